@@ -19,7 +19,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::Result;
 use lockstep_function::{
-    AggregateFunction, BoundAggregate, RowStateForm, RowState, RowsEnd, Settings, SignatureError,
+    AggregateFunction, BoundAggregate, RowState, RowStateForm, RowsEnd, Settings, SignatureError,
     StateClass, StateForm,
 };
 use lockstep_host::ManualClock;

@@ -16,8 +16,8 @@ use hashbrown::HashMap;
 use lockstep_row::{Arena, DataType, Datum, Value, key::encode_key};
 
 use crate::{
-    AggregateState, BoundAggregate, RowStateForm, RowSource, RowState, RowsEnd, StateClass, StateForm,
-    StateUse, row_expr::RowExpr,
+    AggregateState, BoundAggregate, RowSource, RowState, RowStateForm, RowsEnd, StateClass,
+    StateForm, StateUse, row_expr::RowExpr,
 };
 
 /// An inner aggregate.

@@ -66,7 +66,7 @@ struct GroupedRow {
 /// A system that has its rows.
 enum FilledSystem {
     Lockstep(Database),
-    DuckDb(DuckDb),
+    DuckDb(Box<DuckDb>),
 }
 
 impl GroupingStep {
@@ -91,13 +91,21 @@ impl GroupingStep {
         let (mut least, mut greatest, mut sum) = (i64::MAX, f64::MIN, 0);
         for row in 0..self.rows {
             let row = self.row(row);
-            let group = &mut groups[usize::try_from(row.key).expect("a key is a number of a group")];
+            let group =
+                &mut groups[usize::try_from(row.key).expect("a key is a number of a group")];
             *group = (group.0 + 1, group.1 + row.x);
             (least, greatest, sum) = (least.min(row.x), greatest.max(row.y), sum + row.x);
         }
         let found = groups.iter().filter(|(count, _)| *count > 0);
         let means: f64 = found.clone().map(|(count, sum)| *sum as f64 / f64::from(*count)).sum();
-        text_of(&[found.count() as f64, self.rows as f64, sum as f64, means, least as f64, greatest])
+        text_of(&[
+            found.count() as f64,
+            self.rows as f64,
+            sum as f64,
+            means,
+            least as f64,
+            greatest,
+        ])
     }
 
     fn row(&self, row: u64) -> GroupedRow {
@@ -121,16 +129,18 @@ impl GroupingStep {
                      CAST(i % {X_VALUES} AS BIGINT) AS x, \
                      CAST(i * 31 % {Y_VALUES} AS DOUBLE) * 0.25 AS y FROM range({rows}) AS r(i)"
                 ))?;
-                Ok(FilledSystem::DuckDb(duckdb))
+                Ok(FilledSystem::DuckDb(Box::new(duckdb)))
             }
             GroupingSystem::Lockstep => {
-                let database = Database::new();
+                let database = Database::in_memory();
                 let session = database.session();
                 session.execute(
                     "CREATE DATABASE d; USE d; CREATE TABLE t (k BIGINT, x BIGINT, y DOUBLE)",
                 )?;
                 let appender = session.appender("t")?;
-                for start in (0..rows).step_by(usize::try_from(APPEND_ROWS).expect("a small number")) {
+                for start in
+                    (0..rows).step_by(usize::try_from(APPEND_ROWS).expect("a small number"))
+                {
                     let some = (start..rows.min(start + APPEND_ROWS)).map(|row| {
                         let GroupedRow { key, x, y } = self.row(row);
                         [Datum::BigInt(key), Datum::BigInt(x), Datum::Double(y)]
@@ -186,8 +196,8 @@ impl FilledSystem {
                 };
                 let batches = output.batches.iter().filter(|batch| batch.num_rows() > 0);
                 let columns = batches.flat_map(|batch| batch.columns());
-                let numbers = columns
-                    .map(|column| number(ColumnReader::new(column.as_ref()).get(0, &arena)));
+                let numbers =
+                    columns.map(|column| number(ColumnReader::new(column.as_ref()).get(0, &arena)));
                 Ok(text_of(&numbers.collect::<Vec<f64>>()))
             }
         }
@@ -207,7 +217,7 @@ fn converse(process: &mut Child) -> Result<GroupingResult> {
     let (mut input, output) = process.stdin.take().zip(process.stdout.take()).ok_or(FAILED)?;
     let mut output = BufReader::new(output);
     let mut line = String::new();
-    let mut next = || {
+    let mut next = || -> Result<String> {
         line.clear();
         output.read_line(&mut line).trying(|| "read from a step".to_owned())?;
         Ok(line.clone())

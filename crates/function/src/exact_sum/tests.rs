@@ -236,7 +236,8 @@ fn an_encoded_sum_is_the_sum() {
     for power in -1074..1024 {
         let value = libm::scalbn(1.0, power);
         let almost = value - libm::scalbn(1.0, power - 60);
-        for values in [vec![value], vec![-value], vec![value, -almost / 3.0], vec![-value, almost]] {
+        for values in [vec![value], vec![-value], vec![value, -almost / 3.0], vec![-value, almost]]
+        {
             check_encoding(&values);
         }
     }
