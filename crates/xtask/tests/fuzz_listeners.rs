@@ -43,7 +43,7 @@ fn no_input_harms_a_listener() {
 /// Checks that the bug of a listener is found, in a process that has it.
 fn check_bug(target: &str, expected: &str) {
     let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .args(["fuzz", "--seconds", "240", "--target", target, "--canary", "bug"])
+        .args(["fuzz", "--seconds", "1800", "--target", target, "--canary", "bug"])
         .output()
         .expect("xtask runs");
     let text = String::from_utf8_lossy(&output.stdout);

@@ -6,8 +6,11 @@ use std::{
     time::Duration,
 };
 
-/// Nothing is read for so long: the server waits for more, or works.
-const QUIET: Duration = Duration::from_millis(25);
+/// How long nothing is read before the client ends its side: the server waits for more, or works.
+pub(super) const QUIET: Duration = Duration::from_millis(25);
+
+/// The same where an answer has to arrive, on a machine that is busy with something else.
+pub(super) const PATIENT: Duration = Duration::from_secs(5);
 
 /// A connection that the server does not end for so long after its client has hangs.
 const END_MAX: Duration = Duration::from_secs(30);
@@ -21,11 +24,12 @@ pub(super) struct ExchangeAnswer {
 }
 
 /// Sends bytes and reads the answer: until the server ends the connection, `is_answered` says that
-/// nothing is missing, or nothing more arrives. Then the client ends its side, and waits for the
+/// nothing is missing, or nothing more arrives for `quiet`. Then the client ends its side, and waits for the
 /// server's.
 pub(super) fn exchange(
     address: SocketAddr,
     bytes: &[u8],
+    quiet: Duration,
     is_answered: impl Fn(&[u8]) -> bool,
 ) -> io::Result<ExchangeAnswer> {
     let mut stream = TcpStream::connect(address)?;
@@ -33,7 +37,7 @@ pub(super) fn exchange(
     stream.set_write_timeout(Some(END_MAX))?;
     // The server may end the connection before it has read everything.
     let _sent = stream.write_all(bytes);
-    stream.set_read_timeout(Some(QUIET))?;
+    stream.set_read_timeout(Some(quiet))?;
     let mut answer = Vec::new();
     let is_ended = read_while(&mut stream, &mut answer, |answer| !is_answered(answer));
     if is_ended {

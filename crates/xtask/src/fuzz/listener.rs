@@ -4,7 +4,7 @@
 //! After each input the connection ends in time, nothing has panicked, nothing was logged as an internal
 //! error, and little memory was taken; after each run the server answers as before.
 
-use std::{net::SocketAddr, panic};
+use std::{net::SocketAddr, panic, time::Duration};
 
 use lockstep_engine::Database;
 use lockstep_host::{Clock, SystemClock, failpoint};
@@ -15,7 +15,7 @@ use lockstep_testkit::{
 };
 
 use super::{
-    exchange::exchange,
+    exchange::{PATIENT, QUIET, exchange},
     internal_errors::{self, SEEN},
     mutation::mutate,
     sessions,
@@ -128,14 +128,18 @@ impl ListenerInputs {
 
     /// Sends each conversation as it is; returns the numbers of those that the server does not answer.
     pub fn unanswered(&self) -> Vec<usize> {
-        let is_answered = |bytes: &Vec<u8>| {
-            let answer = self.exchange(bytes);
+        let is_answered = |bytes: &Vec<u8>, quiet| {
+            let answer = self.exchange(bytes, quiet);
             answer.is_ok_and(|answer| {
                 self.stage(bytes, &answer) == FuzzStage::Compiled && SEEN.lock().is_empty()
             })
         };
         let numbers = 0..self.conversations.len();
-        numbers.filter(|number| !is_answered(&self.conversations[*number])).collect()
+        let is_unanswered = |number: &usize| {
+            let bytes = &self.conversations[*number];
+            !is_answered(bytes, QUIET) && !is_answered(bytes, PATIENT)
+        };
+        numbers.filter(is_unanswered).collect()
     }
 
     /// Runs until one of the limits is reached; see `lockstep_testkit::fuzz::run`.
@@ -154,7 +158,7 @@ impl ListenerInputs {
             let text = shown(number, &bytes);
             (options.before)(number, &text);
             let (before, begun_ms) = (memory::start(), now_ms());
-            let answer = self.exchange(&bytes);
+            let answer = self.exchange(&bytes, QUIET);
             let (taken, took_ms) = (memory::peak_since(before), now_ms() - begun_ms);
             report.executions += 1;
             report.slowest_ms = report.slowest_ms.max(took_ms);
@@ -179,13 +183,13 @@ impl ListenerInputs {
     }
 
     /// Sends bytes; the error is a finding.
-    fn exchange(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+    fn exchange(&self, bytes: &[u8], quiet: Duration) -> Result<Vec<u8>, String> {
         let expected = split(self.protocol.form(), bytes)
             .iter()
             .filter(|part| part.form == PartForm::HttpFrame && part.head[0] == HEADERS_FRAME)
             .count();
         let is_answered = |answer: &[u8]| expected > 0 && ended_streams(answer) >= expected;
-        let answered = exchange(self.address, bytes, is_answered);
+        let answered = exchange(self.address, bytes, quiet, is_answered);
         let answer = answered.map_err(|error| format!("no connection: {error}"))?;
         if !answer.is_ended {
             return Err("hang: the connection does not end after its client has".to_owned());
@@ -225,7 +229,8 @@ impl ListenerInputs {
             "POST /v1/deployments/plain HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         );
-        let answer = exchange(self.http, request.as_bytes(), |answer| answer.ends_with(b"]"));
+        let answer =
+            exchange(self.http, request.as_bytes(), PATIENT, |answer| answer.ends_with(b"]"));
         let answer = answer.map_err(|error| format!("the server is gone: {error}"))?.bytes;
         if answer.ends_with(br#"["x",41,42]"#) {
             return Ok(());
