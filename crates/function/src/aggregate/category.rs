@@ -222,6 +222,7 @@ fn bind_statistic(
         definition: Arc::clone(&definition),
         used,
         categories: HashMap::new(),
+        inner_bytes: 0,
     };
     Ok(bound_rows(parameters, DataType::String, class, make))
 }
@@ -242,6 +243,8 @@ struct Categories {
     definition: Arc<CategoryDefinition>,
     used: StateUse,
     categories: HashMap<Key, CategoryState>,
+    /// The bytes that the keys and the states of the categories have allocated.
+    inner_bytes: usize,
 }
 
 /// The state of one category.
@@ -265,12 +268,17 @@ impl CategoryDefinition {
 }
 
 impl Categories {
-    /// Returns the state of a category, made if there is none.
-    fn category(&mut self, category: KeyRef<'_>) -> &mut CategoryState {
-        self.categories.entry_ref(&category).or_insert_with(|| CategoryState {
-            statistic: self.definition.statistic.new_state(self.used),
-            rows: 0,
-        })
+    /// Updates the state of a category, made if there is none.
+    fn update(&mut self, category: KeyRef<'_>, update: impl FnOnce(&mut CategoryState)) {
+        let inner_bytes = &mut self.inner_bytes;
+        let state = self.categories.entry_ref(&category).or_insert_with(|| {
+            let statistic = self.definition.statistic.new_state(self.used);
+            *inner_bytes += category.text_bytes() + statistic.heap_bytes();
+            CategoryState { statistic, rows: 0 }
+        });
+        let before = state.statistic.heap_bytes();
+        update(state);
+        *inner_bytes = (*inner_bytes + state.statistic.heap_bytes()).saturating_sub(before);
     }
 }
 
@@ -284,9 +292,10 @@ impl RowState for Categories {
     fn add(&mut self, arguments: &[Datum<'_>], end: RowsEnd) {
         let definition = Arc::clone(&self.definition);
         let Some((category, seen)) = definition.category_and_arguments(arguments) else { return };
-        let category = self.category(category);
-        category.rows += 1;
-        definition.statistic.add(&mut category.statistic, seen, end);
+        self.update(category, |category| {
+            category.rows += 1;
+            definition.statistic.add(&mut category.statistic, seen, end);
+        });
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
@@ -298,6 +307,8 @@ impl RowState for Categories {
         category_state.rows -= 1;
         definition.statistic.remove(&mut category_state.statistic, seen);
         if category_state.rows == 0 {
+            let inner_bytes = category.text_bytes() + category_state.statistic.heap_bytes();
+            self.inner_bytes = self.inner_bytes.saturating_sub(inner_bytes);
             self.categories.remove(&category);
         }
     }
@@ -332,15 +343,12 @@ impl RowState for Categories {
     }
 
     fn heap_bytes(&self) -> usize {
-        let categories = self.categories.iter().map(|(key, category)| {
-            let text = if let Key::Text(text) = key { text.len() } else { 0 };
-            text + category.statistic.heap_bytes()
-        });
-        self.categories.allocation_size() + categories.sum::<usize>()
+        self.categories.allocation_size() + self.inner_bytes
     }
 
     fn reset(&mut self) {
         self.categories.clear();
+        self.inner_bytes = 0;
     }
 
     fn as_partial(&self) -> Option<&dyn PartialState> {
@@ -359,10 +367,11 @@ impl PartialState for Categories {
             return;
         };
         for (key, theirs) in &other.categories {
-            let category = self.category(key.as_ref());
-            category.rows += theirs.rows;
-            let is_merged = category.statistic.merge(&theirs.statistic, end);
-            debug_assert!(is_merged, "every statistic is merged");
+            self.update(key.as_ref(), |category| {
+                category.rows += theirs.rows;
+                let is_merged = category.statistic.merge(&theirs.statistic, end);
+                debug_assert!(is_merged, "every statistic is merged");
+            });
         }
     }
 
@@ -380,9 +389,12 @@ impl PartialState for Categories {
         for _ in 0..reader.count()? {
             let key = reader.key()?;
             let rows = reader.rows()?;
-            let category = self.category(key);
-            category.rows = rows;
-            category.statistic.decode(reader)?;
+            let mut decoded = None;
+            self.update(key, |category| {
+                category.rows = rows;
+                decoded = category.statistic.decode(reader);
+            });
+            decoded?;
         }
         Some(())
     }

@@ -70,6 +70,14 @@ impl<'a> KeyRef<'a> {
         Some(if key == negative_zero { Self::Float(TotalFloat::new(0.0)) } else { key })
     }
 
+    /// Returns the bytes that the key has allocated when it is owned.
+    pub(super) fn text_bytes(self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Integer(_) | Self::Float(_) => 0,
+        }
+    }
+
     pub(super) fn to_key(self) -> Key {
         match self {
             Self::Integer(value) => Key::Integer(value),

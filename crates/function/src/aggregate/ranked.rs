@@ -104,6 +104,7 @@ fn bind_ranked(
         used,
         answer: answer.clone(),
         keys: Vec::new(),
+        text_bytes: 0,
     })
 }
 
@@ -130,6 +131,8 @@ struct Ranked {
     answer: RankedAnswer,
     /// Sorted for `top`, and where values are removed.
     keys: Vec<Key>,
+    /// The bytes of the keys that are texts.
+    text_bytes: usize,
 }
 
 impl Ranked {
@@ -143,7 +146,10 @@ impl Ranked {
 
     fn add_key(&mut self, key: KeyRef<'_>) {
         match self.limit() {
-            None if self.used == StateUse::Fold => self.keys.push(key.to_key()),
+            None if self.used == StateUse::Fold => {
+                self.text_bytes += key.text_bytes();
+                self.keys.push(key.to_key());
+            }
             None => self.insert(key),
             Some(limit) => {
                 let is_full = self.keys.len() >= limit;
@@ -151,7 +157,7 @@ impl Ranked {
                     return;
                 }
                 if is_full {
-                    self.keys.remove(0);
+                    self.text_bytes -= self.keys.remove(0).as_ref().text_bytes();
                 }
                 self.insert(key);
             }
@@ -160,6 +166,7 @@ impl Ranked {
 
     fn insert(&mut self, key: KeyRef<'_>) {
         let position = self.keys.partition_point(|other| other.as_ref() <= key);
+        self.text_bytes += key.text_bytes();
         self.keys.insert(position, key.to_key());
         debug_assert!(
             self.limit().is_none_or(|limit| self.keys.len() <= limit),
@@ -178,7 +185,7 @@ impl RowState for Ranked {
         let Some(key) = KeyRef::of(arguments[0]) else { return };
         let position = self.keys.partition_point(|other| other.as_ref() < key);
         debug_assert!(self.keys[position].as_ref() == key, "a value that leaves was added");
-        self.keys.remove(position);
+        self.text_bytes -= self.keys.remove(position).as_ref().text_bytes();
     }
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
@@ -201,15 +208,12 @@ impl RowState for Ranked {
     }
 
     fn heap_bytes(&self) -> usize {
-        let texts = self.keys.iter().map(|key| match key {
-            Key::Text(text) => text.len(),
-            Key::Integer(_) | Key::Float(_) => 0,
-        });
-        self.keys.capacity() * size_of::<Key>() + texts.sum::<usize>()
+        self.keys.capacity() * size_of::<Key>() + self.text_bytes
     }
 
     fn reset(&mut self) {
         self.keys.clear();
+        self.text_bytes = 0;
     }
 
     fn as_partial(&self) -> Option<&dyn PartialState> {
