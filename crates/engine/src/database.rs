@@ -18,7 +18,7 @@ use lockstep_host::{
 };
 use lockstep_plan::CatalogTable;
 use lockstep_row::TableSchema;
-use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError};
+use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError, Wake};
 
 use crate::{
     ClientInfo, Opened, Session,
@@ -32,6 +32,7 @@ use crate::{
     job::Jobs,
     log_error::log_error,
     offline_data::OfflineData,
+    pre_aggregate_thread::PreAggregateWork,
     request_cache::RequestCache,
     session_list::SessionList,
     store::OpenDirectory,
@@ -54,6 +55,7 @@ struct EngineOwner(Arc<EngineState>);
 
 impl Drop for EngineOwner {
     fn drop(&mut self) {
+        self.0.pre_aggregates.end();
         // Before the deployments are dropped: what they release is not a change of the tables.
         if let Some(store) = self.0.store.get() {
             // A failed sync is in the log's state; there is nobody left to tell.
@@ -78,6 +80,7 @@ pub(crate) struct EngineState {
     jobs: Mutex<Jobs>,
     /// Compiled requests of queries without a deployment.
     requests: RequestCache,
+    pre_aggregates: Arc<PreAggregateWork>,
     arrivals: Arc<Arrivals>,
     budget: Arc<MemoryBudget>,
     host: Host,
@@ -129,6 +132,7 @@ impl Database {
             being_loaded: Mutex::default(),
             jobs: Mutex::default(),
             requests: RequestCache::default(),
+            pre_aggregates: Arc::new(PreAggregateWork::new(host.threads)),
             arrivals: Arc::new(Arrivals::default()),
             budget,
             started_ms: host.clock.now_ms(),
@@ -166,6 +170,17 @@ impl Database {
 
     pub(crate) fn file_folders(&self) -> Arc<FileFolders> {
         Arc::clone(&self.state.file_folders.read())
+    }
+
+    pub(crate) fn pre_aggregate_work(&self) -> &Arc<PreAggregateWork> {
+        &self.state.pre_aggregates
+    }
+
+    /// Makes the partial results of all pre-aggregates that wait for it, as a thread of its own does
+    /// otherwise. For tests and simulations.
+    #[doc(hidden)]
+    pub fn make_pre_aggregates(&self) {
+        self.state.pre_aggregates.run();
     }
 
     pub(crate) fn session_list(&self) -> &SessionList {
@@ -436,7 +451,10 @@ impl Database {
             }
             Ok((entry.id, Arc::new(copy)))
         };
-        Ok(TableSet { by_id: entries.iter().map(empty_copy).collect::<Result<_>>()?, owner: None })
+        Ok(TableSet {
+            by_id: entries.iter().map(empty_copy).collect::<Result<_>>()?,
+            ..TableSet::default()
+        })
     }
 
     /// Returns the current time, in milliseconds since the epoch.
@@ -484,18 +502,20 @@ fn alert(now: MemoryUse) -> String {
 }
 
 /// The tables that a plan may read, by id.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct TableSet {
     pub(crate) by_id: BTreeMap<u64, Arc<Table>>,
     /// The deployment or procedure that SHOW INDEXES lists as a user of the indexes.
     pub(crate) owner: Option<String>,
+    /// Called when pre-aggregates have work.
+    pub(crate) wake: Option<Wake>,
 }
 
 impl TableSet {
     /// Makes the set of these tables.
     pub(crate) fn of(entries: &[TableEntry]) -> Self {
         let tables = entries.iter().map(|entry| (entry.id, Arc::clone(&entry.table)));
-        Self { by_id: tables.collect(), owner: None }
+        Self { by_id: tables.collect(), owner: None, wake: None }
     }
 
     /// Names the deployment or procedure whose program reads the tables.
@@ -503,8 +523,22 @@ impl TableSet {
         Self { owner: Some(owner.to_string()), ..self }
     }
 
+    /// Sets the function that is called when pre-aggregates over the tables have work.
+    pub(crate) fn woken_by(self, wake: Wake) -> Self {
+        Self { wake: Some(wake), ..self }
+    }
+
     pub(crate) fn owner(&self) -> &str {
         self.owner.as_deref().unwrap_or("a request")
+    }
+}
+
+impl fmt::Debug for TableSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableSet")
+            .field("by_id", &self.by_id)
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
     }
 }
 
@@ -521,6 +555,10 @@ impl lockstep_request::TableResolver for TableSet {
 
     fn owner(&self) -> &str {
         self.owner()
+    }
+
+    fn wake(&self) -> Wake {
+        self.wake.clone().unwrap_or_else(|| Arc::new(|| ()))
     }
 
     fn refusal(&self, error: &TableError) -> Box<Diagnostic> {

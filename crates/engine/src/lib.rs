@@ -62,6 +62,7 @@ mod offline_data;
 mod options;
 mod output;
 mod parameters;
+mod pre_aggregate_thread;
 mod prepared_request;
 mod query_stream;
 mod recovery;

@@ -11,7 +11,9 @@ use lockstep_batch::ExecuteOptions;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
 use lockstep_plan::BoundQuery;
-use lockstep_request::{BatchFallback, CompileOptions, Program, RequestBatch};
+use lockstep_request::{
+    BatchFallback, CompileOptions, PreAggregate, PreAggregation, Program, RequestBatch,
+};
 use lockstep_row::{
     Arena, Column, DataType, Datum,
     arrow::{ColumnBuilder, ColumnReader},
@@ -105,14 +107,21 @@ impl PreparedRequest {
         query: &BoundQuery,
         tables: &TableSet,
         definition: &Arc<Definition>,
+        pre_aggregation: PreAggregation,
     ) -> Result<Self> {
-        let options = CompileOptions { includes: true, ..CompileOptions::default() };
+        let options =
+            CompileOptions { includes: true, pre_aggregation, ..CompileOptions::default() };
         Self::compile_with(query, tables, vec![Arc::clone(definition)], options)
     }
 
     /// Compiles a bound query against tables that are not in the catalog.
-    pub(crate) fn compile_over(query: &BoundQuery, tables: &TableSet) -> Result<Self> {
-        Self::compile_with(query, tables, Vec::new(), CompileOptions::default())
+    pub(crate) fn compile_over(
+        query: &BoundQuery,
+        tables: &TableSet,
+        pre_aggregation: PreAggregation,
+    ) -> Result<Self> {
+        let options = CompileOptions { pre_aggregation, ..CompileOptions::default() };
+        Self::compile_with(query, tables, Vec::new(), options)
     }
 
     fn compile_with(
@@ -157,6 +166,11 @@ impl PreparedRequest {
     /// ```
     pub fn downgrade(&self) -> WeakRequest {
         WeakRequest { compiled: Arc::downgrade(&self.compiled), guard: self.guard.clone() }
+    }
+
+    /// Returns the pre-aggregates of its windows.
+    pub(crate) fn pre_aggregates(&self) -> &[Arc<PreAggregate>] {
+        self.compiled.program.pre_aggregates()
     }
 
     /// Returns what a user needs for it.

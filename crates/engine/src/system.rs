@@ -47,6 +47,7 @@ const TABLES: &[&SystemTable] = &[
     &catalog::INDEXES,
     &operation::JOBS,
     &catalog::MEMORY,
+    &catalog::PRE_AGGREGATES,
     &operation::SESSIONS,
     &catalog::SETTINGS,
     &operation::SLOW_REQUESTS,

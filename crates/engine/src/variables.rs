@@ -91,6 +91,11 @@ const CHECKPOINT_LOG_SIZE: &str = "checkpoint_log_size";
 /// After how long a checkpoint is written.
 const CHECKPOINT_INTERVAL: &str = "checkpoint_interval";
 
+/// For which keys the windows of a deployment have pre-aggregates.
+const PRE_AGGREGATION: &str = "pre_aggregation";
+/// The values of `pre_aggregation`.
+pub(crate) const PRE_AGGREGATION_NAMES: &[&str] = &["auto", "off", "always"];
+
 /// Every variable, by name.
 const VARIABLES: &[Variable] = &[
     Variable {
@@ -176,6 +181,12 @@ const VARIABLES: &[Variable] = &[
         default: "false",
         scope: VariableScope::Session,
         data_type: SWITCH,
+    },
+    Variable {
+        name: PRE_AGGREGATION,
+        default: "auto",
+        scope: VariableScope::Session,
+        data_type: VariableType::OneOf(PRE_AGGREGATION_NAMES),
     },
     Variable {
         name: SLOW_REQUEST_MS,
@@ -399,6 +410,11 @@ impl Variables {
     /// Whether NaN is read as NULL.
     pub(crate) fn nan_is_null(&self) -> bool {
         self.value(NAN_AS_NULL) == "true"
+    }
+
+    /// Returns for which keys the windows of a deployment have pre-aggregates.
+    pub(crate) fn pre_aggregation(&self) -> &str {
+        self.value(PRE_AGGREGATION)
     }
 
     /// Returns what writes wait for.

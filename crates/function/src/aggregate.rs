@@ -37,7 +37,10 @@ use lockstep_row::{Arena, DataType, Datum};
 
 pub(crate) use self::encoding::{put_count, put_signed, put_unsigned};
 use self::state::{AggregateState, Fold, RowState, RowsEnd, StateClass, StateData, StateUse};
-pub use self::{encoding::StateReader, position::copy_scalar};
+pub use self::{
+    encoding::{StateReader, put_value},
+    position::copy_scalar,
+};
 use crate::{CallArguments, SignatureError};
 
 /// A function that makes the state of an aggregate that needs whole rows.

@@ -14,18 +14,20 @@ use std::fmt;
 
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_function::{
-    AggregateState, PickedRow, StateUse,
+    AggregateState, PickedRow, RowsEnd, StateUse,
     aggregate::{
-        copy_scalar,
+        StateReader, copy_scalar, put_value,
         state::{Answer, StateKind, ValueLane},
     },
 };
 use lockstep_row::{Arena, Datum, Value};
+use lockstep_table::LevelNode;
 
 use crate::{
     groups::GroupSet,
     inputs::{CurrentInputs, RecordRun, SourceInputs},
     lane::{CurrentValue, LaneBuffers, LaneClass, LaneRows, ScanLane},
+    pre_aggregate::NodeLayout,
     row_calls::{CallOutput, RowCall, RowCallStates},
     row_context::{BoundExpr, LeafRow, RowContext},
 };
@@ -104,6 +106,8 @@ pub(crate) struct AggregateScratch {
     calls: RowCallStates,
     /// The groups that are not finalized yet.
     open: GroupSet,
+    /// A state of each kind that a node has, into which encoded states are read. Made when it is needed.
+    spares: Vec<AggregateState>,
     /// What the current row adds to each lane, which waits for the first block of the same groups.
     current: Vec<CurrentValue>,
     /// The groups that it is added to; none once it was added.
@@ -120,6 +124,7 @@ impl AggregateScratch {
             picked: vec![PickProgress::default(); aggregates.picks.len()],
             calls: RowCallStates::new(&aggregates.calls),
             open: GroupSet::ALL,
+            spares: Vec::new(),
             current: vec![CurrentValue::None; aggregates.lanes.len()],
             current_groups: GroupSet::NONE,
         }
@@ -211,6 +216,85 @@ impl ScanAggregates {
     /// Returns whether a result depends on the order of the rows of a group.
     pub(crate) fn depends_on_order(&self) -> bool {
         !self.calls.is_empty() || !self.picks.is_empty()
+    }
+
+    /// Returns whether nodes can be added for these groups: no value of a row at a distance from the newest
+    /// is still to be read.
+    pub(crate) fn takes_nodes(&self, scratch: &AggregateScratch, groups: GroupSet) -> bool {
+        let mut picks = self.picks.iter().zip(&scratch.picked);
+        picks.all(|(pick, progress)| match pick.row {
+            PickedRow::FromNewest(distance) if groups.intersects(pick.groups) => {
+                progress.rows > distance
+            }
+            PickedRow::FromNewest(_) | PickedRow::Oldest => true,
+        })
+    }
+
+    /// Adds the rows of a node, which are older than all rows so far, to these groups.
+    pub(crate) fn merge_node(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        layout: &NodeLayout,
+        node: &LevelNode,
+    ) {
+        self.add_current(scratch);
+        let merged = self.try_merge_node(scratch, groups, layout, node);
+        merged.expect("states are read as they were written");
+    }
+
+    fn try_merge_node(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        layout: &NodeLayout,
+        node: &LevelNode,
+    ) -> Option<()> {
+        let mut reader = StateReader::new(node.states());
+        if scratch.spares.is_empty() {
+            scratch.spares = layout.new_states();
+        }
+        for (of_node, spare) in layout.states.iter().zip(&mut scratch.spares) {
+            let start = reader;
+            let mut is_read = false;
+            for target in of_node.targets.iter().filter(|target| groups.intersects(target.groups)) {
+                reader = start;
+                let state = &mut scratch.states[target.state];
+                state.merge_encoded(&mut reader, RowsEnd::Oldest, spare)?;
+                is_read = true;
+            }
+            if !is_read {
+                spare.reset();
+                spare.decode(&mut reader)?;
+            }
+        }
+        scratch.calls.merge(&self.calls, groups, &mut reader)?;
+        let rows = usize::try_from(node.rows()).expect("a count of rows");
+        for (pick, progress) in self.picks.iter().zip(&mut scratch.picked) {
+            let is_oldest = pick.row == PickedRow::Oldest;
+            let value = if is_oldest { Some(reader.value()?) } else { None };
+            if groups.intersects(pick.groups) {
+                progress.rows += rows;
+                if let Some(value) = value {
+                    progress.value = value;
+                }
+            }
+        }
+        reader.is_at_end().then_some(())
+    }
+
+    /// Appends the encoded states of the only group, those of a node, to some bytes.
+    pub(crate) fn encode_node(&self, scratch: &AggregateScratch, states: &mut Vec<u8>) {
+        for state in &scratch.states {
+            let is_encoded = state.encode(states);
+            debug_assert!(is_encoded, "a state of many rows is encoded");
+        }
+        scratch.calls.encode(states);
+        for (pick, progress) in self.picks.iter().zip(&scratch.picked) {
+            if pick.row == PickedRow::Oldest {
+                put_value(states, &progress.value);
+            }
+        }
     }
 
     /// Finalizes the groups that take no more rows while others, which share states with them, do.

@@ -3,22 +3,26 @@
 //! [`crate::merge`] pushes rows; the block is flushed when it is full, and where the groups that take
 //! the rows, or the source, change. [`crate::aggregates`] computes from it.
 
+use std::sync::Arc;
+
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_row::{Arena, Datum};
-use lockstep_table::{KeyRun, StoredRow};
+use lockstep_table::{KeyRun, LevelNode, StoredRow};
 
 use crate::{
-    aggregates::AggregateScratch,
+    aggregates::{AggregateScratch, ScanAggregates},
     groups::GroupSet,
     inputs::{CurrentInputs, RecordRun},
     lane::{BLOCK_ROWS, LANE_ROWS, LaneBuffers},
+    pre_aggregate::NodeLayout,
     row_context::{LeafRow, RowContext},
-    window::WindowScan,
+    window::ScanSource,
 };
 
 /// Rows of one source that the same window groups take.
 pub(crate) struct RowBlock<'b, 's> {
-    scan: &'s WindowScan,
+    aggregates: &'s ScanAggregates,
+    sources: &'s [Arc<ScanSource>],
     scratch: &'b mut AggregateScratch,
     /// Where results go.
     slots: &'b mut [Datum<'s>],
@@ -29,16 +33,17 @@ pub(crate) struct RowBlock<'b, 's> {
 }
 
 impl<'b, 's> RowBlock<'b, 's> {
-    /// Makes an empty block.
+    /// Makes an empty block of rows of some sources.
     pub(crate) fn new(
-        scan: &'s WindowScan,
+        aggregates: &'s ScanAggregates,
+        sources: &'s [Arc<ScanSource>],
         scratch: &'b mut AggregateScratch,
         slots: &'b mut [Datum<'s>],
         arena: &'s Arena,
     ) -> Self {
         let rows = ArenaVec::with_capacity_in(BLOCK_ROWS, arena);
         let (buffers, groups) = (LaneBuffers::new(arena), GroupSet::NONE);
-        Self { scan, scratch, slots, rows, buffers, source: 0, groups }
+        Self { aggregates, sources, scratch, slots, rows, buffers, source: 0, groups }
     }
 
     /// Pushes a row of a source, which these groups take.
@@ -52,7 +57,7 @@ impl<'b, 's> RowBlock<'b, 's> {
             self.flush();
             (self.source, self.groups) = (source, groups);
         }
-        self.scan.sources[source].inputs.prefetch(row);
+        self.sources[source].inputs.prefetch(row);
         self.rows.push(*row);
         debug_assert!(self.rows.len() <= BLOCK_ROWS, "a full block is flushed");
     }
@@ -70,12 +75,12 @@ impl<'b, 's> RowBlock<'b, 's> {
         self.flush();
         self.finalize_ended(groups);
         let arena = self.buffers.arena;
-        self.scan.aggregates.update_current(self.scratch, groups, inputs, row, arena);
+        self.aggregates.update_current(self.scratch, groups, inputs, row, arena);
     }
 
     /// Adds rows of a run of a source to these groups.
     pub(crate) fn push_run(&mut self, source: usize, groups: GroupSet, run: &KeyRun<'s>) {
-        let inputs = &self.scan.sources[source].inputs;
+        let inputs = &self.sources[source].inputs;
         for start in (0..run.len()).step_by(LANE_ROWS) {
             let part = run.slice(start..run.len().min(start + LANE_ROWS));
             let records = part.records().filter(|_| !inputs.records.is_empty());
@@ -88,8 +93,24 @@ impl<'b, 's> RowBlock<'b, 's> {
             self.finalize_ended(groups);
             let rows = RecordRun { run: &part, records };
             let buffers = &mut self.buffers;
-            self.scan.aggregates.update_from_records(self.scratch, groups, inputs, rows, buffers);
+            self.aggregates.update_from_records(self.scratch, groups, inputs, rows, buffers);
         }
+    }
+
+    /// Returns whether these groups can take nodes in place of rows: they have passed the newest rows whose
+    /// values they return.
+    pub(crate) fn takes_nodes(&self, groups: GroupSet) -> bool {
+        self.aggregates.takes_nodes(self.scratch, groups)
+    }
+
+    /// Adds the rows of a node, which are older than those that were pushed, to these groups.
+    pub(crate) fn push_node(&mut self, groups: GroupSet, layout: &NodeLayout, node: &LevelNode) {
+        if groups.is_empty() {
+            return;
+        }
+        self.flush();
+        self.finalize_ended(groups);
+        self.aggregates.merge_node(self.scratch, groups, layout, node);
     }
 
     /// Adds the rows of the block to their groups and empties it.
@@ -98,17 +119,17 @@ impl<'b, 's> RowBlock<'b, 's> {
         if self.rows.is_empty() {
             return;
         }
-        let (groups, inputs) = (self.groups, &self.scan.sources[self.source].inputs);
+        let (groups, inputs) = (self.groups, &self.sources[self.source].inputs);
         self.finalize_ended(groups);
         let buffers = &mut self.buffers;
-        self.scan.aggregates.update(self.scratch, groups, inputs, &self.rows, buffers);
+        self.aggregates.update(self.scratch, groups, inputs, &self.rows, buffers);
         self.rows.clear();
     }
 
     #[inline]
     fn finalize_ended(&mut self, groups: GroupSet) {
         let arena = self.buffers.arena;
-        self.scan.aggregates.finalize_ended(self.scratch, groups, self.slots, arena);
+        self.aggregates.finalize_ended(self.scratch, groups, self.slots, arena);
     }
 }
 

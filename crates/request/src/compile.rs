@@ -22,7 +22,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_plan::{CatalogTable, WindowAggregate};
-use lockstep_table::{IndexHold, IndexNeed, Table, TableError};
+use lockstep_table::{IndexHold, IndexNeed, Table, TableError, Wake};
 
 use crate::{
     aggregates::ScanAggregates,
@@ -32,6 +32,7 @@ use crate::{
     explain::Explain,
     machine::{self, MachineExpr},
     materialise::Materialised,
+    pre_aggregate::PreAggregate,
     program::CompileOptions,
     row_context::{BoundExpr, ColumnLayout, ColumnLocation},
     trace::{self, ChainRole},
@@ -47,6 +48,11 @@ pub trait TableResolver {
         "a request"
     }
 
+    /// Returns the function that is called when pre-aggregates have work.
+    fn wake(&self) -> Wake {
+        Arc::new(|| ())
+    }
+
     /// Explains why a table cannot be given an index, where that is neither for lack of memory nor
     /// because the table was dropped.
     fn refusal(&self, error: &TableError) -> Box<Diagnostic> {
@@ -58,6 +64,9 @@ pub trait TableResolver {
 #[derive(Debug, Default)]
 pub(crate) struct ProgramResources {
     pub(crate) tables: Vec<ProgramTable>,
+    // Dropped before the holds of their indexes.
+    /// The pre-aggregates of the windows.
+    pub(crate) pre_aggregates: Vec<Arc<PreAggregate>>,
     /// The indexes that chains read through: they are held as long as the program exists.
     pub(crate) holds: Vec<IndexHold>,
     /// What each scan computes.

@@ -12,6 +12,8 @@ pub(crate) struct GroupSet(u64);
 impl GroupSet {
     /// No group.
     pub(crate) const NONE: Self = Self(0);
+    /// The first group.
+    pub(crate) const FIRST: Self = Self(1);
     /// Every group.
     pub(crate) const ALL: Self = Self(u64::MAX);
 

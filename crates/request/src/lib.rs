@@ -16,6 +16,7 @@
 //! | `source`, `row_cache` | the rows of a key, newest first, by index or otherwise |
 //! | `window`, `progress`, `groups` | one scan for several windows, and their frames |
 //! | `merge`, `block` | the rows of all sources of a scan in one order, and in blocks |
+//! | `pre_aggregate` | partial results for windows of many rows |
 //! | `aggregates`, `row_calls`, `inputs`, `lane` | what the windows compute from blocks of rows |
 //! | `join` | LAST JOIN |
 //! | `materialise` | sub-plans that batch mode runs |
@@ -42,6 +43,7 @@ mod machine;
 mod materialise;
 mod merge;
 mod plan_size;
+mod pre_aggregate;
 mod program;
 mod progress;
 mod replay;
@@ -59,6 +61,7 @@ pub use all_rows::reads_all_rows;
 pub use batch::RequestBatch;
 pub use compile::TableResolver;
 pub use materialise::BatchFallback;
+pub use pre_aggregate::{PreAggregate, PreAggregateName, PreAggregateUse, PreAggregation};
 pub use program::{CompileOptions, Program};
 pub use replay::Replay;
 pub use row_numbers::with_row_numbers;

@@ -16,13 +16,14 @@
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
 use lockstep_row::Datum;
-use lockstep_table::{KeyRows, KeyRun, StoredRow};
+use lockstep_table::{KeyNodes, KeyRows, KeyRun, NodeSpan, StoredRow};
 
 use crate::{
     block::{RowBlock, stored_row},
     context::{AnswerContext, ROWS_PER_CHECKPOINT},
     groups::GroupSet,
     inputs::{CurrentInputs, SourceInputs},
+    pre_aggregate::PreAggregate,
     progress::FrameSpan,
     row_context::RowContext,
     source::{IndexCursor, Order, SourceBounds, SourceCursor, SourceRow},
@@ -68,6 +69,10 @@ enum NextRow {
 struct TakeLimit {
     rows: usize,
     lowest: i64,
+    /// How many rows to take at most where nodes are taken in place of rows.
+    node_rows: u64,
+    /// No node with an older row is taken.
+    node_lowest: i64,
 }
 
 /// The outcome of taking rows of a stream.
@@ -97,9 +102,13 @@ impl<'s> Merge<'s> {
                 let rows = StreamRows::Request { row: Some(row), inputs };
                 streams.push(MergeStream::new(position, rows));
             }
-            let takes_runs = defers || !source.inputs.records.is_empty();
+            let pre_aggregate = scan.pre_aggregates[position].as_deref();
+            let takes_runs = defers || !source.inputs.records.is_empty() || pre_aggregate.is_some();
             let cursor = source.open(ctx, keys, bounds)?;
-            let rows = StreamRows::new(ctx, source, cursor, takes_runs);
+            let mut rows = StreamRows::new(ctx, source, cursor, takes_runs);
+            if let (Some(pre_aggregate), StreamRows::Runs(runs)) = (pre_aggregate, &mut rows) {
+                runs.nodes = Some(StreamNodes::open(ctx, source, keys, pre_aggregate));
+            }
             streams.push(MergeStream::new(position, rows));
         }
         let mut heads = ArenaVec::with_capacity_in(streams.len(), ctx.arena);
@@ -155,16 +164,25 @@ impl<'s> Merge<'s> {
                 self.streams[self.last].flush(block, self.groups);
                 self.last = head.stream;
             }
-            let limit = TakeLimit { rows: rows - taken, lowest: span.lowest.max(head.lowest) };
+            let lowest = span.lowest.max(head.lowest);
+            // Rows of other sources may lie between, where neither their order nor their number matters.
+            let mixes = !self.keeps_order && span.is_unlimited();
+            let limit = TakeLimit {
+                rows: rows - taken,
+                lowest,
+                node_rows: span.rows - taken as u64,
+                node_lowest: if mixes { span.lowest } else { lowest },
+            };
             let stream = &mut self.streams[head.stream];
             let of_stream = stream.take(ctx, block, self.groups, limit)?;
-            debug_assert!((1..=limit.rows).contains(&of_stream.rows), "at least the next row");
+            debug_assert!(of_stream.rows > 0, "at least the next row");
+            debug_assert!(of_stream.rows as u64 <= limit.node_rows, "no more than the span has");
             taken += of_stream.rows;
             match of_stream.next {
                 NextRow::Read(order) => self.heads[head.stream] = order,
                 NextRow::Unread => self.unread = Some(head.stream),
             }
-            if taken == rows {
+            if taken >= rows {
                 return Ok(taken);
             }
             match self.head(ctx)? {
@@ -175,9 +193,19 @@ impl<'s> Merge<'s> {
     }
 
     /// Adds the rows that were taken and not added yet.
-    pub(crate) fn flush(&mut self, block: &mut RowBlock<'_, 's>) {
+    fn flush(&mut self, block: &mut RowBlock<'_, 's>) {
         for stream in &mut self.streams {
             stream.flush(block, self.groups);
+        }
+    }
+
+    /// Ends the merge, and adds the rows that were taken and not added yet.
+    pub(crate) fn finish(mut self, block: &mut RowBlock<'_, 's>) {
+        self.flush(block);
+        for stream in &self.streams {
+            if let StreamRows::Runs(IndexRuns { nodes: Some(nodes), .. }) = &stream.rows {
+                nodes.finish();
+            }
         }
     }
 }
@@ -352,12 +380,52 @@ struct IndexRuns<'s> {
     next: usize,
     /// The first row that is not added yet.
     flushed: usize,
+    /// All rows with a smaller event time are still to be taken.
+    below: i64,
+    /// The nodes that may be taken in place of rows.
+    nodes: Option<StreamNodes<'s>>,
+}
+
+/// The nodes of a key, in place of rows of a stream.
+struct StreamNodes<'s> {
+    /// `None` where the key has none.
+    nodes: Option<KeyNodes<'s>>,
+    pre_aggregate: &'s PreAggregate,
+    /// The key as its index has it.
+    key: &'s [u8],
+    /// Rows with a smaller arrival are visible.
+    visible: u64,
+    /// Down to this event time rows are read.
+    read_until: i64,
+    /// How many rows were taken as nodes, and how many were read.
+    rows_in_nodes: u64,
+    rows_read: u64,
+}
+
+impl<'s> StreamNodes<'s> {
+    fn open(
+        ctx: &AnswerContext<'s>,
+        source: &'s ScanSource,
+        keys: &[Datum<'s>],
+        pre_aggregate: &'s PreAggregate,
+    ) -> Self {
+        let (nodes, key) = source.source.nodes(ctx, keys, pre_aggregate.levels());
+        let visible = source.source.visible_arrival(ctx);
+        let read_until = if nodes.is_some() { i64::MAX } else { i64::MIN };
+        Self { nodes, pre_aggregate, key, visible, read_until, rows_in_nodes: 0, rows_read: 0 }
+    }
+
+    /// Reports what was read.
+    fn finish(&self) {
+        let is_without = self.nodes.is_none();
+        self.pre_aggregate.note(self.rows_in_nodes, self.rows_read, is_without.then_some(self.key));
+    }
 }
 
 impl<'s> IndexRuns<'s> {
     #[inline(always)]
-    fn new(rows: KeyRows<'s>, order: &'s Order, inputs: &'s SourceInputs) -> Self {
-        Self { rows, order, inputs, run: None, timed: 0, next: 0, flushed: 0 }
+    fn new((rows, below): (KeyRows<'s>, i64), order: &'s Order, inputs: &'s SourceInputs) -> Self {
+        Self { rows, order, inputs, run: None, timed: 0, next: 0, flushed: 0, below, nodes: None }
     }
 
     /// Finds the next row, which may be in the next run, and returns its order value.
@@ -396,6 +464,90 @@ impl<'s> IndexRuns<'s> {
         block: &mut RowBlock<'b, 's>,
         source: usize,
         groups: GroupSet,
+        mut limit: TakeLimit,
+    ) -> RowsTaken {
+        if self.nodes.is_some() {
+            if let Some(taken) = self.take_nodes(block, source, groups, limit) {
+                return taken;
+            }
+            let read_until = self.nodes.as_ref().map_or(i64::MIN, |nodes| nodes.read_until);
+            limit.lowest = limit.lowest.max(read_until);
+            let taken = self.take_rows(block, source, groups, limit);
+            if let (Some(run), Some(last)) = (&self.run, self.next.checked_sub(1)) {
+                self.below = run.event_time(last);
+            }
+            return taken;
+        }
+        self.take_rows(block, source, groups, limit)
+    }
+
+    /// Takes nodes in place of rows; `None` when none can be taken from the next row on.
+    #[inline(never)]
+    fn take_nodes<'b>(
+        &mut self,
+        block: &mut RowBlock<'b, 's>,
+        source: usize,
+        groups: GroupSet,
+        limit: TakeLimit,
+    ) -> Option<RowsTaken> {
+        let (run, stream) = (self.run.as_ref()?, self.nodes.as_ref()?);
+        let next = (self.next < self.timed).then(|| run.event_time(self.next))?;
+        let nodes = stream.nodes.filter(|_| next < stream.read_until)?;
+        let (pre_aggregate, visible) = (stream.pre_aggregate, stream.visible);
+        let in_run = (run.len() - self.next) as u64;
+        self.flush(block, source, groups);
+        if !block.takes_nodes(groups) {
+            return None;
+        }
+        let (lowest, below) = (limit.node_lowest, self.below);
+        let span = NodeSpan { next, below, lowest, rows: limit.node_rows, visible };
+        let (rows, mut seen) = (&self.rows, 0);
+        let taken = nodes.take(span, |node| {
+            let end = seen + node.rows();
+            // The rows of the run are those that are kept.
+            let is_kept = end <= in_run || rows.keeps_after(node.oldest(), end - in_run - 1);
+            if is_kept {
+                seen = end;
+                block.push_node(groups, pre_aggregate.layout(), node);
+            }
+            is_kept
+        });
+        let stream = self.nodes.as_mut()?;
+        stream.read_until = taken.read_until;
+        stream.rows_in_nodes += taken.rows;
+        if taken.rows == 0 {
+            return None;
+        }
+        self.below = taken.below;
+        self.skip_to(taken.below, taken.rows);
+        let rows = usize::try_from(taken.rows).expect("a count of rows");
+        Some(RowsTaken { rows, next: NextRow::Unread })
+    }
+
+    /// Skips so many rows, those that are not older than an event time.
+    fn skip_to(&mut self, below: i64, rows: u64) {
+        let Some(run) = &self.run else { return };
+        let left = run.slice(self.next..run.len());
+        let newer = count_since(&left, below);
+        if newer < left.len() {
+            self.next += newer;
+            self.flushed = self.next;
+            return;
+        }
+        let in_run = left.len() as u64;
+        self.run = None;
+        (self.timed, self.next, self.flushed) = (0, 0, 0);
+        debug_assert!(rows >= in_run, "the rows of the run are among them");
+        self.rows.skip_to(below.saturating_sub(1), rows.saturating_sub(in_run));
+    }
+
+    /// Takes rows one by one; see [`MergeStream::take`].
+    #[inline]
+    fn take_rows<'b>(
+        &mut self,
+        block: &mut RowBlock<'b, 's>,
+        source: usize,
+        groups: GroupSet,
         limit: TakeLimit,
     ) -> RowsTaken {
         let start = self.next;
@@ -428,6 +580,9 @@ impl<'s> IndexRuns<'s> {
         debug_assert!(self.flushed <= self.next, "only rows that were taken are added");
         let rows = self.flushed..self.next;
         self.flushed = self.next;
+        if let Some(nodes) = &mut self.nodes {
+            nodes.rows_read += rows.len() as u64;
+        }
         if let Some(run) = self.run.as_ref().filter(|_| !groups.is_empty() && !rows.is_empty()) {
             block.push_run(source, groups, &run.slice(rows));
         }

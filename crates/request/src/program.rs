@@ -18,6 +18,7 @@ use crate::{
     compile::{CompiledChain, Compiler, ProgramResources, TableResolver},
     context::{AnswerContext, MaterialisedResults, REQUEST_ARRIVAL},
     materialise::{BatchFallback, copy_to},
+    pre_aggregate::{PreAggregate, PreAggregation},
     row_cache::RowCache,
     row_context::{ArrivedRow, ColumnLocation, ColumnLookup, LeafRow, RowContext},
     scratch::{AnswerScratch, PooledScratch, ScratchPool},
@@ -57,6 +58,8 @@ pub struct CompileOptions {
     /// Whether indexes may be made to include the columns that windows read. Otherwise windows
     /// use what indexes include already.
     pub includes: bool,
+    /// For which keys windows of many rows have pre-aggregates.
+    pub pre_aggregation: PreAggregation,
     /// Whether a window or a join that reads an index sees only the rows that this index retains, as
     /// in OpenMLDB. Otherwise it sees every live row, as batch mode does. It makes no difference
     /// where all indexes of a table retain the same rows.
@@ -65,7 +68,13 @@ pub struct CompileOptions {
 
 impl Default for CompileOptions {
     fn default() -> Self {
-        Self { folds: true, machine_code: true, includes: false, index_rows_only: false }
+        Self {
+            folds: true,
+            machine_code: true,
+            includes: false,
+            pre_aggregation: PreAggregation::Off,
+            index_rows_only: false,
+        }
     }
 }
 
@@ -263,6 +272,11 @@ impl Program {
     /// share a scan, and where it falls back to something slower. Several lines.
     pub fn explain(&self) -> String {
         self.resources.explain.to_string()
+    }
+
+    /// Returns the pre-aggregates of its windows.
+    pub fn pre_aggregates(&self) -> &[Arc<PreAggregate>] {
+        &self.resources.pre_aggregates
     }
 
     /// Returns the tables that it reads, with their identities within the engine.

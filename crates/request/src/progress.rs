@@ -62,6 +62,13 @@ impl FrameSpan {
     /// All rows, which no group takes.
     const UNTAKEN: Self = Self { groups: GroupSet::NONE, rows: u64::MAX, lowest: i64::MIN };
 
+    /// Returns whether no number of rows ends the span.
+    #[inline]
+    pub(crate) fn is_unlimited(&self) -> bool {
+        // Rows that have passed were subtracted.
+        self.rows > u64::MAX / 2
+    }
+
     /// Returns whether the next row, which has this order value, is in the span.
     #[inline]
     pub(crate) fn contains(&self, order: i64) -> bool {

@@ -4,7 +4,9 @@
 
 use std::{fmt, ops::Range};
 
-use lockstep_function::{AggregateState, BoundAggregate, RowsEnd, StateUse};
+use lockstep_function::{
+    AggregateState, BoundAggregate, RowsEnd, StateUse, aggregate::StateReader,
+};
 use lockstep_row::{Arena, Datum};
 
 use crate::{
@@ -98,6 +100,33 @@ impl RowCallStates {
                 evaluated = Some(&call.arguments);
             }
             call.bound.add(state, values, RowsEnd::Oldest);
+        }
+    }
+
+    /// Adds the rows of encoded states, which are older than all rows so far, to the states of these
+    /// groups.
+    pub(crate) fn merge(
+        &mut self,
+        calls: &[RowCall],
+        groups: GroupSet,
+        reader: &mut StateReader<'_>,
+    ) -> Option<()> {
+        for (call, state) in calls.iter().zip(&mut self.states) {
+            let mut spare = call.bound.new_state(StateUse::Fold);
+            if groups.intersects(call.groups) {
+                state.merge_encoded(reader, RowsEnd::Oldest, &mut spare)?;
+            } else {
+                spare.decode(reader)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Appends the encoded states to some bytes.
+    pub(crate) fn encode(&self, states: &mut Vec<u8>) {
+        for state in &self.states {
+            let is_encoded = state.encode(states);
+            debug_assert!(is_encoded, "the rows are not the state");
         }
     }
 

@@ -12,7 +12,7 @@
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
 use lockstep_row::{Datum, key::encode_key};
-use lockstep_table::{KeyRows, StoredRow};
+use lockstep_table::{KeyNodes, KeyRows, StoredRow};
 
 use crate::{
     chain::{Chain, LeafKind},
@@ -166,6 +166,34 @@ impl KeyedSource {
             (Order::Index { .. }, None) | (Order::Arrival, _) => {}
         }
         Ok(SourceCursor::Index(IndexCursor { source: self, rows, keys, bounds }))
+    }
+
+    /// Finds the nodes of a key in levels of the source's index, and the key as the index has it.
+    pub(crate) fn nodes<'s>(
+        &self,
+        ctx: &AnswerContext<'s>,
+        keys: &[Datum<'s>],
+        levels: u64,
+    ) -> (Option<KeyNodes<'s>>, &'s [u8]) {
+        let (LeafKind::Table(table), AccessPath::Index { index, keys: positions, .. }) =
+            (self.chain.leaf, &self.access)
+        else {
+            return (None, &[]);
+        };
+        let mut buffers = ctx.key_buffers.borrow_mut();
+        let [key, _] = &mut *buffers;
+        key.clear();
+        encode_key(positions.iter().map(|position| keys[*position]), key);
+        let key: &[u8] = ctx.arena.alloc_slice_copy(key);
+        (ctx.snapshots[table].nodes(*index, levels, key), key)
+    }
+
+    /// Returns the arrival below which rows of the leaf table are visible; 0 without one.
+    pub(crate) fn visible_arrival(&self, ctx: &AnswerContext<'_>) -> u64 {
+        match self.chain.leaf {
+            LeafKind::Table(table) => ctx.snapshots[table].visible_arrival(),
+            LeafKind::Nothing | LeafKind::Materialised(_) => 0,
+        }
     }
 
     /// Returns the index whose runs are the rows of the source as they are, in its order.
@@ -388,10 +416,10 @@ impl<'s> IndexCursor<'s> {
         self.source.is_plain()
     }
 
-    /// Returns the rows, to be read in runs. The cursor [is plain](Self::is_plain), and the order is
-    /// the event time of the index.
+    /// Returns the rows, to be read in runs, and the event time below which none was skipped. The cursor
+    /// [is plain](Self::is_plain), and the order is the event time of the index.
     #[inline(always)]
-    pub(crate) fn into_runs(mut self, ctx: &AnswerContext<'s>) -> KeyRows<'s> {
+    pub(crate) fn into_runs(mut self, ctx: &AnswerContext<'s>) -> (KeyRows<'s>, i64) {
         debug_assert!(
             self.source.run_index().is_some(),
             "no row is computed or compared by itself"
@@ -403,8 +431,10 @@ impl<'s> IndexCursor<'s> {
             && arrival < ctx.snapshots[table].visible_arrival()
         {
             self.rows.seek_before(order, arrival);
+            return (self.rows, order);
         }
-        self.rows
+        let below = self.bounds.upper.map_or(i64::MAX, |upper| upper.saturating_add(1));
+        (self.rows, below)
     }
 
     /// Returns the next older stored row within the bounds, and its order value. It still has to go

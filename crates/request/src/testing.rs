@@ -92,6 +92,17 @@ impl TestDatabase {
         self.rows.push(stored);
     }
 
+    /// Appends rows to tables that exist: the position of the table, key and time.
+    pub(crate) fn append(&mut self, rows: &[(usize, (Option<i64>, Option<i64>))]) {
+        for (table, (k, ts)) in rows {
+            let arrival = self.arrivals.next();
+            let id = i64::try_from(arrival).unwrap() + 1;
+            let row = TestRow { id, k: *k, ts: *ts, arrival };
+            self.tables[*table].1.append([row.values()]).unwrap();
+            self.rows[*table].push(row);
+        }
+    }
+
     pub(crate) fn scan(&self, table: usize) -> LogicalPlan {
         self.scan_as(table, &format!("t{table}"))
     }

@@ -22,6 +22,8 @@
 //! decided where that changes: twice for each group. Nothing is allocated for a row, and states are
 //! reused by the next answer.
 
+use std::sync::Arc;
+
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
 use lockstep_row::{Arena, Datum};
@@ -34,6 +36,7 @@ use crate::{
     inputs::{CurrentInputs, SourceInputs},
     lane::RowInput,
     merge::Merge,
+    pre_aggregate::PreAggregate,
     progress::{FrameProgress, FrameSpec, ScanProgress},
     row_context::{BoundExpr, RowContextMut},
     source::{KeyedSource, RowPosition, SourceBounds, SourceCursor, SourceRow},
@@ -52,13 +55,15 @@ pub(crate) struct WindowScan {
     pub(crate) inputs: CurrentInputs,
     /// The rows of the main table, unless `INSTANCE_NOT_IN_WINDOW` excludes them, then the union
     /// sources.
-    pub(crate) sources: Vec<ScanSource>,
+    pub(crate) sources: Vec<Arc<ScanSource>>,
+    /// For each source, the pre-aggregate of its rows.
+    pub(crate) pre_aggregates: Vec<Option<Arc<PreAggregate>>>,
     /// The frame of each window group.
     pub(crate) groups: Vec<FrameSpec>,
     /// The groups whose frames have the current row.
     pub(crate) with_current_row: GroupSet,
     /// What the windows compute.
-    pub(crate) aggregates: std::sync::Arc<ScanAggregates>,
+    pub(crate) aggregates: Arc<ScanAggregates>,
     /// The number of the scan among the steps whose results requests share.
     pub(crate) shared: Option<usize>,
 }
@@ -66,7 +71,7 @@ pub(crate) struct WindowScan {
 /// A source of a scan.
 #[derive(Debug)]
 pub(crate) struct ScanSource {
-    pub(crate) source: std::sync::Arc<KeyedSource>,
+    pub(crate) source: Arc<KeyedSource>,
     /// What is read of its rows.
     pub(crate) inputs: SourceInputs,
     /// What is read of the request row, where that may be a row of the source.
@@ -144,7 +149,8 @@ impl WindowScan {
             let keys = self.keys.iter().map(|key| key.eval(&row.as_row(), ctx.arena));
             let keys: &[_] = ctx.arena.alloc_slice_fill_iter(keys);
             let current = CurrentRowKey { keys, position: RowPosition { order, arrival } };
-            let mut block = RowBlock::new(self, aggregates, row.slots, ctx.arena);
+            let mut block =
+                RowBlock::new(&self.aggregates, &self.sources, aggregates, row.slots, ctx.arena);
             self.take_history(&mut block, progress, ctx, current)?;
             block.flush();
         }
@@ -198,7 +204,7 @@ impl WindowScan {
                 checkpoint()?;
             }
         }
-        merge.flush(block);
+        merge.finish(block);
         Ok(())
     }
 

@@ -65,6 +65,11 @@ impl Bounds {
         Self { visible, expiry: Expiry::Never }
     }
 
+    /// Returns the arrival below which rows are visible.
+    pub(crate) fn visible_end(&self) -> u64 {
+        self.visible
+    }
+
     /// Returns whether a row with this arrival is visible.
     #[inline]
     pub(crate) fn is_visible(&self, arrival: u64) -> bool {

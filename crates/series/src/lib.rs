@@ -54,6 +54,9 @@
 //!    that are inserted later. It ignores rows that arrived too late for it ([`Bounds`]), so that
 //!    what it sees is exact.
 //!
+//! 10. Levels, which a series may have, hold partial results over the rows of each key (`levels`, which
+//!    has its own rules). Whoever inserts a late row or removes rows tells them under the shard's lock.
+//!
 //! `chunk`, `directory`, `entry`, `record`, `epoch` and `swap` are model-checked:
 //! `crates/series/model` compiles them a second time over loom's atomics and explores rules 2 to 6
 //! with a writer and a reader. In the models of one key a guard frees only when the execution is
@@ -80,6 +83,7 @@ mod entry;
 mod epoch;
 pub mod estimate;
 mod guard;
+mod levels;
 mod log;
 mod reclaim;
 mod record;
@@ -94,6 +98,10 @@ pub use chunk::KeyRow;
 pub use chunk_run::{ChunkRun, Records};
 pub use entry::RowAction;
 pub use guard::{Guard, pin};
+pub use levels::{
+    KeyNodes, LevelKeys, LevelNode, Levels, LevelsSize, Maintained, NodeFold, NodeSpan, NodesTaken,
+    set_leaf_rows,
+};
 pub use log::{CompactionPlan, LogPosition, LogRow, LogRows, RowLog};
 pub use reclaim::{Account, reclaim, reclaim_small};
 pub use record::{RECORD_SIZE_MAX, RecordField, RecordFormat};

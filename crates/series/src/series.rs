@@ -7,7 +7,7 @@ use std::{
     hash::BuildHasher,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicI64, AtomicPtr, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering},
     },
 };
 
@@ -15,10 +15,12 @@ use hashbrown::DefaultHashBuilder;
 use lockstep_host::sync::Mutex;
 
 use crate::{
-    Account, Bounds, Guard, KeyRow, RecordFormat, RowAction, RowRef, SeriesRows,
+    Account, Bounds, Guard, KeyNodes, KeyRow, Levels, Maintained, NodeFold, RecordFormat,
+    RowAction, RowRef, SeriesRows, Swap,
     buckets::{Buckets, BucketsRef, TAG_SHIFT, buckets_for},
     entry::{EntryRef, Inserted, KeyEntry, Remaining, WriteContext, single_footprint},
     guard::Retiring,
+    levels::leaf_rows,
     row_ref::prefetch,
 };
 
@@ -35,6 +37,10 @@ pub struct Series {
     format: Option<Arc<RecordFormat>>,
     /// The account that is charged with the memory.
     account: OnceLock<Arc<dyn Account>>,
+    /// The partial results over its rows.
+    levels: Swap<Vec<Arc<Levels>>>,
+    /// Whether there are some.
+    has_levels: AtomicBool,
 }
 
 /// An entity key and its hash.
@@ -69,8 +75,14 @@ impl Series {
     /// Makes an empty series.
     pub fn new() -> Self {
         let shards = (0..SHARD_COUNT).map(|_| Shard::new()).collect();
-        let hasher = DefaultHashBuilder::default();
-        Self { hasher, shards, format: None, account: OnceLock::new() }
+        Self {
+            hasher: DefaultHashBuilder::default(),
+            shards,
+            format: None,
+            account: OnceLock::new(),
+            levels: Swap::new(Vec::new(), |_| 0),
+            has_levels: AtomicBool::new(false),
+        }
     }
 
     /// Makes an empty series that stores a record beside each slot.
@@ -87,6 +99,7 @@ impl Series {
     pub fn adopt(&self, account: &Arc<dyn Account>) {
         if self.account.set(Arc::clone(account)).is_ok() {
             account.charge(self.charged());
+            self.all_levels(&crate::pin()).iter().for_each(|levels| levels.adopt(account));
         }
     }
 
@@ -163,6 +176,9 @@ impl Series {
             }
         };
         shard.grow_by(grown);
+        if grown != 0 && self.has_levels() {
+            self.note_growth(hash, key, guard);
+        }
         Some(grown)
     }
 
@@ -196,6 +212,13 @@ impl Series {
             Inserted::Late => panic!("rows that are inserted as late ones are not refused"),
         };
         shard.grow_by(grown);
+        if self.has_levels() {
+            for levels in self.all_levels(guard) {
+                levels.note_late(hash, key, run.iter().map(|row| row.event_time), guard);
+            }
+            self.note_growth(hash, key, guard);
+        }
+        drop(writer);
         grown
     }
 
@@ -311,8 +334,19 @@ impl Series {
                 continue;
             }
             let before = entry.memory_bytes();
-            let retained = entry.retain(&mut start_key(), context);
+            let (mut decide, mut newest_removed) = (start_key(), None);
+            let mut action = |event_time: i64, row: RowRef<'_>| {
+                let action = decide(event_time, row);
+                if matches!(action, RowAction::Remove) {
+                    newest_removed = newest_removed.max(Some(event_time));
+                }
+                action
+            };
+            let retained = entry.retain(&mut action, context);
             rows_removed += retained.removed;
+            let removed = newest_removed.filter(|_| self.has_levels());
+            // The key is part of the entry, which may be retired below.
+            let key = removed.map(|_| entry.key().to_vec());
             match retained.remaining {
                 Remaining::Grown(more) => grown += more,
                 Remaining::One(event_time, row) => {
@@ -327,6 +361,12 @@ impl Series {
                     unsafe { context.retiring.retire(raw.cast(), EntryRef::free, before) };
                 }
             }
+            if let Some((key, newest)) = key.zip(removed) {
+                let hash = self.hash(&key);
+                for levels in self.all_levels(&guard) {
+                    levels.note_removed(hash, &key, newest, &guard);
+                }
+            }
         }
         if count > buckets_for(writer.keys * 3) {
             let guard = crate::pin();
@@ -335,6 +375,105 @@ impl Series {
         }
         shard.grow_by(grown);
         (rows_removed, grown)
+    }
+
+    /// Registers levels. Nothing is made of the rows that are there before [`Self::maintain`].
+    pub fn add_levels(&self, levels: Arc<Levels>) {
+        if let Some(account) = self.account.get() {
+            levels.adopt(account);
+        }
+        self.change_levels(|all| all.push(levels));
+    }
+
+    /// Removes the levels with this number; readers that have them finish with them.
+    pub fn remove_levels(&self, id: u64) {
+        self.change_levels(|all| {
+            all.iter().filter(|levels| levels.id() == id).for_each(|levels| levels.close());
+            all.retain(|levels| levels.id() != id);
+        });
+    }
+
+    fn change_levels(&self, change: impl FnOnce(&mut Vec<Arc<Levels>>)) {
+        // One lock for all who change them: the first shard's.
+        let _writer = self.shards[0].writer.lock();
+        let guard = crate::pin();
+        let mut all = self.all_levels(&guard).to_vec();
+        change(&mut all);
+        // Relaxed: whoever has to know the levels takes a shard's lock after `maintain` did.
+        self.has_levels.store(!all.is_empty(), Ordering::Relaxed);
+        self.levels.replace(all, &guard);
+    }
+
+    /// Returns the levels that are registered.
+    pub fn all_levels<'g>(&'g self, guard: &'g Guard) -> &'g [Arc<Levels>] {
+        self.levels.load(guard)
+    }
+
+    /// Returns the nodes of a key in the levels with this number; `None` when there are none.
+    #[inline]
+    pub fn nodes<'g>(&'g self, id: u64, key: &[u8], guard: &'g Guard) -> Option<KeyNodes<'g>> {
+        let levels = self.all_levels(guard).iter().find(|levels| levels.id() == id)?;
+        levels.nodes(self.hash(key), key, guard)
+    }
+
+    /// Makes nodes of one key that waits for it. Returns `None` when none waits.
+    pub fn maintain(&self, levels: &Levels, fold: &mut dyn NodeFold) -> Option<Maintained> {
+        if levels.is_to_be_filled() {
+            self.add_long_keys(levels);
+        }
+        for key in levels.take_asked() {
+            let guard = crate::pin();
+            self.add_key(levels, &key, &guard);
+        }
+        let key_levels = levels.next_key()?;
+        let guard = crate::pin();
+        let (hash, key) = key_levels.key();
+        let entry = self.shard(hash).find(hash, key, &guard).map(|(_, entry)| entry);
+        Some(levels.maintain(&key_levels, entry, self.format.as_deref(), fold, &guard))
+    }
+
+    /// Makes levels of all keys with many rows, for each of which [`Self::maintain`] has work then.
+    /// Readers and writers go on.
+    fn add_long_keys(&self, levels: &Levels) {
+        for shard in &self.shards {
+            let long: Vec<Box<[u8]>> = {
+                let guard = crate::pin();
+                // SAFETY: the guard keeps what the buckets lead to from being freed.
+                let entries = shard
+                    .buckets(&guard)
+                    .entries()
+                    .map(|(_, entry)| unsafe { EntryRef::from_raw(entry) });
+                entries.filter(|entry| is_long(*entry)).map(|entry| entry.key().into()).collect()
+            };
+            for key in long {
+                let guard = crate::pin();
+                self.add_key(levels, &key, &guard);
+            }
+        }
+    }
+
+    /// Makes the levels of a key. See rule 7 of `levels`.
+    fn add_key(&self, levels: &Levels, key: &[u8], guard: &Guard) {
+        let hash = self.hash(key);
+        let _writer = self.shard(hash).writer.lock();
+        levels.add_key(hash, key, guard);
+    }
+
+    #[inline]
+    fn has_levels(&self) -> bool {
+        // Relaxed: rule 7 of `levels`.
+        self.has_levels.load(Ordering::Relaxed)
+    }
+
+    /// Tells the levels that a key has more rows. Under the shard's lock.
+    #[cold]
+    fn note_growth(&self, hash: u64, key: &[u8], guard: &Guard) {
+        let found = self.shard(hash).find(hash, key, guard);
+        if found.is_some_and(|(_, entry)| is_long(entry)) {
+            for levels in self.all_levels(guard) {
+                levels.note_growth(hash, key, guard);
+            }
+        }
     }
 
     /// Returns the bytes of memory, without the rows, with the allocator's own overhead.
@@ -494,6 +633,12 @@ impl Shard {
         // Relaxed: a number to report.
         self.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
+}
+
+/// Returns whether a key has so many rows that nodes of them are worth their memory.
+fn is_long(entry: EntryRef<'_>) -> bool {
+    let rows = entry.rows();
+    rows.chunk_count() > 1 || rows.view(0).len() >= leaf_rows()
 }
 
 /// Converts a signed size.

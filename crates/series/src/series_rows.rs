@@ -96,6 +96,24 @@ impl<'g> SeriesRows<'g> {
         }
     }
 
+    /// Skips the rows newer than `event_time_max`, of which so many are visible; never goes back. Binary
+    /// search, also where retention goes by number.
+    pub fn skip_to(&mut self, event_time_max: i64, rows: u64) {
+        let bounds = self.bounds;
+        // Without a rule nothing is counted on the way.
+        self.bounds = Bounds::visible(bounds.visible_end());
+        self.seek(event_time_max);
+        self.bounds = bounds;
+        self.passed += rows;
+    }
+
+    /// Returns whether the row with this event time is kept if it comes after so many visible rows of those
+    /// ahead, and with it all that are newer.
+    #[inline]
+    pub fn keeps_after(&self, event_time: i64, rows: u64) -> bool {
+        !self.bounds.is_expired(event_time, self.passed + rows + 1)
+    }
+
     /// Returns whether the row with this event time and arrival is among the rows ahead. Binary
     /// search.
     pub fn contains(mut self, event_time: i64, arrival: u64) -> bool {

@@ -326,6 +326,13 @@ impl Table {
         lockstep_series::reclaim();
         let shared = self.lock_shared();
         self.check_open()?;
+        if let Ok(reservation) = self.try_reserve(self.shared_state(&shared), batch) {
+            return Ok((shared, reservation));
+        }
+        drop(shared);
+        self.budget.give_up_levels();
+        let shared = self.lock_shared();
+        self.check_open()?;
         match self.try_reserve(self.shared_state(&shared), batch) {
             Ok(reservation) => Ok((shared, reservation)),
             Err(bytes) => Err(self.budget.refuse(bytes)),

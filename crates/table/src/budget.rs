@@ -9,14 +9,15 @@
 use std::{
     fmt,
     sync::{
-        OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
 };
 
+use lockstep_host::sync::Mutex;
 use lockstep_series::Account;
 
-use crate::TableError;
+use crate::{Table, TableError};
 
 /// A function that is called when the use of memory passes the alert threshold, once each time.
 type Observer = Box<dyn Fn(MemoryUse) + Send + Sync>;
@@ -32,6 +33,8 @@ pub struct MemoryBudget {
     is_alerted: AtomicBool,
     refused: AtomicU64,
     observer: OnceLock<Observer>,
+    /// The tables that have levels.
+    with_levels: Mutex<Vec<Weak<Table>>>,
 }
 
 /// The use of memory, and its limit.
@@ -72,6 +75,7 @@ impl Default for MemoryBudget {
             is_alerted: AtomicBool::new(false),
             refused: AtomicU64::new(0),
             observer: OnceLock::new(),
+            with_levels: Mutex::default(),
         }
     }
 }
@@ -141,6 +145,26 @@ impl MemoryBudget {
             return false;
         }
         true
+    }
+
+    /// Returns whether less than the alert threshold is used, or there is no limit: levels may grow.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.memory_use().status() == MemoryStatus::Ok
+    }
+
+    /// Notes a table whose levels can be given up.
+    pub(crate) fn note_levels(&self, table: &Arc<Table>) {
+        let mut tables = self.with_levels.lock();
+        tables.retain(|known| known.strong_count() > 0);
+        if !tables.iter().any(|known| known.as_ptr() == Arc::as_ptr(table)) {
+            tables.push(Arc::downgrade(table));
+        }
+    }
+
+    /// Gives up the levels of all tables, for a write that is refused otherwise.
+    pub(crate) fn give_up_levels(&self) {
+        let tables: Vec<_> = self.with_levels.lock().iter().filter_map(Weak::upgrade).collect();
+        tables.iter().for_each(|table| table.give_up_levels());
     }
 
     /// Counts a write that is refused, and returns its error.

@@ -23,6 +23,7 @@ mod expiry_thread;
 mod hold;
 mod include;
 mod index_counts;
+mod levels;
 mod load;
 mod publication;
 mod record;
@@ -43,10 +44,14 @@ pub use estimate::{TableShape, estimate};
 pub use hold::{IndexHold, IndexNeed, Provision, Widened};
 pub use include::{INCLUDED_BYTES_MAX, Inclusion};
 pub use index_counts::RowCounts;
+pub use levels::{LevelsHold, RunFold, Wake};
 pub use load::BulkLoad;
+pub use lockstep_series::{
+    KeyNodes, LevelKeys, LevelNode, LevelsSize, Maintained, NodeSpan, NodesTaken, RecordField,
+    Records, reclaim,
+};
 #[doc(hidden)]
-pub use lockstep_series::set_chunk_rows;
-pub use lockstep_series::{RecordField, Records, reclaim};
+pub use lockstep_series::{set_chunk_rows, set_leaf_rows};
 pub use record::{LogFailure, LoggedIndexes, LoggedRows, RecordError, TableChange, TableRecord};
 pub use replay::{InsertMemory, KeyShard, ReplayError, RowsToStore, StoredRows, TableReplay};
 pub use rescue::{RescuedRows, visit_block};

@@ -6,7 +6,7 @@
 use std::{borrow::BorrowMut, fmt, ops::Range, ptr::NonNull};
 
 use lockstep_row::{IndexSpec, Projection, Retention, RowView, TableSchema};
-use lockstep_series::{self as series, Bounds, Guard, LogRow, RecordField, RowRef};
+use lockstep_series::{self as series, Bounds, Guard, KeyNodes, LogRow, RecordField, RowRef};
 
 use crate::{
     retention::Horizon,
@@ -181,6 +181,15 @@ impl<'t> Snapshot<'t> {
         KeyRows { snapshot: self, ahead, is_live_only, key: Vec::new() }
     }
 
+    /// Returns the nodes of a key in the levels of an index with this number ([`Table::hold_levels`]);
+    /// `None` when there are none, and where the rows of a key are hidden one by one.
+    #[inline]
+    pub fn nodes(&self, index: usize, levels: u64, key: &[u8]) -> Option<KeyNodes<'_>> {
+        let state = self.state();
+        state.live_retentions[index]?;
+        state.indexes[index].series.nodes(levels, key, &self.guard)
+    }
+
     /// Returns the layout of the records of an index, which [`KeyRun::records`] returns; `None` when the
     /// index includes no columns. See [`Table::include`].
     pub fn projection(&self, index: usize) -> Option<&Projection> {
@@ -247,6 +256,11 @@ impl<'t> Snapshot<'t> {
     /// Returns the number of rows in memory, without those that were collected.
     pub(crate) fn log_row_count(&self) -> usize {
         self.state().log.row_count(&self.guard)
+    }
+
+    /// Returns the guard, under which the state was loaded.
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
     }
 
     /// Returns the state.
@@ -347,6 +361,20 @@ impl<'s> KeyRows<'s> {
         self.ahead.seek(event_time_max);
     }
 
+    /// Skips the rows newer than `event_time_max`, of which there are so many; never goes back. Binary
+    /// search.
+    pub fn skip_to(&mut self, event_time_max: i64, rows: u64) {
+        debug_assert!(!self.is_live_only, "rows that are hidden one by one are not counted");
+        self.ahead.skip_to(event_time_max, rows);
+    }
+
+    /// Returns whether the row with this event time is kept if it comes after so many of the rows ahead,
+    /// and with it all that are newer.
+    #[inline]
+    pub fn keeps_after(&self, event_time: i64, rows: u64) -> bool {
+        self.ahead.keeps_after(event_time, rows)
+    }
+
     /// Skips the rows that are not before a row of this event time and arrival; never goes back.
     /// Binary search.
     pub fn seek_before(&mut self, event_time: i64, arrival: u64) {
@@ -377,6 +405,11 @@ impl<'s> KeyRows<'s> {
 }
 
 impl<'s> KeyRun<'s> {
+    /// Makes a run of rows of the snapshot's table.
+    pub(crate) fn new(snapshot: &'s Snapshot<'s>, run: series::ChunkRun<'s>) -> Self {
+        Self { snapshot, run }
+    }
+
     /// Returns the number of rows.
     #[inline]
     pub fn len(&self) -> usize {

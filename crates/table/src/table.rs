@@ -40,6 +40,7 @@ use crate::{
     expired::NewestTimes,
     expiry_thread::ExpiryThread,
     hold::Holds,
+    levels::LevelsSpec,
     retention::Horizon,
     state::{self, Index, TableState},
 };
@@ -77,6 +78,8 @@ pub struct Table {
     pub(crate) expiry_thread: ExpiryThread,
     /// Held by whoever changes the state. Taken before the schema lock.
     changes: Mutex<()>,
+    /// The levels of its indexes. Locked briefly, by holders of the schema lock.
+    pub(crate) levels: Mutex<Vec<LevelsSpec>>,
     /// The holds of the table. Locked briefly, and never while waiting for another lock.
     pub(crate) holds: Mutex<Holds>,
     /// The indexes as they became when something was released while the log took nothing. Locked by
@@ -150,6 +153,7 @@ impl Table {
             found_clean_at: Mutex::new(None),
             expiry_thread: ExpiryThread::default(),
             changes: Mutex::new(()),
+            levels: Mutex::default(),
             holds: Mutex::default(),
             unlogged_indexes: Mutex::default(),
             generation: AtomicU64::new(0),
@@ -306,6 +310,7 @@ impl Table {
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
         state.adopt(&self.account);
+        self.give_levels(&state);
         self.state.replace(state, &lockstep_series::pin());
         // Relaxed: when exactly a collection happens does not matter.
         self.rows_until_collection.store(COLLECTION_ROWS_MIN, Ordering::Relaxed);

@@ -12,9 +12,11 @@ mod retention;
 use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_request::PreAggregation;
 use lockstep_row::DataType;
 use lockstep_sql::ast::{Deploy, ObjectName};
 
+use self::options::DeployOptions;
 use super::{at_name, outcome};
 use crate::{
     DeploymentInfo, Output, PreparedRequest, Session,
@@ -47,13 +49,17 @@ impl Session {
         deploy: &Deploy,
         script: &str,
     ) -> Result<(Deployment, Vec<Diagnostic>)> {
-        let (options, mut warnings) = options::read(&deploy.options)?;
+        let (mut options, mut warnings) = options::read(&deploy.options)?;
         let query = self.bind(&deploy.query)?;
         long_window::check(&options.long_windows, &query)?;
         let entries = self.database.entries_of(&query.plan)?;
-        let tables = TableSet::of(&entries).owned_by(&name);
+        let waker = self.database.pre_aggregate_work().waker();
+        let tables = TableSet::of(&entries).owned_by(&name).woken_by(waker);
         let definition = Definition::new(ObjectKind::Deployment, name);
-        let request = PreparedRequest::compile_deployed(&query, &tables, &definition)?;
+        let pre_aggregation = self.pre_aggregation(&mut options);
+        let request =
+            PreparedRequest::compile_deployed(&query, &tables, &definition, pre_aggregation)?;
+        self.database.pre_aggregate_work().register(request.pre_aggregates());
         let needed = retention::needed(&query.plan, &options);
         let held = retention::hold(&needed, &options, &entries, tables.owner())?;
         warnings.extend(held.warnings.into_iter().map(|w| w.at(deploy.name.name.span)));
@@ -70,6 +76,25 @@ impl Session {
             query,
         };
         Ok((deployment, warnings))
+    }
+
+    /// Returns for which keys windows have pre-aggregates: as the options say, for all where they name
+    /// long windows, or else as the session says. What is not the default is added to the options, which
+    /// the deployment is made of again when the database is opened.
+    fn pre_aggregation(&self, options: &mut DeployOptions) -> PreAggregation {
+        let variables = self.variables();
+        let value = match &options.pre_aggregation {
+            Some(written) => written.clone(),
+            None if !options.long_windows.is_empty() => return PreAggregation::Always,
+            None => {
+                let value = variables.pre_aggregation().to_owned();
+                if value != "auto" {
+                    options.written.push(("pre_aggregation".to_owned(), value.clone()));
+                }
+                value
+            }
+        };
+        pre_aggregation_of(&value)
     }
 
     /// Runs DROP DEPLOYMENT.
@@ -120,6 +145,15 @@ impl Session {
         let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
         let row = columns.into_iter().map(|(_, text)| Some(text)).collect();
         Output::of_texts(&names, &[row])
+    }
+}
+
+/// Returns what a value of the variable `pre_aggregation` means.
+pub(crate) fn pre_aggregation_of(value: &str) -> PreAggregation {
+    match value {
+        "off" => PreAggregation::Off,
+        "always" => PreAggregation::Always,
+        _ => PreAggregation::Auto,
     }
 }
 

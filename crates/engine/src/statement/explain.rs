@@ -4,6 +4,7 @@ use lockstep_diagnostic::Result;
 use lockstep_row::IndexSpec;
 use lockstep_sql::ast::Query;
 
+use super::deploy::pre_aggregation_of;
 use crate::{
     Output, Parameter, PreparedRequest, Session,
     catalog::TableEntry,
@@ -21,8 +22,9 @@ impl Session {
         let plan = bound.plan.display_indent().to_string();
         lines.extend(plan.lines().map(|line| format!("  {line}")));
         lines.push("request mode".to_owned());
+        let pre_aggregation = pre_aggregation_of(self.variables().pre_aggregation());
         let empty_copies = self.database.empty_copies_of(&entries)?;
-        match PreparedRequest::compile_over(&bound, &empty_copies) {
+        match PreparedRequest::compile_over(&bound, &empty_copies, pre_aggregation) {
             Ok(request) => {
                 lines.extend(request.explain().lines().map(|line| format!("  {line}")));
                 lines

@@ -4,7 +4,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::scalar::is_like;
 use lockstep_row::{DataType, Value};
 
-use crate::{Output, Session, job::Job};
+use crate::{Output, Session, catalog::QualifiedName, job::Job};
 
 /// The columns of SHOW JOBS.
 const JOBS: &[(&str, DataType)] = &[
@@ -26,12 +26,49 @@ impl Session {
         let jobs = self.database.jobs().all().to_vec();
         let is_shown =
             |job: &&Job| like.is_none_or(|pattern| is_like(&job.id.to_string(), pattern));
-        job_table(jobs.iter().filter(is_shown))
+        let ended = jobs.iter().filter(is_shown).map(job_row);
+        let running = if like.is_some() { Vec::new() } else { self.running_jobs() };
+        Output::of_values(JOBS, &ended.chain(running).collect::<Vec<_>>())
+    }
+
+    /// Lists the pre-aggregates that are being made, which are nobody's statement: their number is 0.
+    fn running_jobs(&self) -> Vec<Vec<Value>> {
+        let text = |text: String| Value::String(text.into());
+        let objects = self.database.objects();
+        let deployments = objects.databases().values().flat_map(|found| found.deployments.values());
+        let seen = deployments.filter(|found| {
+            let QualifiedName { database, name } = found.name();
+            self.caller().sees_deployment(&objects, database, name)
+        });
+        let all = seen.flat_map(|found| {
+            found.request.pre_aggregates().iter().map(move |one| (found.name(), one))
+        });
+        let running = all.filter_map(|(deployment, pre_aggregate)| {
+            let size = pre_aggregate.usage().size;
+            let progress = format!(
+                "{deployment}: {} keys wait, {} rows are folded",
+                size.waiting, size.folded
+            );
+            (size.waiting > 0).then(|| {
+                vec![
+                    Value::Int(0),
+                    text("PreAggregate".to_owned()),
+                    text("Running".to_owned()),
+                    Value::Null,
+                    Value::Null,
+                    text(progress),
+                    text("local".to_owned()),
+                    text(String::new()),
+                    text(String::new()),
+                ]
+            })
+        });
+        running.collect()
     }
 
     /// Runs SHOW JOB.
     pub(crate) fn show_job(&self, id: &str) -> Result<Output> {
-        job_table(std::iter::once(&self.find_job(id)?))
+        Output::of_values(JOBS, &[job_row(&self.find_job(id)?)])
     }
 
     /// Runs SHOW JOBLOG.
@@ -59,23 +96,19 @@ impl Session {
     }
 }
 
-fn job_table<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<Output> {
+/// Returns the row of a job that has ended.
+fn job_row(job: &Job) -> Vec<Value> {
     let text = |text: &str| Value::String(text.into());
-    let rows: Vec<Vec<Value>> = jobs
-        .map(|job| {
-            let state = if job.error.is_some() { "Failed" } else { "Finished" };
-            vec![
-                Value::Int(job.id),
-                text(&job.kind),
-                text(state),
-                Value::Timestamp(job.start_ms),
-                Value::Timestamp(job.end_ms),
-                text(&job.sql),
-                text("local"),
-                text(""),
-                text(job.error.as_deref().unwrap_or_default()),
-            ]
-        })
-        .collect();
-    Output::of_values(JOBS, &rows)
+    let state = if job.error.is_some() { "Failed" } else { "Finished" };
+    vec![
+        Value::Int(job.id),
+        text(&job.kind),
+        text(state),
+        Value::Timestamp(job.start_ms),
+        Value::Timestamp(job.end_ms),
+        text(&job.sql),
+        text("local"),
+        text(""),
+        text(job.error.as_deref().unwrap_or_default()),
+    ]
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_plan::{BoundQuery, bind_constant, lineage::to_leaf, type_of};
+use lockstep_request::PreAggregation;
 use lockstep_row::{Arena, DataType, Datum, Value, arrow::ColumnBuilder};
 use lockstep_sql::ast::{CreateProcedure, Expr, ObjectName};
 
@@ -74,7 +75,8 @@ impl Session {
         let common_output = common_outputs(&bound.plan, &common_input);
         let tables = TableSet::of(&self.database.entries_of(&bound.plan)?).owned_by(&name);
         let definition = Definition::new(ObjectKind::Procedure, name);
-        let request = PreparedRequest::compile_deployed(&bound, &tables, &definition)?;
+        let request =
+            PreparedRequest::compile_deployed(&bound, &tables, &definition, PreAggregation::Off)?;
         let mut warnings = OPTIONS.read(&create.options, &mut ())?;
         warnings.extend(lint::check(&bound, &tables, Purpose::Serving));
         let procedure = Procedure {

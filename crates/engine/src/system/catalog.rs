@@ -54,6 +54,24 @@ pub(super) const MEMORY: SystemTable = SystemTable {
     rows: memory,
 };
 
+pub(super) const PRE_AGGREGATES: SystemTable = SystemTable {
+    name: "pre_aggregates",
+    columns: &[
+        ("database_name", DataType::String),
+        ("deployment", DataType::String),
+        ("table_name", DataType::String),
+        ("index_name", DataType::String),
+        ("windows", DataType::String),
+        ("keys", DataType::BigInt),
+        ("memory_bytes", DataType::BigInt),
+        ("rows_folded", DataType::BigInt),
+        ("keys_waiting", DataType::BigInt),
+        ("rows_from_nodes", DataType::BigInt),
+        ("rows_read", DataType::BigInt),
+    ],
+    rows: pre_aggregates,
+};
+
 pub(super) const SETTINGS: SystemTable = SystemTable {
     name: "settings",
     columns: &[("name", DataType::String), ("value", DataType::String)],
@@ -108,6 +126,33 @@ fn deployments(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
         ]
     };
     seen.map(row).collect()
+}
+
+fn pre_aggregates(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
+    let objects = database.objects();
+    let found = objects.databases().values().flat_map(|found| found.deployments.values());
+    let seen = found.filter(|found| {
+        caller.sees_deployment(&objects, &found.name().database, &found.name().name)
+    });
+    let rows = seen.flat_map(|found| {
+        found.request.pre_aggregates().iter().map(|pre_aggregate| {
+            let (name, usage) = (pre_aggregate.name(), pre_aggregate.usage());
+            vec![
+                text(&found.name().database),
+                text(&found.name().name),
+                text(&name.table),
+                text(&name.index),
+                text(&name.windows),
+                number(usage.size.keys),
+                number(usage.size.bytes),
+                number(usage.size.folded),
+                number(usage.size.waiting),
+                number(usage.rows_in_nodes),
+                number(usage.rows_read),
+            ]
+        })
+    });
+    rows.collect()
 }
 
 /// A table of the catalog that a caller sees.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use lockstep_plan::BoundQuery;
+use lockstep_request::PreAggregation;
 use lockstep_sql::{ast::Statement, parse};
 
 use super::{RowSample, Verification, VerifyOptions, verify};
@@ -43,7 +44,8 @@ fn deployment(session: &Session, sql: &str, served: &str) -> Deployment {
     let name = QualifiedName { database: "default".to_owned(), name: "d".to_owned() };
     let definition = Definition::new(ObjectKind::Deployment, name);
     let served = bind(session, served);
-    let request = PreparedRequest::compile_deployed(&served, &tables, &definition);
+    let request =
+        PreparedRequest::compile_deployed(&served, &tables, &definition, PreAggregation::Off);
     Deployment {
         definition,
         sql: sql.to_owned(),

@@ -94,7 +94,7 @@ impl Distinct {
     }
 
     pub(super) fn decode(&mut self, reader: &mut StateReader<'_>) -> Option<()> {
-        self.has_empty = reader.byte()? != 0;
+        self.has_empty |= reader.byte()? != 0;
         for _ in 0..reader.count()? {
             let word = u128::from_le_bytes(reader.array()?);
             if word == 0 {

@@ -69,7 +69,7 @@ pub(super) fn put_key(out: &mut Vec<u8>, key: KeyRef<'_>) {
 }
 
 /// Appends a value that is neither an array nor a map; those are NULL.
-pub(super) fn put_value(out: &mut Vec<u8>, value: &Value) {
+pub fn put_value(out: &mut Vec<u8>, value: &Value) {
     let mut signed = |tag: u8, value: i64| {
         out.push(tag);
         put_signed(out, value.into());
@@ -98,7 +98,7 @@ pub(super) fn put_value(out: &mut Vec<u8>, value: &Value) {
 }
 
 /// Reads what the functions of this module wrote.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct StateReader<'b> {
     bytes: &'b [u8],
 }
@@ -174,7 +174,8 @@ impl<'b> StateReader<'b> {
         })
     }
 
-    pub(super) fn value(&mut self) -> Option<Value> {
+    /// Reads what [`put_value`] wrote.
+    pub fn value(&mut self) -> Option<Value> {
         let tag = self.byte()?;
         Some(match tag {
             tag::NULL => Value::Null,

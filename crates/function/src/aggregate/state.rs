@@ -478,6 +478,28 @@ impl AggregateState {
         Some(())
     }
 
+    /// Adds the rows of an encoded state of the same aggregate, which lie at an end of its own. `spare`
+    /// is another state of the aggregate, whose rows are lost. `None` for damaged bytes; then the state
+    /// has no meaning.
+    pub fn merge_encoded(
+        &mut self,
+        reader: &mut StateReader<'_>,
+        end: RowsEnd,
+        spare: &mut Self,
+    ) -> Option<()> {
+        match &mut self.0 {
+            // They decode into what they have, value by value.
+            StateData::Extreme(_) | StateData::Distinct(_) | StateData::Frequencies(_) => {
+                self.decode(reader)
+            }
+            _ => {
+                spare.reset();
+                spare.decode(reader)?;
+                self.merge(spare, end).then_some(())
+            }
+        }
+    }
+
     /// Computes a result from the state, as [`AggregateState::answer`] does, and writes it to `out`.
     /// A value that is returned through memory is copied in other pieces than it was written in,
     /// which takes the processor longer than to compute it.

@@ -6,17 +6,19 @@ use datafusion::logical_expr::Expr;
 use lockstep_diagnostic::{Result, code};
 use lockstep_plan::{Frame, Window, WindowAggregate, WindowGroup};
 use lockstep_row::{IndexSpec, RowCodec};
-use lockstep_table::{Inclusion, IndexNeed, Provision};
+use lockstep_table::{Inclusion, IndexNeed, LevelKeys, Provision};
 
 use super::{
-    ChainBuilder, Compiler, HistoryOrder,
+    ChainBuilder, Compiler, HistoryOrder, ProgramTable,
     aggregates::AggregatesBuilder,
     source::{CompiledSource, SourceSpec},
 };
 use crate::{
+    aggregates::ScanAggregates,
     chain::{ChainStep, LeafKind},
     groups::{GROUPS_MAX, GroupSet},
     lane::RecordInput,
+    pre_aggregate::{self, PreAggregate, PreAggregateName, PreAggregation},
     progress::FrameSpec,
     row_context::{BoundExpr, ColumnLayout, ColumnLocation},
     source::KeyedSource,
@@ -97,6 +99,7 @@ impl Compiler<'_> {
         let line_of_aggregates = self.resources.explain.open();
         let text = describe_aggregates(&compiled, &sources);
         self.resources.explain.close(line_of_aggregates, text);
+        let pre_aggregates = self.pre_aggregates(sharing, &compiled.aggregates, &sources);
         let aggregates = Arc::new(compiled.aggregates);
         self.resources.scans.push(Arc::clone(&aggregates));
         let text = format!("scan for {}", describe(sharing));
@@ -114,6 +117,7 @@ impl Compiler<'_> {
             order,
             inputs,
             sources,
+            pre_aggregates,
             groups,
             with_current_row,
             aggregates,
@@ -128,7 +132,7 @@ impl Compiler<'_> {
         sharing: &[&GroupSlots<'_>],
         role: ChainRole,
         compiled: &AggregatesBuilder<'_>,
-    ) -> Result<Vec<ScanSource>> {
+    ) -> Result<Vec<Arc<ScanSource>>> {
         let schema = node.input.schema();
         let WindowGroup { window, unions, .. } = sharing[0].group;
         let mut needed = vec![false; schema.fields().len()];
@@ -164,7 +168,7 @@ impl Compiler<'_> {
             let request = request.map(|_| compiled.current_inputs(layout)).transpose()?;
             let mut inputs = compiled.source_inputs(layout, self.codec(&source).as_ref())?;
             inputs.set_records(self.record_inputs(compiled, &source, layout, sharing)?);
-            sources.push(ScanSource { source, inputs, request, is_main });
+            sources.push(Arc::new(ScanSource { source, inputs, request, is_main }));
         }
         self.history = history;
         Ok(sources)
@@ -227,6 +231,73 @@ impl Compiler<'_> {
             }
             _ => Vec::new(),
         })
+    }
+
+    /// Makes the pre-aggregates of a scan, one for each source that can have one, and explains them.
+    fn pre_aggregates(
+        &mut self,
+        sharing: &[&GroupSlots<'_>],
+        aggregates: &ScanAggregates,
+        sources: &[Arc<ScanSource>],
+    ) -> Vec<Option<Arc<PreAggregate>>> {
+        let mut windows = sharing.iter().map(|slots| &slots.group.window);
+        let keys = match self.options.pre_aggregation {
+            PreAggregation::Off => return sources.iter().map(|_| None).collect(),
+            PreAggregation::Auto => LevelKeys::Asked,
+            PreAggregation::Always => LevelKeys::All,
+        };
+        let is_forced = keys == LevelKeys::All;
+        if !is_forced && !windows.any(|window| rows_max(window) >= NODE_ROWS) {
+            return sources.iter().map(|_| None).collect();
+        }
+        let obstacle = pre_aggregate::obstacle(aggregates);
+        let made: Vec<_> = sources
+            .iter()
+            .map(|source| {
+                if obstacle.is_some() {
+                    return Err(obstacle.clone().unwrap_or_default());
+                }
+                self.pre_aggregate(sharing, aggregates, source, keys)
+            })
+            .collect();
+        for result in &made {
+            let line = self.resources.explain.open();
+            self.resources.explain.close(
+                line,
+                match result {
+                    Ok(pre_aggregate) => {
+                        format!("pre-aggregates of {}", pre_aggregate.name().table)
+                    }
+                    Err(reason) => format!("no pre-aggregates, a scan: {reason}"),
+                },
+            );
+        }
+        let made: Vec<_> = made.into_iter().map(std::result::Result::ok).collect();
+        self.resources.pre_aggregates.extend(made.iter().flatten().map(Arc::clone));
+        made
+    }
+
+    /// Makes the pre-aggregate of a source; or says why it has none.
+    fn pre_aggregate(
+        &self,
+        sharing: &[&GroupSlots<'_>],
+        aggregates: &ScanAggregates,
+        source: &Arc<ScanSource>,
+        keys: LevelKeys,
+    ) -> std::result::Result<Arc<PreAggregate>, String> {
+        let (LeafKind::Table(table), Some(index)) =
+            (source.source.chain.leaf, source.source.run_index())
+        else {
+            return Err("the rows are not those of an index".to_owned());
+        };
+        let ProgramTable { catalog, stored } = &self.resources.tables[table];
+        let name = PreAggregateName {
+            table: format!("{}.{}", catalog.database, catalog.name),
+            index: stored.schema().indexes[index].name.clone(),
+            windows: describe(sharing),
+        };
+        let wake = self.tables.wake();
+        Ok(Arc::new(PreAggregate::new(stored, index, source, aggregates, keys, name, wake)))
     }
 
     /// Returns the codec of the rows of a source, when they are rows of a table.
@@ -295,13 +366,21 @@ fn is_same_scan(left: &WindowGroup, right: &WindowGroup) -> bool {
 /// Frames of at least this many rows are read faster from records than from rows.
 const LONG_ROWS: u64 = 32;
 
+/// Frames of fewer rows are read as fast from rows as from nodes.
+const NODE_ROWS: u64 = 512;
+
 /// Returns whether a frame may have so many rows that records are worth their memory.
 fn is_long(window: &Window) -> bool {
+    rows_max(window) >= LONG_ROWS
+}
+
+/// Returns how many rows a frame may have.
+fn rows_max(window: &Window) -> u64 {
     let rows = match window.frame {
         Frame::Rows { from: Some(from), .. } => from,
         Frame::Rows { from: None, .. } | Frame::Range { .. } => u64::MAX,
     };
-    rows.min(window.max_size.unwrap_or(u64::MAX)) >= LONG_ROWS
+    rows.min(window.max_size.unwrap_or(u64::MAX))
 }
 
 /// Estimates how far back a frame goes, in rows or in time, to sort long frames before short ones.
@@ -314,9 +393,9 @@ fn reach(frame: Frame) -> i128 {
 }
 
 /// Describes what a scan computes and how its sources are read, for EXPLAIN.
-fn describe_aggregates(compiled: &AggregatesBuilder<'_>, sources: &[ScanSource]) -> String {
+fn describe_aggregates(compiled: &AggregatesBuilder<'_>, sources: &[Arc<ScanSource>]) -> String {
     let mut text = compiled.aggregates.to_string();
-    let by_machine = sources.first().map_or(0, ScanSource::machine_values);
+    let by_machine = sources.first().map_or(0, |source| source.machine_values());
     if by_machine > 0 {
         let values = if by_machine == 1 { "value" } else { "values" };
         text += &format!("; {by_machine} {values} by machine code");

@@ -11,7 +11,7 @@ use proptest::{prelude::*, strategy::ValueTree};
 
 use super::window::{any_window, begin_alike, chunk_rows, currents, rows};
 use crate::{
-    CompileOptions, Program,
+    CompileOptions, PreAggregation, Program,
     testing::{TestDatabase, TestRow, column, windows},
 };
 
@@ -118,9 +118,11 @@ fn check(program: &Program, baselines: &[Program], database: &TestDatabase) {
                 expected.extend(&answer[row.len()..]);
             }
             assert_eq!(found.len(), expected.len());
+            let pairs = found.iter().zip(&expected).enumerate();
+            let differences: Vec<_> = pairs.filter(|(_, pair)| !same(*pair)).collect();
             assert!(
-                found.iter().zip(&expected).all(same),
-                "{current:?}: {found:?} folded, {expected:?} row by row\n{}",
+                differences.is_empty(),
+                "{current:?}: {differences:?} folded and row by row\n{}",
                 program.explain()
             );
         }
@@ -153,17 +155,20 @@ proptest! {
     #[test]
     fn aggregates_agree_with_states_row_by_row(case in case()) {
         lockstep_table::set_chunk_rows(case.chunk_rows);
-        let database = TestDatabase::new(&case.tables);
+        let mut database = TestDatabase::new(&case.tables);
         let group = |(at, (window, unions)): (usize, &(Window, Vec<usize>))| {
             WindowGroup { window: window.clone(), unions: unions.clone(), calls: calls(at, case.which) }
         };
         let groups: Vec<WindowGroup> = case.windows_with_unions.iter().enumerate().map(group).collect();
-        let compile = |groups: &[WindowGroup], folds: bool, machine_code: bool, includes: bool| {
+        let compile_with = |groups: &[WindowGroup], options: CompileOptions| {
             let unions = vec![database.scan(1), database.scan(0)];
             let plan = windows(database.scan(0), unions, groups.to_vec());
             let batch = Arc::new(crate::testing::NoBatchMode);
-            let options = CompileOptions { folds, machine_code, includes, index_rows_only: false };
             Program::compile_with(&plan, &database, batch, options).unwrap()
+        };
+        let compile = |groups: &[WindowGroup], folds: bool, machine_code: bool, includes: bool| {
+            let options = CompileOptions { folds, machine_code, includes, ..CompileOptions::default() };
+            compile_with(groups, options)
         };
         let single = |group| compile(std::slice::from_ref(group), false, false, false);
         let baselines: Vec<Program> = groups.iter().map(single).collect();
@@ -173,6 +178,68 @@ proptest! {
         let program = compile(&groups, true, true, true);
         check(&program, &baselines, &database);
         check_batch(&program, &database);
+
+        lockstep_table::set_leaf_rows(case.leaf_rows);
+        let pre_aggregated = [(false, false), (true, false), (true, true)].map(|(folds, includes)| {
+            let pre_aggregation = PreAggregation::Always;
+            let options = CompileOptions { folds, includes, pre_aggregation, ..CompileOptions::default() };
+            compile_with(&groups, options)
+        });
+        for later in &case.later {
+            pre_aggregated.iter().for_each(maintain);
+            pre_aggregated.iter().for_each(|program| check(program, &baselines, &database));
+            database.append(later);
+            pre_aggregated.iter().for_each(|program| check(program, &baselines, &database));
+        }
+        pre_aggregated.iter().for_each(maintain);
+        pre_aggregated.iter().for_each(|program| check(program, &baselines, &database));
+        check_batch(&pre_aggregated[2], &database);
+    }
+}
+
+/// Makes the nodes of all pre-aggregates of a program.
+fn maintain(program: &Program) {
+    for pre_aggregate in program.pre_aggregates() {
+        while pre_aggregate.maintain().is_some() {}
+    }
+}
+
+/// Rows are taken from nodes where a key has many, whatever the calls and the sources.
+#[test]
+fn long_windows_take_their_rows_from_nodes() {
+    lockstep_table::set_leaf_rows(8);
+    let rows = |first: i64| (0..1_000).map(|at| (Some(1), Some(first + at * 2))).collect();
+    let database = TestDatabase::new(&[rows(0), rows(1)]);
+    for unions in [vec![], vec![0]] {
+        for which in [CallSelection::All, CallSelection::Folded, CallSelection::Unordered] {
+            for frame in [
+                Frame::Rows { from: Some(900), to: 0 },
+                Frame::Range { from: Some(1_600), to: 0 },
+                Frame::Range { from: None, to: 100 },
+            ] {
+                let group = WindowGroup {
+                    window: window(frame),
+                    unions: unions.clone(),
+                    calls: calls(0, which),
+                };
+                let plan = windows(database.scan(0), vec![database.scan(1)], vec![group]);
+                let batch = Arc::new(crate::testing::NoBatchMode);
+                let pre_aggregation = PreAggregation::Always;
+                let options = CompileOptions { pre_aggregation, ..CompileOptions::default() };
+                let program = Program::compile_with(&plan, &database, batch, options).unwrap();
+                maintain(&program);
+                let request = TestRow { id: 9, k: Some(1), ts: Some(2_000), arrival: u64::MAX };
+                program.answer(&request.values(), &Arena::new()).unwrap();
+                let usage = program.pre_aggregates().iter().map(|one| one.usage());
+                let usage: Vec<_> = usage.collect();
+                assert_eq!(usage.len(), 1 + unions.len(), "{}", program.explain());
+                // Rows of two sources in order alternate, so that nodes of neither lie by themselves.
+                let alternates = !unions.is_empty()
+                    && (which != CallSelection::Unordered || matches!(frame, Frame::Rows { .. }));
+                let in_nodes: u64 = usage.iter().map(|one| one.rows_in_nodes).sum();
+                assert!(in_nodes > 600 || alternates, "{usage:?} {frame:?} {which:?}");
+            }
+        }
     }
 }
 
@@ -185,6 +252,9 @@ struct FoldCase {
     windows_with_unions: Vec<(Window, Vec<usize>)>,
     are_alike: bool,
     chunk_rows: usize,
+    leaf_rows: usize,
+    /// Rows that are appended after nodes were made: table, key and time.
+    later: Vec<Vec<(usize, (Option<i64>, Option<i64>))>>,
 }
 
 fn case() -> impl Strategy<Value = FoldCase> {
@@ -196,8 +266,12 @@ fn case() -> impl Strategy<Value = FoldCase> {
     ]);
     let windows_with_unions = proptest::collection::vec((any_window(true), unions), 1..4);
     let tables = (rows(90), rows(60));
-    (tables, which, windows_with_unions, any::<bool>(), chunk_rows()).prop_map(
-        |(tables, which, windows_with_unions, are_alike, chunk_rows)| {
+    let later = (0_usize..2, rows(3))
+        .prop_map(|(table, rows)| rows.into_iter().map(|row| (table, row)).collect::<Vec<_>>());
+    let later = proptest::collection::vec(later, 1..3);
+    let parts = (any::<bool>(), chunk_rows(), 1_usize..6, later);
+    (tables, which, windows_with_unions, parts).prop_map(
+        |(tables, which, windows_with_unions, (are_alike, chunk_rows, leaf_rows, later))| {
             let alike = |(window, _): &(Window, Vec<usize>)| {
                 (begin_alike(window, &windows_with_unions[0].0), windows_with_unions[0].1.clone())
             };
@@ -206,7 +280,15 @@ fn case() -> impl Strategy<Value = FoldCase> {
             } else {
                 windows_with_unions
             };
-            FoldCase { tables: tables.into(), which, windows_with_unions, are_alike, chunk_rows }
+            FoldCase {
+                tables: tables.into(),
+                which,
+                windows_with_unions,
+                are_alike,
+                chunk_rows,
+                leaf_rows,
+                later,
+            }
         },
     )
 }

@@ -219,7 +219,7 @@ impl<'a> EntryRef<'a> {
 
 impl<'a> EntryRows<'a> {
     /// Returns the number of chunks, the row in the entry being one.
-    fn chunk_count(&self) -> usize {
+    pub(crate) fn chunk_count(&self) -> usize {
         match self {
             Self::Single(_) | Self::Chunk(_) => 1,
             Self::Directory(directory) => directory.len(),
@@ -227,7 +227,7 @@ impl<'a> EntryRows<'a> {
     }
 
     /// Returns the rows of a chunk, or the one in the entry.
-    fn view(&self, at: usize) -> ChunkView<'a> {
+    pub(crate) fn view(&self, at: usize) -> ChunkView<'a> {
         debug_assert!(at < self.chunk_count(), "chunks are counted from 0");
         match self {
             Self::Single(single) => *single,

@@ -6,7 +6,10 @@
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_sql::ast::{Interval, IntervalUnit, Literal, OptionItem, OptionValue};
 
-use crate::options::{OptionArgument, OptionSpec, OptionTable, UnknownOption};
+use crate::{
+    options::{OptionArgument, OptionSpec, OptionTable, UnknownOption},
+    variables::PRE_AGGREGATION_NAMES,
+};
 
 /// The bucket of a long window that names none.
 const BUCKET_DEFAULT: LongWindowBucket = LongWindowBucket::Time { milliseconds: 86_400_000 };
@@ -22,6 +25,8 @@ pub(super) struct DeployOptions {
     pub(super) range_bias: Bias,
     /// Added to the number of rows that indexes keep.
     pub(super) rows_bias: Bias,
+    /// For which keys windows have pre-aggregates: a value of the variable of this name.
+    pub(super) pre_aggregation: Option<String>,
     /// (name, value) of every option that was written and exists, for SHOW DEPLOYMENT.
     pub(super) written: Vec<(String, String)>,
 }
@@ -77,6 +82,17 @@ const SPECS: &[OptionSpec<DeployOptions>] = &[
         name: "skip_index_check",
         set: |options, argument| {
             options.skip_index_check = flag(argument)?;
+            Ok(())
+        },
+    },
+    OptionSpec {
+        name: "pre_aggregation",
+        set: |options, argument| {
+            let value = text(argument.value()).to_ascii_lowercase();
+            if !PRE_AGGREGATION_NAMES.contains(&value.as_str()) {
+                return argument.invalid("takes 'auto', 'off' or 'always'");
+            }
+            options.pre_aggregation = Some(value);
             Ok(())
         },
     },

@@ -1,0 +1,155 @@
+//! The thread that makes the nodes of pre-aggregates, behind the writes and beside the requests.
+//!
+//! Deployments register the pre-aggregates of their programs; writers and readers that leave work for
+//! them wake the thread. It has a low priority, keeps no deployment alive, and ends with the engine.
+//! Where the machine gives no thread, nodes are made by [`PreAggregateWork::run`] alone, and answers
+//! read rows until then.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use lockstep_host::{
+    Threads,
+    sync::{Condvar, Mutex},
+};
+use lockstep_request::PreAggregate;
+use lockstep_table::Wake;
+
+/// How many steps are made for one pre-aggregate before the next one's turn. A step folds some ten
+/// thousand rows at most.
+const STEPS_PER_TURN: usize = 64;
+
+/// The pre-aggregates of an engine, and its thread for them.
+pub(crate) struct PreAggregateWork {
+    registered: Mutex<Vec<Weak<PreAggregate>>>,
+    signal: Mutex<Signal>,
+    /// Notified when the signal changed.
+    changed: Condvar,
+    /// Whether there is work that the thread has not seen, so that most calls of `wake` do nothing.
+    is_signalled: AtomicBool,
+    threads: Threads,
+}
+
+/// What the thread waits for.
+#[derive(Default)]
+struct Signal {
+    has_work: bool,
+    is_started: bool,
+    is_over: bool,
+}
+
+impl PreAggregateWork {
+    /// Makes it without pre-aggregates. The thread starts with the first of them.
+    pub(crate) fn new(threads: Threads) -> Self {
+        Self {
+            registered: Mutex::default(),
+            signal: Mutex::default(),
+            changed: Condvar::new(),
+            is_signalled: AtomicBool::new(false),
+            threads,
+        }
+    }
+
+    /// Returns the function that wakes the thread.
+    pub(crate) fn waker(self: &Arc<Self>) -> Wake {
+        let work = Arc::downgrade(self);
+        Arc::new(move || {
+            if let Some(work) = work.upgrade() {
+                work.wake();
+            }
+        })
+    }
+
+    /// Registers pre-aggregates, whose nodes are made from now on.
+    pub(crate) fn register(self: &Arc<Self>, made: &[Arc<PreAggregate>]) {
+        if made.is_empty() {
+            return;
+        }
+        {
+            let mut registered = self.registered.lock();
+            registered.retain(|known| known.strong_count() > 0);
+            registered.extend(made.iter().map(Arc::downgrade));
+        }
+        let is_first = !std::mem::replace(&mut self.signal.lock().is_started, true);
+        if is_first {
+            let work = Arc::downgrade(self);
+            let run = move || while work.upgrade().is_some_and(|work| work.next_turn()) {};
+            let started = self.threads.spawn_background("lockstep-pre-aggregates", run);
+            if started.is_err() {
+                lockstep_host::log::warn("no thread makes pre-aggregates: requests read rows");
+            }
+        }
+        self.wake();
+    }
+
+    /// Wakes the thread.
+    fn wake(&self) {
+        // AcqRel: what was put into a queue before is seen by the thread that resets it.
+        if !self.is_signalled.swap(true, Ordering::AcqRel) {
+            self.signal.lock().has_work = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Ends the thread after its current step.
+    pub(crate) fn end(&self) {
+        self.signal.lock().is_over = true;
+        self.changed.notify_all();
+    }
+
+    /// Makes all nodes for which there is work now.
+    pub(crate) fn run(&self) {
+        while self.take_turns() {}
+    }
+
+    /// Waits for work and does it. Returns `false` when there will be none.
+    fn next_turn(&self) -> bool {
+        {
+            let mut signal = self.signal.lock();
+            if !signal.has_work && !signal.is_over {
+                // Not for ever: the thread must find out that the engine is gone.
+                signal = self.changed.wait_for(signal, WAIT).0;
+            }
+            if signal.is_over {
+                return false;
+            }
+            if !std::mem::take(&mut signal.has_work) {
+                return true;
+            }
+        }
+        // AcqRel: as in `wake`.
+        self.is_signalled.swap(false, Ordering::AcqRel);
+        while self.take_turns() && !self.signal.lock().is_over {}
+        true
+    }
+
+    /// Gives each pre-aggregate a turn. Returns whether one of them did something.
+    fn take_turns(&self) -> bool {
+        let registered = self.registered.lock().clone();
+        let mut has_worked = false;
+        for pre_aggregate in registered.iter().filter_map(Weak::upgrade) {
+            for _ in 0..STEPS_PER_TURN {
+                if pre_aggregate.maintain().is_none() {
+                    break;
+                }
+                has_worked = true;
+            }
+        }
+        has_worked
+    }
+}
+
+/// How long the thread waits before it looks whether the engine is still there.
+const WAIT: std::time::Duration = std::time::Duration::from_millis(500);
+
+impl fmt::Debug for PreAggregateWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.registered.lock().len();
+        f.debug_struct("PreAggregateWork").field("registered", &count).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,315 @@
+//! Making the nodes of a key: leaves of rows that are in none yet, nodes of leaves, and again those
+//! that lack a late row.
+//!
+//! One thread at a time does it for a key, beside readers and writers. It folds the rows as they are in
+//! the series, visible or not, so that a row that is not in a node arrives later and marks it.
+
+use std::sync::Arc;
+
+use super::tree::{FAN_OUT, Forest, LeafRows, LevelNode, SeenRows, leaf_rows};
+use crate::{ChunkRun, RecordFormat, entry::EntryRows};
+
+/// How many rows are folded before the nodes are shown to readers and the guard is dropped.
+const STEP_ROWS: usize = 1 << 14;
+
+/// Computes the states of nodes.
+pub trait NodeFold {
+    /// Appends the encoded states of rows, which are given newest first, to some bytes.
+    fn fold(&mut self, runs: &[ChunkRun<'_>], states: &mut Vec<u8>);
+
+    /// Appends the encoded states of the rows of nodes, which are given newest first, to some bytes.
+    fn merge(&mut self, nodes: &mut dyn Iterator<Item = &LevelNode>, states: &mut Vec<u8>);
+}
+
+/// What maintenance of a key has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Maintained {
+    /// How many rows were folded.
+    pub rows: u64,
+    /// Whether there is more to do.
+    pub is_unfinished: bool,
+}
+
+/// The rows of a key, to be folded.
+#[derive(Clone, Copy)]
+pub(super) struct KeyRowsToFold<'g> {
+    pub(super) rows: EntryRows<'g>,
+    pub(super) format: Option<&'g RecordFormat>,
+}
+
+/// Nodes in the making.
+pub(super) struct Maintenance<'m, 'g> {
+    pub(super) rows: KeyRowsToFold<'g>,
+    pub(super) fold: &'m mut dyn NodeFold,
+    states: Vec<u8>,
+    /// The bytes of all nodes of the forest.
+    bytes: usize,
+    folded: u64,
+}
+
+/// Rows of one chunk.
+#[derive(Clone, Copy)]
+struct ChunkSlice<'g> {
+    run: ChunkRun<'g>,
+    /// An upper bound of the arrivals.
+    arrival_max: u64,
+}
+
+/// Rows that follow each other, in chunks, oldest first.
+struct RowSlices<'g> {
+    slices: Vec<ChunkSlice<'g>>,
+    rows: usize,
+    /// Whether there are newer rows, which were left out.
+    is_cut: bool,
+}
+
+/// A leaf in the making: its rows, oldest first.
+#[derive(Default)]
+struct LeafDraft<'g> {
+    runs: Vec<ChunkRun<'g>>,
+    rows: usize,
+    arrival_max: u64,
+}
+
+impl<'g> KeyRowsToFold<'g> {
+    /// Returns rows from an event time up to and without another one, at most about so many.
+    fn between(&self, from: i64, until: i64, rows_max: usize) -> RowSlices<'g> {
+        let count = self.rows.chunk_count();
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.rows.view(middle).event_time(0) < from {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let mut found = RowSlices { slices: Vec::new(), rows: 0, is_cut: false };
+        for at in low.saturating_sub(1)..count {
+            let view = self.rows.view(at);
+            let slots = view.slots();
+            if slots.event_time(0) >= until {
+                return found;
+            }
+            let start = slots.partition_point(view.len(), |slots, at| slots.event_time(at) < from);
+            let end = slots.partition_point(view.len(), |slots, at| slots.event_time(at) < until);
+            if start >= end {
+                continue;
+            }
+            if found.rows >= rows_max {
+                found.is_cut = true;
+                return found;
+            }
+            let run = ChunkRun::new(slots, start..end, self.format);
+            found.rows += run.len();
+            found.slices.push(ChunkSlice { run, arrival_max: view.arrival_max() });
+        }
+        found
+    }
+}
+
+impl<'m, 'g> Maintenance<'m, 'g> {
+    /// Starts with the bytes of the present nodes.
+    pub(super) fn new(
+        rows: KeyRowsToFold<'g>,
+        fold: &'m mut dyn NodeFold,
+        forest: &Forest,
+    ) -> Self {
+        Self { rows, fold, states: Vec::new(), bytes: forest.bytes(), folded: 0 }
+    }
+
+    /// Makes the forest that has late rows of these event times, which are in order, and nodes of rows
+    /// that were in none.
+    pub(super) fn run(mut self, forest: &Forest, late: &[i64]) -> (Forest, Maintained) {
+        debug_assert!(late.is_sorted(), "late rows are in order");
+        let mut nodes = match forest.newest() {
+            // NULL is stored as the least event time, and is in no frame.
+            Some(newest) => {
+                self.repair(forest.nodes(), i64::MIN + 1, newest.saturating_add(1), late)
+            }
+            None => Vec::new(),
+        };
+        let is_unfinished = self.extend(&mut nodes);
+        let done = Maintained { rows: self.folded, is_unfinished };
+        (Forest::new(nodes, self.bytes), done)
+    }
+
+    /// Makes nodes again into whose range a late row falls. The first one is for rows from an event time
+    /// on, the last one for rows up to and without another one.
+    fn repair(
+        &mut self,
+        nodes: &[Arc<LevelNode>],
+        from: i64,
+        until: i64,
+        mut late: &[i64],
+    ) -> Vec<Arc<LevelNode>> {
+        let mut made = Vec::with_capacity(nodes.len());
+        for (at, node) in nodes.iter().enumerate() {
+            let begin = if at == 0 { from } else { node.oldest() };
+            let end = nodes.get(at + 1).map_or(until, |next| next.oldest());
+            let own;
+            (own, late) = late.split_at(late.partition_point(|event_time| *event_time < end));
+            if own.is_empty() {
+                made.push(Arc::clone(node));
+                continue;
+            }
+            self.bytes -= node.own_bytes();
+            if node.level() == 0 {
+                self.leaves_between(begin, end, &mut made);
+            } else {
+                let children = self.repair(node.children(), begin, end, own);
+                self.inner_nodes(children, &mut made);
+            }
+        }
+        made
+    }
+
+    /// Makes leaves of all rows from an event time up to and without another one.
+    fn leaves_between(&mut self, from: i64, until: i64, made: &mut Vec<Arc<LevelNode>>) {
+        let found = self.rows.between(from, until, usize::MAX);
+        let parts = (found.rows / leaf_rows()).max(1);
+        let rest = self.cut(&found, found.rows.div_ceil(parts), made);
+        if rest.rows > 0 {
+            made.push(self.leaf(rest));
+        }
+    }
+
+    /// Makes inner nodes of children of one level.
+    fn inner_nodes(&mut self, children: Vec<Arc<LevelNode>>, made: &mut Vec<Arc<LevelNode>>) {
+        let parts = children.len().div_ceil(2 * FAN_OUT).max(1);
+        let per_part = children.len().div_ceil(parts).max(1);
+        for part in children.chunks(per_part) {
+            made.push(self.inner(part.to_vec()));
+        }
+    }
+
+    /// Makes leaves of the rows that are newer than every node, as many as are full and followed by a
+    /// newer row: only late rows can join them. Returns whether there are more.
+    fn extend(&mut self, nodes: &mut Vec<Arc<LevelNode>>) -> bool {
+        let from = nodes.last().map_or(i64::MIN + 1, |node| node.newest().saturating_add(1));
+        let mut rows_max = STEP_ROWS;
+        loop {
+            let found = self.rows.between(from, i64::MAX, rows_max);
+            let mut leaves = Vec::new();
+            let _rest = self.cut(&found, leaf_rows(), &mut leaves);
+            if leaves.is_empty() && found.is_cut {
+                // So many rows have one event time.
+                rows_max *= 2;
+                continue;
+            }
+            for leaf in leaves {
+                nodes.push(leaf);
+                self.group(nodes);
+            }
+            return found.is_cut;
+        }
+    }
+
+    /// Makes inner nodes of the newest ones where there are enough of a level.
+    fn group(&mut self, nodes: &mut Vec<Arc<LevelNode>>) {
+        loop {
+            let level = nodes.last().map_or(0, |node| node.level());
+            let alike = nodes.iter().rev().take_while(|node| node.level() == level).count();
+            if alike < FAN_OUT {
+                return;
+            }
+            let newer = nodes.split_off(nodes.len() - alike + FAN_OUT);
+            let children = nodes.split_off(nodes.len() - FAN_OUT);
+            let parent = self.inner(children);
+            nodes.push(parent);
+            if !newer.is_empty() {
+                nodes.extend(newer);
+                return;
+            }
+        }
+    }
+
+    /// Makes leaves of so many rows, or a few more where event times are equal. Returns the rows that are
+    /// left.
+    fn cut(
+        &mut self,
+        found: &RowSlices<'g>,
+        rows: usize,
+        made: &mut Vec<Arc<LevelNode>>,
+    ) -> LeafDraft<'g> {
+        let mut draft = LeafDraft::default();
+        for slice in &found.slices {
+            let mut left = *slice;
+            while !left.run.is_empty() {
+                let Some(count) = draft.cut_before(&left.run, rows) else {
+                    draft.push(left);
+                    break;
+                };
+                let len = left.run.len();
+                if count > 0 {
+                    let run = left.run.slice(len - count..len);
+                    draft.push(ChunkSlice { run, ..left });
+                }
+                made.push(self.leaf(std::mem::take(&mut draft)));
+                left.run = left.run.slice(0..len - count);
+            }
+        }
+        draft
+    }
+
+    fn leaf(&mut self, draft: LeafDraft<'g>) -> Arc<LevelNode> {
+        let LeafDraft { mut runs, rows, arrival_max } = draft;
+        let oldest = runs.first().expect("a leaf is over some rows");
+        let oldest = oldest.event_time(oldest.len() - 1);
+        let newest = runs.last().expect("a leaf is over some rows").event_time(0);
+        runs.reverse();
+        self.states.clear();
+        self.fold.fold(&runs, &mut self.states);
+        let rows = u64::try_from(rows).expect("a count of rows");
+        self.folded += rows;
+        let leaf = LevelNode::leaf(LeafRows { oldest, newest, rows, arrival_max }, &self.states);
+        self.bytes += leaf.own_bytes();
+        leaf
+    }
+
+    fn inner(&mut self, children: Vec<Arc<LevelNode>>) -> Arc<LevelNode> {
+        self.states.clear();
+        let mut seen = None;
+        if children.iter().all(|child| !child.states().is_empty()) {
+            let mut newest_first = children.iter().rev().map(|child| &**child);
+            self.fold.merge(&mut newest_first, &mut self.states);
+        } else if let (Some(first), Some(last)) = (children.first(), children.last()) {
+            let end = last.newest().saturating_add(1);
+            let found = self.rows.between(first.oldest(), end, usize::MAX);
+            let runs: Vec<_> = found.slices.iter().rev().map(|slice| slice.run).collect();
+            self.fold.fold(&runs, &mut self.states);
+            let arrival_max = found.slices.iter().map(|slice| slice.arrival_max).max();
+            let rows = u64::try_from(found.rows).expect("a count of rows");
+            seen = Some(SeenRows { rows, arrival_max: arrival_max.unwrap_or(u64::MAX) });
+        }
+        let node = LevelNode::inner(children, &self.states, seen);
+        self.bytes += node.own_bytes();
+        node
+    }
+}
+
+impl<'g> LeafDraft<'g> {
+    /// Returns how many of the oldest rows of a run are the last ones of the leaf, if a row after them is
+    /// newer than they.
+    fn cut_before(&self, run: &ChunkRun<'g>, rows: usize) -> Option<usize> {
+        let len = run.len();
+        let wanted = rows.saturating_sub(self.rows);
+        if wanted > len {
+            return None;
+        }
+        // The row before the cut, and the first one after it with another event time.
+        let last = match wanted.checked_sub(1) {
+            Some(before) => run.event_time(len - 1 - before),
+            None => self.runs.last()?.event_time(0),
+        };
+        let newer = run.partition_point(|event_time| event_time > last);
+        (newer > 0).then(|| len - newer)
+    }
+
+    fn push(&mut self, slice: ChunkSlice<'g>) {
+        debug_assert!(!slice.run.is_empty(), "rows are added");
+        self.rows += slice.run.len();
+        self.arrival_max = self.arrival_max.max(slice.arrival_max);
+        self.runs.push(slice.run);
+    }
+}

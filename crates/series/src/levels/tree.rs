@@ -1,0 +1,383 @@
+//! The tree of one key: nodes over rows that follow each other in event time, each with the encoded
+//! states of its rows.
+//!
+//! A leaf is over about [`LEAF_ROWS`] rows, an inner node over about [`FAN_OUT`] nodes of the level
+//! below. A [`Forest`] has the nodes that have no parent, oldest first: few of each level. Rows of equal
+//! event time are never divided, and the rows newer than the newest node are in none.
+//!
+//! # Invariants
+//!
+//! * A node that is not stale has the states of all rows of its key from its oldest event time up to,
+//!   and without, the oldest event time of the next node; but for rows that have arrived and are not
+//!   visible to any reader yet.
+//! * Nothing of a node changes but its greatest arrival, which becomes [`STALE`] when a late row
+//!   falls into its range; then all nodes above it are stale too.
+
+use std::sync::Arc;
+
+use lockstep_host::memory::footprint;
+
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+
+/// A leaf is over at least so many rows, unless there are fewer between two others.
+const LEAF_ROWS: usize = 128;
+/// An inner node is made of so many nodes of the level below.
+pub(super) const FAN_OUT: usize = 8;
+/// States of more bytes than this, and as many for each row as the next constant says, are not stored.
+const STATE_BYTES: u64 = 1 << 10;
+/// See [`STATE_BYTES`]. A set takes 16 bytes for a value, and some 20 ns to be read for each; a row is
+/// read in about 5 ns.
+const STATE_BYTES_PER_ROW: u64 = 4;
+/// The greatest arrival of a node whose states lack a row.
+const STALE: u64 = u64::MAX;
+
+/// The rows of a leaf: [`LEAF_ROWS`], except in tests.
+static LEAF_ROWS_NOW: AtomicUsize = AtomicUsize::new(LEAF_ROWS);
+
+/// Returns the number of rows with which a leaf is made.
+pub(crate) fn leaf_rows() -> usize {
+    // Relaxed: leaves of any size may follow each other.
+    LEAF_ROWS_NOW.load(Ordering::Relaxed)
+}
+
+/// Sets the number of rows of the leaves that this process makes from now on, so that tests with few
+/// rows have keys of many nodes.
+#[doc(hidden)]
+pub fn set_leaf_rows(rows: usize) {
+    // Relaxed: as above.
+    LEAF_ROWS_NOW.store(rows.max(1), Ordering::Relaxed);
+}
+
+/// A node: the states of rows of one key that follow each other in event time.
+#[derive(Debug)]
+pub struct LevelNode {
+    /// The event time of its oldest row.
+    oldest: i64,
+    /// The event time of its newest row.
+    newest: i64,
+    rows: u64,
+    /// No row of it has a greater arrival; or [`STALE`].
+    arrival_max: AtomicU64,
+    /// 0 for a leaf.
+    level: u8,
+    /// The encoded states; none where they would be so large that to read the rows is no slower.
+    states: Box<[u8]>,
+    /// The nodes that it is made of, oldest first; none for a leaf.
+    children: Box<[Arc<LevelNode>]>,
+}
+
+/// The rows that a leaf is over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LeafRows {
+    pub(super) oldest: i64,
+    pub(super) newest: i64,
+    pub(super) rows: u64,
+    /// An upper bound of their arrivals.
+    pub(super) arrival_max: u64,
+}
+
+/// Rows of which states were computed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SeenRows {
+    pub(super) rows: u64,
+    /// An upper bound of their arrivals.
+    pub(super) arrival_max: u64,
+}
+
+/// The rows of a key that a reader still has to take, and the limits of what it takes as a whole.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeSpan {
+    /// The event time of the next row.
+    pub next: i64,
+    /// All rows with a smaller event time are still to be taken.
+    pub below: i64,
+    /// No node with a row of a smaller event time is taken.
+    pub lowest: i64,
+    /// At most so many rows are taken.
+    pub rows: u64,
+    /// Rows with a smaller arrival are visible to the reader.
+    pub visible: u64,
+}
+
+/// The outcome of taking nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodesTaken {
+    /// The number of rows that the nodes are over.
+    pub rows: u64,
+    /// All rows with a smaller event time are still to be taken.
+    pub below: i64,
+    /// Down to this event time no node can be taken: rows are to be read one by one.
+    pub read_until: i64,
+}
+
+/// What a walk does after a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Walked {
+    /// Goes on with the next older node.
+    On,
+    /// Ends: no node can be taken down to this event time.
+    End { read_until: i64 },
+}
+
+impl LevelNode {
+    /// Makes a leaf.
+    pub(super) fn leaf(rows: LeafRows, states: &[u8]) -> Arc<Self> {
+        debug_assert!(rows.oldest <= rows.newest, "rows are in order");
+        assert!(rows.rows > 0, "a leaf is over some rows");
+        Arc::new(Self {
+            oldest: rows.oldest,
+            newest: rows.newest,
+            rows: rows.rows,
+            arrival_max: AtomicU64::new(rows.arrival_max),
+            level: 0,
+            states: worth_storing(states, rows.rows).into(),
+            children: Box::default(),
+        })
+    }
+
+    /// Makes a node of nodes of one level, oldest first. `seen` are the rows of which its states were
+    /// computed, where they are not those of the nodes.
+    pub(super) fn inner(
+        children: Vec<Arc<Self>>,
+        states: &[u8],
+        seen: Option<SeenRows>,
+    ) -> Arc<Self> {
+        let (first, last) = (&children[0], &children[children.len() - 1]);
+        debug_assert!(
+            children.is_sorted_by(|one, next| one.newest < next.oldest),
+            "nodes follow each other"
+        );
+        debug_assert!(children.iter().all(|node| node.level == first.level), "nodes of one level");
+        let arrival_max = children.iter().map(|node| node.arrival_max()).max();
+        let arrival_max = arrival_max.expect("there are children");
+        let rows =
+            seen.map_or_else(|| children.iter().map(|node| node.rows).sum(), |seen| seen.rows);
+        let arrival_max = arrival_max.max(seen.map_or(0, |seen| seen.arrival_max));
+        Arc::new(Self {
+            oldest: first.oldest,
+            newest: last.newest,
+            rows,
+            arrival_max: AtomicU64::new(arrival_max),
+            level: first.level + 1,
+            states: worth_storing(states, rows).into(),
+            children: children.into(),
+        })
+    }
+
+    /// Returns the encoded states.
+    pub fn states(&self) -> &[u8] {
+        &self.states
+    }
+
+    /// Returns the number of rows.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Returns the event time of the oldest row.
+    pub fn oldest(&self) -> i64 {
+        self.oldest
+    }
+
+    pub(super) fn newest(&self) -> i64 {
+        self.newest
+    }
+
+    pub(super) fn level(&self) -> u8 {
+        self.level
+    }
+
+    pub(super) fn children(&self) -> &[Arc<Self>] {
+        &self.children
+    }
+
+    /// Returns an upper bound of the arrivals; [`STALE`] when a row is missing.
+    fn arrival_max(&self) -> u64 {
+        // Acquire: pairs with the Release in `mark`.
+        self.arrival_max.load(Ordering::Acquire)
+    }
+
+    /// Returns the bytes that it takes, with the nodes below it.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.own_bytes() + self.children.iter().map(|child| child.memory_bytes()).sum::<usize>()
+    }
+
+    /// Returns the bytes that it takes by itself.
+    pub(super) fn own_bytes(&self) -> usize {
+        const COUNTS: usize = 2 * size_of::<usize>();
+        let node = footprint(COUNTS + size_of::<Self>());
+        node + footprint(self.states.len()) + footprint(size_of_val(&*self.children))
+    }
+
+    /// Notes that a late row of this event time is missing, here and below.
+    fn mark(&self, event_time: i64) -> bool {
+        let mut node = self;
+        let mut was_fresh = false;
+        loop {
+            // Release: pairs with the Acquire in `arrival_max`. The row becomes visible after it.
+            was_fresh |= node.arrival_max.swap(STALE, Ordering::Release) != STALE;
+            match child_of(&node.children, event_time) {
+                Some(child) => node = &node.children[child],
+                None => return was_fresh,
+            }
+        }
+    }
+
+    /// Returns whether a reader can take it as a whole.
+    fn is_whole(&self, span: &NodeSpan) -> bool {
+        !self.states.is_empty()
+            && self.newest < span.below
+            && self.oldest >= span.lowest
+            && self.rows <= span.rows
+            && self.arrival_max() < span.visible
+    }
+
+    /// Takes nodes, newest first, as large as possible.
+    fn walk<'n>(&'n self, span: &mut NodeSpan, take: &mut impl FnMut(&'n Self) -> bool) -> Walked {
+        if self.oldest >= span.below {
+            return Walked::On;
+        }
+        if self.is_whole(span) && take(self) {
+            span.below = self.oldest;
+            span.rows -= self.rows;
+            return Walked::On;
+        }
+        if self.newest < span.lowest {
+            // Another reader, of more rows, may take it.
+            return Walked::End { read_until: self.newest.saturating_add(1) };
+        }
+        if self.children.is_empty() {
+            return Walked::End { read_until: self.oldest };
+        }
+        for child in self.children.iter().rev() {
+            let walked = child.walk(span, take);
+            if walked != Walked::On {
+                return walked;
+            }
+        }
+        Walked::On
+    }
+}
+
+/// Returns states, unless they are so large that to read them takes as long as to read the rows.
+fn worth_storing(states: &[u8], rows: u64) -> &[u8] {
+    let limit = rows.saturating_mul(STATE_BYTES_PER_ROW) + STATE_BYTES;
+    if states.len() as u64 <= limit { states } else { &[] }
+}
+
+/// Returns the node into whose range an event time falls: the last one that begins at or before it,
+/// or the first. `None` when there is no node.
+pub(super) fn child_of(nodes: &[Arc<LevelNode>], event_time: i64) -> Option<usize> {
+    let after = nodes.partition_point(|node| node.oldest <= event_time);
+    (!nodes.is_empty()).then(|| after.saturating_sub(1))
+}
+
+/// The nodes of a key that have no parent, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Forest {
+    nodes: Vec<Arc<LevelNode>>,
+    /// The bytes that all nodes take.
+    bytes: usize,
+}
+
+impl Forest {
+    /// Makes a forest of nodes that take so many bytes.
+    pub(super) fn new(nodes: Vec<Arc<LevelNode>>, bytes: usize) -> Self {
+        debug_assert!(
+            nodes.is_sorted_by(|one, next| one.newest < next.oldest),
+            "nodes follow each other"
+        );
+        debug_assert_eq!(
+            bytes,
+            nodes.iter().map(|node| node.memory_bytes()).sum::<usize>(),
+            "the bytes are those of the nodes"
+        );
+        Self { nodes, bytes }
+    }
+
+    pub(super) fn nodes(&self) -> &[Arc<LevelNode>] {
+        &self.nodes
+    }
+
+    /// Returns the bytes that the nodes take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the event time of the newest row that is in a node.
+    pub(super) fn newest(&self) -> Option<i64> {
+        self.nodes.last().map(|node| node.newest)
+    }
+
+    /// Returns the number of rows that are in nodes.
+    pub(super) fn rows(&self) -> u64 {
+        self.nodes.iter().map(|node| node.rows).sum()
+    }
+
+    /// Notes that a late row of this event time is missing. Returns whether it is in the range of a
+    /// node that had all its rows.
+    pub(super) fn mark(&self, event_time: i64) -> bool {
+        if self.newest().is_none_or(|newest| event_time > newest) {
+            return false;
+        }
+        child_of(&self.nodes, event_time).is_some_and(|at| self.nodes[at].mark(event_time))
+    }
+
+    /// Returns the nodes all of whose rows are newer than an event time.
+    pub(super) fn after(&self, event_time: i64) -> Self {
+        let mut nodes = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            keep_after(node, event_time, &mut nodes);
+        }
+        let bytes = nodes.iter().map(|node| node.memory_bytes()).sum();
+        Self::new(nodes, bytes)
+    }
+
+    /// Takes nodes, newest first, as large as possible; `take` returns whether the node is taken.
+    pub(super) fn walk<'n>(
+        &'n self,
+        mut span: NodeSpan,
+        take: &mut impl FnMut(&'n LevelNode) -> bool,
+    ) -> NodesTaken {
+        let rows = span.rows;
+        let read_until = self.walk_from(&mut span, take);
+        NodesTaken { rows: rows - span.rows, below: span.below, read_until }
+    }
+
+    /// Walks from the next row on, and returns until which event time rows are to be read.
+    fn walk_from<'n>(
+        &'n self,
+        span: &mut NodeSpan,
+        take: &mut impl FnMut(&'n LevelNode) -> bool,
+    ) -> i64 {
+        debug_assert!(span.next <= span.below, "the next row is still to be taken");
+        if span.next == span.below {
+            // Some of the rows of this event time were taken.
+            return span.next;
+        }
+        // Between the two there are no rows that the reader sees.
+        span.below = span.below.min(span.next.saturating_add(1));
+        let after = self.nodes.partition_point(|node| node.oldest <= span.next);
+        let Some(node) = after.checked_sub(1).map(|at| &self.nodes[at]) else { return i64::MIN };
+        if span.next > node.newest {
+            return node.newest.saturating_add(1);
+        }
+        for node in self.nodes[..after].iter().rev() {
+            if let Walked::End { read_until } = node.walk(span, take) {
+                return read_until;
+            }
+        }
+        i64::MIN
+    }
+}
+
+/// Keeps a node, or those below it, as far as their rows are newer than an event time.
+fn keep_after(node: &Arc<LevelNode>, event_time: i64, kept: &mut Vec<Arc<LevelNode>>) {
+    if node.oldest > event_time {
+        kept.push(Arc::clone(node));
+        return;
+    }
+    if node.newest > event_time {
+        node.children.iter().for_each(|child| keep_after(child, event_time, kept));
+    }
+}
