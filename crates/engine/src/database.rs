@@ -17,6 +17,7 @@ use lockstep_host::{
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
 };
 use lockstep_plan::CatalogTable;
+use lockstep_request::CheckShare;
 use lockstep_row::TableSchema;
 use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError, Wake};
 
@@ -32,7 +33,7 @@ use crate::{
     job::Jobs,
     log_error::log_error,
     offline_data::OfflineData,
-    pre_aggregate_thread::PreAggregateWork,
+    pre_aggregate_thread::{PreAggregateFigures, PreAggregateWork},
     request_cache::RequestCache,
     session_list::SessionList,
     store::OpenDirectory,
@@ -176,6 +177,11 @@ impl Database {
         &self.state.pre_aggregates
     }
 
+    /// Returns the memory and the checks of all pre-aggregates.
+    pub fn pre_aggregate_figures(&self) -> PreAggregateFigures {
+        self.state.pre_aggregates.figures()
+    }
+
     /// Makes the partial results of all pre-aggregates that wait for it, as a thread of its own does
     /// otherwise. For tests and simulations.
     #[doc(hidden)]
@@ -241,6 +247,9 @@ impl Database {
         if let Some(store) = self.store() {
             store.set_durability_window_ms(variables.durability_window_ms());
         }
+        let share = variables.pre_aggregation_check_ppm();
+        // Relaxed: the number itself is all that is shared.
+        self.state.pre_aggregates.check_share().store(share, Ordering::Relaxed);
         let slow_ns = variables.slow_request_ms().saturating_mul(1_000_000);
         // Relaxed: the number itself is all that is shared.
         self.state.slow_request_ns.store(slow_ns, Ordering::Relaxed);
@@ -507,15 +516,15 @@ pub(crate) struct TableSet {
     pub(crate) by_id: BTreeMap<u64, Arc<Table>>,
     /// The deployment or procedure that SHOW INDEXES lists as a user of the indexes.
     pub(crate) owner: Option<String>,
-    /// Called when pre-aggregates have work.
-    pub(crate) wake: Option<Wake>,
+    /// Who makes the pre-aggregates over the tables.
+    pub(crate) pre_aggregates: Option<Arc<PreAggregateWork>>,
 }
 
 impl TableSet {
     /// Makes the set of these tables.
     pub(crate) fn of(entries: &[TableEntry]) -> Self {
         let tables = entries.iter().map(|entry| (entry.id, Arc::clone(&entry.table)));
-        Self { by_id: tables.collect(), owner: None, wake: None }
+        Self { by_id: tables.collect(), owner: None, pre_aggregates: None }
     }
 
     /// Names the deployment or procedure whose program reads the tables.
@@ -523,9 +532,9 @@ impl TableSet {
         Self { owner: Some(owner.to_string()), ..self }
     }
 
-    /// Sets the function that is called when pre-aggregates over the tables have work.
-    pub(crate) fn woken_by(self, wake: Wake) -> Self {
-        Self { wake: Some(wake), ..self }
+    /// Says who makes the pre-aggregates over the tables.
+    pub(crate) fn with_pre_aggregates(self, work: &Arc<PreAggregateWork>) -> Self {
+        Self { pre_aggregates: Some(Arc::clone(work)), ..self }
     }
 
     pub(crate) fn owner(&self) -> &str {
@@ -558,7 +567,14 @@ impl lockstep_request::TableResolver for TableSet {
     }
 
     fn wake(&self) -> Wake {
-        self.wake.clone().unwrap_or_else(|| Arc::new(|| ()))
+        self.pre_aggregates
+            .as_ref()
+            .map_or_else(|| -> Wake { Arc::new(|| ()) }, |work| work.waker())
+    }
+
+    fn check_share(&self) -> CheckShare {
+        let work = self.pre_aggregates.as_ref();
+        work.map_or_else(CheckShare::default, |work| Arc::clone(work.check_share()))
     }
 
     fn refusal(&self, error: &TableError) -> Box<Diagnostic> {

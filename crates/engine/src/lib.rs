@@ -100,9 +100,10 @@ pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
 pub use lockstep_sql::{masked, may_have_secret};
 pub use lockstep_table::Durability;
 #[doc(hidden)]
-pub use lockstep_table::set_chunk_rows;
+pub use lockstep_table::{set_chunk_rows, set_leaf_rows};
 pub use output::Output;
 pub use parameters::{Parameter, ParsedScript, PreparedStatement};
+pub use pre_aggregate_thread::PreAggregateFigures;
 pub use prepared_request::{PreparedRequest, WeakRequest};
 pub use query_stream::BeginRows;
 #[doc(hidden)]

@@ -17,8 +17,10 @@ use lockstep_host::{
     Threads,
     sync::{Condvar, Mutex},
 };
-use lockstep_request::PreAggregate;
+use lockstep_request::{CheckShare, PreAggregate};
 use lockstep_table::Wake;
+
+use crate::{PreparedRequest, WeakRequest};
 
 /// How many steps are made for one pre-aggregate before the next one's turn. A step folds some ten
 /// thousand rows at most.
@@ -27,12 +29,27 @@ const STEPS_PER_TURN: usize = 64;
 /// The pre-aggregates of an engine, and its thread for them.
 pub(crate) struct PreAggregateWork {
     registered: Mutex<Vec<Weak<PreAggregate>>>,
+    /// The requests whose answers may be checked.
+    checked: Mutex<Vec<WeakRequest>>,
+    /// The share of the answers that are checked, in millionths.
+    check_share: CheckShare,
     signal: Mutex<Signal>,
     /// Notified when the signal changed.
     changed: Condvar,
     /// Whether there is work that the thread has not seen, so that most calls of `wake` do nothing.
     is_signalled: AtomicBool,
     threads: Threads,
+}
+
+/// The pre-aggregates of all deployments together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PreAggregateFigures {
+    /// The bytes that they take.
+    pub memory_bytes: u64,
+    /// How many answers were computed again from rows alone (`pre_aggregation_check`).
+    pub answers_checked: u64,
+    /// How many of these differed.
+    pub differences: u64,
 }
 
 /// What the thread waits for.
@@ -48,6 +65,8 @@ impl PreAggregateWork {
     pub(crate) fn new(threads: Threads) -> Self {
         Self {
             registered: Mutex::default(),
+            checked: Mutex::default(),
+            check_share: CheckShare::default(),
             signal: Mutex::default(),
             changed: Condvar::new(),
             is_signalled: AtomicBool::new(false),
@@ -65,8 +84,14 @@ impl PreAggregateWork {
         })
     }
 
-    /// Registers pre-aggregates, whose nodes are made from now on.
-    pub(crate) fn register(self: &Arc<Self>, made: &[Arc<PreAggregate>]) {
+    /// Returns the share of the answers that are checked.
+    pub(crate) fn check_share(&self) -> &CheckShare {
+        &self.check_share
+    }
+
+    /// Registers the pre-aggregates of a deployment, whose nodes are made from now on.
+    pub(crate) fn register(self: &Arc<Self>, request: &PreparedRequest) {
+        let made = request.pre_aggregates();
         if made.is_empty() {
             return;
         }
@@ -74,17 +99,35 @@ impl PreAggregateWork {
             let mut registered = self.registered.lock();
             registered.retain(|known| known.strong_count() > 0);
             registered.extend(made.iter().map(Arc::downgrade));
+            let mut checked = self.checked.lock();
+            checked.retain(|known| known.upgrade().is_some());
+            checked.push(request.downgrade());
         }
         let is_first = !std::mem::replace(&mut self.signal.lock().is_started, true);
         if is_first {
             let work = Arc::downgrade(self);
             let run = move || while work.upgrade().is_some_and(|work| work.next_turn()) {};
             let started = self.threads.spawn_background("lockstep-pre-aggregates", run);
-            if started.is_err() {
+            if started.is_err() && self.threads == Threads::System {
                 lockstep_host::log::warn("no thread makes pre-aggregates: requests read rows");
             }
         }
         self.wake();
+    }
+
+    /// Returns the figures of all pre-aggregates.
+    pub(crate) fn figures(&self) -> PreAggregateFigures {
+        let registered = self.registered.lock().clone();
+        let bytes = registered.iter().filter_map(Weak::upgrade).map(|one| one.usage().size.bytes);
+        let memory_bytes = bytes.sum();
+        let mut figures = PreAggregateFigures { memory_bytes, ..PreAggregateFigures::default() };
+        let checked = self.checked.lock().clone();
+        for outcome in checked.iter().filter_map(|request| Some(request.upgrade()?.check_outcome()))
+        {
+            figures.answers_checked += outcome.checked;
+            figures.differences += outcome.differences;
+        }
+        figures
     }
 
     /// Wakes the thread.
@@ -128,9 +171,21 @@ impl PreAggregateWork {
         true
     }
 
+    /// Checks the answers that were drawn for it.
+    fn check_answers(&self) {
+        // Relaxed: a setting.
+        if self.check_share.load(Ordering::Relaxed) > 0 {
+            let checked = self.checked.lock().clone();
+            for request in checked.iter().filter_map(WeakRequest::upgrade) {
+                request.check_samples();
+            }
+        }
+    }
+
     /// Gives each pre-aggregate a turn. Returns whether one of them did something.
     fn take_turns(&self) -> bool {
         let registered = self.registered.lock().clone();
+        self.check_answers();
         let mut has_worked = false;
         for pre_aggregate in registered.iter().filter_map(Weak::upgrade) {
             for _ in 0..STEPS_PER_TURN {

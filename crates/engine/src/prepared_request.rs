@@ -12,7 +12,8 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
 use lockstep_plan::BoundQuery;
 use lockstep_request::{
-    BatchFallback, CompileOptions, PreAggregate, PreAggregation, Program, RequestBatch,
+    BatchFallback, CheckOutcome, CompileOptions, PreAggregate, PreAggregation, Program,
+    RequestBatch,
 };
 use lockstep_row::{
     Arena, Column, DataType, Datum,
@@ -38,6 +39,7 @@ pub struct PreparedRequest {
 
 /// A request that somebody prepared, without keeping its deployment alive: once that is dropped or
 /// replaced, and nobody is being answered, its memory is free.
+#[derive(Clone)]
 pub struct WeakRequest {
     compiled: Weak<CompiledRequest>,
     guard: Option<Arc<AccessGuard>>,
@@ -166,6 +168,16 @@ impl PreparedRequest {
     /// ```
     pub fn downgrade(&self) -> WeakRequest {
         WeakRequest { compiled: Arc::downgrade(&self.compiled), guard: self.guard.clone() }
+    }
+
+    /// Compares answers that took nodes of pre-aggregates with those from rows alone.
+    pub(crate) fn check_samples(&self) {
+        self.compiled.program.check_samples();
+    }
+
+    /// Returns the outcome of these comparisons.
+    pub(crate) fn check_outcome(&self) -> CheckOutcome {
+        self.compiled.program.check_outcome()
     }
 
     /// Returns the pre-aggregates of its windows.

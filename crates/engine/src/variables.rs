@@ -9,7 +9,7 @@ use lockstep_sql::ast::{Ident, Literal, OptionValue};
 use lockstep_table::Durability;
 
 pub(crate) use self::value::duration_ms;
-use self::value::{bytes, fraction_ppm};
+use self::value::{bytes, fraction_ppm, share_ppm};
 use crate::{catalog::CatalogCommand, checkpoint_thread::CheckpointRule};
 
 /// The declaration of a variable.
@@ -46,6 +46,8 @@ enum VariableType {
     Window,
     /// More than 0, and at most 1.
     Fraction,
+    /// From 0 to 1.
+    Share,
 }
 
 /// `true` and `false`.
@@ -93,6 +95,8 @@ const CHECKPOINT_INTERVAL: &str = "checkpoint_interval";
 
 /// For which keys the windows of a deployment have pre-aggregates.
 const PRE_AGGREGATION: &str = "pre_aggregation";
+/// The share of answers with pre-aggregates that are computed again from rows and compared.
+const PRE_AGGREGATION_CHECK: &str = "pre_aggregation_check";
 /// The values of `pre_aggregation`.
 pub(crate) const PRE_AGGREGATION_NAMES: &[&str] = &["auto", "off", "always"];
 
@@ -189,6 +193,12 @@ const VARIABLES: &[Variable] = &[
         data_type: VariableType::OneOf(PRE_AGGREGATION_NAMES),
     },
     Variable {
+        name: PRE_AGGREGATION_CHECK,
+        default: "0",
+        scope: VariableScope::Engine,
+        data_type: VariableType::Share,
+    },
+    Variable {
         name: SLOW_REQUEST_MS,
         default: "0",
         scope: VariableScope::Engine,
@@ -277,6 +287,8 @@ impl Variable {
             VariableType::Window => {
                 "It is a duration from 1ms to 1h, such as '1s' or '200ms'.".to_owned()
             }
+            VariableType::Share if share_ppm(lower).is_some() => return Ok(()),
+            VariableType::Share => "It is from 0 to 1.".to_owned(),
             VariableType::Fraction if fraction_ppm(lower).is_some() => return Ok(()),
             VariableType::Fraction => "It is more than 0, and at most 1.".to_owned(),
         };
@@ -415,6 +427,11 @@ impl Variables {
     /// Returns for which keys the windows of a deployment have pre-aggregates.
     pub(crate) fn pre_aggregation(&self) -> &str {
         self.value(PRE_AGGREGATION)
+    }
+
+    /// Returns the share of answers with pre-aggregates that are checked, in millionths.
+    pub(crate) fn pre_aggregation_check_ppm(&self) -> u64 {
+        share_ppm(self.value(PRE_AGGREGATION_CHECK)).expect("it was checked when it was set")
     }
 
     /// Returns what writes wait for.

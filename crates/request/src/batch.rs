@@ -88,7 +88,7 @@ impl RequestBatch<'_> {
             let results = self.program.no_results();
             let request = ArrivedRow::values(request, REQUEST_ARRIVAL);
             let (scratch, snapshots) = (&*self.scratch, &self.snapshots[..]);
-            let view = AnswerView { scratch, snapshots, results: &results };
+            let view = AnswerView { scratch, snapshots, results: &results, takes_nodes: true };
             let ctx = self.program.context(request, view, None);
             if let Some(answer) = self.program.answer_one(&ctx)? {
                 let values = answer.values().map(Datum::with_one_nan);
@@ -114,7 +114,8 @@ impl RequestBatch<'_> {
             }
             let request = ArrivedRow::values(request, REQUEST_ARRIVAL);
             let (scratch, snapshots) = (&*self.scratch, &self.snapshots[..]);
-            let view = AnswerView { scratch, snapshots, results: &self.results };
+            let results = &self.results;
+            let view = AnswerView { scratch, snapshots, results, takes_nodes: true };
             let ctx = self.program.context(request, view, shared);
             if let Some(answer) = self.program.answer_one(&ctx)? {
                 emit(arena.alloc_slice_fill_iter(answer.values().map(Datum::with_one_nan)));

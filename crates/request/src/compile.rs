@@ -35,6 +35,7 @@ use crate::{
     pre_aggregate::PreAggregate,
     program::CompileOptions,
     row_context::{BoundExpr, ColumnLayout, ColumnLocation},
+    shadow_check::CheckShare,
     trace::{self, ChainRole},
 };
 
@@ -46,6 +47,11 @@ pub trait TableResolver {
     /// Names the owner of the program's indexes, which [`Table::holders`] lists.
     fn owner(&self) -> &str {
         "a request"
+    }
+
+    /// Returns the share of the answers with pre-aggregates that are checked, in millionths.
+    fn check_share(&self) -> CheckShare {
+        CheckShare::default()
     }
 
     /// Returns the function that is called when pre-aggregates have work.

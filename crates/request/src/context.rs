@@ -47,6 +47,8 @@ pub(crate) struct AnswerContext<'s> {
     /// Parallel to `materialised`.
     pub(crate) results: &'s [OnceCell<MaterialisedRows>],
     pub(crate) batch: &'s dyn BatchFallback,
+    /// Whether nodes of pre-aggregates are taken in place of rows.
+    pub(crate) takes_nodes: bool,
     /// The results of earlier requests of the same batch.
     pub(crate) shared: Option<SharedResults<'s>>,
 }

@@ -16,7 +16,7 @@
 //! | `source`, `row_cache` | the rows of a key, newest first, by index or otherwise |
 //! | `window`, `progress`, `groups` | one scan for several windows, and their frames |
 //! | `merge`, `block` | the rows of all sources of a scan in one order, and in blocks |
-//! | `pre_aggregate` | partial results for windows of many rows |
+//! | `pre_aggregate`, `shadow_check` | partial results for windows of many rows, and their check |
 //! | `aggregates`, `row_calls`, `inputs`, `lane` | what the windows compute from blocks of rows |
 //! | `join` | LAST JOIN |
 //! | `materialise` | sub-plans that batch mode runs |
@@ -52,6 +52,7 @@ mod row_calls;
 mod row_context;
 mod row_numbers;
 mod scratch;
+mod shadow_check;
 mod shared;
 mod source;
 mod trace;
@@ -65,6 +66,7 @@ pub use pre_aggregate::{PreAggregate, PreAggregateName, PreAggregateUse, PreAggr
 pub use program::{CompileOptions, Program};
 pub use replay::Replay;
 pub use row_numbers::with_row_numbers;
+pub use shadow_check::{CheckOutcome, CheckShare};
 
 #[cfg(test)]
 mod testing;

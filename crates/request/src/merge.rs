@@ -103,6 +103,7 @@ impl<'s> Merge<'s> {
                 streams.push(MergeStream::new(position, rows));
             }
             let pre_aggregate = scan.pre_aggregates[position].as_deref();
+            let pre_aggregate = pre_aggregate.filter(|_| ctx.takes_nodes);
             let takes_runs = defers || !source.inputs.records.is_empty() || pre_aggregate.is_some();
             let cursor = source.open(ctx, keys, bounds)?;
             let mut rows = StreamRows::new(ctx, source, cursor, takes_runs);
@@ -200,11 +201,11 @@ impl<'s> Merge<'s> {
     }
 
     /// Ends the merge, and adds the rows that were taken and not added yet.
-    pub(crate) fn finish(mut self, block: &mut RowBlock<'_, 's>) {
+    pub(crate) fn finish(mut self, ctx: &AnswerContext<'s>, block: &mut RowBlock<'_, 's>) {
         self.flush(block);
         for stream in &self.streams {
             if let StreamRows::Runs(IndexRuns { nodes: Some(nodes), .. }) = &stream.rows {
-                nodes.finish();
+                nodes.finish(ctx);
             }
         }
     }
@@ -391,8 +392,8 @@ struct StreamNodes<'s> {
     /// `None` where the key has none.
     nodes: Option<KeyNodes<'s>>,
     pre_aggregate: &'s PreAggregate,
-    /// The key as its index has it.
-    key: &'s [u8],
+    source: &'s ScanSource,
+    keys: &'s [Datum<'s>],
     /// Rows with a smaller arrival are visible.
     visible: u64,
     /// Down to this event time rows are read.
@@ -406,19 +407,29 @@ impl<'s> StreamNodes<'s> {
     fn open(
         ctx: &AnswerContext<'s>,
         source: &'s ScanSource,
-        keys: &[Datum<'s>],
+        keys: &'s [Datum<'s>],
         pre_aggregate: &'s PreAggregate,
     ) -> Self {
-        let (nodes, key) = source.source.nodes(ctx, keys, pre_aggregate.levels());
+        let nodes = source.source.nodes(ctx, keys, pre_aggregate.levels());
         let visible = source.source.visible_arrival(ctx);
         let read_until = if nodes.is_some() { i64::MAX } else { i64::MIN };
-        Self { nodes, pre_aggregate, key, visible, read_until, rows_in_nodes: 0, rows_read: 0 }
+        Self {
+            nodes,
+            pre_aggregate,
+            source,
+            keys,
+            visible,
+            read_until,
+            rows_in_nodes: 0,
+            rows_read: 0,
+        }
     }
 
     /// Reports what was read.
-    fn finish(&self) {
-        let is_without = self.nodes.is_none();
-        self.pre_aggregate.note(self.rows_in_nodes, self.rows_read, is_without.then_some(self.key));
+    fn finish(&self, ctx: &AnswerContext<'s>) {
+        self.pre_aggregate.note(self.rows_in_nodes, self.rows_read, || {
+            self.nodes.is_none().then(|| self.source.source.index_key(ctx, self.keys))
+        });
     }
 }
 

@@ -274,16 +274,24 @@ impl PreAggregate {
         &self.layout
     }
 
-    /// Notes how many rows an answer took from nodes, and how many it read. `key` is given where it has
-    /// no nodes.
-    pub(crate) fn note(&self, rows_in_nodes: u64, rows_read: u64, key: Option<&[u8]>) {
+    /// Notes how many rows an answer took from nodes, and how many it read. `key` returns the key where
+    /// it has no nodes.
+    #[inline]
+    pub(crate) fn note<'k>(
+        &self,
+        rows_in_nodes: u64,
+        rows_read: u64,
+        key: impl FnOnce() -> Option<&'k [u8]>,
+    ) {
         if rows_in_nodes == 0 && rows_read < ASKED_ROWS_MIN {
             return;
         }
         // Relaxed: numbers to report.
         self.rows_in_nodes.fetch_add(rows_in_nodes, Ordering::Relaxed);
         self.rows_read.fetch_add(rows_read, Ordering::Relaxed);
-        if let Some(key) = key.filter(|_| rows_read >= ASKED_ROWS_MIN) {
+        if rows_read >= ASKED_ROWS_MIN
+            && let Some(key) = key()
+        {
             self.hold.ask(key);
         }
     }
@@ -315,6 +323,18 @@ impl RunFold for AnswerFold<'_> {
             aggregates.merge_node(self.states, ONLY, &self.of.own_layout, node);
         }
         aggregates.encode_node(self.states, states);
+    }
+}
+
+impl fmt::Display for PreAggregateUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LevelsSize { keys, bytes, waiting, .. } = self.size;
+        let all = self.rows_in_nodes + self.rows_read;
+        write!(f, "{keys} keys, {bytes} bytes, {waiting} keys wait")?;
+        if let Some(percent) = (self.rows_in_nodes * 100).checked_div(all) {
+            write!(f, "; {percent} % of the rows of answers come from them")?;
+        }
+        Ok(())
     }
 }
 

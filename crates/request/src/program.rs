@@ -2,7 +2,7 @@
 //!
 //! `engine` compiles one for each deployment and shares it between threads.
 
-use std::{cell::OnceCell, cell::RefCell, sync::Arc};
+use std::{cell::OnceCell, cell::RefCell, fmt::Write, sync::Arc};
 
 use bumpalo::collections::Vec as ArenaVec;
 use datafusion::logical_expr::LogicalPlan;
@@ -22,6 +22,7 @@ use crate::{
     row_cache::RowCache,
     row_context::{ArrivedRow, ColumnLocation, ColumnLookup, LeafRow, RowContext},
     scratch::{AnswerScratch, PooledScratch, ScratchPool},
+    shadow_check::ShadowCheck,
     shared::SharedResults,
     trace::{self, ChainRole},
     window::ScanScratch,
@@ -40,6 +41,8 @@ pub struct Program {
     resources: ProgramResources,
     batch: Arc<dyn BatchFallback>,
     scratch: ScratchPool,
+    /// Set where answers may take nodes of pre-aggregates.
+    shadow_check: Option<ShadowCheck>,
     /// Set when batch mode answers the requests; then the chain has no steps.
     all_rows: Option<AllRowsPlan>,
 }
@@ -136,7 +139,20 @@ impl Program {
         let output = output(plan)?;
         let scratch = ScratchPool::default();
         assert_eq!(locations.len(), output.len(), "each column of an answer has a location");
-        Ok(Self { chain, locations, output, resources, batch, scratch, all_rows: None })
+        // What batch mode runs shows the rows as they are then.
+        let is_checked = !resources.pre_aggregates.is_empty() && resources.materialised.is_empty();
+        let shadow_check =
+            is_checked.then(|| ShadowCheck::new(tables.check_share(), tables.wake()));
+        Ok(Self {
+            chain,
+            locations,
+            output,
+            resources,
+            batch,
+            scratch,
+            shadow_check,
+            all_rows: None,
+        })
     }
 
     /// Makes a program whose requests batch mode answers.
@@ -155,6 +171,7 @@ impl Program {
             resources,
             batch,
             scratch: ScratchPool::default(),
+            shadow_check: None,
             all_rows: Some(AllRowsPlan { plan: plan.clone(), input, request_table }),
         })
     }
@@ -263,7 +280,12 @@ impl Program {
         Snapshot::align(&mut snapshots);
         let results = self.no_results();
         let request = ArrivedRow::values(request, arrival);
-        let view = AnswerView { scratch: &scratch, snapshots: &snapshots, results: &results };
+        let view = AnswerView {
+            scratch: &scratch,
+            snapshots: &snapshots,
+            results: &results,
+            takes_nodes: true,
+        };
         let ctx = self.context(request, view, None);
         Ok(self.answer_one(&ctx)?.map(|answer| answer.copy_into(arena)))
     }
@@ -271,12 +293,24 @@ impl Program {
     /// Describes how a request is answered: which tables it reads by which indexes, which windows
     /// share a scan, and where it falls back to something slower. Several lines.
     pub fn explain(&self) -> String {
-        self.resources.explain.to_string()
+        let mut text = self.resources.explain.to_string();
+        for pre_aggregate in self.pre_aggregates() {
+            let (name, usage) = (pre_aggregate.name(), pre_aggregate.usage());
+            if usage.size.keys > 0 {
+                // A text takes what is written to it.
+                let _written = writeln!(text, "pre-aggregates of {}: {usage}", name.table);
+            }
+        }
+        text
     }
 
     /// Returns the pre-aggregates of its windows.
     pub fn pre_aggregates(&self) -> &[Arc<PreAggregate>] {
         &self.resources.pre_aggregates
+    }
+
+    pub(crate) fn shadow_check(&self) -> Option<&ShadowCheck> {
+        self.shadow_check.as_ref()
     }
 
     /// Returns the tables that it reads, with their identities within the engine.
@@ -317,7 +351,7 @@ impl Program {
         view: AnswerView<'s>,
         shared: Option<SharedResults<'s>>,
     ) -> AnswerContext<'s> {
-        let AnswerView { scratch, snapshots, results } = view;
+        let AnswerView { scratch, snapshots, results, takes_nodes } = view;
         assert_eq!(snapshots.len(), self.resources.tables.len(), "a snapshot of each table");
         let arena = &scratch.arena;
         let request_row_count = self.resources.request_row_count;
@@ -335,6 +369,7 @@ impl Program {
             materialised: &self.resources.materialised,
             results,
             batch: self.batch.as_ref(),
+            takes_nodes,
             shared,
         }
     }
@@ -346,7 +381,11 @@ impl Program {
     ) -> Result<Option<AnswerRow<'s>>> {
         let row = self.chain.run(ctx, ctx.request)?;
         value_limit::check()?;
-        Ok(row.map(|row| AnswerRow { row, locations: &self.locations, arena: ctx.arena }))
+        let answer = row.map(|row| AnswerRow { row, locations: &self.locations, arena: ctx.arena });
+        if let Some(check) = &self.shadow_check {
+            check.offer(ctx, answer.as_ref());
+        }
+        Ok(answer)
     }
 
     /// Checks that a request row has as many values as its table has columns.
@@ -416,6 +455,8 @@ pub(crate) struct AnswerView<'s> {
     /// For each table of the program.
     pub(crate) snapshots: &'s [Snapshot<'s>],
     pub(crate) results: &'s MaterialisedResults,
+    /// Whether nodes of pre-aggregates are taken in place of rows.
+    pub(crate) takes_nodes: bool,
 }
 
 /// Returns the names and types of the columns of a plan.

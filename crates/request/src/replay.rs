@@ -67,7 +67,7 @@ impl Replay<'_> {
         self.program.check_width(row)?;
         self.scratch.arena.reset();
         let (scratch, snapshots) = (&*self.scratch, &self.snapshots[..]);
-        let view = AnswerView { scratch, snapshots, results: &self.results };
+        let view = AnswerView { scratch, snapshots, results: &self.results, takes_nodes: true };
         let ctx = self.program.context(ArrivedRow::values(row, arrival), view, None);
         let answer = self.program.answer_one(&ctx)?;
         Ok(answer.map(|answer| answer.copy_into(arena)))

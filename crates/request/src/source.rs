@@ -168,24 +168,30 @@ impl KeyedSource {
         Ok(SourceCursor::Index(IndexCursor { source: self, rows, keys, bounds }))
     }
 
-    /// Finds the nodes of a key in levels of the source's index, and the key as the index has it.
+    /// Finds the nodes of a key in levels of the source's index.
+    #[inline]
     pub(crate) fn nodes<'s>(
         &self,
         ctx: &AnswerContext<'s>,
         keys: &[Datum<'s>],
         levels: u64,
-    ) -> (Option<KeyNodes<'s>>, &'s [u8]) {
-        let (LeafKind::Table(table), AccessPath::Index { index, keys: positions, .. }) =
+    ) -> Option<KeyNodes<'s>> {
+        let (LeafKind::Table(table), AccessPath::Index { index, .. }) =
             (self.chain.leaf, &self.access)
         else {
-            return (None, &[]);
+            return None;
         };
+        ctx.snapshots[table].nodes(*index, levels, || self.index_key(ctx, keys))
+    }
+
+    /// Encodes a key as the index of the source has it.
+    pub(crate) fn index_key<'s>(&self, ctx: &AnswerContext<'s>, keys: &[Datum<'s>]) -> &'s [u8] {
+        let AccessPath::Index { keys: positions, .. } = &self.access else { return &[] };
         let mut buffers = ctx.key_buffers.borrow_mut();
         let [key, _] = &mut *buffers;
         key.clear();
         encode_key(positions.iter().map(|position| keys[*position]), key);
-        let key: &[u8] = ctx.arena.alloc_slice_copy(key);
-        (ctx.snapshots[table].nodes(*index, levels, key), key)
+        ctx.arena.alloc_slice_copy(key)
     }
 
     /// Returns the arrival below which rows of the leaf table are visible; 0 without one.

@@ -204,7 +204,7 @@ impl WindowScan {
                 checkpoint()?;
             }
         }
-        merge.finish(block);
+        merge.finish(ctx, block);
         Ok(())
     }
 

@@ -409,11 +409,17 @@ impl Series {
         self.levels.load(guard)
     }
 
-    /// Returns the nodes of a key in the levels with this number; `None` when there are none.
+    /// Returns the nodes of a key in the levels with this number; `None` when there are none. `key` is
+    /// called where any key has some.
     #[inline]
-    pub fn nodes<'g>(&'g self, id: u64, key: &[u8], guard: &'g Guard) -> Option<KeyNodes<'g>> {
+    pub fn nodes<'g>(
+        &'g self,
+        id: u64,
+        key: impl FnOnce() -> &'g [u8],
+        guard: &'g Guard,
+    ) -> Option<KeyNodes<'g>> {
         let levels = self.all_levels(guard).iter().find(|levels| levels.id() == id)?;
-        levels.nodes(self.hash(key), key, guard)
+        levels.nodes(|key| self.hash(key), key, guard)
     }
 
     /// Makes nodes of one key that waits for it. Returns `None` when none waits.

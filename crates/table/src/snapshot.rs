@@ -3,7 +3,7 @@
 //! `request` reads by key, `batch` in order of arrival, both the same rows. Nothing here locks or
 //! waits.
 
-use std::{borrow::BorrowMut, fmt, ops::Range, ptr::NonNull};
+use std::{borrow::BorrowMut, fmt, ops::Range, ptr::NonNull, sync::atomic::Ordering};
 
 use lockstep_row::{IndexSpec, Projection, Retention, RowView, TableSchema};
 use lockstep_series::{self as series, Bounds, Guard, KeyNodes, LogRow, RecordField, RowRef};
@@ -36,6 +36,25 @@ pub struct Snapshot<'t> {
     state: NonNull<TableState>,
     visible_arrival: u64,
     now_ms: i64,
+}
+
+/// What a snapshot shows: the rows that were visible and had not expired at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    visible_arrival: u64,
+    now_ms: i64,
+    /// How often rows had been removed otherwise than by expiring.
+    generation: u64,
+}
+
+impl Table {
+    /// Takes a snapshot that shows what one of this table showed at a moment; `None` when rows were
+    /// removed since.
+    pub fn snapshot_at(&self, moment: Moment) -> Option<Snapshot<'_>> {
+        let Moment { visible_arrival, now_ms, .. } = moment;
+        let snapshot = Snapshot { visible_arrival, now_ms, ..self.snapshot() };
+        snapshot.is_complete_at(&moment).then_some(snapshot)
+    }
 }
 
 /// After so many attempts to take snapshots of one moment, the thread lets others run.
@@ -106,6 +125,19 @@ impl<'t> Snapshot<'t> {
     /// Returns the visible arrival: rows with a smaller one are visible.
     pub fn visible_arrival(&self) -> u64 {
         self.visible_arrival
+    }
+
+    /// Returns what the snapshot shows, to take another like it later.
+    pub fn moment(&self) -> Moment {
+        let generation = self.table.generation();
+        Moment { visible_arrival: self.visible_arrival, now_ms: self.now_ms, generation }
+    }
+
+    /// Returns whether no row that was shown at a moment has been removed since.
+    pub fn is_complete_at(&self, moment: &Moment) -> bool {
+        // Acquire: pairs with the Release in `note_horizon`.
+        let removed_ms = self.table.now_ms_min.load(Ordering::Acquire);
+        self.table.generation() == moment.generation && removed_ms <= moment.now_ms
     }
 
     /// Returns the schema, whose index positions [`Self::rows`] and [`Self::scan_kept_by`] take.
@@ -182,9 +214,15 @@ impl<'t> Snapshot<'t> {
     }
 
     /// Returns the nodes of a key in the levels of an index with this number ([`Table::hold_levels`]);
-    /// `None` when there are none, and where the rows of a key are hidden one by one.
+    /// `None` when there are none, and where the rows of a key are hidden one by one. `key` is called
+    /// where any key has some.
     #[inline]
-    pub fn nodes(&self, index: usize, levels: u64, key: &[u8]) -> Option<KeyNodes<'_>> {
+    pub fn nodes<'s>(
+        &'s self,
+        index: usize,
+        levels: u64,
+        key: impl FnOnce() -> &'s [u8],
+    ) -> Option<KeyNodes<'s>> {
         let state = self.state();
         state.live_retentions[index]?;
         state.indexes[index].series.nodes(levels, key, &self.guard)

@@ -48,6 +48,9 @@ pub struct Configuration {
     way: Way,
     /// The capacity of a chunk in rows.
     chunk_rows: usize,
+    /// The rows of a partial result of a long window. After each statement those that wait are made,
+    /// unless it is the usual number.
+    leaf_rows: usize,
 }
 
 /// How the statements of a file are run.
@@ -71,10 +74,22 @@ pub const CONFIGURATIONS: &[Configuration] = &[
     Configuration { name: "again", way: Way::Again, ..DEFAULT },
     Configuration { name: "memory limit", prelude: "SET GLOBAL max_memory = '64MB'", ..DEFAULT },
     Configuration { name: "small chunks", chunk_rows: 2, ..DEFAULT },
+    Configuration {
+        name: "pre-aggregates",
+        prelude: "SET pre_aggregation = 'always'",
+        chunk_rows: 2,
+        leaf_rows: 1,
+        ..DEFAULT
+    },
 ];
 
-const DEFAULT: Configuration =
-    Configuration { name: "default", prelude: "", way: Way::Script, chunk_rows: 128 };
+const DEFAULT: Configuration = Configuration {
+    name: "default",
+    prelude: "",
+    way: Way::Script,
+    chunk_rows: 128,
+    leaf_rows: 128,
+};
 
 /// The beginning of the comment that excludes a file from a configuration.
 const NOT_UNDER: &str = "# not under ";
@@ -243,6 +258,8 @@ struct Player {
     database: Database,
     session: Session,
     way: Way,
+    /// Whether partial results of long windows are made after each statement.
+    makes_nodes: bool,
     /// The folder of its files; created when one is written, and removed at the end.
     folder: PathBuf,
 }
@@ -253,6 +270,7 @@ static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 impl Player {
     fn open(configuration: &Configuration) -> Result<Self, String> {
         lockstep_engine::set_chunk_rows(configuration.chunk_rows);
+        lockstep_engine::set_leaf_rows(configuration.leaf_rows);
         let database = Database::in_memory();
         let session = database.session();
         session.execute(configuration.prelude).map_err(|error| error.render(None))?;
@@ -261,7 +279,8 @@ impl Player {
         let name = format!("lockstep-slt-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        Ok(Self { database, session, way: configuration.way, folder })
+        let makes_nodes = configuration.leaf_rows != DEFAULT.leaf_rows;
+        Ok(Self { database, session, way: configuration.way, makes_nodes, folder })
     }
 
     /// Runs a record. A query that fails gives a `statement error`, and the other way round.
@@ -275,6 +294,9 @@ impl Player {
         let sql = record.sql.replace("{folder}", &folder);
         let mut outcome = outcome_of_statement(self.execute(&sql), &sql, &record.header);
         name_folder(&mut outcome.lines, &folder);
+        if self.makes_nodes {
+            self.database.make_pre_aggregates();
+        }
         outcome
     }
 

@@ -53,13 +53,13 @@ impl Session {
         let query = self.bind(&deploy.query)?;
         long_window::check(&options.long_windows, &query)?;
         let entries = self.database.entries_of(&query.plan)?;
-        let waker = self.database.pre_aggregate_work().waker();
-        let tables = TableSet::of(&entries).owned_by(&name).woken_by(waker);
+        let work = self.database.pre_aggregate_work();
+        let tables = TableSet::of(&entries).owned_by(&name).with_pre_aggregates(work);
         let definition = Definition::new(ObjectKind::Deployment, name);
         let pre_aggregation = self.pre_aggregation(&mut options);
         let request =
             PreparedRequest::compile_deployed(&query, &tables, &definition, pre_aggregation)?;
-        self.database.pre_aggregate_work().register(request.pre_aggregates());
+        self.database.pre_aggregate_work().register(&request);
         let needed = retention::needed(&query.plan, &options);
         let held = retention::hold(&needed, &options, &entries, tables.owner())?;
         warnings.extend(held.warnings.into_iter().map(|w| w.at(deploy.name.name.span)));

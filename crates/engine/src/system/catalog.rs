@@ -68,6 +68,9 @@ pub(super) const PRE_AGGREGATES: SystemTable = SystemTable {
         ("keys_waiting", DataType::BigInt),
         ("rows_from_nodes", DataType::BigInt),
         ("rows_read", DataType::BigInt),
+        ("answers_checked", DataType::BigInt),
+        ("differences", DataType::BigInt),
+        ("first_difference", DataType::String),
     ],
     rows: pre_aggregates,
 };
@@ -135,7 +138,8 @@ fn pre_aggregates(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
         caller.sees_deployment(&objects, &found.name().database, &found.name().name)
     });
     let rows = seen.flat_map(|found| {
-        found.request.pre_aggregates().iter().map(|pre_aggregate| {
+        let outcome = found.request.check_outcome();
+        found.request.pre_aggregates().iter().map(move |pre_aggregate| {
             let (name, usage) = (pre_aggregate.name(), pre_aggregate.usage());
             vec![
                 text(&found.name().database),
@@ -149,6 +153,9 @@ fn pre_aggregates(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
                 number(usage.size.waiting),
                 number(usage.rows_in_nodes),
                 number(usage.rows_read),
+                number(outcome.checked),
+                number(outcome.differences),
+                optional(outcome.first.as_deref()),
             ]
         })
     });

@@ -56,6 +56,12 @@ pub(super) fn fraction_ppm(text: &str) -> Option<u64> {
     (1..=PPM).contains(&ppm).then_some(ppm)
 }
 
+/// Reads a number from 0 to 1, in millionths.
+pub(super) fn share_ppm(text: &str) -> Option<u64> {
+    let is_zero = text.parse::<f64>().is_ok_and(|number| number == 0.0);
+    if is_zero { Some(0) } else { fraction_ppm(text) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{bytes, duration_ms, fraction_ppm};

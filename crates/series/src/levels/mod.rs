@@ -39,7 +39,7 @@ mod tree;
 mod tests;
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     fmt,
     sync::{
         Arc, OnceLock,
@@ -87,6 +87,8 @@ pub struct Levels {
     bytes: AtomicI64,
     /// The number of rows that were folded into leaves.
     folded: AtomicU64,
+    /// Whether a key has levels.
+    has_keys: AtomicBool,
     /// Whether the keys with many rows were put into the queue, where all are to have nodes.
     is_filled: AtomicBool,
     /// Whether nothing is made any more.
@@ -128,7 +130,7 @@ struct KeyWork {
 struct LevelQueue {
     numbers: VecDeque<usize>,
     /// Keys that readers ask for, which may have no levels yet.
-    asked: Vec<Box<[u8]>>,
+    asked: HashSet<Box<[u8]>>,
 }
 
 /// The nodes of a key as they are at one moment, and for one reader.
@@ -163,6 +165,7 @@ impl Levels {
             account: OnceLock::new(),
             bytes: AtomicI64::new(0),
             folded: AtomicU64::new(0),
+            has_keys: AtomicBool::new(false),
             is_filled: AtomicBool::new(keys == LevelKeys::Asked),
             is_closed: AtomicBool::new(false),
         }
@@ -201,11 +204,16 @@ impl Levels {
     #[inline]
     pub(crate) fn nodes<'g>(
         &'g self,
-        hash: u64,
-        key: &[u8],
+        hash: impl FnOnce(&[u8]) -> u64,
+        key: impl FnOnce() -> &'g [u8],
         guard: &'g Guard,
     ) -> Option<KeyNodes<'g>> {
-        let levels = self.table.find(hash, key, guard)?;
+        // Relaxed: a key without nodes is read from rows.
+        if !self.has_keys.load(Ordering::Relaxed) {
+            return None;
+        }
+        let key = key();
+        let levels = self.table.find(hash(key), key, guard)?;
         // Relaxed: a hint for maintenance; read first, so that readers do not contend for the line.
         if !levels.is_used.load(Ordering::Relaxed) {
             levels.is_used.store(true, Ordering::Relaxed);
@@ -217,11 +225,9 @@ impl Levels {
     /// Asks for nodes of a key, which has many rows that readers read. Does not wait.
     pub fn ask(&self, key: &[u8]) {
         let Some(mut queue) = self.queue.try_lock() else { return };
-        let is_there = queue.asked.iter().any(|asked| **asked == *key);
-        if is_there || queue.asked.len() >= ASKED_KEYS_MAX {
+        if queue.asked.len() >= ASKED_KEYS_MAX || !queue.asked.insert(key.into()) {
             return;
         }
-        queue.asked.push(key.into());
         drop(queue);
         (self.wake)();
     }
@@ -233,7 +239,7 @@ impl Levels {
     }
 
     /// Takes the keys that readers ask for.
-    pub(crate) fn take_asked(&self) -> Vec<Box<[u8]>> {
+    pub(crate) fn take_asked(&self) -> HashSet<Box<[u8]>> {
         std::mem::take(&mut self.queue.lock().asked)
     }
 
@@ -241,6 +247,8 @@ impl Levels {
     pub(crate) fn add_key(&self, hash: u64, key: &[u8], guard: &Guard) {
         let before = self.table.len();
         let levels = self.table.find_or_add(hash, key, guard);
+        // Relaxed: as in `nodes`.
+        self.has_keys.store(true, Ordering::Relaxed);
         if levels.number >= before {
             self.charge(signed(KeyTable::key_bytes(key)));
         }

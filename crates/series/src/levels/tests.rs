@@ -127,8 +127,8 @@ impl LevelsFixture {
         // Acquire: pairs with the Release in `insert`.
         let visible = visible.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
         let guard = pin();
-        let key = [key];
-        let rows = self.series.seek(&key, Bounds::visible(visible), &guard);
+        let key: &[u8] = &[[0_u8], [1], [2]][usize::from(key)];
+        let rows = self.series.seek(key, Bounds::visible(visible), &guard);
         let rows: Vec<Row> = rows.map_or_else(Vec::new, |rows| {
             let rows = rows.map(|row| (row.event_time, row.row.arrival()));
             rows.filter(|(time, _)| (lowest..=newest).contains(time)).collect()
@@ -137,7 +137,7 @@ impl LevelsFixture {
         let expected = &rows[..rows.len().min(limit)];
         let mut found: Vec<Row> = Vec::new();
         let mut read = ReadRows::default();
-        let nodes = self.series.nodes(ID, &key, &guard);
+        let nodes = self.series.nodes(ID, || key, &guard);
         let mut below = newest.saturating_add(1);
         while found.len() < expected.len() {
             let (next, before_all) = (rows[found.len()].0, found.len());

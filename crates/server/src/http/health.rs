@@ -89,6 +89,16 @@ fn figures(state: &ServerState, session: &Session) -> HttpResult<String> {
         head(text, "lockstep_memory_limit_bytes", "gauge", "Bytes that all tables may hold.");
         line(text, "lockstep_memory_limit_bytes", "", limit);
     }
+    let figures = state.access.database().pre_aggregate_figures();
+    let bytes = "lockstep_pre_aggregate_bytes";
+    head(text, bytes, "gauge", "Bytes of partial results of long windows.");
+    line(text, bytes, "", figures.memory_bytes);
+    let checked = "lockstep_pre_aggregate_checked_total";
+    head(text, checked, "counter", "Answers that were computed again from rows alone.");
+    line(text, checked, "", figures.answers_checked);
+    let differences = "lockstep_pre_aggregate_differences_total";
+    head(text, differences, "counter", "Such answers that differed.");
+    line(text, differences, "", figures.differences);
     write_tables(text, &session.table_figures()?);
     Ok(std::mem::take(text))
 }

@@ -1,0 +1,190 @@
+//! Pre-aggregates of deployments: who has them, that they change no answer, and that they are given back.
+
+use arrow::{
+    array::{AsArray, RecordBatch},
+    datatypes::Int64Type,
+};
+use lockstep_engine::{Database, Output, Session};
+
+fn run(session: &Session, sql: &str) -> Output {
+    session.execute(sql).unwrap_or_else(|error| panic!("{}", error.render(Some(sql))))
+}
+
+/// Returns the columns of what a statement returns, as text.
+fn text(session: &Session, sql: &str) -> String {
+    let output = run(session, sql);
+    format!("{:?}", output.batches.iter().map(RecordBatch::columns).collect::<Vec<_>>())
+}
+
+const FEATURES: &str = "SELECT k, count(v) OVER w AS n, sum(v) OVER w AS total, \
+     min(v) OVER w AS least, distinct_count(n) OVER w AS kinds, first_value(v) OVER w AS oldest \
+     FROM s WINDOW w AS (PARTITION BY k ORDER BY ts \
+     ROWS_RANGE BETWEEN 90d PRECEDING AND CURRENT ROW)";
+
+/// Makes a session with 20,000 rows of one key in `s`, and 3 of another.
+fn filled() -> (Database, Session) {
+    let database = Database::in_memory();
+    let session = database.session();
+    run(&session, "CREATE TABLE s (k STRING, v DOUBLE, n INT, ts BIGINT, INDEX(KEY=k, TS=ts))");
+    for first in (0..20_000).step_by(1_000) {
+        insert(&session, "a", (first..first + 1_000).map(|at| at * 1_000));
+    }
+    insert(&session, "b", 0..3);
+    (database, session)
+}
+
+/// Inserts rows of a key at some times.
+fn insert(session: &Session, key: &str, times: impl Iterator<Item = i64>) {
+    let values = times.map(|time| {
+        let value = 0.1 + f64::from(i32::try_from(time % 977).expect("it is small"));
+        format!("('{key}', {value:?}, {}, {time})", time % 7)
+    });
+    let values: Vec<String> = values.collect();
+    run(session, &format!("INSERT INTO s VALUES {}", values.join(", ")));
+}
+
+/// Answers a request with a deployment.
+fn answer(session: &Session, deployment: &str, key: &str, time: i64) -> String {
+    text(session, &format!("CALL {deployment}('{key}', 2.5, 1, {time})"))
+}
+
+/// Compares the deployments `d` and `plain`.
+fn check(session: &Session) {
+    for (key, time) in
+        [("a", 20_000_000), ("a", 7_777_777), ("a", 500), ("a", 9_999_999_999), ("b", 7), ("c", 1)]
+    {
+        let (found, expected) =
+            (answer(session, "d", key, time), answer(session, "plain", key, time));
+        assert_eq!(found, expected, "{key} at {time}");
+    }
+}
+
+/// Returns a column of the only row of `lockstep.pre_aggregates`.
+fn figure(session: &Session, column: &str) -> i64 {
+    let output = run(session, &format!("SELECT {column} FROM lockstep.pre_aggregates"));
+    assert_eq!(output.row_count(), 1, "there is one pre-aggregate");
+    output.batches[0].column(0).as_primitive::<Int64Type>().value(0)
+}
+
+fn deploy(session: &Session, options: &str) {
+    run(session, &format!("DEPLOY plain OPTIONS(pre_aggregation='off') {FEATURES}"));
+    run(session, &format!("DEPLOY d {options} {FEATURES}"));
+}
+
+#[test]
+fn answers_are_the_same_through_all_changes_of_the_table() {
+    let (database, session) = filled();
+    deploy(&session, "OPTIONS(pre_aggregation='always')");
+    check(&session);
+    database.make_pre_aggregates();
+    check(&session);
+    assert!(figure(&session, "rows_from_nodes") > 20_000, "most rows are in nodes");
+    assert_eq!(figure(&session, "keys"), 1, "short keys have none");
+    // Late rows, before and after their nodes are made again.
+    insert(&session, "a", [5, 7_000_001, 19_999_999, 7_000_001].into_iter());
+    check(&session);
+    database.make_pre_aggregates();
+    check(&session);
+    run(&session, "DELETE FROM s WHERE ts >= 3000000 AND ts < 4000000");
+    check(&session);
+    database.make_pre_aggregates();
+    let before = figure(&session, "rows_from_nodes");
+    check(&session);
+    assert!(
+        figure(&session, "rows_from_nodes") > before + 10_000,
+        "nodes are made of what is left"
+    );
+    run(&session, "TRUNCATE TABLE s");
+    check(&session);
+    insert(&session, "a", (0..1_000).map(|at| at * 10));
+    database.make_pre_aggregates();
+    check(&session);
+}
+
+#[test]
+fn keys_of_which_requests_read_many_rows_get_nodes_by_themselves() {
+    let (database, session) = filled();
+    deploy(&session, "");
+    database.make_pre_aggregates();
+    assert_eq!(figure(&session, "keys"), 0, "nobody has asked for any");
+    answer(&session, "d", "b", 100);
+    database.make_pre_aggregates();
+    assert_eq!(figure(&session, "keys"), 0, "a short key needs none");
+    answer(&session, "d", "a", 30_000_000);
+    database.make_pre_aggregates();
+    assert_eq!(figure(&session, "keys"), 1);
+    let read = figure(&session, "rows_read");
+    check(&session);
+    assert!(figure(&session, "rows_read") < read + 2_000, "nodes are taken in their place");
+    assert_eq!(figure(&session, "keys_waiting"), 0);
+}
+
+#[test]
+fn memory_is_given_back_with_the_deployment_and_before_writes_are_refused() {
+    let (database, session) = filled();
+    // It makes the index include what the other one reads, too.
+    run(&session, &format!("DEPLOY plain OPTIONS(pre_aggregation='off') {FEATURES}"));
+    let before = database.memory_use().used;
+    run(&session, &format!("DEPLOY d OPTIONS(pre_aggregation='always') {FEATURES}"));
+    database.make_pre_aggregates();
+    let bytes = u64::try_from(figure(&session, "memory_bytes")).expect("it is not negative");
+    assert!(bytes > 10_000, "{bytes}");
+    assert!(database.memory_use().used >= before + bytes / 2, "the budget has it");
+    // A write that does not fit takes the place of the nodes.
+    database.set_max_memory(Some(database.memory_use().used));
+    insert(&session, "z", 0..20);
+    assert!(figure(&session, "memory_bytes") < 10_000);
+    check(&session);
+    database.set_max_memory(None);
+    answer(&session, "d", "a", 30_000_000);
+    database.make_pre_aggregates();
+    assert!(figure(&session, "memory_bytes") > 10_000, "readers ask for them again");
+    check(&session);
+    let with = database.memory_use().used;
+    run(&session, "DROP DEPLOYMENT d");
+    assert!(database.memory_use().used + bytes / 2 < with, "it is given back");
+}
+
+#[test]
+fn a_share_of_the_answers_is_computed_again_from_rows() {
+    let (database, session) = filled();
+    deploy(&session, "OPTIONS(pre_aggregation='always')");
+    database.make_pre_aggregates();
+    check(&session);
+    database.make_pre_aggregates();
+    assert_eq!(figure(&session, "answers_checked"), 0, "none is, unless it is asked for");
+    run(&session, "SET GLOBAL pre_aggregation_check = '0.5'");
+    for at in 0..40 {
+        answer(&session, "d", "a", 20_000_000 + at);
+    }
+    // Rows that arrive or go meanwhile are no difference.
+    insert(&session, "a", [20_000_001].into_iter());
+    database.make_pre_aggregates();
+    let checked = figure(&session, "answers_checked");
+    assert!((10..=20).contains(&checked), "{checked}");
+    assert_eq!(figure(&session, "differences"), 0);
+    run(&session, "SET GLOBAL pre_aggregation_check = 0");
+}
+
+#[test]
+fn the_setting_is_part_of_the_deployment() {
+    let (_database, session) = filled();
+    run(&session, "SET pre_aggregation = 'always'");
+    run(&session, &format!("DEPLOY d {FEATURES}"));
+    run(&session, "SET pre_aggregation = 'off'");
+    run(&session, &format!("DEPLOY e {FEATURES}"));
+    let script = |name: &str| text(&session, &format!("SHOW DEPLOYMENT {name}"));
+    assert!(script("d").contains("pre_aggregation='always'"), "{}", script("d"));
+    assert!(script("e").contains("pre_aggregation='off'"), "{}", script("e"));
+    assert_eq!(run(&session, "SELECT * FROM lockstep.pre_aggregates").row_count(), 1);
+    let explained = |setting: &str| {
+        run(&session, &format!("SET pre_aggregation = '{setting}'"));
+        text(&session, &format!("EXPLAIN {FEATURES}"))
+    };
+    assert!(explained("auto").contains("pre-aggregates"), "{}", explained("auto"));
+    assert!(!explained("off").contains("pre-aggregates"));
+    let error = session.execute("SET pre_aggregation = 'sometimes'");
+    assert!(error.is_err());
+    let wrong = format!("DEPLOY f OPTIONS(pre_aggregation='sometimes') {FEATURES}");
+    assert!(session.execute(&wrong).is_err());
+}
