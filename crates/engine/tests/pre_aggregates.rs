@@ -106,7 +106,7 @@ fn keys_of_which_requests_read_many_rows_get_nodes_by_themselves() {
     let (database, session) = filled();
     deploy(&session, "");
     database.make_pre_aggregates();
-    assert_eq!(figure(&session, "keys"), 0, "nobody has asked for any");
+    assert_eq!(figure(&session, "keys"), 0, "nobody needs any");
     answer(&session, "d", "b", 100);
     database.make_pre_aggregates();
     assert_eq!(figure(&session, "keys"), 0, "a short key needs none");
@@ -152,7 +152,7 @@ fn a_share_of_the_answers_is_computed_again_from_rows() {
     database.make_pre_aggregates();
     check(&session);
     database.make_pre_aggregates();
-    assert_eq!(figure(&session, "answers_checked"), 0, "none is, unless it is asked for");
+    assert_eq!(figure(&session, "answers_checked"), 0, "none is, unless the variable says so");
     run(&session, "SET GLOBAL pre_aggregation_check = '0.5'");
     for at in 0..40 {
         answer(&session, "d", "a", 20_000_000 + at);

@@ -335,6 +335,7 @@ fn system_tables_show_each_user_what_it_may_see() {
         ("indexes", 0, 0),
         ("jobs", 0, 0),
         ("memory", 1, 1),
+        ("pre_aggregates", 0, 0),
         ("sessions", 2, 1),
         ("slow_requests", 0, 0),
         ("tables", 2, 1),

@@ -52,7 +52,7 @@ pub enum PreAggregation {
 }
 
 /// A reader of so many rows of a key without nodes asks for them.
-const ASKED_ROWS_MIN: u64 = 1 << 10;
+const WANTED_ROWS_MIN: u64 = 1 << 10;
 
 /// The partial results of a scan over one of its sources.
 pub struct PreAggregate {
@@ -283,13 +283,13 @@ impl PreAggregate {
         rows_read: u64,
         key: impl FnOnce() -> Option<&'k [u8]>,
     ) {
-        if rows_in_nodes == 0 && rows_read < ASKED_ROWS_MIN {
+        if rows_in_nodes == 0 && rows_read < WANTED_ROWS_MIN {
             return;
         }
         // Relaxed: numbers to report.
         self.rows_in_nodes.fetch_add(rows_in_nodes, Ordering::Relaxed);
         self.rows_read.fetch_add(rows_read, Ordering::Relaxed);
-        if rows_read >= ASKED_ROWS_MIN
+        if rows_read >= WANTED_ROWS_MIN
             && let Some(key) = key()
         {
             self.hold.ask(key);

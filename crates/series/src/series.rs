@@ -427,7 +427,7 @@ impl Series {
         if levels.is_to_be_filled() {
             self.add_long_keys(levels);
         }
-        for key in levels.take_asked() {
+        for key in levels.take_wanted() {
             let guard = crate::pin();
             self.add_key(levels, &key, &guard);
         }

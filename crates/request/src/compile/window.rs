@@ -243,7 +243,7 @@ impl Compiler<'_> {
         let mut windows = sharing.iter().map(|slots| &slots.group.window);
         let keys = match self.options.pre_aggregation {
             PreAggregation::Off => return sources.iter().map(|_| None).collect(),
-            PreAggregation::Auto => LevelKeys::Asked,
+            PreAggregation::Auto => LevelKeys::OnDemand,
             PreAggregation::Always => LevelKeys::All,
         };
         let is_forced = keys == LevelKeys::All;

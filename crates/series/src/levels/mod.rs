@@ -62,14 +62,14 @@ use tree::Forest;
 const LATE_ROWS_MAX: usize = 1 << 14;
 /// So many extensions of a key that no reader has used in between, and its nodes are given up.
 const UNUSED_EXTENSIONS_MAX: u32 = 256;
-/// A key is asked for when no more than so many others wait.
-const ASKED_KEYS_MAX: usize = 1 << 12;
+/// A key is wanted when no more than so many others wait.
+const WANTED_KEYS_MAX: usize = 1 << 12;
 
 /// Which keys have levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LevelKeys {
     /// Those that readers ask for.
-    Asked,
+    OnDemand,
     /// All that have more rows than fit a chunk.
     All,
 }
@@ -130,7 +130,7 @@ struct KeyWork {
 struct LevelQueue {
     numbers: VecDeque<usize>,
     /// Keys that readers ask for, which may have no levels yet.
-    asked: HashSet<Box<[u8]>>,
+    wanted: HashSet<Box<[u8]>>,
 }
 
 /// The nodes of a key as they are at one moment, and for one reader.
@@ -166,7 +166,7 @@ impl Levels {
             bytes: AtomicI64::new(0),
             folded: AtomicU64::new(0),
             has_keys: AtomicBool::new(false),
-            is_filled: AtomicBool::new(keys == LevelKeys::Asked),
+            is_filled: AtomicBool::new(keys == LevelKeys::OnDemand),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -192,7 +192,7 @@ impl Levels {
     /// Returns what there is.
     pub fn size(&self) -> LevelsSize {
         let queue = self.queue.lock();
-        let waiting = (queue.numbers.len() + queue.asked.len()) as u64;
+        let waiting = (queue.numbers.len() + queue.wanted.len()) as u64;
         drop(queue);
         // Relaxed: numbers to report.
         let bytes = u64::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0);
@@ -225,7 +225,7 @@ impl Levels {
     /// Asks for nodes of a key, which has many rows that readers read. Does not wait.
     pub fn ask(&self, key: &[u8]) {
         let Some(mut queue) = self.queue.try_lock() else { return };
-        if queue.asked.len() >= ASKED_KEYS_MAX || !queue.asked.insert(key.into()) {
+        if queue.wanted.len() >= WANTED_KEYS_MAX || !queue.wanted.insert(key.into()) {
             return;
         }
         drop(queue);
@@ -239,8 +239,8 @@ impl Levels {
     }
 
     /// Takes the keys that readers ask for.
-    pub(crate) fn take_asked(&self) -> HashSet<Box<[u8]>> {
-        std::mem::take(&mut self.queue.lock().asked)
+    pub(crate) fn take_wanted(&self) -> HashSet<Box<[u8]>> {
+        std::mem::take(&mut self.queue.lock().wanted)
     }
 
     /// Makes the levels of a key, if it has none, and puts it into the queue. Under the shard's lock.
@@ -261,7 +261,7 @@ impl Levels {
         match (self.table.find(hash, key, guard), self.keys) {
             (Some(levels), _) => self.enqueue(levels),
             (None, LevelKeys::All) => self.add_key(hash, key, guard),
-            (None, LevelKeys::Asked) => {}
+            (None, LevelKeys::OnDemand) => {}
         }
     }
 
@@ -379,7 +379,7 @@ impl Levels {
         // Relaxed: a hint.
         let is_used = levels.is_used.swap(false, Ordering::Relaxed);
         work.unused = if is_used { 0 } else { work.unused + 1 };
-        if self.keys == LevelKeys::Asked && work.unused > UNUSED_EXTENSIONS_MAX {
+        if self.keys == LevelKeys::OnDemand && work.unused > UNUSED_EXTENSIONS_MAX {
             work.is_dormant = true;
             work.unused = 0;
             self.drop_nodes(levels, &mut work, &crate::pin());

@@ -258,7 +258,7 @@ fn run(steps: Vec<Step>, keys: LevelKeys) {
                 fixture.check(key, Some(visible), newest, lowest.max(i64::MIN + 1), rows);
             }
         }
-        if keys == LevelKeys::Asked {
+        if keys == LevelKeys::OnDemand {
             (0..3).for_each(|key| fixture.levels.ask(&[key]));
         }
         fixture.check_all();
@@ -272,11 +272,11 @@ proptest! {
     fn nodes_and_rows_are_the_rows_of_the_key(
         steps in steps(),
         leaf_rows in 1_usize..6,
-        is_asked in any::<bool>(),
+        is_on_demand in any::<bool>(),
     ) {
         set_chunk_rows(4);
         set_leaf_rows(leaf_rows);
-        run(steps, if is_asked { LevelKeys::Asked } else { LevelKeys::All });
+        run(steps, if is_on_demand { LevelKeys::OnDemand } else { LevelKeys::All });
     }
 }
 
