@@ -54,6 +54,7 @@ pub struct PreAggregateFigures {
 
 /// What the thread waits for.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is so")]
 struct Signal {
     has_work: bool,
     is_started: bool,

@@ -88,6 +88,17 @@ pub struct PreAggregateName {
     pub windows: String,
 }
 
+/// What a pre-aggregate is made for.
+pub(crate) struct PreAggregateSpec<'c> {
+    pub(crate) table: &'c Arc<Table>,
+    /// The index of the source, which is held.
+    pub(crate) index: usize,
+    pub(crate) source: &'c Arc<ScanSource>,
+    pub(crate) keys: LevelKeys,
+    pub(crate) name: PreAggregateName,
+    pub(crate) wake: Wake,
+}
+
 /// The counts of a pre-aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreAggregateUse {
@@ -213,16 +224,9 @@ pub(crate) fn obstacle(aggregates: &ScanAggregates) -> Option<String> {
 }
 
 impl PreAggregate {
-    /// Makes the pre-aggregate of a source of a scan; the index of the source is held.
-    pub(crate) fn new(
-        table: &Arc<Table>,
-        index: usize,
-        source: &Arc<ScanSource>,
-        aggregates: &ScanAggregates,
-        keys: LevelKeys,
-        name: PreAggregateName,
-        wake: Wake,
-    ) -> Self {
+    /// Makes the pre-aggregate of a source of a scan.
+    pub(crate) fn new(spec: PreAggregateSpec<'_>, aggregates: &ScanAggregates) -> Self {
+        let PreAggregateSpec { table, index, source, keys, name, wake } = spec;
         let layout = NodeLayout::of(aggregates);
         let own_layout = layout.of_node();
         let aggregates = layout.aggregates(aggregates);

@@ -39,6 +39,9 @@ impl TestRow {
     }
 }
 
+/// A row that is appended to a table: the table's position, key and time.
+pub(crate) type LaterRow = (usize, (Option<i64>, Option<i64>));
+
 /// The tables of a test, by position.
 #[derive(Debug)]
 pub(crate) struct TestDatabase {
@@ -93,7 +96,7 @@ impl TestDatabase {
     }
 
     /// Appends rows to tables that exist: the position of the table, key and time.
-    pub(crate) fn append(&mut self, rows: &[(usize, (Option<i64>, Option<i64>))]) {
+    pub(crate) fn append(&mut self, rows: &[LaterRow]) {
         for (table, (k, ts)) in rows {
             let arrival = self.arrivals.next();
             let id = i64::try_from(arrival).unwrap() + 1;

@@ -55,7 +55,7 @@
 //!    what it sees is exact.
 //!
 //! 10. Levels, which a series may have, hold partial results over the rows of each key (`levels`, which
-//!    has its own rules). Whoever inserts a late row or removes rows tells them under the shard's lock.
+//!     has its own rules). Whoever inserts a late row or removes rows tells them under the shard's lock.
 //!
 //! `chunk`, `directory`, `entry`, `record`, `epoch` and `swap` are model-checked:
 //! `crates/series/model` compiles them a second time over loom's atomics and explores rules 2 to 6

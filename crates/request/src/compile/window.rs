@@ -18,7 +18,7 @@ use crate::{
     chain::{ChainStep, LeafKind},
     groups::{GROUPS_MAX, GroupSet},
     lane::RecordInput,
-    pre_aggregate::{self, PreAggregate, PreAggregateName, PreAggregation},
+    pre_aggregate::{self, PreAggregate, PreAggregateName, PreAggregateSpec, PreAggregation},
     progress::FrameSpec,
     row_context::{BoundExpr, ColumnLayout, ColumnLocation},
     source::KeyedSource,
@@ -297,7 +297,8 @@ impl Compiler<'_> {
             windows: describe(sharing),
         };
         let wake = self.tables.wake();
-        Ok(Arc::new(PreAggregate::new(stored, index, source, aggregates, keys, name, wake)))
+        let spec = PreAggregateSpec { table: stored, index, source, keys, name, wake };
+        Ok(Arc::new(PreAggregate::new(spec, aggregates)))
     }
 
     /// Returns the codec of the rows of a source, when they are rows of a table.

@@ -12,7 +12,7 @@ use proptest::{prelude::*, strategy::ValueTree};
 use super::window::{any_window, begin_alike, chunk_rows, currents, rows};
 use crate::{
     CompileOptions, PreAggregation, Program,
-    testing::{TestDatabase, TestRow, column, windows},
+    testing::{LaterRow, TestDatabase, TestRow, column, windows},
 };
 
 /// Makes a call of an aggregate over BIGINT columns; arguments that are literals are constants.
@@ -254,7 +254,7 @@ struct FoldCase {
     chunk_rows: usize,
     leaf_rows: usize,
     /// Rows that are appended after nodes were made: table, key and time.
-    later: Vec<Vec<(usize, (Option<i64>, Option<i64>))>>,
+    later: Vec<Vec<LaterRow>>,
 }
 
 fn case() -> impl Strategy<Value = FoldCase> {

@@ -158,7 +158,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
                 self.leaves_between(begin, end, &mut made);
             } else {
                 let children = self.repair(node.children(), begin, end, own);
-                self.inner_nodes(children, &mut made);
+                self.inner_nodes(&children, &mut made);
             }
         }
         made
@@ -175,7 +175,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
     }
 
     /// Makes inner nodes of children of one level.
-    fn inner_nodes(&mut self, children: Vec<Arc<LevelNode>>, made: &mut Vec<Arc<LevelNode>>) {
+    fn inner_nodes(&mut self, children: &[Arc<LevelNode>], made: &mut Vec<Arc<LevelNode>>) {
         let parts = children.len().div_ceil(2 * FAN_OUT).max(1);
         let per_part = children.len().div_ceil(parts).max(1);
         for part in children.chunks(per_part) {

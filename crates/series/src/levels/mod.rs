@@ -39,7 +39,7 @@ mod tree;
 mod tests;
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     fmt,
     sync::{
         Arc, OnceLock,
@@ -110,6 +110,7 @@ pub(crate) struct KeyLevels {
 
 /// What maintenance of a key has to know.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is so")]
 struct KeyWork {
     /// The event times of late rows that nodes lack.
     late: Vec<i64>,
@@ -130,7 +131,7 @@ struct KeyWork {
 struct LevelQueue {
     numbers: VecDeque<usize>,
     /// Keys that readers ask for, which may have no levels yet.
-    wanted: HashSet<Box<[u8]>>,
+    wanted: BTreeSet<Box<[u8]>>,
 }
 
 /// The nodes of a key as they are at one moment, and for one reader.
@@ -239,7 +240,7 @@ impl Levels {
     }
 
     /// Takes the keys that readers ask for.
-    pub(crate) fn take_wanted(&self) -> HashSet<Box<[u8]>> {
+    pub(crate) fn take_wanted(&self) -> BTreeSet<Box<[u8]>> {
         std::mem::take(&mut self.queue.lock().wanted)
     }
 
@@ -468,12 +469,12 @@ impl<'g> KeyNodes<'g> {
     /// Takes nodes of the rows of a span, newest first and as large as possible, until rows have to be
     /// read. `take` is called with each and returns whether it is taken.
     #[inline]
-    pub fn take(&self, span: NodeSpan, mut take: impl FnMut(&'g LevelNode) -> bool) -> NodesTaken {
+    pub fn take(self, span: NodeSpan, mut take: impl FnMut(&'g LevelNode) -> bool) -> NodesTaken {
         self.forest.walk(span, &mut take)
     }
 
     /// Returns the number of rows that are in nodes.
-    pub fn rows(&self) -> u64 {
+    pub fn rows(self) -> u64 {
         self.forest.rows()
     }
 }

@@ -151,7 +151,7 @@ impl LevelsFixture {
                     assert_eq!(node.rows(), decode(node.states()).count() as u64);
                     true
                 });
-                assert_eq!(taken.rows as usize, found.len() - before);
+                assert_eq!(taken.rows, (found.len() - before) as u64);
                 read.from_nodes += found.len() - before;
                 (below, read_until) = (taken.below, taken.read_until);
                 assert_eq!(&found[..], &expected[..found.len()], "nodes have the rows of the key");

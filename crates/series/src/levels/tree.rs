@@ -63,7 +63,7 @@ pub struct LevelNode {
     /// The encoded states; none where they would be so large that to read the rows is no slower.
     states: Box<[u8]>,
     /// The nodes that it is made of, oldest first; none for a leaf.
-    children: Box<[Arc<LevelNode>]>,
+    children: Box<[Arc<Self>]>,
 }
 
 /// The rows that a leaf is over.

@@ -15,7 +15,7 @@ pub(crate) type Exception = (&'static str, &'static str);
 
 const PRE_AGGREGATION: Exception = (
     "pre_agg",
-    "the content of pre-aggregation tables: long windows are answered from the rows themselves",
+    "the content of pre-aggregation tables: partial results of long windows are in no table",
 );
 
 /// Makes the checks; the error names the difference.

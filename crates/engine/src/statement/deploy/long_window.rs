@@ -1,7 +1,8 @@
 //! The rules of the option `long_windows`: which windows may be named there.
 //!
-//! A long window is answered as any other. The option asks for pre-aggregates, so it is refused
-//! for a window that could have none. DEPLOY checks this before it creates anything.
+//! The option makes pre-aggregates for all keys of the deployment, whatever the bucket. It is refused
+//! for the windows for which OpenMLDB refuses it; `pre_aggregation` has no such limits. DEPLOY checks
+//! this before it creates anything.
 
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use lockstep_diagnostic::{Diagnostic, Result, code};
