@@ -21,6 +21,7 @@ mod tests;
 mod writes;
 
 use data::KeySet;
+use engine::PreAggregateProgress;
 use family::Family;
 use requests::{M8Peers, RequestLoad, TablePoint, TableResult};
 use serde_json::{Map, json};
@@ -282,17 +283,18 @@ fn catch_up_table(results: &[TableResult]) -> MeasurementTable {
 
 fn memory_table(results: &[TableResult]) -> MeasurementTable {
     let of_result = |result: &TableResult| -> Vec<Vec<ResultCell>> {
-        let row = |(family, bytes): &(Family, u64)| {
-            let node_bytes = *bytes as f64 / result.rows as f64;
+        let row = |(family, nodes): &(Family, PreAggregateProgress)| {
+            let node_bytes = nodes.bytes as f64 / result.rows as f64;
             vec![
                 text(family.name()),
                 text(&described(result)),
                 one(node_bytes),
                 one(result.row_bytes),
                 one(node_bytes / result.row_bytes),
+                one(nodes.rows_from_nodes as f64),
             ]
         };
-        result.node_bytes.iter().map(row).collect()
+        result.nodes.iter().map(row).collect()
     };
     MeasurementTable {
         title: "Memory of the pre-aggregates".to_owned(),
@@ -302,6 +304,7 @@ fn memory_table(results: &[TableResult]) -> MeasurementTable {
             "bytes/row of the pre-aggregates",
             "bytes/row of the rows",
             "quotient",
+            "rows that requests took from nodes",
         ],
         rows: results.iter().flat_map(of_result).collect(),
     }

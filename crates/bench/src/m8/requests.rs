@@ -11,7 +11,7 @@ use super::{
     baseline::M8Baseline,
     catch_up::{CaughtUp, catch_up},
     data::{KeySet, LongRequest, RowsPart},
-    engine::{DeployedSystem, M8Lockstep, PreAggregates},
+    engine::{DeployedSystem, M8Lockstep, PreAggregateProgress, PreAggregates},
     family::Family,
     peers,
     redis::{RedisHours, load_redis},
@@ -58,8 +58,8 @@ pub(super) struct TableResult {
     pub(super) caught_up: Vec<CaughtUp>,
     /// Bytes of a row, where there are no nodes.
     pub(super) row_bytes: f64,
-    /// Bytes of the nodes of each family.
-    pub(super) node_bytes: Vec<(Family, u64)>,
+    /// The nodes of each family, after all requests.
+    pub(super) nodes: Vec<(Family, PreAggregateProgress)>,
 }
 
 /// Requests of one family over windows of one length to one system.
@@ -176,10 +176,13 @@ pub(super) fn measure_table(
     for deployed in &all_deployed {
         loads.extend(measure_family(options, point, &lockstep, deployed, peers)?);
     }
-    let bytes = |family: &Family| lockstep.progress(*family).map(|now| (*family, now.bytes));
-    let node_bytes = point.families.iter().map(bytes).collect::<Result<Vec<_>>>()?;
+    let progress = |family: &Family| Ok((*family, lockstep.progress(*family)?));
+    let nodes = point.families.iter().map(progress).collect::<Result<Vec<_>>>()?;
+    if nodes.iter().all(|(_, progress)| progress.rows_from_nodes == 0) {
+        return Err(Error::Idle { what: "no request took a node of the pre-aggregates" });
+    }
     let late_percent = point.late_percent;
-    Ok(TableResult { keys, rows, late_percent, loads, caught_up, row_bytes, node_bytes })
+    Ok(TableResult { keys, rows, late_percent, loads, caught_up, row_bytes, nodes })
 }
 
 /// Compares and times the requests of a family.
@@ -219,10 +222,9 @@ fn measure_family(
         }
         loads.extend(of_set);
     }
-    if lockstep.progress(family)?.rows_from_nodes == 0 {
-        return Err(Error::Idle { what: "no request took a node of the pre-aggregates" });
-    }
-    say(&format!("{}: all systems answer alike", family.name()));
+    let rows_from_nodes = lockstep.progress(family)?.rows_from_nodes;
+    let name = family.name();
+    say(&format!("{name}: all systems answer alike; {rows_from_nodes} rows were taken from nodes"));
     Ok(loads)
 }
 
