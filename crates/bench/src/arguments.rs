@@ -9,7 +9,7 @@ use clap::{Parser, ValueEnum, error::ErrorKind};
 #[expect(clippy::struct_excessive_bools, reason = "a command line's switches")]
 #[command(name = "lockstep-bench", version, after_help = AFTER)]
 pub(crate) struct BenchOptions {
-    /// What to run: M1 to M6, M10, M11, M13 to M15.
+    /// What to run: M1 to M6, M8, M10, M11, M13 to M15.
     #[arg(value_enum, ignore_case = true,
         required_unless_present_any = ["install", "publish", "grouping_step", "restart_step", "network_step"])]
     pub(crate) workload: Option<WorkloadId>,
@@ -95,6 +95,9 @@ pub(crate) enum WorkloadId {
     /// Inserts only.
     #[value(name = "M6")]
     M6,
+    /// Requests over long windows.
+    #[value(name = "M8")]
+    M8,
     /// GROUP BY over many groups.
     #[value(name = "M10")]
     M10,
@@ -165,9 +168,11 @@ impl BenchOptions {
         match (self.quick, self.workload) {
             // M6 only inserts: longer loops would fill the memory, and it has many points.
             (true, Some(WorkloadId::M6)) => (100, 500),
+            // It has many points, and a request may take milliseconds.
+            (true, Some(WorkloadId::M8)) => (20, 80),
             (true, Some(WorkloadId::M13)) => (50, 250),
             (true, _) => (300, 1_000),
-            (false, Some(WorkloadId::M6)) => (200, 1_000),
+            (false, Some(WorkloadId::M6 | WorkloadId::M8)) => (200, 1_000),
             (false, _) => (500, 2_000),
         }
     }

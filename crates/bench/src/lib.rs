@@ -9,7 +9,7 @@
 //! | module | what |
 //! |---|---|
 //! | `arguments`, `suite` | the command line, and what it runs |
-//! | `m1` … `m6`, `m10`, `m11`, `m13`, `m14` (M15 too) | the workloads |
+//! | `m1` … `m6`, `m8`, `m10`, `m11`, `m13`, `m14` (M15 too) | the workloads |
 //! | `peer` | DuckDB, MariaDB, PostgreSQL, Redis, SQLite: their servers, protocols and SQL |
 //! | `system`, `measure`, `answer` | what is measured, how, and whether answers agree |
 //! | `report`, `result_table`, `plot`, `publish`, `machine` | the result as JSON, Markdown and SVG, and the machine it was measured on |
@@ -30,6 +30,7 @@ mod m3;
 mod m4;
 mod m5;
 mod m6;
+mod m8;
 mod machine;
 mod measure;
 mod peer;

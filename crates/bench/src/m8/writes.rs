@@ -1,0 +1,180 @@
+//! Inserts under M8: the same rows into a table without pre-aggregates, with those of one deployment,
+//! and with those of all families.
+//!
+//! Rows go to many keys in turn, and five of a hundred are late by up to an hour. After the inserts
+//! answers with pre-aggregates must be those without, to the bit.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lockstep_row::Datum;
+
+use super::{
+    data::{END_MS, EventRow, HOUR_MS, KeySet, LongRequest, RowsPart},
+    engine::{DeployedSystem, M8Lockstep, PreAggregates},
+    family::Family,
+    requests::compare,
+};
+use crate::{
+    answer::AnswerValue,
+    arguments::BenchOptions,
+    draw::KeyedRandom,
+    error::Result,
+    measure::{ClientLoad, closed_loop},
+    result_table::{MeasurementTable, ResultCell},
+    suite::say,
+    system::{Client, System},
+};
+
+/// Percentage of late rows.
+const LATE_PERCENT: u64 = 5;
+/// Rows of an insert.
+const BATCHES: [usize; 2] = [1, 100];
+/// Longer loops would fill the memory.
+const RUN_MS_MAX: u64 = 250;
+/// Requests whose answers are compared after the inserts.
+const CHECKED: usize = 20;
+
+/// A table into which rows are inserted.
+struct WrittenTable {
+    name: &'static str,
+    families: &'static [Family],
+    lockstep: M8Lockstep,
+    keys: Vec<String>,
+    next: AtomicUsize,
+}
+
+/// Measures inserts.
+pub(super) fn measure(options: &BenchOptions, set: KeySet) -> Result<MeasurementTable> {
+    say("inserts");
+    let deployments: [(&str, &'static [Family]); 3] =
+        [("none", &[]), ("sum_avg_count", &[Family::Totals]), ("all five", &Family::ALL)];
+    let tables = deployments.map(|(name, families)| WrittenTable::new(name, families, set));
+    let tables = tables.into_iter().collect::<Result<Vec<WrittenTable>>>()?;
+    let (warm_ms, run_ms) = options.loop_ms();
+    let run_ms = run_ms.min(RUN_MS_MAX);
+    let load = ClientLoad { threads: 1, warm_ms: warm_ms.min(run_ms), run_ms, requests: 1 };
+    let mut rows = Vec::new();
+    for batch in BATCHES {
+        let (mut rates, mut p99_us) = (vec![Vec::new(); 3], vec![Vec::new(); 3]);
+        for _ in 0..options.runs() {
+            for (place, table) in tables.iter().enumerate() {
+                let measured = closed_loop(&BatchInserts { table, batch }, load)?;
+                rates[place].push(measured.ops_per_s * batch as f64);
+                let p99_ns = measured.latency_ns.value_at_quantile(0.99);
+                p99_us[place].push(p99_ns as f64 / 1_000.0);
+            }
+        }
+        for ((table, rates), p99_us) in tables.iter().zip(rates).zip(p99_us) {
+            rows.push(vec![
+                ResultCell::Text(table.name.to_owned()),
+                ResultCell::Text(batch.to_string()),
+                ResultCell::Numbers(rates),
+                ResultCell::Numbers(p99_us),
+            ]);
+        }
+    }
+    tables.iter().try_for_each(WrittenTable::check)?;
+    Ok(MeasurementTable {
+        title: format!("Inserts, {LATE_PERCENT} % late, beside pre-aggregates of deployments"),
+        columns: vec!["deployments", "rows of an insert", "rows/s", "p99 µs of an insert"],
+        rows,
+    })
+}
+
+impl WrittenTable {
+    fn new(name: &'static str, families: &'static [Family], set: KeySet) -> Result<Self> {
+        let lockstep = M8Lockstep::new()?;
+        for part in [RowsPart::Early, RowsPart::Further] {
+            lockstep.load(&[set], 0, part)?;
+        }
+        for family in families {
+            lockstep.deploy(*family, PreAggregates::On)?;
+        }
+        lockstep.make_nodes();
+        let keys = (0..set.keys).map(|key| set.key(key)).collect();
+        Ok(Self { name, families, lockstep, keys, next: AtomicUsize::new(0) })
+    }
+
+    /// Returns the key and the row of an insert.
+    fn row(&self, number: usize) -> (&str, EventRow) {
+        let place = u64::try_from(number).expect("a count fits");
+        let draw = KeyedRandom::at(&[81, place]);
+        let hour_ms = u32::try_from(HOUR_MS).expect("an hour fits");
+        let late_ms = if draw.chance(0, LATE_PERCENT) { draw.int(1, hour_ms) } else { 0 };
+        // Ten rows of a millisecond: event times repeat.
+        let ms = i64::try_from(number / 10).expect("a count fits");
+        let row = EventRow::at(&[82, place], END_MS + ms - late_ms);
+        (&self.keys[number % self.keys.len()], row)
+    }
+
+    /// Checks that answers with pre-aggregates are those without, also while nodes lack rows.
+    fn check(&self) -> Result<()> {
+        let written = self.next.load(Ordering::Relaxed); // Relaxed: the clients have ended.
+        let last_ms = END_MS + i64::try_from(written / 10).expect("a count fits");
+        let request = |number: usize| LongRequest {
+            key: self.keys[number % self.keys.len()].clone(),
+            // Windows end before and after the late rows.
+            time_ms: last_ms - i64::try_from(number).expect("a count fits") * HOUR_MS / 8,
+        };
+        let requests: Vec<LongRequest> = (0..CHECKED).map(request).collect();
+        for family in self.families.iter().copied() {
+            let off = self.lockstep.deploy(family, PreAggregates::Off)?;
+            let on = self.lockstep.deployed(family, PreAggregates::On)?;
+            let system = |pre_aggregates, deployed| DeployedSystem {
+                pre_aggregates,
+                deployed,
+                requests: &requests,
+            };
+            let on = system(PreAggregates::On, &*on);
+            let off = system(PreAggregates::Off, &*off);
+            compare(&on, &[&off], requests.len())?;
+            self.lockstep.make_nodes();
+            compare(&on, &[&off], requests.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// Inserts of so many rows.
+struct BatchInserts<'a> {
+    table: &'a WrittenTable,
+    batch: usize,
+}
+
+impl System for BatchInserts<'_> {
+    fn name(&self) -> &'static str {
+        self.table.name
+    }
+
+    fn connect(&self) -> Result<Box<dyn Client + '_>> {
+        Ok(Box::new(InsertClient { table: self.table, batch: self.batch, rows: Vec::new() }))
+    }
+
+    fn bytes_per_row(&self) -> Option<f64> {
+        None
+    }
+}
+
+struct InsertClient<'a> {
+    table: &'a WrittenTable,
+    batch: usize,
+    rows: Vec<[Datum<'a>; 6]>,
+}
+
+impl Client for InsertClient<'_> {
+    fn serve(&mut self, _request: usize) -> Result<()> {
+        // Relaxed: only uniqueness matters.
+        let first = self.table.next.fetch_add(self.batch, Ordering::Relaxed);
+        self.rows.clear();
+        for number in first..first + self.batch {
+            let (key, row) = self.table.row(number);
+            self.rows.push(row.datums(key));
+        }
+        self.table.lockstep.appender().append(&self.rows)?;
+        Ok(())
+    }
+
+    fn answer(&mut self, request: usize) -> Result<Vec<AnswerValue>> {
+        self.serve(request).map(|()| Vec::new())
+    }
+}
