@@ -100,7 +100,7 @@ pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
 pub use lockstep_sql::{masked, may_have_secret};
 pub use lockstep_table::Durability;
 #[doc(hidden)]
-pub use lockstep_table::set_chunk_rows;
+pub use lockstep_table::{set_chunk_rows, set_leaf_rows};
 pub use output::Output;
 pub use parameters::{Parameter, ParsedScript, PreparedStatement};
 pub use prepared_request::{PreparedRequest, WeakRequest};
