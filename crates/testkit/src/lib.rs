@@ -14,6 +14,7 @@
 //! | [`durability`] | the durable engine on a simulated disk |
 //! | [`fuzz`] | fuzzing with malformed SQL |
 //! | [`l3`] | drawn queries: batch mode and request mode give the same row |
+//! | [`long_windows`] | drawn long windows: with and without pre-aggregates the same bits |
 //! | [`panics`] | panics as text |
 //! | [`random`] | seeded random numbers |
 
@@ -21,6 +22,7 @@ pub mod durability;
 pub mod fuzz;
 pub mod guide;
 pub mod l3;
+pub mod long_windows;
 pub mod oracle;
 pub mod panics;
 pub mod random;

@@ -162,6 +162,19 @@ pub fn evaluate(query: &OracleQuery, tables: &[OracleTable]) -> Vec<OracleRow> {
     (0..joined.len()).map(|index| evaluate_one(query, tables, &joined, index)).collect()
 }
 
+/// Computes the answer to a request: the row that batch mode returns for it as the latest arrival.
+/// Only for queries without joins.
+pub fn evaluate_request(
+    query: &OracleQuery,
+    tables: &[OracleTable],
+    request: &OracleRow,
+) -> OracleRow {
+    assert!(query.joins.is_empty(), "a request is computed without joins");
+    let mut rows = tables[0].rows.clone();
+    rows.push(request.clone());
+    evaluate_one(query, tables, &rows, rows.len() - 1)
+}
+
 fn evaluate_one(
     query: &OracleQuery,
     tables: &[OracleTable],

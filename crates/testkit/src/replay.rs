@@ -200,7 +200,7 @@ fn compare(
 }
 
 /// Returns whether two values have the same bits; the oracle's NaN equals every NaN.
-fn is_same(left: &Value, right: &Value, is_oracle: bool) -> bool {
+pub(crate) fn is_same(left: &Value, right: &Value, is_oracle: bool) -> bool {
     let is_nan = |value: &Value| match value {
         Value::Float(value) => value.is_nan(),
         Value::Double(value) => value.is_nan(),

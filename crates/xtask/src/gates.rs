@@ -6,7 +6,8 @@ use std::{
     process::Command,
 };
 
-use lockstep_testkit::{guide, l3, slt};
+use lockstep_host::failpoint;
+use lockstep_testkit::{guide, l3, long_windows, slt};
 
 use crate::{
     conformance::{self, ConformanceOptions},
@@ -79,6 +80,25 @@ pub fn deployable(cases: u64, seed: u64) -> bool {
     report.failures.iter().for_each(|failure| println!("{failure}\n"));
     println!("seed {seed}: {report}");
     report.failures.is_empty()
+}
+
+/// Compares the answers of drawn long windows with and without pre-aggregates. With a bug, it is good
+/// to find a difference.
+pub fn long_windows(cases: u64, seed: u64, bug: Option<&str>) -> bool {
+    if let Some(bug) = bug {
+        failpoint::seed(bug);
+    }
+    let report = long_windows::run(seed, cases);
+    report.failures.iter().for_each(|failure| println!("{failure}\n"));
+    println!("seed {seed}: {report}");
+    if let Some(bug) = bug {
+        let is_found = !report.failures.is_empty();
+        println!("{bug}: {}", if is_found { "found" } else { "NOT FOUND" });
+        return is_found;
+    }
+    let blindness = report.blindness();
+    blindness.iter().for_each(|why| println!("the run shows nothing: {why}"));
+    report.failures.is_empty() && blindness.is_none()
 }
 
 /// Runs golden SQL files and the examples of the guide; with `complete`, writes the results into

@@ -71,6 +71,18 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Compare the answers of drawn long windows with and without pre-aggregates.
+    LongWindows {
+        /// Number of cases.
+        #[arg(long, default_value_t = 400)]
+        cases: u64,
+        /// The seed, which determines the run.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Give this process a bug, which must be found.
+        #[arg(long, value_parser = lockstep_testkit::long_windows::BUGS)]
+        bug: Option<String>,
+    },
     /// Fuzz every entry point that takes text with malformed SQL, the readers of a directory, or the
     /// listeners of the server.
     Fuzz {
@@ -153,6 +165,9 @@ fn main() -> ExitCode {
         Command::Miri => gates::miri(),
         Command::Parity { cases } => gates::parity(cases),
         Command::L3 { cases, seed } => gates::deployable(cases, seed),
+        Command::LongWindows { cases, seed, bug } => {
+            gates::long_windows(cases, seed, bug.as_deref())
+        }
         Command::Fuzz { target, seconds, seed, cases, canary, first, current } => {
             let trial = first.zip(current);
             fuzz::run(&fuzz::FuzzRun { target, seconds, seed, cases, canary, trial })

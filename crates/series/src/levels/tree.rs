@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use lockstep_host::memory::footprint;
+use lockstep_host::{failpoint::is_seeded, memory::footprint};
 
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 
@@ -227,9 +227,15 @@ impl LevelNode {
     fn is_whole(&self, span: &NodeSpan) -> bool {
         !self.states.is_empty()
             && self.newest < span.below
-            && self.oldest >= span.lowest
+            && (self.oldest >= span.lowest || is_seeded("edge_counted_twice"))
             && self.rows <= span.rows
-            && self.arrival_max() < span.visible
+            && self.is_visible(span.visible)
+    }
+
+    /// Returns whether it lacks no row, and has none that a reader does not see.
+    fn is_visible(&self, visible: u64) -> bool {
+        let arrival_max = self.arrival_max();
+        arrival_max < visible || (arrival_max != STALE && is_seeded("level_before_its_rows"))
     }
 
     /// Takes nodes, newest first, as large as possible.

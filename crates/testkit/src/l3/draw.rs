@@ -17,6 +17,7 @@ mod value;
 mod window;
 
 use self::window::WindowSource;
+pub(crate) use self::window::over_our_columns;
 
 use super::constructs;
 use crate::random::Random;

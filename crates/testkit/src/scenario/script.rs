@@ -154,7 +154,8 @@ fn last_join(scenario: &Scenario, join: &OracleJoin) -> String {
     text
 }
 
-fn window_spec(scenario: &Scenario, window: &OracleWindow) -> String {
+/// Writes the specification of a window, without its parentheses.
+pub fn window_spec(scenario: &Scenario, window: &OracleWindow) -> String {
     let mut text = String::new();
     let unions: Vec<&str> =
         window.unions.iter().map(|table| scenario.tables[*table].name.as_str()).collect();

@@ -322,7 +322,7 @@ impl QueryDraw<'_> {
 }
 
 /// Rewrites an example of a declaration to the columns of the drawn tables.
-fn over_our_columns(example: &str) -> String {
+pub(crate) fn over_our_columns(example: &str) -> String {
     let mut written = String::new();
     let mut rest = example;
     while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '\'')
