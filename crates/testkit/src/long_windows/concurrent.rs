@@ -156,6 +156,7 @@ fn write(
             wait_for_rounds(database, progress);
         }
     }
+    // Release: pairs with the Acquire in `read_beside`.
     progress.is_written.store(true, Ordering::Release);
     outcome
 }
