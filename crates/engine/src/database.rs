@@ -19,7 +19,7 @@ use lockstep_host::{
 use lockstep_plan::CatalogTable;
 use lockstep_request::CheckShare;
 use lockstep_row::TableSchema;
-use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError, Wake};
+use lockstep_table::{Arrivals, LevelsWaker, MemoryBudget, MemoryUse, Table, TableError};
 
 use crate::{
     ClientInfo, Opened, Session,
@@ -566,10 +566,10 @@ impl lockstep_request::TableResolver for TableSet {
         self.owner()
     }
 
-    fn wake(&self) -> Wake {
+    fn wake(&self) -> LevelsWaker {
         self.pre_aggregates
             .as_ref()
-            .map_or_else(|| -> Wake { Arc::new(|| ()) }, |work| work.waker())
+            .map_or_else(|| -> LevelsWaker { Arc::new(|| ()) }, |work| work.waker())
     }
 
     fn check_share(&self) -> CheckShare {

@@ -18,7 +18,7 @@ use lockstep_host::{
     sync::{Condvar, Mutex},
 };
 use lockstep_request::{CheckShare, PreAggregate};
-use lockstep_table::Wake;
+use lockstep_table::LevelsWaker;
 
 use crate::{PreparedRequest, WeakRequest};
 
@@ -33,7 +33,7 @@ pub(crate) struct PreAggregateWork {
     checked: Mutex<Vec<WeakRequest>>,
     /// The share of the answers that are checked, in millionths.
     check_share: CheckShare,
-    signal: Mutex<Signal>,
+    signal: Mutex<WorkSignal>,
     /// Notified when the signal changed.
     changed: Condvar,
     /// Whether there is work that the thread has not seen, so that most calls of `wake` do nothing.
@@ -55,7 +55,7 @@ pub struct PreAggregateFigures {
 /// What the thread waits for.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is so")]
-struct Signal {
+struct WorkSignal {
     has_work: bool,
     is_started: bool,
     is_over: bool,
@@ -76,7 +76,7 @@ impl PreAggregateWork {
     }
 
     /// Returns the function that wakes the thread.
-    pub(crate) fn waker(self: &Arc<Self>) -> Wake {
+    pub(crate) fn waker(self: &Arc<Self>) -> LevelsWaker {
         let work = Arc::downgrade(self);
         Arc::new(move || {
             if let Some(work) = work.upgrade() {
@@ -100,6 +100,7 @@ impl PreAggregateWork {
             let mut registered = self.registered.lock();
             registered.retain(|known| known.strong_count() > 0);
             registered.extend(made.iter().map(Arc::downgrade));
+            debug_assert!(registered.len() >= made.len(), "all of them are registered");
             let mut checked = self.checked.lock();
             checked.retain(|known| known.upgrade().is_some());
             checked.push(request.downgrade());
@@ -128,6 +129,7 @@ impl PreAggregateWork {
             figures.answers_checked += outcome.checked;
             figures.differences += outcome.differences;
         }
+        debug_assert!(figures.differences <= figures.answers_checked, "each was checked");
         figures
     }
 

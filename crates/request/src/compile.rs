@@ -22,7 +22,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_plan::{CatalogTable, WindowAggregate};
-use lockstep_table::{IndexHold, IndexNeed, Table, TableError, Wake};
+use lockstep_table::{IndexHold, IndexNeed, LevelsWaker, Table, TableError};
 
 use crate::{
     aggregates::ScanAggregates,
@@ -55,7 +55,7 @@ pub trait TableResolver {
     }
 
     /// Returns the function that is called when pre-aggregates have work.
-    fn wake(&self) -> Wake {
+    fn wake(&self) -> LevelsWaker {
         Arc::new(|| ())
     }
 

@@ -27,7 +27,7 @@ use lockstep_function::{
 use lockstep_host::sync::Mutex;
 use lockstep_row::Arena;
 use lockstep_table::{
-    KeyRun, LevelKeys, LevelNode, LevelsHold, LevelsSize, Maintained, RunFold, Table, Wake,
+    KeyRun, LevelKeys, LevelNode, LevelsHold, LevelsSize, LevelsWaker, Maintained, RunFold, Table,
 };
 
 use crate::{
@@ -96,7 +96,7 @@ pub(crate) struct PreAggregateSpec<'c> {
     pub(crate) source: &'c Arc<ScanSource>,
     pub(crate) keys: LevelKeys,
     pub(crate) name: PreAggregateName,
-    pub(crate) wake: Wake,
+    pub(crate) wake: LevelsWaker,
 }
 
 /// The counts of a pre-aggregate.
@@ -321,6 +321,11 @@ impl RunFold for AnswerFold<'_> {
     }
 
     fn merge(&mut self, nodes: &mut dyn Iterator<Item = &LevelNode>, states: &mut Vec<u8>) {
+        debug_assert_eq!(
+            self.of.own_layout.states.len(),
+            self.of.layout.states.len(),
+            "a node has the states that the scan takes"
+        );
         self.states.reset();
         let aggregates = &self.of.aggregates;
         for node in nodes {

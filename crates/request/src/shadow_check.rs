@@ -16,7 +16,7 @@ use std::{
 
 use lockstep_host::sync::Mutex;
 use lockstep_row::{Arena, Datum, Value};
-use lockstep_table::{Moment, Snapshot};
+use lockstep_table::{Snapshot, SnapshotMoment};
 
 use crate::{
     context::{AnswerContext, REQUEST_ARRIVAL},
@@ -39,14 +39,14 @@ pub(crate) struct ShadowCheck {
     shares: AtomicU64,
     samples: Mutex<Vec<AnswerSample>>,
     outcome: Mutex<CheckOutcome>,
-    wake: lockstep_table::Wake,
+    wake: lockstep_table::LevelsWaker,
 }
 
 /// An answer that is to be computed again.
 struct AnswerSample {
     request: Vec<Value>,
     /// What was visible, for each table of the program.
-    moments: Vec<Moment>,
+    moments: Vec<SnapshotMoment>,
     answer: Option<Vec<Value>>,
 }
 
@@ -65,7 +65,7 @@ pub struct CheckOutcome {
 
 impl ShadowCheck {
     /// Starts without samples.
-    pub(crate) fn new(share_ppm: CheckShare, wake: lockstep_table::Wake) -> Self {
+    pub(crate) fn new(share_ppm: CheckShare, wake: lockstep_table::LevelsWaker) -> Self {
         Self {
             share_ppm,
             shares: AtomicU64::new(0),
@@ -85,6 +85,7 @@ impl ShadowCheck {
     fn is_due(&self) -> bool {
         // Relaxed: a setting, and a sum of which only the number matters.
         let share = self.share_ppm.load(Ordering::Relaxed);
+        debug_assert!(share <= PPM, "a share is at most one");
         if share == 0 {
             return false;
         }
@@ -168,6 +169,7 @@ impl Program {
         if !pairs.all(|(snapshot, moment)| snapshot.is_complete_at(moment)) {
             return None;
         }
+        debug_assert_eq!(sample.moments.len(), snapshots.len(), "one for each table");
         let is_same = match (&sample.answer, &again) {
             (Some(answer), Some(again)) => {
                 let mut pairs = answer.iter().zip(again);

@@ -20,7 +20,7 @@ use lockstep_series::{
 use crate::{KeyRun, Snapshot, Table, state::TableState};
 
 /// A function that is called when levels have work. It does not wait.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
+pub type LevelsWaker = Arc<dyn Fn() + Send + Sync>;
 
 /// Computes the states of nodes.
 pub trait RunFold {
@@ -43,7 +43,7 @@ pub(crate) struct LevelsSpec {
     index: usize,
     id: u64,
     keys: LevelKeys,
-    wake: Wake,
+    wake: LevelsWaker,
 }
 
 /// Folds runs of a series as runs of a table.
@@ -85,13 +85,20 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 impl Table {
     /// Gives an index levels, over the keys that readers ask for or over all. `wake` is called when
     /// [`Self::maintain_levels`] has something to do.
-    pub fn hold_levels(self: &Arc<Self>, index: usize, keys: LevelKeys, wake: Wake) -> LevelsHold {
+    pub fn hold_levels(
+        self: &Arc<Self>,
+        index: usize,
+        keys: LevelKeys,
+        wake: LevelsWaker,
+    ) -> LevelsHold {
         // Relaxed: the number itself is all that is shared.
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let spec = LevelsSpec { index, id, keys, wake };
         self.budget.note_levels(self);
         let shared = self.lock_shared();
+        assert!(index < self.shared_state(&shared).indexes.len(), "the index is held");
         spec.give_to(&self.shared_state(&shared).indexes[index].series);
+        debug_assert!(self.levels.lock().iter().all(|known| known.id != id), "a number is new");
         self.levels.lock().push(spec);
         drop(shared);
         LevelsHold { table: Arc::downgrade(self), index, id }
@@ -168,6 +175,7 @@ impl LevelsHold {
         let series = &snapshot.state().indexes.get(self.index)?.series;
         let mut all = series.all_levels(snapshot.guard()).iter();
         let levels = all.find(|levels| levels.id() == self.id)?;
+        debug_assert_eq!(levels.id(), self.id, "levels are found by their number");
         Some((Arc::clone(series), Arc::clone(levels)))
     }
 }

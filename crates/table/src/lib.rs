@@ -44,7 +44,7 @@ pub use estimate::{TableShape, estimate};
 pub use hold::{IndexHold, IndexNeed, Provision, Widened};
 pub use include::{INCLUDED_BYTES_MAX, Inclusion};
 pub use index_counts::RowCounts;
-pub use levels::{LevelsHold, RunFold, Wake};
+pub use levels::{LevelsHold, LevelsWaker, RunFold};
 pub use load::BulkLoad;
 pub use lockstep_series::{
     KeyNodes, LevelKeys, LevelNode, LevelsSize, Maintained, NodeSpan, NodesTaken, RecordField,
@@ -56,7 +56,7 @@ pub use record::{LogFailure, LoggedIndexes, LoggedRows, RecordError, TableChange
 pub use replay::{InsertMemory, KeyShard, ReplayError, RowsToStore, StoredRows, TableReplay};
 pub use rescue::{RescuedRows, visit_block};
 pub use retention::Horizon;
-pub use snapshot::{KeyRows, KeyRun, Moment, ScanRows, Snapshot, StoredRow};
+pub use snapshot::{KeyRows, KeyRun, ScanRows, Snapshot, SnapshotMoment, StoredRow};
 pub use table::{Table, TableMemory};
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub struct Snapshot<'t> {
 
 /// What a snapshot shows: the rows that were visible and had not expired at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct SnapshotMoment {
     visible_arrival: u64,
     now_ms: i64,
     /// How often rows had been removed otherwise than by expiring.
@@ -50,8 +50,8 @@ pub struct Moment {
 impl Table {
     /// Takes a snapshot that shows what one of this table showed at a moment; `None` when rows were
     /// removed since.
-    pub fn snapshot_at(&self, moment: Moment) -> Option<Snapshot<'_>> {
-        let Moment { visible_arrival, now_ms, .. } = moment;
+    pub fn snapshot_at(&self, moment: SnapshotMoment) -> Option<Snapshot<'_>> {
+        let SnapshotMoment { visible_arrival, now_ms, .. } = moment;
         let snapshot = Snapshot { visible_arrival, now_ms, ..self.snapshot() };
         snapshot.is_complete_at(&moment).then_some(snapshot)
     }
@@ -128,13 +128,13 @@ impl<'t> Snapshot<'t> {
     }
 
     /// Returns what the snapshot shows, to take another like it later.
-    pub fn moment(&self) -> Moment {
+    pub fn moment(&self) -> SnapshotMoment {
         let generation = self.table.generation();
-        Moment { visible_arrival: self.visible_arrival, now_ms: self.now_ms, generation }
+        SnapshotMoment { visible_arrival: self.visible_arrival, now_ms: self.now_ms, generation }
     }
 
     /// Returns whether no row that was shown at a moment has been removed since.
-    pub fn is_complete_at(&self, moment: &Moment) -> bool {
+    pub fn is_complete_at(&self, moment: &SnapshotMoment) -> bool {
         // Acquire: pairs with the Release in `note_horizon`.
         let removed_ms = self.table.now_ms_min.load(Ordering::Acquire);
         self.table.generation() == moment.generation && removed_ms <= moment.now_ms

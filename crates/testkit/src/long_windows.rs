@@ -28,7 +28,7 @@ use std::fmt;
 
 use lockstep_host::sync::Mutex;
 
-use self::{case::Case, constructs::ConstructCounts};
+use self::{case::LongWindowCase, constructs::ConstructCounts};
 use crate::{panics, random::Random};
 
 /// The bugs that a process may be given, each of which a run must find.
@@ -106,13 +106,13 @@ impl fmt::Display for LongWindowReport {
     }
 }
 
-/// Draws and runs cases. Case `n` of a seed is the first one of the seed plus `n`.
+/// Draws and runs cases. LongWindowCase `n` of a seed is the first one of the seed plus `n`.
 pub fn run(seed: u64, cases: u64) -> LongWindowReport {
     let _one_run = SIZES.lock();
     let mut report = LongWindowReport::default();
     for seed in seed..seed.saturating_add(cases) {
         let mut random = Random::new(seed);
-        let ran = panics::caught(|| Case::draw(&mut random, &mut report).run());
+        let ran = panics::caught(|| LongWindowCase::draw(&mut random, &mut report).run());
         report.cases += 1;
         if let Err(what) = ran.and_then(|ran| ran) {
             report

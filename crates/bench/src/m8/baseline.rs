@@ -69,7 +69,7 @@ impl StatePlan {
     }
 
     /// Adds rows to states, from the newest end.
-    fn add(&self, states: &mut [AggregateState], columns: &Columns, rows: Range<usize>) {
+    fn add(&self, states: &mut [AggregateState], columns: &KeyColumns, rows: Range<usize>) {
         let lane = match self.family {
             Family::Totals | Family::Extremes => ValueLane::Floats(&columns.amounts[rows]),
             Family::DistinctCount => ValueLane::Integers(&columns.items[rows]),
@@ -93,7 +93,7 @@ impl StatePlan {
 
 /// The columns of one key that the aggregates read, oldest row first.
 #[derive(Debug, Default)]
-struct Columns {
+struct KeyColumns {
     times_ms: Vec<i64>,
     amounts: Vec<f64>,
     units: Vec<i64>,
@@ -101,7 +101,7 @@ struct Columns {
     categories: Vec<ShortText>,
 }
 
-impl Columns {
+impl KeyColumns {
     fn of(family: Family, set: KeySet, key: usize) -> Self {
         let names =
             CATEGORIES.map(|name| ShortText::new(name).expect("the names of categories are short"));
@@ -126,7 +126,7 @@ impl Columns {
 /// The rows of one key and the tree over them.
 #[derive(Debug)]
 struct KeyTree {
-    columns: Columns,
+    columns: KeyColumns,
     leaves: usize,
     /// The states of node 1, the root, then of its children 2 and 3, and so on; node `leaves + i` is
     /// leaf `i`. Those of node 0 are not used.
@@ -134,7 +134,7 @@ struct KeyTree {
 }
 
 impl KeyTree {
-    fn new(plan: &StatePlan, columns: Columns) -> Self {
+    fn new(plan: &StatePlan, columns: KeyColumns) -> Self {
         let leaves = columns.times_ms.len() / LEAF_ROWS;
         let width = plan.makers.len();
         let mut nodes: Vec<AggregateState> = Vec::with_capacity(2 * leaves * width);
@@ -154,6 +154,7 @@ impl KeyTree {
 
     /// Adds the rows of a range.
     fn add(&self, plan: &StatePlan, states: &mut [AggregateState], rows: Range<usize>) {
+        assert!(rows.start <= rows.end, "a range begins before it ends");
         let (first, last) =
             (rows.start.div_ceil(LEAF_ROWS), (rows.end / LEAF_ROWS).min(self.leaves));
         if first >= last {
@@ -182,6 +183,7 @@ impl KeyTree {
 
 /// Adds the states of a node. None of the aggregates depends on the order of the rows.
 fn merge(states: &mut [AggregateState], node: &[AggregateState]) {
+    assert_eq!(states.len(), node.len(), "nodes have the same states");
     for (state, other) in states.iter_mut().zip(node) {
         let is_merged = state.merge(other, RowsEnd::Newest);
         assert!(is_merged, "the states of M8 are merged");
@@ -194,7 +196,7 @@ impl M8Baseline {
         let plan = StatePlan::new(family);
         let keys = sets.iter().flat_map(|set| (0..set.keys).map(|key| (*set, key)));
         let tree = |(set, key): (KeySet, usize)| {
-            (set.key(key), KeyTree::new(&plan, Columns::of(family, set, key)))
+            (set.key(key), KeyTree::new(&plan, KeyColumns::of(family, set, key)))
         };
         let keys = keys.map(tree).collect();
         Self { plan, keys }

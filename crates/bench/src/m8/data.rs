@@ -45,7 +45,7 @@ pub(super) struct KeySet {
 
 /// Which rows are inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RowsPart {
+pub(super) enum DataPart {
     /// Those that are there before a deployment.
     Early,
     /// Those that come after.
@@ -141,6 +141,7 @@ impl KeySet {
 
     /// Returns a row of a key; rows are numbered in the order of event time.
     pub(super) fn row(self, key: usize, number: usize) -> EventRow {
+        assert!(number < self.key_rows(), "rows are numbered from 0");
         let count = |count: usize| i64::try_from(count).expect("a count fits");
         let ms = count(number) * KEPT_DAYS * DAY_MS / count(self.key_rows());
         EventRow::at(&self.place(key, number), START_MS + ms)
@@ -156,7 +157,7 @@ impl KeySet {
         self,
         key: usize,
         late_percent: u64,
-        part: RowsPart,
+        part: DataPart,
     ) -> impl Iterator<Item = usize> {
         let rows = self.key_rows();
         let is_late = move |number: &usize| {
@@ -178,9 +179,10 @@ impl KeySet {
                 .chain((middle..own.end).filter(in_order))
         });
         let early = rows * EARLY_PERCENT / 100;
+        assert!((1..=rows).contains(&early), "there are rows before a deployment");
         let (skipped, taken) = match part {
-            RowsPart::Early => (0, early),
-            RowsPart::Further => (early, rows - early),
+            DataPart::Early => (0, early),
+            DataPart::Further => (early, rows - early),
         };
         order.skip(skipped).take(taken)
     }
@@ -193,6 +195,7 @@ impl KeySet {
             let back_ms = draw.int(0, last_days_ms.expect("ten days fit"));
             LongRequest { key: self.key(draw.index(1, self.keys)), time_ms: END_MS - 1 - back_ms }
         };
+        assert!(self.keys > 0, "requests are for keys");
         (0..count).map(request).collect()
     }
 }

@@ -11,7 +11,7 @@ use lockstep_host::{Clock, SystemClock};
 use lockstep_row::{Arena, arrow::ColumnReader};
 
 use super::{
-    data::{EventRow, KeySet, LongRequest, RowsPart, WINDOW_DAYS},
+    data::{DataPart, EventRow, KeySet, LongRequest, WINDOW_DAYS},
     family::Family,
 };
 use crate::{
@@ -74,7 +74,7 @@ impl M8Lockstep {
     }
 
     /// Inserts a part of the rows of all keys.
-    pub(super) fn load(&self, sets: &[KeySet], late_percent: u64, part: RowsPart) -> Result<()> {
+    pub(super) fn load(&self, sets: &[KeySet], late_percent: u64, part: DataPart) -> Result<()> {
         let keys = sets.iter().flat_map(|set| (0..set.keys).map(move |key| (set, key)));
         for (set, key) in keys {
             let name = set.key(key);

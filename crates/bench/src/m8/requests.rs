@@ -10,7 +10,7 @@ use lockstep_engine::PreparedRequest;
 use super::{
     baseline::M8Baseline,
     catch_up::{CaughtUp, catch_up},
-    data::{KeySet, LongRequest, RowsPart},
+    data::{DataPart, KeySet, LongRequest},
     engine::{DeployedSystem, M8Lockstep, PreAggregateProgress, PreAggregates},
     family::Family,
     peers,
@@ -30,7 +30,7 @@ use crate::{
 /// Requests during catching up are over windows of at most so many rows.
 const PROBE_ROWS_MAX: usize = 10_000;
 
-/// The table and what is asked of it.
+/// The table and the windows over it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TablePoint<'a> {
     /// The keys, those of short windows first.
@@ -121,13 +121,13 @@ impl M8Peers {
 }
 
 /// A family's deployments.
-struct Deployed {
+struct DeployedFamily {
     family: Family,
     on: Arc<PreparedRequest>,
     off: Arc<PreparedRequest>,
 }
 
-impl Deployed {
+impl DeployedFamily {
     fn systems<'a>(&'a self, requests: &'a [LongRequest]) -> [DeployedSystem<'a>; 2] {
         let system = |pre_aggregates, deployed: &'a PreparedRequest| DeployedSystem {
             pre_aggregates,
@@ -148,7 +148,7 @@ pub(super) fn measure_table(
         point.sets.iter().fold((0, 0), |(keys, rows), set| (keys + set.keys, rows + set.rows()));
     say(&format!("{keys} keys, {rows} rows, {} % late", point.late_percent));
     let lockstep = M8Lockstep::new()?;
-    lockstep.load(point.sets, point.late_percent, RowsPart::Early)?;
+    lockstep.load(point.sets, point.late_percent, DataPart::Early)?;
     let early: usize = point.sets.iter().map(|set| set.early_rows()).sum();
     let row_bytes = lockstep.table_bytes()? as f64 / early.max(1) as f64;
     let short = |set: &&KeySet| set.window_rows <= PROBE_ROWS_MAX;
@@ -161,9 +161,9 @@ pub(super) fn measure_table(
             DeployedSystem { pre_aggregates: PreAggregates::Off, deployed: &off, requests: &probe };
         let (on, measured) = catch_up(options, &lockstep, family, rows, &system)?;
         caught_up.push(measured);
-        all_deployed.push(Deployed { family, on, off });
+        all_deployed.push(DeployedFamily { family, on, off });
     }
-    lockstep.load(point.sets, point.late_percent, RowsPart::Further)?;
+    lockstep.load(point.sets, point.late_percent, DataPart::Further)?;
     for deployed in &all_deployed {
         for set in point.sets {
             let requests = set.requests(point.requests);
@@ -190,7 +190,7 @@ fn measure_family(
     options: &BenchOptions,
     point: &TablePoint<'_>,
     lockstep: &M8Lockstep,
-    deployed: &Deployed,
+    deployed: &DeployedFamily,
     peers: &M8Peers,
 ) -> Result<Vec<RequestLoad>> {
     let family = deployed.family;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     M8Shape,
-    data::{KeySet, RowsPart},
+    data::{DataPart, KeySet},
     run_shape,
 };
 use crate::{arguments::BenchOptions, publish::section, result_table::MeasurementTable};
@@ -16,7 +16,7 @@ const LONG: KeySet = KeySet { window_rows: 6_000, keys: 1 };
 fn each_row_arrives_once_and_some_are_late() {
     for (late_percent, is_ordered) in [(0, true), (5, false)] {
         let part = |part| LONG.arrivals(0, late_percent, part).collect::<Vec<usize>>();
-        let (mut all, further) = (part(RowsPart::Early), part(RowsPart::Further));
+        let (mut all, further) = (part(DataPart::Early), part(DataPart::Further));
         assert_eq!(all.len(), LONG.key_rows() * 98 / 100);
         all.extend(further);
         assert_eq!(all.is_sorted(), is_ordered, "{late_percent} % late");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lockstep_row::Datum;
 
 use super::{
-    data::{END_MS, EventRow, HOUR_MS, KeySet, LongRequest, RowsPart},
+    data::{DataPart, END_MS, EventRow, HOUR_MS, KeySet, LongRequest},
     engine::{DeployedSystem, M8Lockstep, PreAggregates},
     family::Family,
     requests::compare,
@@ -84,7 +84,7 @@ pub(super) fn measure(options: &BenchOptions, set: KeySet) -> Result<Measurement
 impl WrittenTable {
     fn new(name: &'static str, families: &'static [Family], set: KeySet) -> Result<Self> {
         let lockstep = M8Lockstep::new()?;
-        for part in [RowsPart::Early, RowsPart::Further] {
+        for part in [DataPart::Early, DataPart::Further] {
             lockstep.load(&[set], 0, part)?;
         }
         for family in families {

@@ -27,6 +27,10 @@ impl Session {
         let is_shown =
             |job: &&Job| like.is_none_or(|pattern| is_like(&job.id.to_string(), pattern));
         let ended = jobs.iter().filter(is_shown).map(job_row);
+        debug_assert!(
+            jobs.is_sorted_by_key(|job| job.id),
+            "jobs are in the order of their numbers"
+        );
         let running = if like.is_some() { Vec::new() } else { self.running_jobs() };
         Output::of_values(JOBS, &ended.chain(running).collect::<Vec<_>>())
     }

@@ -59,7 +59,9 @@ pub(super) fn fraction_ppm(text: &str) -> Option<u64> {
 /// Reads a number from 0 to 1, in millionths.
 pub(super) fn share_ppm(text: &str) -> Option<u64> {
     let is_zero = text.parse::<f64>().is_ok_and(|number| number == 0.0);
-    if is_zero { Some(0) } else { fraction_ppm(text) }
+    let ppm = if is_zero { Some(0) } else { fraction_ppm(text) };
+    debug_assert!(ppm.is_none_or(|ppm| ppm <= PPM), "a share is at most one");
+    ppm
 }
 
 #[cfg(test)]

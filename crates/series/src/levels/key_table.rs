@@ -85,6 +85,10 @@ impl KeyTable {
             return found;
         }
         let number = keys.len();
+        debug_assert!(
+            number * 2 <= self.cells.load(guard).cells.len(),
+            "half of the cells are free"
+        );
         let made = Arc::new(KeyLevels::new(number, hash, key));
         let cells = self.cells.load(guard);
         if (number + 1) * 2 > cells.cells.len() {

@@ -166,7 +166,9 @@ impl<'m, 'g> Maintenance<'m, 'g> {
 
     /// Makes leaves of all rows from an event time up to and without another one.
     fn leaves_between(&mut self, from: i64, until: i64, made: &mut Vec<Arc<LevelNode>>) {
+        debug_assert!(from < until, "a leaf has a range");
         let found = self.rows.between(from, until, usize::MAX);
+        debug_assert!(!found.is_cut, "all rows of the range are there");
         let parts = (found.rows / leaf_rows()).max(1);
         let rest = self.cut(&found, found.rows.div_ceil(parts), made);
         if rest.rows > 0 {
@@ -254,6 +256,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
 
     fn leaf(&mut self, draft: LeafDraft<'g>) -> Arc<LevelNode> {
         let LeafDraft { mut runs, rows, arrival_max } = draft;
+        debug_assert_eq!(rows, runs.iter().map(ChunkRun::len).sum::<usize>(), "all are counted");
         let oldest = runs.first().expect("a leaf is over some rows");
         let oldest = oldest.event_time(oldest.len() - 1);
         let newest = runs.last().expect("a leaf is over some rows").event_time(0);

@@ -253,6 +253,7 @@ impl Levels {
         if levels.number >= before {
             self.charge(signed(KeyTable::key_bytes(key)));
         }
+        debug_assert_eq!(*levels.key, *key, "the levels are the key's");
         levels.work.lock().is_dormant = false;
         self.enqueue(levels);
     }
@@ -275,6 +276,7 @@ impl Levels {
         guard: &Guard,
     ) {
         let Some(levels) = self.table.find(hash, key, guard) else { return };
+        debug_assert_eq!(levels.hash, hash, "a key is found by its hash");
         if lockstep_host::failpoint::is_seeded("late_row_not_marked") {
             return;
         }
@@ -303,6 +305,7 @@ impl Levels {
         work.removed = work.removed.max(Some(newest));
         let forest = levels.forest.load(guard);
         let kept = forest.after(newest);
+        debug_assert!(kept.rows() <= forest.rows(), "nodes are only removed");
         self.replace(levels, kept, guard);
         drop(work);
         self.enqueue(levels);
@@ -336,6 +339,7 @@ impl Levels {
         }
         let number = self.queue.lock().numbers.pop_front()?;
         let levels = self.table.get(number)?;
+        debug_assert_eq!(levels.number, number, "a key is found by its number");
         // Before the work is looked at: what is noted from here on puts the key into the queue again.
         // AcqRel: pairs with the one in `enqueue`.
         levels.is_queued.swap(false, Ordering::AcqRel);
@@ -354,6 +358,7 @@ impl Levels {
         let Some(mut late) = self.begin(levels) else { return Maintained::default() };
         late.sort_unstable();
         late.dedup();
+        debug_assert!(late.len() <= LATE_ROWS_MAX + 1, "beyond them the nodes are made anew");
         let forest = levels.forest.load(guard);
         let Some(entry) = entry else {
             self.end(levels, Forest::default(), guard);
@@ -386,6 +391,7 @@ impl Levels {
             self.drop_nodes(levels, &mut work, &crate::pin());
             return None;
         }
+        debug_assert!(!work.is_building, "one thread makes the nodes of a key");
         work.is_building = true;
         work.removed = None;
         work.is_given_up = false;
@@ -395,6 +401,7 @@ impl Levels {
     /// Ends maintenance and shows the new nodes. Returns whether late rows were noted meanwhile.
     fn end(&self, levels: &KeyLevels, made: Forest, guard: &Guard) -> bool {
         let mut work = levels.work.lock();
+        assert!(work.is_building, "maintenance ends once");
         work.is_building = false;
         if work.is_given_up {
             return false;

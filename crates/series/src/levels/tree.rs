@@ -243,7 +243,9 @@ impl LevelNode {
         if self.oldest >= span.below {
             return Walked::On;
         }
+        debug_assert!(self.newest >= self.oldest, "rows are in order");
         if self.is_whole(span) && take(self) {
+            debug_assert!(self.rows <= span.rows, "a node that is taken fits");
             span.below = self.oldest;
             span.rows -= self.rows;
             return Walked::On;
@@ -336,6 +338,7 @@ impl Forest {
             keep_after(node, event_time, &mut nodes);
         }
         let bytes = nodes.iter().map(|node| node.memory_bytes()).sum();
+        debug_assert!(nodes.iter().all(|node| node.oldest > event_time), "what is older is gone");
         Self::new(nodes, bytes)
     }
 
@@ -345,8 +348,10 @@ impl Forest {
         mut span: NodeSpan,
         take: &mut impl FnMut(&'n LevelNode) -> bool,
     ) -> NodesTaken {
-        let rows = span.rows;
+        let (rows, below) = (span.rows, span.below);
         let read_until = self.walk_from(&mut span, take);
+        debug_assert!(span.rows <= rows, "no more rows are taken than there may be");
+        debug_assert!(span.below <= below, "a reader never goes back");
         NodesTaken { rows: rows - span.rows, below: span.below, read_until }
     }
 

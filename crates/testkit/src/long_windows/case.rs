@@ -11,8 +11,8 @@ use lockstep_row::{DataType, Value};
 use super::{
     LongWindowReport,
     constructs::{FROM_NODES, OF_ORACLE},
-    draw::{self, DrawnQuery},
-    rows::{self, Columns, KEYS},
+    draw::{self, LongWindowQuery},
+    rows::{self, DrawnColumns, KEYS},
 };
 use crate::{
     oracle::{self, Item, OracleRow, fold::Function},
@@ -43,14 +43,14 @@ const RETENTIONS: [(&str, &str); 8] = [
 ];
 
 /// A case in progress.
-pub(super) struct Case<'r> {
+pub(super) struct LongWindowCase<'r> {
     pub(super) random: &'r mut Random,
     pub(super) report: &'r mut LongWindowReport,
     pub(super) database: Database,
     pub(super) session: Session,
     clock: Arc<ManualClock>,
-    pub(super) columns: Columns,
-    pub(super) query: DrawnQuery,
+    pub(super) columns: DrawnColumns,
+    pub(super) query: LongWindowQuery,
     /// The statements and what happened between them, for the report of a failure.
     pub(super) story: String,
     has_retention: bool,
@@ -68,7 +68,7 @@ pub(super) enum Arrival {
     Late,
 }
 
-impl<'r> Case<'r> {
+impl<'r> LongWindowCase<'r> {
     /// Draws the tables and the query, and opens an empty database.
     pub(super) fn draw(random: &'r mut Random, report: &'r mut LongWindowReport) -> Self {
         let columns = rows::columns(random);
@@ -236,6 +236,7 @@ impl<'r> Case<'r> {
         let name = self.query.model.tables[table].name.clone();
         let _ = writeln!(self.story, "-- {} rows into {name}", rows.len());
         let batch = to_batch(&self.columns, &rows);
+        assert_eq!(batch.num_rows(), rows.len(), "each row is appended");
         self.session.append(&name, &[batch]).map_err(|error| error.render(None))?;
         self.query.model.tables[table].rows.extend(rows);
         Ok(())
@@ -315,6 +316,7 @@ impl<'r> Case<'r> {
         };
         let one = self.answers(&self.session, ALWAYS, &requests);
         let other = self.answers(&self.session, OFF, &requests);
+        assert!(!requests.is_empty(), "something is compared");
         self.compare_answers(&requests, &one, &other)?;
         let Ok(answers) = one else { return Ok(()) };
         if self.has_retention {
@@ -335,6 +337,7 @@ impl<'r> Case<'r> {
         deployment: &str,
         requests: &[OracleRow],
     ) -> Result<Vec<OracleRow>, String> {
+        assert!(requests.iter().all(|row| row.len() == requests[0].len()), "rows of one table");
         let batch = to_batch(&self.columns, requests);
         let answers = session.request(deployment, &[batch]);
         answers.map(|output| of_output(&output)).map_err(|error| error.render(None))

@@ -16,9 +16,9 @@ use std::{
 use lockstep_engine::{Database, Session};
 
 use super::{
-    case::{ALWAYS, Arrival, Case, OFF, difference},
+    case::{ALWAYS, Arrival, LongWindowCase, OFF, difference},
     constructs::OVERLAPPED,
-    rows::{self, Columns},
+    rows::{self, DrawnColumns},
 };
 use crate::{oracle::OracleRow, panics, rows::to_batch};
 
@@ -49,7 +49,7 @@ struct Arriving {
     rows: Vec<OracleRow>,
 }
 
-impl Case<'_> {
+impl LongWindowCase<'_> {
     /// Compares answers while a writer appends drawn rows, most of them late.
     pub(super) fn answer_beside_writer(&mut self) -> Result<(), String> {
         self.story.push_str("-- a writer appends while requests are answered\n");
@@ -136,7 +136,7 @@ impl Case<'_> {
 /// Appends rows and has nodes made, until all rows are stored.
 fn write(
     database: &Database,
-    columns: &Columns,
+    columns: &DrawnColumns,
     arriving: &[Arriving],
     progress: &Progress,
 ) -> Result<(), String> {

@@ -9,7 +9,7 @@ use lockstep_function::{
 };
 use lockstep_row::DataType;
 
-use super::{constructs::ConstructCounts, rows::Columns};
+use super::{constructs::ConstructCounts, rows::DrawnColumns};
 use crate::{
     l3::draw::over_our_columns,
     oracle::{
@@ -22,7 +22,7 @@ use crate::{
 
 /// A query over long windows.
 #[derive(Debug)]
-pub struct DrawnQuery {
+pub struct LongWindowQuery {
     /// The tables, with their rows, and what the oracle computes of the query.
     pub model: Scenario,
     /// The whole query. Its first columns are those of the oracle.
@@ -30,7 +30,11 @@ pub struct DrawnQuery {
 }
 
 /// Draws a query over a main table and, for a window union, another one.
-pub fn query(columns: &Columns, random: &mut Random, counts: &mut ConstructCounts) -> DrawnQuery {
+pub fn query(
+    columns: &DrawnColumns,
+    random: &mut Random,
+    counts: &mut ConstructCounts,
+) -> LongWindowQuery {
     let table = |name: &str| OracleTable {
         name: name.to_owned(),
         columns: columns.clone(),
@@ -52,7 +56,7 @@ pub fn query(columns: &Columns, random: &mut Random, counts: &mut ConstructCount
     let model =
         Scenario { tables, query, indexes: Indexes::None, chunk_rows: 2, is_deployed: true };
     let sql = write(&model, &examples);
-    DrawnQuery { model, sql }
+    LongWindowQuery { model, sql }
 }
 
 /// Writes the query: first the columns that the oracle computes, then the examples.
@@ -185,7 +189,7 @@ fn example(random: &mut Random, counts: &mut ConstructCounts) -> String {
 }
 
 /// Draws a call that the oracle computes.
-fn modelled(columns: &Columns, random: &mut Random, counts: &mut ConstructCounts) -> Function {
+fn modelled(columns: &DrawnColumns, random: &mut Random, counts: &mut ConstructCounts) -> Function {
     let column = FIRST_VALUE + random.below(columns.len() - FIRST_VALUE);
     let data_type = &columns[column].1;
     let plain = *random.pick(&[Plain::Count, Plain::Sum, Plain::Avg, Plain::Min, Plain::Max]);
