@@ -106,7 +106,7 @@ impl fmt::Display for LongWindowReport {
     }
 }
 
-/// Draws and runs cases. LongWindowCase `n` of a seed is the first one of the seed plus `n`.
+/// Draws and runs cases. Case `n` of a seed is the first one of the seed plus `n`.
 pub fn run(seed: u64, cases: u64) -> LongWindowReport {
     let _one_run = SIZES.lock();
     let mut report = LongWindowReport::default();

@@ -69,7 +69,7 @@ impl StatePlan {
     }
 
     /// Adds rows to states, from the newest end.
-    fn add(&self, states: &mut [AggregateState], columns: &KeyColumns, rows: Range<usize>) {
+    fn add(&self, states: &mut [AggregateState], columns: &BaselineColumns, rows: Range<usize>) {
         let lane = match self.family {
             Family::Totals | Family::Extremes => ValueLane::Floats(&columns.amounts[rows]),
             Family::DistinctCount => ValueLane::Integers(&columns.items[rows]),
@@ -93,7 +93,7 @@ impl StatePlan {
 
 /// The columns of one key that the aggregates read, oldest row first.
 #[derive(Debug, Default)]
-struct KeyColumns {
+struct BaselineColumns {
     times_ms: Vec<i64>,
     amounts: Vec<f64>,
     units: Vec<i64>,
@@ -101,7 +101,7 @@ struct KeyColumns {
     categories: Vec<ShortText>,
 }
 
-impl KeyColumns {
+impl BaselineColumns {
     fn of(family: Family, set: KeySet, key: usize) -> Self {
         let names =
             CATEGORIES.map(|name| ShortText::new(name).expect("the names of categories are short"));
@@ -126,7 +126,7 @@ impl KeyColumns {
 /// The rows of one key and the tree over them.
 #[derive(Debug)]
 struct KeyTree {
-    columns: KeyColumns,
+    columns: BaselineColumns,
     leaves: usize,
     /// The states of node 1, the root, then of its children 2 and 3, and so on; node `leaves + i` is
     /// leaf `i`. Those of node 0 are not used.
@@ -134,7 +134,7 @@ struct KeyTree {
 }
 
 impl KeyTree {
-    fn new(plan: &StatePlan, columns: KeyColumns) -> Self {
+    fn new(plan: &StatePlan, columns: BaselineColumns) -> Self {
         let leaves = columns.times_ms.len() / LEAF_ROWS;
         let width = plan.makers.len();
         let mut nodes: Vec<AggregateState> = Vec::with_capacity(2 * leaves * width);
@@ -196,7 +196,7 @@ impl M8Baseline {
         let plan = StatePlan::new(family);
         let keys = sets.iter().flat_map(|set| (0..set.keys).map(|key| (*set, key)));
         let tree = |(set, key): (KeySet, usize)| {
-            (set.key(key), KeyTree::new(&plan, KeyColumns::of(family, set, key)))
+            (set.key(key), KeyTree::new(&plan, BaselineColumns::of(family, set, key)))
         };
         let keys = keys.map(tree).collect();
         Self { plan, keys }

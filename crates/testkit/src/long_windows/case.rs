@@ -12,7 +12,7 @@ use super::{
     LongWindowReport,
     constructs::{FROM_NODES, OF_ORACLE},
     draw::{self, LongWindowQuery},
-    rows::{self, DrawnColumns, KEYS},
+    rows::{self, KEYS, LongWindowColumns},
 };
 use crate::{
     oracle::{self, Item, OracleRow, fold::Function},
@@ -49,7 +49,7 @@ pub(super) struct LongWindowCase<'r> {
     pub(super) database: Database,
     pub(super) session: Session,
     clock: Arc<ManualClock>,
-    pub(super) columns: DrawnColumns,
+    pub(super) columns: LongWindowColumns,
     pub(super) query: LongWindowQuery,
     /// The statements and what happened between them, for the report of a failure.
     pub(super) story: String,

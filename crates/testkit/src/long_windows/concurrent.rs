@@ -18,7 +18,7 @@ use lockstep_engine::{Database, Session};
 use super::{
     case::{ALWAYS, Arrival, LongWindowCase, OFF, difference},
     constructs::OVERLAPPED,
-    rows::{self, DrawnColumns},
+    rows::{self, LongWindowColumns},
 };
 use crate::{oracle::OracleRow, panics, rows::to_batch};
 
@@ -136,7 +136,7 @@ impl LongWindowCase<'_> {
 /// Appends rows and has nodes made, until all rows are stored.
 fn write(
     database: &Database,
-    columns: &DrawnColumns,
+    columns: &LongWindowColumns,
     arriving: &[Arriving],
     progress: &Progress,
 ) -> Result<(), String> {

@@ -9,7 +9,7 @@ use lockstep_function::{
 };
 use lockstep_row::DataType;
 
-use super::{constructs::ConstructCounts, rows::DrawnColumns};
+use super::{constructs::ConstructCounts, rows::LongWindowColumns};
 use crate::{
     l3::draw::over_our_columns,
     oracle::{
@@ -31,7 +31,7 @@ pub struct LongWindowQuery {
 
 /// Draws a query over a main table and, for a window union, another one.
 pub fn query(
-    columns: &DrawnColumns,
+    columns: &LongWindowColumns,
     random: &mut Random,
     counts: &mut ConstructCounts,
 ) -> LongWindowQuery {
@@ -189,7 +189,11 @@ fn example(random: &mut Random, counts: &mut ConstructCounts) -> String {
 }
 
 /// Draws a call that the oracle computes.
-fn modelled(columns: &DrawnColumns, random: &mut Random, counts: &mut ConstructCounts) -> Function {
+fn modelled(
+    columns: &LongWindowColumns,
+    random: &mut Random,
+    counts: &mut ConstructCounts,
+) -> Function {
     let column = FIRST_VALUE + random.below(columns.len() - FIRST_VALUE);
     let data_type = &columns[column].1;
     let plain = *random.pick(&[Plain::Count, Plain::Sum, Plain::Avg, Plain::Min, Plain::Max]);

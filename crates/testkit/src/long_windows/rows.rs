@@ -15,10 +15,10 @@ use crate::{
 pub const KEYS: usize = 3;
 
 /// Names and types of the columns of every table.
-pub type DrawnColumns = Vec<(String, DataType)>;
+pub type LongWindowColumns = Vec<(String, DataType)>;
 
 /// Draws the columns. The examples of aggregates are computed over `v`, `x`, `f`, `s` and `k`.
-pub fn columns(random: &mut Random) -> DrawnColumns {
+pub fn columns(random: &mut Random) -> LongWindowColumns {
     let key = random.pick(&[
         DataType::Bool,
         DataType::SmallInt,
