@@ -142,7 +142,12 @@ fn memory_is_given_back_with_the_deployment_and_before_writes_are_refused() {
     check(&session);
     let with = database.memory_use().used;
     run(&session, "DROP DEPLOYMENT d");
-    assert!(database.memory_use().used + bytes / 2 < with, "it is given back");
+    // By the thread that makes nodes, if it was about to make some.
+    let is_given_back = || {
+        lockstep_host::pause(1);
+        database.memory_use().used + bytes / 2 < with
+    };
+    assert!((0..20_000).any(|_| is_given_back()), "it is given back");
 }
 
 #[test]
