@@ -11,7 +11,6 @@ use proptest::{collection::vec, prelude::*};
 use super::{LevelKeys, LevelNode, Levels, NodeFold, NodeSpan, set_leaf_rows};
 use crate::{
     Bounds, ChunkRun, HashedKey, KeyRow, RowAction, RowBatch, RowLog, RowRef, Series, pin,
-    set_chunk_rows,
 };
 
 const ID: u64 = 7;
@@ -274,7 +273,6 @@ proptest! {
         leaf_rows in 1_usize..6,
         is_on_demand in any::<bool>(),
     ) {
-        set_chunk_rows(4);
         set_leaf_rows(leaf_rows);
         run(steps, if is_on_demand { LevelKeys::OnDemand } else { LevelKeys::All });
     }
