@@ -524,7 +524,7 @@ impl TableSet {
     /// Makes the set of these tables.
     pub(crate) fn of(entries: &[TableEntry]) -> Self {
         let tables = entries.iter().map(|entry| (entry.id, Arc::clone(&entry.table)));
-        Self { by_id: tables.collect(), owner: None, pre_aggregates: None }
+        Self { by_id: tables.collect(), ..Self::default() }
     }
 
     /// Names the deployment or procedure whose program reads the tables.

@@ -84,7 +84,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Table {
     /// Gives an index levels, over the keys that readers ask for or over all. `wake` is called when
-    /// [`Self::maintain_levels`] has something to do.
+    /// [`LevelsHold::maintain`] has something to do.
     pub fn hold_levels(
         self: &Arc<Self>,
         index: usize,
@@ -175,7 +175,6 @@ impl LevelsHold {
         let series = &snapshot.state().indexes.get(self.index)?.series;
         let mut all = series.all_levels(snapshot.guard()).iter();
         let levels = all.find(|levels| levels.id() == self.id)?;
-        debug_assert_eq!(levels.id(), self.id, "levels are found by their number");
         Some((Arc::clone(series), Arc::clone(levels)))
     }
 }

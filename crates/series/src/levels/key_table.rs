@@ -101,6 +101,7 @@ impl KeyTable {
         }
         let found = Arc::as_ptr(&made);
         keys.push(made);
+        debug_assert!(self.find(hash, key, guard).is_some(), "a key that was added is found");
         // SAFETY: `keys` keeps it for as long as the table is.
         unsafe { &*found }
     }

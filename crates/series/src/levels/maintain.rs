@@ -168,7 +168,6 @@ impl<'m, 'g> Maintenance<'m, 'g> {
     fn leaves_between(&mut self, from: i64, until: i64, made: &mut Vec<Arc<LevelNode>>) {
         debug_assert!(from < until, "a leaf has a range");
         let found = self.rows.between(from, until, usize::MAX);
-        debug_assert!(!found.is_cut, "all rows of the range are there");
         let parts = (found.rows / leaf_rows()).max(1);
         let rest = self.cut(&found, found.rows.div_ceil(parts), made);
         if rest.rows > 0 {
@@ -181,6 +180,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
         let parts = children.len().div_ceil(2 * FAN_OUT).max(1);
         let per_part = children.len().div_ceil(parts).max(1);
         for part in children.chunks(per_part) {
+            debug_assert!(part.len() <= 2 * FAN_OUT, "a node has few children");
             made.push(self.inner(part.to_vec()));
         }
     }
@@ -234,7 +234,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
         rows: usize,
         made: &mut Vec<Arc<LevelNode>>,
     ) -> LeafDraft<'g> {
-        let mut draft = LeafDraft::default();
+        let (mut draft, first) = (LeafDraft::default(), made.len());
         for slice in &found.slices {
             let mut left = *slice;
             while !left.run.is_empty() {
@@ -251,6 +251,11 @@ impl<'m, 'g> Maintenance<'m, 'g> {
                 left.run = left.run.slice(0..len - count);
             }
         }
+        debug_assert_eq!(
+            made[first..].iter().map(|leaf| leaf.rows()).sum::<u64>() + draft.rows as u64,
+            found.rows as u64,
+            "each row is in a leaf or left"
+        );
         draft
     }
 

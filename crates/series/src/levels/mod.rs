@@ -253,7 +253,6 @@ impl Levels {
         if levels.number >= before {
             self.charge(signed(KeyTable::key_bytes(key)));
         }
-        debug_assert_eq!(*levels.key, *key, "the levels are the key's");
         levels.work.lock().is_dormant = false;
         self.enqueue(levels);
     }
@@ -276,7 +275,6 @@ impl Levels {
         guard: &Guard,
     ) {
         let Some(levels) = self.table.find(hash, key, guard) else { return };
-        debug_assert_eq!(levels.hash, hash, "a key is found by its hash");
         if lockstep_host::failpoint::is_seeded("late_row_not_marked") {
             return;
         }
@@ -391,7 +389,6 @@ impl Levels {
             self.drop_nodes(levels, &mut work, &crate::pin());
             return None;
         }
-        debug_assert!(!work.is_building, "one thread makes the nodes of a key");
         work.is_building = true;
         work.removed = None;
         work.is_given_up = false;
@@ -436,7 +433,8 @@ impl Levels {
 
     fn charge(&self, bytes: i64) {
         // Relaxed: a number to report.
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        debug_assert!(before + bytes >= 0, "no more is given back than was taken");
         if let Some(account) = self.account.get() {
             account.charge(bytes);
         }

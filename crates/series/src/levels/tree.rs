@@ -245,7 +245,6 @@ impl LevelNode {
         }
         debug_assert!(self.newest >= self.oldest, "rows are in order");
         if self.is_whole(span) && take(self) {
-            debug_assert!(self.rows <= span.rows, "a node that is taken fits");
             span.below = self.oldest;
             span.rows -= self.rows;
             return Walked::On;

@@ -210,7 +210,7 @@ fn modelled(
         Plain::Min | Plain::Max => *data_type != DataType::Bool,
     };
     let (name, function) = match random.below(10) {
-        0..=2 if takes => (plain_name(plain), Function::Plain(plain, column)),
+        0..=2 if takes => (script::plain_name(plain), Function::Plain(plain, column)),
         3 | 4 if plain == Plain::Count || is_number => {
             (where_name(plain), Function::Where(plain, column, condition))
         }
@@ -227,16 +227,6 @@ fn modelled(
     };
     counts.note(name);
     function
-}
-
-fn plain_name(plain: Plain) -> &'static str {
-    match plain {
-        Plain::Count => "count",
-        Plain::Sum => "sum",
-        Plain::Avg => "avg",
-        Plain::Min => "min",
-        Plain::Max => "max",
-    }
 }
 
 fn where_name(plain: Plain) -> &'static str {

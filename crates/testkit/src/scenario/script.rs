@@ -105,7 +105,8 @@ pub fn call(scenario: &Scenario, function: &Function) -> String {
     }
 }
 
-fn plain_name(plain: Plain) -> &'static str {
+/// Returns the name of an aggregate.
+pub fn plain_name(plain: Plain) -> &'static str {
     match plain {
         Plain::Count => "count",
         Plain::Sum => "sum",
