@@ -59,6 +59,7 @@ fn main() {
         name: "t".to_owned(),
         arrow_schema: arrow_schema(&schema),
         schema: Arc::new(schema),
+        source: None,
     });
     let scan = LogicalPlanBuilder::scan("t", source, None).and_then(LogicalPlanBuilder::build);
     let plan = plan(scan.expect("a scan of a table"));

@@ -4,7 +4,7 @@
 //! an error of DataFusion is returned unchanged; an error that no statement should be able to cause
 //! becomes an internal error.
 
-use std::{io, path::Path};
+use std::{fmt::Display, io, path::Path};
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
@@ -56,7 +56,11 @@ pub(crate) fn into_datafusion(diagnostic: Box<Diagnostic>) -> DataFusionError {
 /// Returns the diagnostic of a file that could not be opened, read or written; `doing` is e.g.
 /// «read».
 pub(crate) fn from_io(error: &io::Error, doing: &str, path: &Path) -> Box<Diagnostic> {
-    let path = path.display();
+    from_io_at(error, doing, &path.display())
+}
+
+/// Returns the diagnostic of a file by its path or URL, as [`from_io`] does.
+pub(crate) fn from_io_at(error: &io::Error, doing: &str, path: &dyn Display) -> Box<Diagnostic> {
     let diagnostic = match error.kind() {
         io::ErrorKind::NotFound => {
             Diagnostic::new(code::UNDEFINED_FILE, format!("file `{path}` does not exist"))

@@ -342,7 +342,9 @@ fn scan_tables(
     let mut wanted: Vec<(CatalogTable, BTreeSet<usize>)> = Vec::new();
     plan.apply_with_subqueries(|node| {
         let LogicalPlan::TableScan(scan) = node else { return Ok(TreeNodeRecursion::Continue) };
-        if let Some(table) = CatalogTable::of(scan.source.as_ref()) {
+        if let Some(table) = CatalogTable::of(scan.source.as_ref())
+            && table.source.is_none()
+        {
             match wanted.iter_mut().find(|(known, _)| known.id == table.id) {
                 Some((_, columns)) => columns.extend(projection(scan)),
                 None => wanted.push((table.clone(), projection(scan).into_iter().collect())),
@@ -384,13 +386,14 @@ fn machine_threads() -> NonZeroUsize {
 }
 
 /// Returns the runtime of all queries of the process, which the first one starts.
-fn runtime() -> Result<&'static Runtime> {
+pub(crate) fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: PerProcess<Runtime> = PerProcess::new();
     let make = || {
         Builder::new_multi_thread()
             .worker_threads(machine_threads().get())
             .thread_name("batch")
             .thread_stack_size(STACK_BYTES)
+            .enable_all()
             .build()
     };
     RUNTIME.get_or_make(make).map_err(|error| {

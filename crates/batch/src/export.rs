@@ -1,4 +1,4 @@
-//! Export to CSV and Parquet files, for SELECT … INTO OUTFILE and training sets.
+//! Export to files of CSV, Parquet, JSON and Arrow IPC, for SELECT … INTO OUTFILE and training sets.
 //!
 //! `engine` makes an [`Exporter`] and passes it batches. An incomplete file is never visible: it is
 //! written under a temporary name in the same directory, and renamed at the end or removed.
@@ -7,6 +7,7 @@ mod csv;
 mod folder;
 
 use std::{
+    fmt,
     fs::File,
     io::{self, BufWriter, Write},
     mem,
@@ -20,6 +21,11 @@ use std::{
 use ::arrow::{
     array::RecordBatch,
     datatypes::{Field, Schema, SchemaRef},
+    ipc::{
+        CompressionType,
+        writer::{FileWriter as IpcWriter, IpcWriteOptions},
+    },
+    json::{WriterBuilder, writer::LineDelimited},
 };
 use ::parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
@@ -30,7 +36,7 @@ pub use folder::export_folder;
 
 use crate::{
     error::{from_io, interrupted},
-    load::{FileFormat, open_parquet, parquet_error},
+    load::{FileFormat, InputFile, open_parquet, parquet_error},
 };
 
 /// The handling of a file that exists already.
@@ -115,12 +121,28 @@ pub struct Exporter {
     row_count: u64,
 }
 
-#[derive(Debug)]
 enum Sink {
     Csv(csv::CsvWriter, BufWriter<File>),
     Parquet(Box<ArrowWriter<File>>),
+    /// An object on each line; NULL is `null`, and so are NaN and infinities.
+    Json(JsonWriter),
+    Arrow(Box<IpcWriter<BufWriter<File>>>),
     Finished,
 }
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Csv(..) => "Csv",
+            Self::Parquet(_) => "Parquet",
+            Self::Json(_) => "Json",
+            Self::Arrow(_) => "Arrow",
+            Self::Finished => "Finished",
+        })
+    }
+}
+
+type JsonWriter = ::arrow::json::Writer<BufWriter<File>, LineDelimited>;
 
 impl Exporter {
     /// Starts a file. `names` are the columns' names, which may repeat in CSV; `schema` is that of
@@ -149,6 +171,8 @@ impl Exporter {
         exporter.sink = match options.format {
             FileFormat::Csv => exporter.start_csv(file, append, options)?,
             FileFormat::Parquet => exporter.start_parquet(file, append)?,
+            FileFormat::Json => exporter.start_json(file, append)?,
+            FileFormat::Arrow => exporter.start_arrow(file, append)?,
         };
         Ok(exporter)
     }
@@ -208,7 +232,7 @@ impl Exporter {
         let mut writer = ArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties))
             .map_err(|error| failed(&error))?;
         if append {
-            let old = open_parquet(&self.path)?;
+            let old = open_parquet(&InputFile::local(self.path.clone()))?;
             if !has_same_columns(old.schema(), &self.schema) {
                 let message = format!("file `{}` has other columns", self.path.display());
                 return Diagnostic::new(code::DATATYPE_MISMATCH, message)
@@ -217,7 +241,7 @@ impl Exporter {
                     )
                     .err();
             }
-            let old = old.build().map_err(|error| parquet_error(&error, &self.path))?;
+            let old = old.build().map_err(|error| parquet_error(&error, &self.path.display()))?;
             for batch in old {
                 let batch = batch.map_err(|error| crate::error::from_arrow(&error))?;
                 let batch = self.rename(&batch)?;
@@ -225,6 +249,29 @@ impl Exporter {
             }
         }
         Ok(Sink::Parquet(Box::new(writer)))
+    }
+
+    fn start_json(&self, file: File, append: bool) -> Result<Sink> {
+        let mut file = BufWriter::new(file);
+        if append {
+            let old = read_lines(&self.path).and_then(|old| file.write_all(&old));
+            old.map_err(|error| from_io(&error, "write", &self.path))?;
+        }
+        Ok(Sink::Json(WriterBuilder::new().with_explicit_nulls(true).build(file)))
+    }
+
+    fn start_arrow(&self, file: File, append: bool) -> Result<Sink> {
+        if append {
+            let message = format!("file `{}` cannot be appended to", self.path.display());
+            return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
+                .with_hint("Write Arrow IPC to a file of its own; a query reads several as one.")
+                .err();
+        }
+        let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::ZSTD));
+        let writer = options.and_then(|options| {
+            IpcWriter::try_new_with_options(BufWriter::new(file), &self.schema, options)
+        });
+        Ok(Sink::Arrow(Box::new(writer.map_err(|error| arrow_failed(&self.path, &error))?)))
     }
 
     fn rename(&self, batch: &RecordBatch) -> Result<RecordBatch> {
@@ -245,18 +292,35 @@ impl Exporter {
             Sink::Parquet(writer) => {
                 writer.write(&renamed).map_err(|error| write_failed(&self.path, &error))
             }
+            Sink::Json(writer) => {
+                writer.write(&renamed).map_err(|error| arrow_failed(&self.path, &error))
+            }
+            Sink::Arrow(writer) => {
+                writer.write(&renamed).map_err(|error| arrow_failed(&self.path, &error))
+            }
             Sink::Finished => Diagnostic::internal("a finished file was written to").err(),
         }
+    }
+
+    /// Writes what is still in memory.
+    fn flushed(&self, file: BufWriter<File>) -> Result<File> {
+        file.into_inner().map_err(|error| from_io(error.error(), "write", &self.path))
     }
 
     /// Completes the file under its final name and returns the number of rows written.
     pub fn finish(mut self) -> Result<u64> {
         let file = match mem::replace(&mut self.sink, Sink::Finished) {
-            Sink::Csv(_, file) => {
-                file.into_inner().map_err(|error| from_io(error.error(), "write", &self.path))?
-            }
+            Sink::Csv(_, file) => self.flushed(file)?,
             Sink::Parquet(writer) => {
                 writer.into_inner().map_err(|error| write_failed(&self.path, &error))?
+            }
+            Sink::Json(mut writer) => {
+                writer.finish().map_err(|error| arrow_failed(&self.path, &error))?;
+                self.flushed(writer.into_inner())?
+            }
+            Sink::Arrow(writer) => {
+                let file = writer.into_inner();
+                self.flushed(file.map_err(|error| arrow_failed(&self.path, &error))?)?
             }
             Sink::Finished => return Diagnostic::internal("a file was finished twice").err(),
         };
@@ -324,6 +388,14 @@ fn has_same_columns(left: &Schema, right: &Schema) -> bool {
 }
 
 fn write_failed(path: &Path, error: &::parquet::errors::ParquetError) -> Box<Diagnostic> {
+    let message = format!("could not write file `{}`", path.display());
+    let diagnostic = Diagnostic::new(code::IO_ERROR, message)
+        .with_kind(Kind::FreeResources)
+        .with_detail(format!("The writer says: {error}."));
+    Box::new(diagnostic)
+}
+
+fn arrow_failed(path: &Path, error: &::arrow::error::ArrowError) -> Box<Diagnostic> {
     let message = format!("could not write file `{}`", path.display());
     let diagnostic = Diagnostic::new(code::IO_ERROR, message)
         .with_kind(Kind::FreeResources)

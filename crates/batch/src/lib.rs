@@ -11,9 +11,10 @@
 //! | `lower` | rewrites of plan nodes for batch mode |
 //! | `planner` | logical to physical plan |
 //! | `scan` | stored rows as columns |
+//! | [`source`](ExternalRows) | files and Arrow objects as tables of a query |
 //! | `window` | the window operator |
 //! | `last_join` | the LAST JOIN operator |
-//! | [`load`] | CSV and Parquet files in |
+//! | [`load`] | files in: CSV, Parquet, JSON, Arrow IPC |
 //! | [`export`] | CSV and Parquet files out |
 
 mod boundary;
@@ -30,6 +31,7 @@ mod operator;
 mod parallel;
 mod planner;
 mod scan;
+mod source;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -37,3 +39,4 @@ mod tests;
 mod window;
 
 pub use execute::{ExecuteOptions, ProgressListener, StoredTables, execute, execute_each, explain};
+pub use source::{ExternalRows, FileSourceOptions};

@@ -10,7 +10,7 @@ use datafusion::{
     execution::context::QueryPlanner,
     logical_expr::{
         Expr, LogicalPlan, TableScan, UserDefinedLogicalNode,
-        physical_planning_context::PhysicalPlanningContext,
+        physical_planning_context::PhysicalPlanningContext, utils::conjunction,
     },
     physical_expr::PhysicalExpr,
     physical_plan::ExecutionPlan,
@@ -23,7 +23,8 @@ use crate::{
     last_join::{LastJoinExec, LastJoinSpec},
     lower::{BatchLastJoin, BatchWindow},
     operator::OperatorOptions,
-    scan::ScannedTable,
+    scan::{ScannedTable, projection},
+    source::{ExternalRows, SourceScan},
     window::{WindowExec, WindowOperatorSpec},
 };
 
@@ -74,12 +75,23 @@ impl ExtensionPlanner for BatchPlanner {
 
     async fn plan_table_scan(
         &self,
-        _: &dyn PhysicalPlanner,
+        planner: &dyn PhysicalPlanner,
         scan: &TableScan,
-        _: &dyn Session,
-        _: &PhysicalPlanningContext,
+        session: &dyn Session,
+        context: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(table) = CatalogTable::of(scan.source.as_ref()) else { return Ok(None) };
+        if let Some(source) = source_of(table) {
+            let exprs = ExprPlanner { planner, session, context };
+            let schema = DFSchema::try_from_qualified_schema(
+                scan.table_name.clone(),
+                source.arrow_schema(),
+            )?;
+            let filter = conjunction(scan.filters.iter().cloned());
+            let filter = filter.map(|filter| exprs.plan(&filter, &schema)).transpose()?;
+            let wanted = SourceScan { columns: projection(scan), filter, limit: scan.fetch };
+            return source.plan(wanted, &self.options).map(Some);
+        }
         if !scan.filters.is_empty() {
             return internal_err!("a scan does not filter");
         }
@@ -88,6 +100,11 @@ impl ExtensionPlanner for BatchPlanner {
             .ok_or_else(|| internal_datafusion_err!("table {} was not scanned", table.name))?;
         scanned.plan(scan).map(Some)
     }
+}
+
+/// Returns the source of a table that is not stored.
+fn source_of(table: &CatalogTable) -> Option<Arc<ExternalRows>> {
+    Arc::clone(table.source.as_ref()?).downcast().ok()
 }
 
 /// The physical planner of a node's expressions.

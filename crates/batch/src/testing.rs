@@ -65,6 +65,7 @@ impl TestTables {
             name: name.to_owned(),
             arrow_schema: arrow_schema(&schema),
             schema: Arc::new(schema),
+            source: None,
         };
         let source: Arc<dyn TableSource> = Arc::new(catalog.clone());
         self.tables.push((catalog, Arc::new(table)));

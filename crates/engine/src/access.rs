@@ -20,7 +20,10 @@ use std::{
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 
-pub(crate) use self::{files::FileFolders, requirement::Needs};
+pub(crate) use self::{
+    files::FileFolders,
+    requirement::{NeededFile, Needs},
+};
 use crate::{
     Database,
     catalog::{Objects, QualifiedName},

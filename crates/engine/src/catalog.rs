@@ -17,6 +17,7 @@ use std::{
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_plan::{Catalog, CatalogTable};
+use lockstep_sql::ast::FileTable;
 use lockstep_table::{Durability, Table, with_durability};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,7 @@ use crate::{
     access::{Caller, Requirement},
     deployment::{Deployment, Procedure},
     entrance::ReadObjects,
+    named_source::NamedSources,
     offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
     system::{self, SYSTEM_DATABASE},
@@ -290,6 +292,8 @@ pub(crate) struct CatalogView<'a> {
     pub(crate) current_database: &'a str,
     /// The user whose query reads what it names; `None`: nothing is checked.
     pub(crate) reader: Option<&'a Caller>,
+    /// The rows that are not stored which the statement names.
+    pub(crate) sources: Option<&'a NamedSources>,
 }
 
 impl Catalog for CatalogView<'_> {
@@ -307,7 +311,11 @@ impl Catalog for CatalogView<'_> {
 
     fn find_table(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>> {
         let Some(entry) = self.objects.find_table(database, name) else {
-            return self.objects.shows_system(database).then(|| system::find(name)).flatten();
+            if self.objects.shows_system(database) {
+                return system::find(name);
+            }
+            let is_current = database == self.current_database;
+            return self.sources.filter(|_| is_current)?.find_object(database, name);
         };
         let schema = entry.table.schema();
         Some(Arc::new(CatalogTable {
@@ -316,7 +324,15 @@ impl Catalog for CatalogView<'_> {
             name: name.to_owned(),
             arrow_schema: lockstep_row::arrow::arrow_schema(&schema),
             schema,
+            source: None,
         }))
+    }
+
+    fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>> {
+        match self.sources {
+            Some(sources) => sources.find_files(files),
+            None => Diagnostic::unsupported("files in FROM of this statement").at(files.span).err(),
+        }
     }
 
     fn has_database(&self, database: &str) -> bool {

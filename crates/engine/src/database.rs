@@ -28,10 +28,11 @@ use crate::{
     audit::CallRecords,
     catalog::{CatalogCommand, CatalogRecord, Objects, QualifiedName, TableEntry, TableReference},
     context,
-    deployment::tables_of,
+    deployment::{source_of, tables_of},
     entrance::QueryMemory,
     job::Jobs,
     log_error::log_error,
+    named_source::not_stored,
     offline_data::OfflineData,
     pre_aggregate_thread::{PreAggregateFigures, PreAggregateWork},
     request_cache::RequestCache,
@@ -479,6 +480,9 @@ impl Database {
     /// Returns the catalog entries of the tables that a plan reads; an error when one of them was
     /// dropped after the plan was bound, or is a system table.
     pub(crate) fn entries_of(&self, plan: &LogicalPlan) -> Result<Vec<TableEntry>> {
+        if let Some(source) = source_of(plan) {
+            return not_stored(&source).err();
+        }
         let named = tables_of(plan);
         if let Some(table) = named.iter().find(|table| system::is_system(table.id)) {
             return system::read_only(&table.name).err();

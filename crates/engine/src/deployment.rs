@@ -216,6 +216,7 @@ pub(crate) fn tables_of(plan: &LogicalPlan) -> Vec<Arc<CatalogTable>> {
     let visit = plan.apply(|node| {
         if let LogicalPlan::TableScan(scan) = node
             && let Some(table) = CatalogTable::of(scan.source.as_ref())
+            && table.source.is_none()
             && tables.iter().all(|known| known.id != table.id)
         {
             tables.push(Arc::new(table.clone()));
@@ -224,6 +225,23 @@ pub(crate) fn tables_of(plan: &LogicalPlan) -> Vec<Arc<CatalogTable>> {
     });
     visit.expect("the visitor never fails");
     tables
+}
+
+/// Returns a table of a plan whose rows are not stored.
+pub(crate) fn source_of(plan: &LogicalPlan) -> Option<CatalogTable> {
+    let mut found = None;
+    let visit = plan.apply(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Some(table) = CatalogTable::of(scan.source.as_ref())
+            && table.source.is_some()
+        {
+            found = Some(table.clone());
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visit.expect("the visitor never fails");
+    found
 }
 
 /// Returns references to the stored tables that a plan reads.

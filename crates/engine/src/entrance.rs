@@ -9,6 +9,7 @@
 //! user costs a look at the user's grants and two short locks.
 
 use std::{
+    borrow::Borrow,
     cell::RefCell,
     collections::BTreeSet,
     sync::atomic::{AtomicU64, Ordering},
@@ -19,7 +20,7 @@ use lockstep_host::{QueryContext, QueryLimits};
 
 use crate::{
     Database, Session,
-    access::{AccessGuard, Caller, Needs, Requirement},
+    access::{AccessGuard, Caller, NeededFile, Needs, Requirement},
     audit::{AuditEvent, SlowRequest},
     user::Securable,
 };
@@ -191,8 +192,20 @@ impl Session {
         if let Some(change) = &needs.grants {
             self.permit_grants(change)?;
         }
+        self.permit_files(needs.files.iter())
+    }
+
+    /// Fails where the caller may not have files of the server's machine opened.
+    pub(crate) fn permit_files(
+        &self,
+        files: impl Iterator<Item = impl Borrow<NeededFile>>,
+    ) -> Result<()> {
+        if self.caller().is_process() {
+            return Ok(());
+        }
         let folders = self.database.file_folders();
-        needs.files.iter().try_for_each(|file| folders.check(&file.path, file.span))
+        let mut files = files;
+        files.try_for_each(|file| folders.check(&file.borrow().path, file.borrow().span))
     }
 
     /// Checks the caller for something that it prepares, and makes the guard of it.

@@ -28,7 +28,7 @@
 //! | [`session_list`](SessionInfo), [`audit`](AuditEvent) | the open sessions, what users did, slow requests |
 //! | `statement`, `options`, `statement_description` | what each statement does, the reader of its options, what it will return |
 //! | `append`, [`appender`](Appender), `offline_data`, [`conversion`](Conversion), `literal`, `constant` | rows into tables |
-//! | `relation`, `query_stream`, `index_read` | queries in batch mode |
+//! | `relation`, `query_stream`, `index_read`, `named_source` | queries in batch mode, and what they read that is not stored |
 //! | `request`, `prepared_request`, `request_cache`, `deployment` | request mode |
 //! | `verify` | the comparison of the two modes |
 //! | `system` | the tables of the database `lockstep` |
@@ -58,6 +58,7 @@ mod job;
 pub mod lint;
 mod literal;
 mod log_error;
+mod named_source;
 mod offline_data;
 mod options;
 mod output;
@@ -101,6 +102,7 @@ pub use lockstep_sql::{masked, may_have_secret};
 pub use lockstep_table::Durability;
 #[doc(hidden)]
 pub use lockstep_table::{set_chunk_rows, set_leaf_rows};
+pub use named_source::{ArrowRows, FindObject};
 pub use output::Output;
 pub use parameters::{Parameter, ParsedScript, PreparedStatement};
 pub use pre_aggregate_thread::PreAggregateFigures;

@@ -142,10 +142,7 @@ impl OfflineData {
 
     /// Returns the format of the linked files.
     pub(crate) fn format(&self) -> Option<&'static str> {
-        self.files.first().map(|file| match file.options.format {
-            FileFormat::Csv => "csv",
-            FileFormat::Parquet => "parquet",
-        })
+        self.files.first().map(|file| file.options.format.name())
     }
 
     /// Links a path: ALTER TABLE … ADD `offline_path`.

@@ -99,7 +99,7 @@ impl Output {
 }
 
 /// Makes a schema whose names are unique: a repeated name gets a number.
-fn schema_of(columns: &[(String, DataType)]) -> SchemaRef {
+pub(crate) fn schema_of(columns: &[(String, DataType)]) -> SchemaRef {
     let field = |(at, (name, data_type)): (usize, &(String, DataType))| {
         let repeats = columns[..at].iter().filter(|(other, _)| other == name).count();
         let name = if repeats == 0 { name.clone() } else { format!("{name}:{}", repeats + 1) };

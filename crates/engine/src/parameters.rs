@@ -7,7 +7,7 @@ use lockstep_row::{DataType, Value};
 use lockstep_sql::{Parsed, ast::Statement, parse};
 
 use crate::{
-    Output, Relation, Session,
+    FindObject, Output, Relation, Session,
     access::Needs,
     entrance::{CallDescription, no_plan},
     statement::all_write_rows,
@@ -128,6 +128,30 @@ impl Session {
 
     /// Binds one query with a value for each `?`, without running it.
     pub fn query_with(&self, sql: &str, parameters: &[Parameter]) -> Result<Relation> {
+        self.query_naming(sql, parameters, None)
+    }
+
+    /// Binds one query as [`Self::query_with`] does, in which names that no table of the current
+    /// database has may be those of the caller's Arrow objects. Their rows are not copied.
+    ///
+    /// ```
+    /// use lockstep_engine::Database;
+    ///
+    /// let session = Database::in_memory().session();
+    /// let rows = session.execute("SELECT 1 AS a")?;
+    /// let find = |name: &str| {
+    ///     Ok((name == "mine").then(|| (rows.batches[0].schema(), rows.batches.clone())))
+    /// };
+    /// let sum = session.query_naming("SELECT sum(a) AS s FROM mine", &[], Some(&find))?;
+    /// assert_eq!(sum.collect(None)?.row_count(), 1);
+    /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
+    /// ```
+    pub fn query_naming(
+        &self,
+        sql: &str,
+        parameters: &[Parameter],
+        objects: Option<FindObject<'_>>,
+    ) -> Result<Relation> {
         let prepared = self.prepare(sql).map_err(|error| match error.code {
             code::SYNTAX_ERROR if error.span.is_none() => {
                 Box::new(Diagnostic::new(code::SYNTAX_ERROR, "expected exactly one query"))
@@ -148,7 +172,7 @@ impl Session {
             is_audited: true,
             plan: &no_plan,
         };
-        self.enter(operation, || self.relation(query, parameters))
+        self.enter(operation, || self.relation(query, parameters, objects))
     }
 }
 

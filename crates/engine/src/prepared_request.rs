@@ -27,6 +27,8 @@ use crate::{
     catalog::{Definition, TableEntry},
     conversion::Conversion,
     database::TableSet,
+    deployment::source_of,
+    named_source::not_stored,
 };
 
 /// A compiled request. May be shared between threads. That of a user checks at each answer that the user
@@ -132,6 +134,9 @@ impl PreparedRequest {
         definitions: Vec<Arc<Definition>>,
         options: CompileOptions,
     ) -> Result<Self> {
+        if let Some(source) = source_of(&query.plan) {
+            return not_stored(&source).err();
+        }
         let batch = Arc::new(BatchModeFallback { tables: tables.clone() });
         let index_rows_only = query.settings.compatibility == Compatibility::OpenMldb;
         let options = CompileOptions { index_rows_only, ..options };

@@ -57,7 +57,8 @@ impl Session {
             plan: &plan,
         };
         self.enter(operation, || {
-            let relation = lockstep_host::with_large_stack(|| self.relation(query, parameters))?;
+            let relation =
+                lockstep_host::with_large_stack(|| self.relation(query, parameters, None))?;
             begin(relation.columns())?;
             relation.run_each(None, consume)
         })

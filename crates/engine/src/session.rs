@@ -17,12 +17,13 @@ use lockstep_sql::{
 use lockstep_table::{Durability, Table, with_durability};
 
 use crate::{
-    ClientInfo, Database, Output, Parameter,
+    ClientInfo, Database, FindObject, Output, Parameter,
     access::Caller,
     catalog::{CatalogView, DEFAULT_DATABASE, QualifiedName, TableEntry},
     context::{checkpoint, commit},
     conversion::Conversion,
     entrance::CallDescription,
+    named_source::NamedSources,
     parameters::check_count,
     session_list::SessionShared,
     statement::{action_of, create_function, drop_function},
@@ -256,7 +257,12 @@ impl Session {
     pub(crate) fn find_entry(&self, name: &ObjectName) -> Result<TableEntry> {
         let current = self.current_database();
         let objects = self.database.objects();
-        let view = CatalogView { objects: &objects, current_database: &current, reader: None };
+        let view = CatalogView {
+            objects: &objects,
+            current_database: &current,
+            reader: None,
+            sources: None,
+        };
         let found = lockstep_plan::find_table(&view, name)?;
         if system::is_system(found.id) {
             return system::read_only(&found.name).at(name.name.span).err();
@@ -281,10 +287,42 @@ impl Session {
 
     /// Binds a query with a parameter for each `?`.
     pub(crate) fn bind_with(&self, query: &Query, parameters: &[Parameter]) -> Result<BoundQuery> {
+        self.bind_naming(query, parameters, None).map(|(bound, _)| bound)
+    }
+
+    /// Binds a query that may name Arrow objects of its caller as tables. Returns warnings about
+    /// its files and objects as well.
+    pub(crate) fn bind_naming(
+        &self,
+        query: &Query,
+        parameters: &[Parameter],
+        objects: Option<FindObject<'_>>,
+    ) -> Result<(BoundQuery, Vec<Diagnostic>)> {
+        let mut sources = NamedSources::default();
+        loop {
+            let outcome = self.bind_once(query, parameters, &sources);
+            // Files are opened here, where the catalog is not locked.
+            if !sources.open_missing(self, objects)? {
+                return outcome.map(|bound| (bound, sources.into_warnings()));
+            }
+        }
+    }
+
+    fn bind_once(
+        &self,
+        query: &Query,
+        parameters: &[Parameter],
+        sources: &NamedSources,
+    ) -> Result<BoundQuery> {
         let current = self.current_database();
         let objects = self.database.objects();
         let reader = self.caller().user.is_some().then(|| self.caller());
-        let view = CatalogView { objects: &objects, current_database: &current, reader };
+        let view = CatalogView {
+            objects: &objects,
+            current_database: &current,
+            reader,
+            sources: Some(sources),
+        };
         bind(query, &view, &self.bind_options(parameters))
     }
 }

@@ -92,6 +92,7 @@ pub(crate) fn find(name: &str) -> Option<Arc<CatalogTable>> {
         name: name.to_owned(),
         arrow_schema: lockstep_row::arrow::arrow_schema(&schema),
         schema,
+        source: None,
     }))
 }
 

@@ -3,9 +3,16 @@
 use std::{any::Any, sync::Arc};
 
 use arrow::datatypes::SchemaRef;
-use datafusion::logical_expr::TableSource;
-use lockstep_diagnostic::Result;
+use datafusion::{
+    common::Result as DataFusionResult,
+    logical_expr::{Expr, TableProviderFilterPushDown, TableSource},
+};
+use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_row::TableSchema;
+use lockstep_sql::ast::FileTable;
+
+/// What an executor reads the rows of a table from that is not stored; the executor knows its type.
+pub type SourceHandle = Arc<dyn Any + Send + Sync>;
 
 /// A table of the catalog; also the source of its `TableScan`s, from which an executor finds the
 /// stored rows.
@@ -21,6 +28,8 @@ pub struct CatalogTable {
     pub schema: Arc<TableSchema>,
     /// The columns as an Arrow schema.
     pub arrow_schema: SchemaRef,
+    /// The rows of files or of Arrow objects; `None` for a stored table.
+    pub source: Option<SourceHandle>,
 }
 
 impl CatalogTable {
@@ -35,6 +44,18 @@ impl TableSource for CatalogTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.arrow_schema)
     }
+
+    /// A source leaves out what certainly fails the filters; the filters stay above it.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
+        let support = match self.source {
+            Some(_) => TableProviderFilterPushDown::Inexact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(vec![support; filters.len()])
+    }
 }
 
 /// The databases and tables that a statement may name.
@@ -48,6 +69,12 @@ pub trait Catalog {
     }
     /// Finds a table.
     fn find_table(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>>;
+    /// Opens the files of an item of FROM.
+    fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>> {
+        Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "files in FROM are not read here")
+            .at(files.span)
+            .err()
+    }
     /// Returns whether a database exists.
     fn has_database(&self, database: &str) -> bool;
     /// Returns the names of a database's tables, for hints.

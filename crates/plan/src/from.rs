@@ -102,6 +102,10 @@ impl Binder<'_> {
                 let alias = alias.as_ref().map(|alias| self.alias_qualifier(&alias.text));
                 Ok(self.query(query)?.aliased(alias))
             }
+            TableRef::Files { files, alias } => {
+                let table = self.catalog.find_files(files)?;
+                self.scan(&table, alias.as_ref().map(|alias| alias.text.as_str()))
+            }
             TableRef::Join(join) if join.kind == JoinKind::Last => {
                 self.whole(self.from(Some(item))?)
             }

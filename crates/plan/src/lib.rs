@@ -39,7 +39,7 @@ mod window;
 mod window_calls;
 mod written;
 
-pub use catalog::{Catalog, CatalogTable};
+pub use catalog::{Catalog, CatalogTable, SourceHandle};
 pub use comparison::text_constant;
 pub use expression::quoted_name;
 pub use from::find_table;

@@ -114,6 +114,7 @@ impl Binder<'_> {
             }
             // Sub-queries are identified by their position in the text.
             ast::TableRef::Subquery { query, .. } => format!("({})", query.span.start),
+            ast::TableRef::Files { files, .. } => format!("({})", files.span.start),
             ast::TableRef::Join(join) => format!("({})", join.span.start),
         };
         Ok(UnionSource { identity, relation: self.size.beside(|| self.relation(source))? })

@@ -66,6 +66,7 @@ fn tables() -> Tables {
             name: name.to_owned(),
             arrow_schema: arrow_schema(&schema),
             schema: Arc::new(schema),
+            source: None,
         })
     };
     Tables(vec![

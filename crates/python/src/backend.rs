@@ -13,7 +13,7 @@ use lockstep_cli::{columns_of, conversion_of};
 use lockstep_client::{ClientRequest, ColumnSet, RemoteClient, StatementResult};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{
-    Conversion, Database, Difference, Durability, Limits, Opened, Output, Parameter,
+    Conversion, Database, Difference, Durability, FindObject, Limits, Opened, Output, Parameter,
     PreparedRequest, ProgressCallback, Relation, Session, TableBatches, Verification,
     VerifyOptions,
 };
@@ -126,11 +126,16 @@ impl Backend {
         }
     }
 
-    /// Binds one query.
-    pub(crate) fn query_with(&self, sql: &str, parameters: &[Parameter]) -> Result<BackendQuery> {
+    /// Binds one query, which may name Arrow objects of the program where the engine is in it.
+    pub(crate) fn query_with(
+        &self,
+        sql: &str,
+        parameters: &[Parameter],
+        find: Option<FindObject<'_>>,
+    ) -> Result<BackendQuery> {
         match self {
             Self::Engine(session) => {
-                let relation = session.query_with(sql, parameters)?;
+                let relation = session.query_naming(sql, parameters, find)?;
                 Ok(BackendQuery::Engine(Box::new(relation)))
             }
             Self::Server(client) => {

@@ -11,8 +11,8 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_client::{RemoteClient, ServerAddress, TlsMode};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{
-    Conversion, Database, Durability, OpenListener, OpenOptions, OpenProgress, Output, Parameter,
-    ProgressCallback, QueryContext, TableBatches, VerifyOptions,
+    ArrowRows, Conversion, Database, Durability, OpenListener, OpenOptions, OpenProgress, Output,
+    Parameter, ProgressCallback, QueryContext, TableBatches, VerifyOptions,
 };
 use lockstep_host::sync::Mutex;
 use lockstep_row::{DataType, Value};
@@ -118,15 +118,34 @@ impl PySession {
     }
 
     /// Binds one query with a value for each `?`, without running it.
+    ///
+    /// `find` is called with a name that no table has, and returns an object with the Arrow stream
+    /// interface, or `None`.
+    #[pyo3(signature = (sql, parameters, find=None))]
     fn query(
         &self,
         py: Python<'_>,
         sql: &str,
         parameters: Vec<Bound<'_, PyAny>>,
+        find: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyRelation> {
         let values = parameters_of(py, parameters, self.session.conversion())?;
-        let relation = detached(py, Some(sql), || self.session.query_with(sql, &values))?;
-        Ok(PyRelation { relation, sql: sql.to_owned() })
+        let find = find.map(|find| find.clone().unbind());
+        let raised = Mutex::new(None);
+        let find_object = |name: &str| match &find {
+            Some(find) => find_in_python(find, name).map_err(|error| {
+                *raised.lock() = Some(error);
+                Box::new(Diagnostic::internal("the search for a named object failed"))
+            }),
+            None => Ok(None),
+        };
+        let bound =
+            detached(py, Some(sql), || self.session.query_with(sql, &values, Some(&find_object)));
+        let raised = raised.lock().take();
+        if let Some(error) = raised {
+            return Err(error);
+        }
+        Ok(PyRelation { relation: bound?, sql: sql.to_owned() })
     }
 
     /// Appends an Arrow table. With `create`, a table that does not exist is created. `durability` is
@@ -428,5 +447,17 @@ fn progress_callback(callback: Py<PyAny>) -> ProgressCallback {
                 error.write_unraisable(py, Some(callback.bind(py)));
             }
         });
+    })
+}
+
+/// Asks the caller's program for the object of a name.
+fn find_in_python(find: &Py<PyAny>, name: &str) -> PyResult<Option<ArrowRows>> {
+    Python::attach(|py| {
+        let found = find.bind(py).call1((name,))?;
+        if found.is_none() {
+            return Ok(None);
+        }
+        let (batches, schema) = found.extract::<PyTable>()?.into_inner();
+        Ok(Some((schema, batches)))
     })
 }

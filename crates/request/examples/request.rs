@@ -157,8 +157,14 @@ fn main() {
     let table = filled_table(&schema);
     let arrow_schema = arrow_schema(&schema);
     let (database, name) = ("db".to_owned(), "t".to_owned());
-    let catalog_table =
-        CatalogTable { id: 0, database, name, schema: Arc::new(schema), arrow_schema };
+    let catalog_table = CatalogTable {
+        id: 0,
+        database,
+        name,
+        schema: Arc::new(schema),
+        arrow_schema,
+        source: None,
+    };
     let plan = plan(catalog_table);
     let program = Program::compile(&plan, &OneTable(table), Arc::new(NoBatchMode));
     let program = program.expect("the plan is a window over a table");

@@ -90,6 +90,7 @@ impl TestDatabase {
             name: format!("t{id}"),
             schema: Arc::new(schema),
             arrow_schema,
+            source: None,
         };
         self.tables.push((Arc::new(catalog_table), table));
         self.rows.push(stored);

@@ -10,9 +10,9 @@ pub use expression::{
     ObjectName, Over, TypeName, UnaryOperator,
 };
 pub use query::{
-    CommonTable, FrameBound, FrameBoundKind, FrameClause, FrameUnit, IntoOutfile, Join, JoinKind,
-    NamedWindow, OrderBy, Query, RowLimit, Select, SelectItem, SetExpr, TableRef, WindowAttribute,
-    WindowSpec,
+    CommonTable, FilePath, FileTable, FrameBound, FrameBoundKind, FrameClause, FrameUnit,
+    IntoOutfile, Join, JoinKind, NamedWindow, OrderBy, Query, RowLimit, Select, SelectItem,
+    SetExpr, TableRef, WindowAttribute, WindowSpec,
 };
 pub use statement::{
     AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,

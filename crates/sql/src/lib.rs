@@ -9,6 +9,7 @@ pub mod ast;
 mod cursor;
 mod definition;
 mod expression;
+mod file_table;
 mod keyword;
 mod literal;
 mod options;

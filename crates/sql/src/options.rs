@@ -28,7 +28,7 @@ impl Parser<'_> {
         Ok(items)
     }
 
-    fn option_item(&mut self) -> Result<OptionItem> {
+    pub(crate) fn option_item(&mut self) -> Result<OptionItem> {
         let mut key = self.option_key()?;
         key.text.make_ascii_lowercase();
         self.expect_symbol("=")?;

@@ -273,6 +273,9 @@ impl Parser<'_> {
             let query = Box::new(self.parenthesised_query()?);
             return Ok(TableRef::Subquery { query, alias: self.alias()? });
         }
+        if let Some(files) = self.file_table()? {
+            return Ok(TableRef::Files { files: Box::new(files), alias: self.alias()? });
+        }
         let name = self.object_name()?;
         Ok(TableRef::Table { name, alias: self.alias()? })
     }

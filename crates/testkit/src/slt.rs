@@ -23,8 +23,8 @@
 //! one space; an empty text is `(empty)`, a TIMESTAMP is in milliseconds. `rowsort` sorts the lines
 //! of both sides. The warnings of a `statement ok` follow it like an error, in full.
 //!
-//! `{folder}` is a temporary folder of the file; a record `file NAME` writes a file there, whose
-//! lines follow. Every file runs under each of [`CONFIGURATIONS`], with the same results. A comment
+//! `{folder}` is a temporary folder of the file; a record `file NAME` writes a file there, or
+//! in a folder in it, whose lines follow. Every file runs under each of [`CONFIGURATIONS`], with the same results. A comment
 //! `# not under NAME: why` excludes it from one.
 
 use std::{
@@ -286,7 +286,9 @@ impl Player {
     /// Runs a record. A query that fails gives a `statement error`, and the other way round.
     fn play(&mut self, record: &Record) -> RecordOutcome {
         if let Some(name) = record.header.strip_prefix("file ") {
-            let written = fs::write(self.folder.join(name), format!("{}\n", record.sql));
+            let path = self.folder.join(name);
+            let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+            let written = folder.and_then(|()| fs::write(&path, format!("{}\n", record.sql)));
             let lines = written.err().map(|error| error.to_string()).into_iter().collect();
             return RecordOutcome { header: record.header.clone(), lines };
         }

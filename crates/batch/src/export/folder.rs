@@ -13,7 +13,7 @@ use lockstep_diagnostic::Result;
 use lockstep_host::disk;
 
 use super::{ExportOptions, Exporter, WriteMode, exists};
-use crate::{error::from_io, load::FileFormat};
+use crate::error::from_io;
 
 /// The file that is written when all parts are complete.
 const MARKER: &str = "_SUCCESS";
@@ -77,10 +77,7 @@ struct WrittenParts {
 impl PartsWriter<'_> {
     /// Writes the rows to new parts, or over the `old` ones where the options say so.
     fn write(&self, batches: &[RecordBatch], old: &[PathBuf]) -> Result<WrittenParts> {
-        let extension = match self.options.format {
-            FileFormat::Csv => "csv",
-            FileFormat::Parquet => "parquet",
-        };
+        let extension = self.options.format.name();
         let part = |number: usize| self.folder.join(format!("part-{number:05}.{extension}"));
         let is_free =
             |path: &PathBuf| self.options.mode == WriteMode::Overwrite || !old.contains(path);

@@ -3,12 +3,10 @@
 //! CSV and Parquet share it: an unknown name is an error unless the statement says otherwise, and a
 //! warning lists the columns that are ignored on either side.
 
-use std::path::Path;
-
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use serde::{Deserialize, Serialize};
 
-use super::LoadTarget;
+use super::{AbsentColumns, LoadTarget, location::InputFile};
 
 /// How the columns of a file are matched with those of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -56,14 +54,15 @@ pub(super) enum Note {
 
 /// Returns the mapping by position, for a file without names.
 pub(super) fn in_order(target: &LoadTarget) -> ColumnMapping {
-    let sources = (0..target.schema.columns.len()).map(Some).collect();
+    let of_file = |column: usize| (!target.folder_columns.contains(&column)).then_some(column);
+    let sources = (0..target.schema.columns.len()).map(of_file).collect();
     ColumnMapping { sources, notes: Vec::new() }
 }
 
 /// Matches the names that a file gives to its columns.
 pub(super) fn match_columns(
     target: &LoadTarget,
-    path: &Path,
+    path: &InputFile,
     names: &[String],
 ) -> Result<ColumnMapping> {
     let is_csv = target.options.format == super::FileFormat::Csv;
@@ -74,11 +73,11 @@ pub(super) fn match_columns(
     }
 }
 
-fn by_position(target: &LoadTarget, path: &Path, names: &[String]) -> Result<ColumnMapping> {
+fn by_position(target: &LoadTarget, path: &InputFile, names: &[String]) -> Result<ColumnMapping> {
     let columns = &target.schema.columns;
-    if names.len() != columns.len() {
-        let (found, expected) = (names.len(), columns.len());
-        let path = path.display();
+    let expected = columns.len() - target.folder_columns.len();
+    if names.len() != expected {
+        let found = names.len();
         let message = format!("file `{path}` has {found} columns, the table has {expected}");
         return Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData).err();
     }
@@ -99,7 +98,7 @@ fn by_position(target: &LoadTarget, path: &Path, names: &[String]) -> Result<Col
 
 fn by_name(
     target: &LoadTarget,
-    path: &Path,
+    path: &InputFile,
     names: &[String],
     unknown_columns: UnknownColumns,
 ) -> Result<ColumnMapping> {
@@ -109,7 +108,7 @@ fn by_name(
     for (at, name) in names.iter().enumerate() {
         match target.schema.find_column(name) {
             Some(column) if sources[column].is_some() => {
-                let message = format!("file `{}` names column `{name}` twice", path.display());
+                let message = format!("file `{path}` names column `{name}` twice");
                 return Diagnostic::new(code::BAD_COPY_FORMAT, message)
                     .with_kind(Kind::FixData)
                     .with_hint("OPTIONS(match_by = 'position') takes the columns in their order.")
@@ -119,14 +118,16 @@ fn by_name(
             None => unknown.push(name.clone()),
         }
     }
-    if sources.iter().all(Option::is_none) && !names.is_empty() {
+    let is_load = target.absent == AbsentColumns::Default;
+    if is_load && sources.iter().all(Option::is_none) && !names.is_empty() {
         return Err(nothing_in_common(target, path, names));
     }
     if let (Some(first), UnknownColumns::Fail) = (unknown.first(), unknown_columns) {
         return Err(unknown_column(target, path, first));
     }
     let without = |(at, column): (usize, &lockstep_row::Column)| {
-        sources[at].is_none().then(|| column.name.clone())
+        let is_missing = sources[at].is_none() && path.folder_value(&column.name).is_none();
+        is_missing.then(|| column.name.clone())
     };
     let missing: Vec<String> = columns.iter().enumerate().filter_map(without).collect();
     let mut notes = Vec::new();
@@ -139,9 +140,9 @@ fn by_name(
     Ok(ColumnMapping { sources, notes })
 }
 
-fn unknown_column(target: &LoadTarget, path: &Path, name: &str) -> Box<Diagnostic> {
+fn unknown_column(target: &LoadTarget, path: &InputFile, name: &str) -> Box<Diagnostic> {
     let known = target.schema.columns.iter().map(|column| column.name.as_str());
-    let message = format!("file `{}` has a column `{name}`, the table has none", path.display());
+    let message = format!("file `{path}` has a column `{name}`, the table has none");
     let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message)
         .with_kind(Kind::FixData)
         .with_nearest(name, known)
@@ -152,8 +153,8 @@ fn unknown_column(target: &LoadTarget, path: &Path, name: &str) -> Box<Diagnosti
     Box::new(diagnostic)
 }
 
-fn nothing_in_common(target: &LoadTarget, path: &Path, names: &[String]) -> Box<Diagnostic> {
-    let message = format!("file `{}` names no column of the table", path.display());
+fn nothing_in_common(target: &LoadTarget, path: &InputFile, names: &[String]) -> Box<Diagnostic> {
+    let message = format!("file `{path}` names no column of the table");
     let mut diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message)
         .with_kind(Kind::FixData)
         .with_detail(format!("Its columns are {}.", list(names)));
@@ -166,7 +167,7 @@ fn nothing_in_common(target: &LoadTarget, path: &Path, names: &[String]) -> Box<
                 "Say OPTIONS(header = false) if the first line is a row, or \
                  OPTIONS(match_by = 'position') if it has other names for the same columns."
             }
-            super::FileFormat::Parquet => {
+            super::FileFormat::Parquet | super::FileFormat::Json | super::FileFormat::Arrow => {
                 "Say OPTIONS(match_by = 'position') if it has other names for the same columns."
             }
         });
@@ -188,8 +189,7 @@ fn list(names: &[String]) -> String {
 
 impl Note {
     /// Returns the warning about a file.
-    pub(super) fn warning(&self, path: &Path) -> Diagnostic {
-        let path = path.display();
+    pub(super) fn warning(&self, path: &InputFile) -> Diagnostic {
         let (message, detail) = match self {
             Self::Missing(names) => (
                 format!("file `{path}` does not have every column of the table"),

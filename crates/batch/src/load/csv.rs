@@ -4,9 +4,8 @@
 //! TIMESTAMP as integer milliseconds or as text, which is truncated to the millisecond.
 
 use std::{
-    fs::File,
-    io::{self, BufRead, BufReader},
-    path::PathBuf,
+    fmt,
+    io::{self, BufRead, BufReader, Read},
     sync::Arc,
 };
 
@@ -19,14 +18,18 @@ use lockstep_row::{DataType, Datum, arrow::ColumnBuilder};
 use super::{
     CsvOptions, FILE_BATCH_ROWS, FileReader, LoadTarget, OnError, Skipped,
     columns::{ColumnMapping, Note, in_order, match_columns},
+    location::InputFile,
 };
-use crate::error::{from_arrow, from_io};
+use crate::error::from_io_at;
 
 /// The most characters of a field that an error message shows.
 const SHOWN_CHARS_MAX: usize = 80;
 
 /// The byte order mark that some programs write before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// The size of the buffer of a file's bytes.
+const INPUT_BYTES: usize = 1 << 16;
 
 /// The initial size of the buffer for a record's text.
 const FIELD_BYTES: usize = 1024;
@@ -46,10 +49,9 @@ pub(super) struct CsvFile {
 }
 
 /// A cursor over the records of a file, with their line numbers and which fields were quoted.
-#[derive(Debug)]
 pub(super) struct CsvRecords {
-    path: PathBuf,
-    file: BufReader<File>,
+    path: InputFile,
+    file: BufReader<Box<dyn Read + Send>>,
     reader: Reader,
     quote: Option<u8>,
     /// The buffer; begins with the text of the record's fields, one after the other.
@@ -59,6 +61,12 @@ pub(super) struct CsvRecords {
     lines_read: u64,
     /// The line in which the record starts, from 1.
     line: u64,
+}
+
+impl fmt::Debug for CsvRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CsvRecords").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 /// A field of the record.
@@ -71,15 +79,12 @@ struct Field {
 
 impl CsvRecords {
     /// Opens a file.
-    pub(super) fn open(path: PathBuf, options: &CsvOptions) -> Result<Self> {
-        let open = || -> io::Result<BufReader<File>> {
-            let mut file = BufReader::new(lockstep_host::disk::open(&path)?);
-            if file.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
-                file.consume(BYTE_ORDER_MARK.len());
-            }
-            Ok(file)
-        };
-        let file = open().map_err(|error| from_io(&error, "read", &path))?;
+    pub(super) fn open(path: InputFile, options: &CsvOptions) -> Result<Self> {
+        let mut file = BufReader::with_capacity(INPUT_BYTES, path.text()?);
+        let begin = file.fill_buf().map(|begin| begin.starts_with(BYTE_ORDER_MARK));
+        if begin.map_err(|error| from_io_at(&error, "read", &path))? {
+            file.consume(BYTE_ORDER_MARK.len());
+        }
         let mut builder = ReaderBuilder::new();
         builder.delimiter(options.delimiter);
         match options.quote {
@@ -100,7 +105,7 @@ impl CsvRecords {
             while self.read_field()? {}
             Ok(!self.fields.is_empty())
         });
-        read.map_err(|error| from_io(&error, "read", &self.path))
+        read.map_err(|error| from_io_at(&error, "read", &self.path))
     }
 
     fn skip_line_ends(&mut self) -> io::Result<()> {
@@ -164,32 +169,24 @@ impl CsvRecords {
 
     /// Returns an error about the record.
     fn error(&self, code: &'static str, what: &str) -> Box<Diagnostic> {
-        let message = format!("file `{}`, line {}: {what}", self.path.display(), self.line);
+        let message = format!("file `{}`, line {}: {what}", self.path, self.line);
         Box::new(Diagnostic::new(code, message).with_kind(Kind::FixData))
     }
 }
 
 impl CsvFile {
     /// Opens a file and reads its header.
-    pub(super) fn open(target: Arc<LoadTarget>, path: PathBuf) -> Result<Self> {
+    pub(super) fn open(target: Arc<LoadTarget>, path: InputFile) -> Result<Self> {
         let mut lines = CsvRecords::open(path, &target.options.csv)?;
-        let mut width = target.schema.columns.len();
+        let mut width = target.schema.columns.len() - target.folder_columns.len();
         let mut matched = in_order(&target);
         if target.options.csv.header && lines.advance()? {
             width = lines.width();
             matched = match_columns(&target, &lines.path, &lines.names())?;
         }
         let ColumnMapping { sources: fields, notes } = matched;
-        for (column, field) in fields.iter().enumerate() {
-            if field.is_none() {
-                target.default_of(column, &lines.path)?;
-            }
-        }
-        let columns = &target.schema.columns;
-        debug_assert_eq!(fields.len(), columns.len(), "each column has a source or a default");
-        let builder =
-            |column: &lockstep_row::Column| ColumnBuilder::new(&column.data_type, FILE_BATCH_ROWS);
-        let builders = columns.iter().map(builder).collect();
+        target.check_defaults(&fields, &lines.path)?;
+        let builders = target.builders();
         Ok(Self { lines, fields, width, builders, notes, target })
     }
 }
@@ -221,8 +218,7 @@ impl FileReader for CsvFile {
         }
         debug_assert!(row_count <= FILE_BATCH_ROWS, "a batch has a limit");
         let columns = builders.iter_mut().map(ColumnBuilder::finish).collect();
-        let batch = RecordBatch::try_new(Arc::clone(&target.arrow_schema), columns);
-        batch.map(Some).map_err(|error| from_arrow(&error))
+        target.batch(columns, row_count).map(Some)
     }
 
     fn take_notes(&mut self) -> Vec<Note> {
@@ -245,18 +241,19 @@ fn read_row<'a>(
         let what = format!("expected {width} fields, found {}", lines.width());
         return Err(lines.error(code::BAD_COPY_FORMAT, &what));
     }
-    let mut row = Vec::with_capacity(fields.len());
-    for (at, (column, field)) in target.schema.columns.iter().zip(fields).enumerate() {
-        let Some(field) = field else {
+    let mut row = Vec::with_capacity(target.columns.len());
+    for at in target.columns.iter().copied() {
+        let column = &target.schema.columns[at];
+        let Some(field) = fields[at] else {
             row.push(target.default_of(at, &lines.path)?);
             continue;
         };
-        let Some(text) = lines.text(*field) else {
+        let Some(text) = lines.text(field) else {
             let what = format!("column `{}`: the text is not UTF-8", column.name);
             return Err(lines.error(code::BAD_COPY_FORMAT, &what));
         };
         // A quoted text is never NULL.
-        let is_text = column.data_type == DataType::String && lines.is_quoted(*field);
+        let is_text = column.data_type == DataType::String && lines.is_quoted(field);
         let is_null = text == target.options.csv.null_value && !is_text;
         let value = if is_null {
             Some(Datum::Null)
@@ -333,7 +330,7 @@ fn describe(data_type: &DataType) -> String {
     }
 }
 
-fn shorten(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -1,57 +1,176 @@
-//! Inference of a table's columns from a file.
+//! Inference of a table's columns from files.
 
+use ::arrow::datatypes::SchemaRef;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::Settings;
-use lockstep_row::{Column, DataType, Datum, TableSchema, arrow::importable};
+use lockstep_row::{
+    Column, DataType, Datum, TableSchema,
+    arrow::{arrow_schema, importable},
+};
 
-use super::{CsvOptions, FileFormat, LoadOptions, csv, parquet, paths};
+use super::{
+    AbsentColumns, CsvOptions, FileFormat, InputFile, LoadOptions, arrow_file, csv,
+    json::{JsonObjects, text_of},
+    parquet, paths,
+};
 
-/// The number of rows of a CSV file that are examined.
+/// The number of rows of a text file that are examined.
 const SAMPLE_ROWS: usize = 10_000;
 
-/// Infers the columns of a file, or of the first of several. A Parquet file has types. A column of
-/// CSV gets the first of BOOL, BIGINT, DOUBLE, DATE and TIMESTAMP that all of its first values are,
-/// else STRING; without a header the columns are called `c1`, `c2`, …. Every column takes NULL, and
+/// Infers the columns of a file, or of the first of several. A Parquet or Arrow file has types. A
+/// column of CSV gets the first of BOOL, BIGINT, DOUBLE, DATE and TIMESTAMP that all of its first
+/// values are, else STRING; without a header the columns are called `c1`, `c2`, …. A column of JSON
+/// gets its type in the same way; an array or object in it is STRING. Every column takes NULL, and
 /// there are no indexes.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed alike everywhere")]
 pub fn infer_schema(path: &str, options: &LoadOptions, settings: &Settings) -> Result<TableSchema> {
-    let files = paths::expand(path)?;
-    let first = files.into_iter().next().expect("a path that means no file is an error");
-    let columns = match options.format {
-        FileFormat::Csv => {
-            infer_csv(csv::CsvRecords::open(first.clone(), &options.csv)?, &options.csv, *settings)?
+    let first = paths::expand(path)?;
+    let first = first.first().expect("a path that means no file is an error");
+    let inferred = infer_columns(first, options, *settings)?;
+    if let Some((name, found)) = inferred.left_out.first() {
+        let message = format!("column `{name}` of file `{first}` has no type of the dialect");
+        return Diagnostic::new(code::DATATYPE_MISMATCH, message)
+            .with_kind(Kind::FixData)
+            .with_detail(format!("Its type is {found}."))
+            .err();
+    }
+    unique(TableSchema { columns: inferred.columns, indexes: Vec::new() }, first)
+}
+
+/// Files whose columns were inferred, which a query reads.
+#[derive(Debug)]
+pub(crate) struct InferredFiles {
+    pub(crate) files: Vec<InputFile>,
+    /// The columns of the first file, then those that only the names of folders give.
+    pub(crate) schema: TableSchema,
+    pub(crate) arrow_schema: SchemaRef,
+    /// The positions of the columns that only the names of folders give.
+    pub(crate) folder_columns: Vec<usize>,
+    pub(crate) options: LoadOptions,
+    pub(crate) settings: Settings,
+    pub(crate) absent: AbsentColumns,
+    /// The names and types of the columns that have no type of the dialect.
+    pub(crate) left_out: Vec<(String, String)>,
+}
+
+/// Finds the files that some paths name, in the order of the paths, and infers their columns from
+/// the first of them.
+pub(crate) fn infer_files(
+    paths: &[String],
+    options: LoadOptions,
+    settings: Settings,
+    absent: AbsentColumns,
+) -> Result<InferredFiles> {
+    let mut files = Vec::new();
+    for path in paths {
+        files.extend(paths::expand(path)?);
+    }
+    let first = files.first().expect("a path that means no file is an error");
+    let InferredColumns { mut columns, left_out } = infer_columns(first, &options, settings)?;
+    let mut folder_columns = Vec::new();
+    for (name, _) in &first.partition {
+        let is_of_all = files.iter().all(|file| file.folder_value(name).is_some());
+        let is_new = columns.iter().all(|column| !column.name.eq_ignore_ascii_case(name));
+        if is_of_all && is_new {
+            let mut guess = Guess::default();
+            let values = files.iter().filter_map(|file| file.folder_value(name).flatten());
+            values.for_each(|text| guess.look_at(text, settings));
+            folder_columns.push(columns.len());
+            columns.push(Column::new(name, guess.data_type()));
         }
-        FileFormat::Parquet => {
-            let builder = parquet::open_file(&first)?;
-            let fields =
-                builder.schema().fields().iter().map(|field| match importable(field.data_type()) {
-                    Some(data_type) if is_storable(&data_type) => {
-                        Ok(Column::new(field.name(), data_type))
-                    }
-                    _ => {
-                        let message = format!(
-                            "column `{}` of file `{}` has no type of the dialect",
-                            field.name(),
-                            first.display()
-                        );
-                        Diagnostic::new(code::DATATYPE_MISMATCH, message)
-                            .with_kind(Kind::FixData)
-                            .with_detail(format!("Its type is {}.", field.data_type()))
-                            .err()
-                    }
-                });
-            fields.collect::<Result<Vec<_>>>()?
-        }
-    };
-    let schema = TableSchema { columns, indexes: Vec::new() };
+    }
+    let schema = unique(TableSchema { columns, indexes: Vec::new() }, first)?;
+    debug_assert!(
+        folder_columns.iter().all(|column| *column < schema.columns.len()),
+        "the folders' columns follow those of the file"
+    );
+    let arrow_schema = arrow_schema(&schema);
+    Ok(InferredFiles {
+        files,
+        schema,
+        arrow_schema,
+        folder_columns,
+        options,
+        settings,
+        absent,
+        left_out,
+    })
+}
+
+/// Returns a schema whose columns have names of their own.
+fn unique(schema: TableSchema, file: &InputFile) -> Result<TableSchema> {
     let is_second =
         |(at, column): (usize, &Column)| schema.find_column(&column.name).is_some_and(|of| of < at);
     if let Some(at) = schema.columns.iter().enumerate().position(is_second) {
         let name = &schema.columns[at].name;
-        let message = format!("file `{}` names column `{name}` twice", first.display());
+        let message = format!("file `{file}` names column `{name}` twice");
         return Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData).err();
     }
     Ok(schema)
+}
+
+/// The columns of a file.
+#[derive(Debug, Default)]
+struct InferredColumns {
+    columns: Vec<Column>,
+    /// The names and types of the columns that have no type of the dialect.
+    left_out: Vec<(String, String)>,
+}
+
+fn infer_columns(
+    file: &InputFile,
+    options: &LoadOptions,
+    settings: Settings,
+) -> Result<InferredColumns> {
+    let of_text = |columns| InferredColumns { columns, left_out: Vec::new() };
+    match options.format {
+        FileFormat::Csv => {
+            let lines = csv::CsvRecords::open(file.clone(), &options.csv)?;
+            infer_csv(lines, &options.csv, settings).map(of_text)
+        }
+        FileFormat::Json => infer_json(JsonObjects::open(file.clone())?, settings).map(of_text),
+        FileFormat::Parquet => Ok(of_arrow(parquet::open_file(file)?.schema())),
+        FileFormat::Arrow => Ok(of_arrow(&arrow_file::schema_of(file)?)),
+    }
+}
+
+/// Returns the columns of Arrow's types.
+fn of_arrow(schema: &SchemaRef) -> InferredColumns {
+    let mut inferred = InferredColumns::default();
+    for field in schema.fields() {
+        match importable(field.data_type()) {
+            Some(data_type) if is_storable(&data_type) => {
+                inferred.columns.push(Column::new(field.name(), data_type));
+            }
+            _ => {
+                inferred.left_out.push((field.name().clone(), field.data_type().to_string()));
+            }
+        }
+    }
+    inferred
+}
+
+fn infer_json(mut objects: JsonObjects, settings: Settings) -> Result<Vec<Column>> {
+    let mut guesses: Vec<(String, Guess)> = Vec::new();
+    for _ in 0..SAMPLE_ROWS {
+        if !objects.advance()? {
+            break;
+        }
+        for (name, value) in objects.members()?.0 {
+            let at = guesses.iter().position(|(known, _)| *known == name);
+            let at = at.unwrap_or_else(|| {
+                guesses.push((name.into_owned(), Guess::default()));
+                guesses.len() - 1
+            });
+            let guess = &mut guesses[at].1;
+            match (text_of(value), value.get()) {
+                (_, "null") => {}
+                (Some(text), _) => guess.look_at_text(&text, settings),
+                (None, written) => guess.look_at(written, settings),
+            }
+        }
+    }
+    Ok(guesses.into_iter().map(|(name, guess)| Column::new(name, guess.data_type())).collect())
 }
 
 fn is_storable(data_type: &DataType) -> bool {
@@ -107,6 +226,12 @@ impl Guess {
     fn look_at(&mut self, text: &str, settings: Settings) {
         self.has_values = true;
         self.candidates.retain(|candidate| is_plainly(text, candidate, settings));
+    }
+
+    /// Looks at a text of JSON, where numbers and truth values are written without quotes.
+    fn look_at_text(&mut self, text: &str, settings: Settings) {
+        self.candidates.retain(|known| matches!(known, DataType::Date | DataType::Timestamp));
+        self.look_at(text, settings);
     }
 
     fn data_type(self) -> DataType {

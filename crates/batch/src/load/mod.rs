@@ -1,33 +1,44 @@
-//! Loading of CSV and Parquet files: rows for a table, or the schema of a table for them.
+//! Reading of files: rows for a table, the schema of a table for them, or a source of a query.
 //!
-//! `engine` reads a file batch by batch and appends the rows; nothing here stores anything. A path
-//! may name one file, a directory of files, or a pattern with `*` and `?`; several files are read
-//! in the order of their names.
+//! `engine` reads a file batch by batch and appends the rows, and `source` reads them for a query;
+//! nothing here stores anything. A path may name one file, a directory of files, a pattern with `*`
+//! and `?`, or either in an object store; several files are read in the order of their names.
 
+mod arrow_file;
 mod columns;
 mod csv;
+mod imported;
 mod infer;
+mod json;
+mod location;
 mod parquet;
 mod paths;
+mod prune;
+mod remote;
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    path::{Path, PathBuf},
-    sync::Arc,
+use std::{collections::VecDeque, fmt, sync::Arc};
+
+use ::arrow::{
+    array::{ArrayRef, RecordBatch, RecordBatchOptions},
+    datatypes::SchemaRef,
 };
-
-use ::arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::Settings;
-use lockstep_row::{Datum, TableSchema, arrow::arrow_schema};
+use lockstep_row::{
+    Datum, TableSchema,
+    arrow::{ColumnBuilder, arrow_schema},
+};
 
 use serde::{Deserialize, Serialize};
 
 use self::columns::Note;
+use crate::error::from_arrow;
 pub use columns::{ColumnMatch, UnknownColumns};
 pub use infer::infer_schema;
+pub(crate) use infer::{InferredFiles, infer_files};
+pub(crate) use location::InputFile;
 pub(crate) use parquet::{from_parquet as parquet_error, open_file as open_parquet};
+pub(crate) use prune::Pruning;
 
 /// The most rows in a batch of a file.
 pub(crate) const FILE_BATCH_ROWS: usize = 8192;
@@ -40,16 +51,46 @@ pub enum FileFormat {
     Csv,
     /// Apache Parquet.
     Parquet,
+    /// A JSON object on each line, UTF-8.
+    Json,
+    /// Arrow IPC, a file or a stream.
+    Arrow,
 }
 
 impl FileFormat {
-    /// Finds the format of a name (`csv`, `parquet`), in any case.
+    /// Finds the format of a name (`csv`, `parquet`, `json`, `arrow`), in any case.
     pub fn from_name(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "csv" => Some(Self::Csv),
             "parquet" => Some(Self::Parquet),
+            "json" => Some(Self::Json),
+            "arrow" => Some(Self::Arrow),
             _ => None,
         }
+    }
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Parquet => "parquet",
+            Self::Json => "json",
+            Self::Arrow => "arrow",
+        }
+    }
+
+    /// Finds the format that the end of a path or pattern names, also before `.gz` and `.zst`.
+    pub fn of_path(path: &str) -> Option<Self> {
+        let name = path.to_ascii_lowercase();
+        let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst"));
+        let plain = plain.unwrap_or(&name);
+        Some(match plain.rsplit_once('.')?.1 {
+            "csv" | "tsv" | "txt" => Self::Csv,
+            "parquet" | "pq" => Self::Parquet,
+            "json" | "jsonl" | "ndjson" => Self::Json,
+            "arrow" | "feather" | "ipc" | "arrows" => Self::Arrow,
+            _ => return None,
+        })
     }
 }
 
@@ -114,45 +155,142 @@ pub fn read_file(
     settings: &Settings,
 ) -> Result<FileRows> {
     let target = LoadTarget {
+        columns: (0..schema.columns.len()).collect(),
+        folder_columns: Vec::new(),
         arrow_schema: arrow_schema(schema),
         schema: schema.clone(),
         options: options.clone(),
         settings: *settings,
+        absent: AbsentColumns::Default,
+        pruning: None,
     };
-    Ok(FileRows {
-        target: Arc::new(target),
-        waiting: paths::expand(path)?.into(),
-        open: None,
-        skipped: Skipped::default(),
-        notes: Vec::new(),
-    })
+    Ok(FileRows::new(target, paths::expand(path)?))
+}
+
+/// Reads some columns of files whose columns were inferred, for a query. Files that have other
+/// columns than the first are refused, unless their rows shall have NULL there.
+pub(crate) fn read_inferred(files: &InferredFiles, wanted: WantedRows) -> Result<FileRows> {
+    let WantedRows { columns, pruning } = wanted;
+    let target = LoadTarget {
+        arrow_schema: Arc::new(
+            files.arrow_schema.project(&columns).map_err(|error| from_arrow(&error))?,
+        ),
+        columns,
+        folder_columns: files.folder_columns.clone(),
+        schema: files.schema.clone(),
+        options: files.options.clone(),
+        settings: files.settings,
+        absent: files.absent,
+        pruning,
+    };
+    debug_assert_eq!(target.arrow_schema.fields().len(), target.columns.len(), "as many fields");
+    let pruned = target.pruning.as_ref().map(|pruning| pruning.files(&target, &files.files));
+    let is_wanted = |at: &usize| pruned.as_ref().is_none_or(|wanted| wanted[*at]);
+    let wanted = (0..files.files.len()).filter(is_wanted).map(|at| files.files[at].clone());
+    let wanted = wanted.collect();
+    Ok(FileRows::new(target, wanted))
+}
+
+/// What a query reads of files.
+#[derive(Debug)]
+pub(crate) struct WantedRows {
+    /// The positions of the columns of its batches, in their order.
+    pub(crate) columns: Vec<usize>,
+    /// Leaves out parts of the files without a row that the query wants.
+    pub(crate) pruning: Option<Pruning>,
+}
+
+/// What rows of a file get that does not have a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AbsentColumns {
+    /// The column's default, or NULL.
+    Default,
+    /// The file is refused.
+    Refused,
 }
 
 /// The table that rows are read for, and the options of reading.
 #[derive(Debug)]
 struct LoadTarget {
     schema: TableSchema,
+    /// The positions of the columns that are read.
+    columns: Vec<usize>,
+    /// The positions of the columns that only the names of folders give.
+    folder_columns: Vec<usize>,
+    /// The columns that are read.
     arrow_schema: SchemaRef,
     options: LoadOptions,
     settings: Settings,
+    absent: AbsentColumns,
+    pruning: Option<Pruning>,
 }
 
 impl LoadTarget {
-    /// Returns the value of a column that a file does not have: its default, or NULL; an error when
-    /// the column has no default and does not take NULL.
-    fn default_of(&self, column: usize, path: &Path) -> Result<Datum<'_>> {
+    /// Returns the value of a column that a file does not have: what the name of a folder says, or
+    /// its default, or NULL; an error when it has none of them and does not take NULL.
+    fn default_of<'v>(&'v self, column: usize, file: &'v InputFile) -> Result<Datum<'v>> {
         let column = &self.schema.columns[column];
+        if let Some(text) = file.folder_value(&column.name) {
+            return self.folder_datum(column, text, file);
+        }
+        let missing = |detail: &str| {
+            Diagnostic::new(
+                lockstep_diagnostic::code::NOT_NULL_VIOLATION,
+                format!("file `{file}` has no column `{}`", column.name),
+            )
+            .with_kind(lockstep_diagnostic::Kind::FixData)
+            .with_detail(detail)
+        };
+        if self.absent == AbsentColumns::Refused {
+            return missing("The first of the files has it.")
+                .with_hint("union_by_name = true reads NULL where a file does not have a column.")
+                .err();
+        }
         match column.default.as_ref().and_then(lockstep_row::Value::as_scalar) {
             Some(value) => Ok(value),
             None if column.nullable => Ok(Datum::Null),
-            None => Diagnostic::new(
-                lockstep_diagnostic::code::NOT_NULL_VIOLATION,
-                format!("file `{}` has no column `{}`", path.display(), column.name),
-            )
-            .with_kind(lockstep_diagnostic::Kind::FixData)
-            .with_detail("The column does not take NULL and has no default.")
-            .err(),
+            None => missing("The column does not take NULL and has no default.").err(),
         }
+    }
+
+    /// Reads the text that the name of a folder gives to a column.
+    fn folder_datum<'v>(
+        &self,
+        column: &lockstep_row::Column,
+        text: Option<&'v str>,
+        file: &InputFile,
+    ) -> Result<Datum<'v>> {
+        let Some(text) = text else { return Ok(Datum::Null) };
+        csv::parse(text, &column.data_type, self.settings).ok_or_else(|| {
+            let (name, data_type) = (&column.name, &column.data_type);
+            let message = format!("file `{file}`: the folder's `{name}={text}` is no {data_type}");
+            let diagnostic = Diagnostic::new(lockstep_diagnostic::code::BAD_COPY_FORMAT, message);
+            Box::new(diagnostic.with_kind(lockstep_diagnostic::Kind::FixData))
+        })
+    }
+
+    /// Fails where a column that is read is neither in a file nor has another value.
+    fn check_defaults(&self, sources: &[Option<usize>], file: &InputFile) -> Result<()> {
+        debug_assert_eq!(
+            sources.len(),
+            self.schema.columns.len(),
+            "each column has a source or a default"
+        );
+        let mut absent = self.columns.iter().filter(|column| sources[**column].is_none());
+        absent.try_for_each(|column| self.default_of(*column, file).map(drop))
+    }
+
+    /// Makes a builder for each column that is read.
+    fn builders(&self) -> Vec<ColumnBuilder> {
+        let columns = self.columns.iter().map(|column| &self.schema.columns[*column]);
+        columns.map(|column| ColumnBuilder::new(&column.data_type, FILE_BATCH_ROWS)).collect()
+    }
+
+    /// Makes a batch of the columns that are read.
+    fn batch(&self, columns: Vec<ArrayRef>, row_count: usize) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(row_count));
+        RecordBatch::try_new_with_options(Arc::clone(&self.arrow_schema), columns, &options)
+            .map_err(|error| from_arrow(&error))
     }
 }
 
@@ -183,14 +321,24 @@ trait FileReader: fmt::Debug + Send {
 #[derive(Debug)]
 pub struct FileRows {
     target: Arc<LoadTarget>,
-    waiting: VecDeque<PathBuf>,
-    open: Option<(PathBuf, Box<dyn FileReader>)>,
+    waiting: VecDeque<InputFile>,
+    open: Option<(InputFile, Box<dyn FileReader>)>,
     skipped: Skipped,
     /// The notes about the files' columns, each with the first file that it is about.
-    notes: Vec<(Note, PathBuf)>,
+    notes: Vec<(Note, InputFile)>,
 }
 
 impl FileRows {
+    fn new(target: LoadTarget, files: Vec<InputFile>) -> Self {
+        Self {
+            target: Arc::new(target),
+            waiting: files.into(),
+            open: None,
+            skipped: Skipped::default(),
+            notes: Vec::new(),
+        }
+    }
+
     /// Returns the schema of the batches: the Arrow image of the table's.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.target.arrow_schema)
@@ -219,21 +367,23 @@ impl FileRows {
         Ok(self.warnings().collect())
     }
 
-    fn open_file(&mut self, path: PathBuf) -> Result<(PathBuf, Box<dyn FileReader>)> {
+    fn open_file(&mut self, path: InputFile) -> Result<(InputFile, Box<dyn FileReader>)> {
         let target = Arc::clone(&self.target);
         let mut reader: Box<dyn FileReader> = match self.target.options.format {
             FileFormat::Csv => Box::new(csv::CsvFile::open(target, path.clone())?),
             FileFormat::Parquet => Box::new(parquet::ParquetFile::open(target, path.clone())?),
+            FileFormat::Json => Box::new(json::JsonFile::open(target, path.clone())?),
+            FileFormat::Arrow => Box::new(arrow_file::ArrowFile::open(target, path.clone())?),
         };
         self.note(reader.take_notes(), &path);
         Ok((path, reader))
     }
 
     /// Records the notes that are new.
-    fn note(&mut self, notes: Vec<Note>, path: &Path) {
+    fn note(&mut self, notes: Vec<Note>, path: &InputFile) {
         for note in notes {
             if self.notes.iter().all(|(known, _)| *known != note) {
-                self.notes.push((note, path.to_path_buf()));
+                self.notes.push((note, path.clone()));
             }
         }
     }

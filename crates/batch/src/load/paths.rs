@@ -5,27 +5,93 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lockstep_diagnostic::Result;
+use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::disk;
+use percent_encoding::percent_decode_str;
 
+use super::{
+    location::{InputFile, Location},
+    remote,
+};
 use crate::error::from_io;
 
-/// Returns the files that a path, a directory or a pattern names, in the order of their names.
-/// Hidden files and marker files (`.x`, `_SUCCESS`) of a directory are excluded.
-pub(super) fn expand(path: &str) -> Result<Vec<PathBuf>> {
+/// The text of a folder `name=text` that stands for NULL.
+const NULL_FOLDER: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// Returns the files that a path, a directory, a pattern or a URL names, in the order of their
+/// names. In a pattern, `*` is any part of a name, `?` a character, and `**` any number of folders.
+/// Of a directory, also the files in its folders `name=value`; hidden files and marker files (`.x`,
+/// `_SUCCESS`) are excluded.
+pub(super) fn expand(path: &str) -> Result<Vec<InputFile>> {
+    if remote::is_remote(path) {
+        return expand_remote(path);
+    }
     let path = Path::new(path.strip_prefix("file://").unwrap_or(path));
     let is_pattern = path.to_string_lossy().contains(['*', '?']) && !disk::exists(path);
     let mut files = if is_pattern { matching(path)? } else { vec![path.to_path_buf()] };
     if let [directory] = files.as_slice()
         && disk::is_folder(directory)
     {
-        files = list(directory)?.into_iter().filter(|file| disk::is_file(file)).collect();
+        let directory = directory.clone();
+        files.clear();
+        add_files(&directory, &mut files)?;
+        files.sort();
     }
     let missing = || Err(from_io(&io::ErrorKind::NotFound.into(), "read", path));
     match files.iter().find(|file| !disk::exists(file)) {
-        None if !files.is_empty() => Ok(files),
+        None if !files.is_empty() => Ok(files.into_iter().map(InputFile::local).collect()),
         _ => missing(),
     }
+}
+
+/// Returns the columns that folders `name=text` give to a file.
+pub(super) fn partition_of<'p>(
+    folders: impl Iterator<Item = &'p str>,
+) -> Vec<(String, Option<String>)> {
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let column = |folder: &'p str| {
+        let (name, text) = folder.split_once('=')?;
+        let value = (text != NULL_FOLDER).then(|| decoded(text));
+        (!name.is_empty()).then(|| (decoded(name), value))
+    };
+    folders.filter_map(column).collect()
+}
+
+/// Adds the files of a folder, and those of its folders `name=value`.
+fn add_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for path in list(folder)? {
+        let is_partition =
+            || path.file_name().is_some_and(|name| name.to_string_lossy().contains('='));
+        if disk::is_file(&path) {
+            files.push(path);
+        } else if is_partition() {
+            add_files(&path, files)?;
+        }
+    }
+    Ok(())
+}
+
+fn expand_remote(url: &str) -> Result<Vec<InputFile>> {
+    let listed = remote::list(url)?;
+    let pattern = url.splitn(4, '/').nth(3).unwrap_or_default();
+    let is_pattern = pattern.contains(['*', '?']);
+    let is_wanted = |path: &str| match is_pattern {
+        true => matches_path(pattern, path),
+        false => path.split('/').all(|part| !part.starts_with(['.', '_'])),
+    };
+    let wanted = listed.into_iter().filter(|(path, file)| file.size() > 0 && is_wanted(path));
+    let mut wanted: Vec<_> = wanted.collect();
+    wanted.sort_by(|left, right| left.0.cmp(&right.0));
+    if wanted.is_empty() {
+        let message = format!("`{url}` names no file");
+        return Diagnostic::new(code::UNDEFINED_FILE, message).err();
+    }
+    debug_assert!(wanted.is_sorted_by_key(|(path, _)| path.clone()), "in the order of the names");
+    let made = |(path, file): (String, _)| {
+        let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
+        InputFile { partition: partition_of(folders.split('/')), location: Location::Remote(file) }
+    };
+    Ok(wanted.into_iter().map(made).collect())
 }
 
 fn list(directory: &Path) -> Result<Vec<PathBuf>> {
@@ -36,7 +102,7 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(is_shown).collect())
 }
 
-/// Returns the files that match a pattern, which is expanded component by component.
+/// Returns the files that a pattern names, which is expanded component by component.
 fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     let mut found = vec![PathBuf::new()];
     for component in pattern.components() {
@@ -51,6 +117,10 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
             if !disk::is_folder(here) {
                 continue;
             }
+            if text == "**" {
+                add_folders(directory, &mut next)?;
+                continue;
+            }
             next.extend(list(here)?.into_iter().filter(|path| {
                 path.file_name().is_some_and(|name| matches(&text, &name.to_string_lossy()))
             }));
@@ -60,6 +130,33 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     found.retain(|path| disk::is_file(path));
     found.sort();
     Ok(found)
+}
+
+/// Adds a folder and all folders below it.
+fn add_folders(folder: &Path, folders: &mut Vec<PathBuf>) -> Result<()> {
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    folders.push(folder.to_path_buf());
+    for path in list(here)? {
+        if disk::is_folder(&path) {
+            add_folders(&path, folders)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a path matches a pattern, folder by folder.
+fn matches_path(pattern: &str, path: &str) -> bool {
+    let (first, rest) = pattern.split_once('/').map_or((pattern, None), |(a, b)| (a, Some(b)));
+    if first == "**" {
+        let rest = rest.unwrap_or("*");
+        let mut ends = path.match_indices('/').map(|(at, _)| at + 1);
+        return matches_path(rest, path) || ends.any(|at| matches_path(rest, &path[at..]));
+    }
+    match (rest, path.split_once('/')) {
+        (None, None) => matches(first, path),
+        (Some(rest), Some((folder, below))) => matches(first, folder) && matches_path(rest, below),
+        _ => false,
+    }
 }
 
 /// Returns whether a name matches a pattern: `*` is any text, `?` any character.
@@ -94,7 +191,29 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::{matches, matches_path, partition_of};
+
+    #[test]
+    fn two_stars_are_any_number_of_folders() {
+        for (pattern, path, expected) in [
+            ("a/**/*.csv", "a/x.csv", true),
+            ("a/**/*.csv", "a/b/c/x.csv", true),
+            ("a/**/*.csv", "b/x.csv", false),
+            ("a/*/x.csv", "a/b/c/x.csv", false),
+            ("**", "a/b", true),
+        ] {
+            assert_eq!(matches_path(pattern, path), expected, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn folders_give_columns() {
+        let found =
+            partition_of("data/day=2024-01-01/city=a%2Fb/x=__HIVE_DEFAULT_PARTITION__".split('/'));
+        let text = |text: &str| Some(text.to_owned());
+        let expected = [("day", text("2024-01-01")), ("city", text("a/b")), ("x", None)];
+        assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value)));
+    }
 
     #[test]
     fn patterns_match_whole_names() {

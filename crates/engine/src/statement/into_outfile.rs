@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lockstep_batch::export::{ExportOptions, Quote, WriteMode, export, export_folder};
+use lockstep_batch::export::{ExportOptions, Exporter, Quote, WriteMode, export_folder};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::{Compatibility, Settings};
 use lockstep_host::disk;
@@ -12,8 +12,9 @@ use lockstep_sql::ast::IntoOutfile;
 
 use super::load_data::{file_format, format_of_path};
 use crate::{
-    Output,
+    Output, Relation,
     options::{OptionSpec, OptionTable, UnknownOption},
+    output::schema_of,
     variables::Storage,
 };
 
@@ -146,19 +147,28 @@ impl<'a> Outfile<'a> {
         })
     }
 
-    /// Writes a result.
-    pub(super) fn write(self, output: &Output) -> Result<Output> {
+    /// Runs the query and writes its rows, into one file while they are computed.
+    pub(super) fn write(self, relation: &Relation) -> Result<Output> {
         debug_assert!(self.options.parts >= 1, "a folder has at least one file");
-        let names: Vec<String> = output.columns.iter().map(|(name, _)| name.clone()).collect();
-        let (path, schema, options) = (&self.written.path, output.schema(), &self.options.export);
+        let names: Vec<String> = relation.columns().iter().map(|(name, _)| name.clone()).collect();
+        let schema = schema_of(relation.columns());
+        let (path, options) = (&self.written.path, &self.options.export);
+        let at_path = |error: Box<Diagnostic>| Box::new(error.at(self.written.span));
+        let mut warnings = self.warnings.clone();
         let count = if self.is_folder {
-            export_folder(path, &names, &schema, &output.batches, options, self.options.parts)
+            let output = relation.collect(None)?;
+            warnings.extend(output.warnings);
+            let parts = self.options.parts;
+            export_folder(path, &names, &schema, &output.batches, options, parts)
         } else {
-            export(path, &names, &schema, output.batches.iter().cloned().map(Ok), options)
+            let mut exporter = Exporter::new(path, &names, &schema, options).map_err(at_path)?;
+            let write = &mut |batch| exporter.write(&batch).map_err(at_path);
+            warnings.extend(relation.run_each(None, write)?);
+            exporter.finish()
         };
         Ok(Output {
-            rows_affected: Some(count.map_err(|error| Box::new(error.at(self.written.span)))?),
-            warnings: self.warnings,
+            rows_affected: Some(count.map_err(at_path)?),
+            warnings,
             ..Output::of_message("INTO OUTFILE")
         })
     }

@@ -15,6 +15,7 @@ use crate::{
     access::Requirement,
     catalog::TableReference,
     deployment::tables_of,
+    named_source::FindObject,
     relation::RelationContext,
     user::{Privilege, Securable},
     variables::Storage,
@@ -22,9 +23,15 @@ use crate::{
 
 impl Session {
     /// Binds a query over the data that the session reads, without running it.
-    pub(crate) fn relation(&self, query: &Query, parameters: &[Parameter]) -> Result<Relation> {
-        let bound = self.bind_with(query, parameters)?;
-        let (config, warnings) = QueryConfig::read(&query.config)?;
+    pub(crate) fn relation(
+        &self,
+        query: &Query,
+        parameters: &[Parameter],
+        objects: Option<FindObject<'_>>,
+    ) -> Result<Relation> {
+        let (bound, mut warnings) = self.bind_naming(query, parameters, objects)?;
+        let (config, of_config) = QueryConfig::read(&query.config)?;
+        warnings.extend(of_config);
         let requests = request_rows(self, &config, &bound)?;
         let storage = config.storage().unwrap_or_else(|| self.storage());
         let (conversion, limits) = (self.conversion(), self.limits());
@@ -53,10 +60,10 @@ impl Session {
             let outfile = query.into_outfile.as_ref();
             let outfile =
                 outfile.map(|written| Outfile::new(written, settings, storage)).transpose()?;
-            let output = self.relation(query, parameters)?.collect(None)?;
+            let relation = self.relation(query, parameters, None)?;
             match outfile {
-                Some(outfile) => outfile.write(&output),
-                None => Ok(output),
+                Some(outfile) => outfile.write(&relation),
+                None => relation.collect(None),
             }
         };
         match (storage, &query.into_outfile) {

@@ -43,8 +43,12 @@ pub enum ImportError {
     },
 }
 
+/// The decimal digits that every BIGINT can hold.
+const BIGINT_DIGITS: u8 = 18;
+
 /// Returns the type of the dialect to which an Arrow type is converted by default, which is not always
-/// wide enough for every value: UINT64 becomes BIGINT, a timestamp of any unit and zone TIMESTAMP.
+/// wide enough for every value: UINT64 becomes BIGINT, a decimal with digits after the point DOUBLE, a
+/// timestamp of any unit and zone TIMESTAMP.
 /// `None` when there is none.
 pub fn importable(arrow_type: &ArrowType) -> Option<DataType> {
     if let Some(data_type) = data_type(arrow_type) {
@@ -56,6 +60,8 @@ pub fn importable(arrow_type: &ArrowType) -> Option<DataType> {
         ArrowType::UInt32 | ArrowType::UInt64 => DataType::BigInt,
         ArrowType::Float16 => DataType::Float,
         ArrowType::Timestamp(..) => DataType::Timestamp,
+        ArrowType::Decimal128(digits, 0) if *digits <= BIGINT_DIGITS => DataType::BigInt,
+        ArrowType::Decimal128(..) | ArrowType::Decimal256(..) => DataType::Double,
         ArrowType::Date64 => DataType::Date,
         ArrowType::Dictionary(_, value) => importable(value)?,
         ArrowType::List(item) | ArrowType::LargeList(item) => {
@@ -169,6 +175,7 @@ fn is_convertible(from: &ArrowType, to: &DataType) -> bool {
             DataType::Array(element) => is_convertible(item.data_type(), element),
             _ => false,
         },
+        ArrowType::Decimal128(..) | ArrowType::Decimal256(..) => to.is_number(),
         ArrowType::Map(..) => data_type(from).as_ref() == Some(to),
         from if from.is_integer() => to.is_number() || *to == DataType::Timestamp,
         from if from.is_floating() => to.is_number(),

@@ -125,8 +125,37 @@ pub enum TableRef {
         /// The alias.
         alias: Option<Ident>,
     },
+    /// `'path' [AS a]`, `read_csv('path', delimiter = ';') [AS a]`: the rows of files.
+    Files {
+        /// The files.
+        files: Box<FileTable>,
+        /// The alias.
+        alias: Option<Ident>,
+    },
     /// A join.
     Join(Box<Join>),
+}
+
+/// The files of one item of FROM.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileTable {
+    /// The function (`read_parquet`), in lower case; `None` for a path alone.
+    pub function: Option<Ident>,
+    /// The paths, at least one.
+    pub paths: Vec<FilePath>,
+    /// The options, in the written order.
+    pub options: Vec<OptionItem>,
+    /// Its position in the text.
+    pub span: Span,
+}
+
+/// A path, or a pattern of paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePath {
+    /// The text.
+    pub text: String,
+    /// Its position in the text of the statement.
+    pub span: Span,
 }
 
 /// A join of two table references.

@@ -245,6 +245,11 @@ pub(super) fn table(table: &TableRef) -> String {
     let (text, alias) = match table {
         TableRef::Table { name, alias } => (object(name), alias),
         TableRef::Subquery { query: inner, alias } => (query(inner), alias),
+        TableRef::Files { files, alias } => {
+            let function = files.function.as_ref().map_or("files", |name| name.text.as_str());
+            let paths = files.paths.iter().map(|path| format!("{:?}", path.text));
+            (list(function, paths.chain(files.options.iter().map(option_item))), alias)
+        }
         TableRef::Join(join) => {
             let on = clause("on", join.on.iter().map(expr));
             let head = format!("{:?}-join", join.kind);

@@ -443,6 +443,7 @@ fn leftmost_of_query(query: &Query) -> Option<&ObjectName> {
         match table {
             TableRef::Join(join) => table = &join.left,
             TableRef::Subquery { query, .. } => return leftmost_of_query(query),
+            TableRef::Files { .. } => return None,
             TableRef::Table { name, .. } => {
                 let common = query.with.iter().find(|common| common.name.text == name.name.text);
                 return match common {

@@ -1,7 +1,5 @@
 //! OPTIONS of LOAD DATA, and the values that those of INTO OUTFILE share with them.
 
-use std::path::Path;
-
 use lockstep_batch::load::{ColumnMatch, FileFormat, LoadOptions, OnError, UnknownColumns};
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
@@ -205,14 +203,13 @@ pub(super) fn conflict<T>(load: &LoadData, option: &str, expected: &str) -> Resu
 
 /// Returns the format that a path's extension names; CSV for every other.
 pub(in crate::statement) fn format_of_path(path: &str) -> FileFormat {
-    let extension = Path::new(path).extension().and_then(|extension| extension.to_str());
-    extension.and_then(FileFormat::from_name).unwrap_or_default()
+    FileFormat::of_path(path).unwrap_or_default()
 }
 
 /// Reads the name of a file format.
 pub(in crate::statement) fn file_format(argument: &OptionArgument<'_>) -> Result<FileFormat> {
     match FileFormat::from_name(&argument.string()?) {
         Some(format) => Ok(format),
-        None => argument.invalid("takes csv or parquet"),
+        None => argument.invalid("takes csv, parquet, json or arrow"),
     }
 }

@@ -1,0 +1,136 @@
+//! Where the bytes of a file are: on this machine, or in an object store.
+//!
+//! `paths` makes a [`InputFile`] for each file that a path names; the readers of the formats open it.
+//! A text file whose name ends with `.gz` or `.zst` is decompressed while it is read.
+
+use std::{
+    fmt,
+    fs::File,
+    io::{self, BufReader, Read},
+    path::{Path, PathBuf},
+};
+
+use bytes::{Buf, Bytes};
+use lockstep_diagnostic::Result;
+use lockstep_host::disk;
+use parquet::{
+    errors::{ParquetError, Result as ParquetResult},
+    file::reader::{ChunkReader, Length},
+};
+
+use super::{paths::partition_of, remote::RemoteFile};
+use crate::error::from_io_at;
+
+/// A file, and the columns that the names of its folders give it.
+#[derive(Debug, Clone)]
+pub(crate) struct InputFile {
+    /// Its bytes.
+    pub(crate) location: Location,
+    /// The names and texts of its folders `name=text`, outermost first; `None` for NULL.
+    pub(crate) partition: Vec<(String, Option<String>)>,
+}
+
+/// Where a file is.
+#[derive(Debug, Clone)]
+pub(crate) enum Location {
+    /// On this machine.
+    Local(PathBuf),
+    /// In an object store.
+    Remote(RemoteFile),
+}
+
+/// Writes the path or URL, for messages.
+impl fmt::Display for InputFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.location {
+            Location::Local(path) => path.display().fmt(f),
+            Location::Remote(file) => f.write_str(file.url()),
+        }
+    }
+}
+
+impl InputFile {
+    /// Makes a file of this machine.
+    pub(crate) fn local(path: PathBuf) -> Self {
+        let folders = path.parent().map(Path::to_string_lossy).unwrap_or_default();
+        let partition = partition_of(folders.split(['/', '\\']));
+        Self { location: Location::Local(path), partition }
+    }
+
+    /// Returns the text of a folder `name=text`; an inner `None` is NULL.
+    pub(crate) fn folder_value(&self, name: &str) -> Option<Option<&str>> {
+        let found = self.partition.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_deref())
+    }
+
+    /// Opens the bytes of a text file from its beginning.
+    pub(crate) fn text(&self) -> Result<Box<dyn Read + Send>> {
+        let name = self.to_string();
+        let opened = || -> io::Result<Box<dyn Read + Send>> {
+            let plain: Box<dyn Read + Send> = match &self.location {
+                Location::Local(path) => Box::new(disk::open(path)?),
+                Location::Remote(file) => Box::new(file.reader(0)),
+            };
+            Ok(match name.rsplit_once('.').map(|(_, extension)| extension) {
+                Some("gz") => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(plain))),
+                Some("zst") => Box::new(zstd::Decoder::new(plain)?),
+                _ => plain,
+            })
+        };
+        opened().map_err(|error| from_io_at(&error, "read", self))
+    }
+
+    /// Opens the bytes of a file that is read in parts.
+    pub(crate) fn chunks(&self) -> Result<FileChunks> {
+        match &self.location {
+            Location::Local(path) => disk::open(path)
+                .map(FileChunks::Local)
+                .map_err(|error| from_io_at(&error, "read", self)),
+            Location::Remote(file) => Ok(FileChunks::Remote(file.clone())),
+        }
+    }
+}
+
+/// A file of which any part can be read.
+#[derive(Debug)]
+pub(crate) enum FileChunks {
+    /// On this machine.
+    Local(File),
+    /// In an object store.
+    Remote(RemoteFile),
+}
+
+impl Length for FileChunks {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Local(file) => file.len(),
+            Self::Remote(file) => file.size(),
+        }
+    }
+}
+
+impl ChunkReader for FileChunks {
+    type T = Box<dyn Read>;
+
+    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        Ok(match self {
+            Self::Local(file) => Box::new(file.get_read(start)?),
+            Self::Remote(file) => Box::new(file.reader(start)),
+        })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        match self {
+            Self::Local(file) => file.get_bytes(start, length),
+            Self::Remote(file) => {
+                let end = start + u64::try_from(length).unwrap_or(u64::MAX);
+                let bytes = file.read(start..end);
+                let bytes = bytes.map_err(|error| ParquetError::External(Box::new(error)))?;
+                match bytes.remaining() == length {
+                    true => Ok(bytes),
+                    false => Err(ParquetError::EOF(format!("{length} bytes at {start}"))),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The rows that are not stored and that a query names: files in FROM, and Arrow objects of the
+//! program that asks.
+//!
+//! The binder looks names up while the catalog is locked, where nothing may be opened. So a look-up
+//! that finds nothing is noted and fails, [`NamedSources::open_missing`] opens what was noted, and
+//! the query is bound again.
+
+mod options;
+
+use std::{
+    cell::RefCell,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use lockstep_batch::ExternalRows;
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_plan::CatalogTable;
+use lockstep_sql::ast::FileTable;
+
+use crate::{Session, access::NeededFile};
+
+/// The rows of an Arrow object: its schema and its batches.
+pub type ArrowRows = (SchemaRef, Vec<RecordBatch>);
+
+/// A function that finds an Arrow object of the caller by its name.
+pub type FindObject<'f> = &'f dyn Fn(&str) -> Result<Option<ArrowRows>>;
+
+/// The first id of a source; stored tables count from 1, system tables down from the greatest.
+const FIRST_ID: u64 = 1 << 62;
+
+/// The sources of one statement.
+#[derive(Debug, Default)]
+pub(crate) struct NamedSources {
+    files: Vec<(FileTable, Arc<CatalogTable>)>,
+    /// The objects by name; `None` where the caller has none of that name.
+    objects: Vec<(String, Option<Arc<CatalogTable>>)>,
+    missing: RefCell<Vec<MissingSource>>,
+    warnings: Vec<Diagnostic>,
+}
+
+/// A source that was looked up and is not open.
+#[derive(Debug)]
+enum MissingSource {
+    Files(FileTable),
+    Object { database: String, name: String },
+}
+
+impl NamedSources {
+    /// Finds the files of an item of FROM.
+    pub(crate) fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>> {
+        if let Some((_, table)) = self.files.iter().find(|(known, _)| known == files) {
+            return Ok(Arc::clone(table));
+        }
+        self.missing.borrow_mut().push(MissingSource::Files(files.clone()));
+        Diagnostic::internal("the files are opened and the query is bound again").err()
+    }
+
+    /// Finds an Arrow object of the caller.
+    pub(crate) fn find_object(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>> {
+        if let Some((_, found)) = self.objects.iter().find(|(known, _)| known == name) {
+            return found.clone();
+        }
+        let (database, name) = (database.to_owned(), name.to_owned());
+        self.missing.borrow_mut().push(MissingSource::Object { database, name });
+        None
+    }
+
+    /// Opens what was looked up and not found. Returns whether anything new was looked up.
+    pub(crate) fn open_missing(
+        &mut self,
+        session: &Session,
+        find_object: Option<FindObject<'_>>,
+    ) -> Result<bool> {
+        let missing = self.missing.take();
+        let is_any = !missing.is_empty();
+        for missing in missing {
+            match missing {
+                MissingSource::Files(files) => self.open_files(session, files)?,
+                MissingSource::Object { database, name } => {
+                    self.open_object(database, name, find_object)?;
+                }
+            }
+        }
+        Ok(is_any)
+    }
+
+    /// Returns the warnings about columns that the sources leave out.
+    pub(crate) fn into_warnings(self) -> Vec<Diagnostic> {
+        self.warnings
+    }
+
+    fn open_files(&mut self, session: &Session, files: FileTable) -> Result<()> {
+        session.permit_files(
+            files.paths.iter().map(|path| NeededFile { path: path.text.clone(), span: path.span }),
+        )?;
+        let options = options::read(&files, session.settings())?;
+        let paths: Vec<String> = files.paths.iter().map(|path| path.text.clone()).collect();
+        let opened = ExternalRows::of_files(&paths, options, session.settings());
+        let (source, warnings) = opened.map_err(|error| match error.span {
+            Some(_) => error,
+            None => Box::new(error.at(files.span)),
+        })?;
+        self.warnings.extend(warnings.into_iter().map(|warning| warning.at(files.span)));
+        let name = Path::new(&paths[0]).file_name().unwrap_or_default().to_string_lossy();
+        let name = name.split('.').next().unwrap_or_default().to_owned();
+        let table = table_of(source, String::new(), name);
+        self.files.push((files, table));
+        Ok(())
+    }
+
+    fn open_object(
+        &mut self,
+        database: String,
+        name: String,
+        find: Option<FindObject<'_>>,
+    ) -> Result<()> {
+        let table = match find.map(|find| find(&name)).transpose()?.flatten() {
+            Some((schema, batches)) => {
+                let (source, warnings) = ExternalRows::of_arrow(&name, &schema, batches)?;
+                self.warnings.extend(warnings);
+                Some(table_of(source, database, name.clone()))
+            }
+            None => None,
+        };
+        self.objects.push((name, table));
+        Ok(())
+    }
+}
+
+fn table_of(source: ExternalRows, database: String, name: String) -> Arc<CatalogTable> {
+    static NEXT: AtomicU64 = AtomicU64::new(FIRST_ID);
+    Arc::new(CatalogTable {
+        // Relaxed: only the number has to be new.
+        id: NEXT.fetch_add(1, Ordering::Relaxed),
+        database,
+        name,
+        schema: Arc::clone(source.schema()),
+        arrow_schema: Arc::clone(source.arrow_schema()),
+        source: Some(Arc::new(source)),
+    })
+}
+
+/// Makes the error for a statement that needs stored rows and names others.
+pub(crate) fn not_stored(table: &CatalogTable) -> Diagnostic {
+    let message = format!("the rows of `{}` are not stored", table.name);
+    Diagnostic::unsupported(&message)
+        .with_detail("A deployment, a request and VERIFY read tables.")
+        .with_hint("CREATE TABLE … LIKE PARQUET and LOAD DATA make a table of files.")
+}

@@ -1,0 +1,71 @@
+//! Files in FROM: `'clicks/*.parquet'`, `read_csv('a.csv', 'b.csv', delimiter = ';')`.
+//!
+//! `query` calls it. The engine checks which functions and options exist.
+
+use lockstep_diagnostic::Result;
+
+use crate::ast::{FilePath, FileTable, Ident};
+use crate::cursor::Parser;
+use crate::token::TokenKind;
+
+/// How the names of the functions begin.
+const FUNCTION_PREFIX: &str = "read_";
+
+impl Parser<'_> {
+    /// Parses the files of an item of FROM; `None` where it is something else.
+    pub(crate) fn file_table(&mut self) -> Result<Option<FileTable>> {
+        let start = self.start();
+        let token = self.peek();
+        if token.kind == TokenKind::String {
+            let (text, span) = self.string()?;
+            let paths = vec![FilePath { text, span }];
+            return Ok(Some(FileTable { function: None, paths, options: Vec::new(), span }));
+        }
+        let is_function = token.kind == TokenKind::Word
+            && self.nth_is_symbol(1, "(")
+            && self.text(token).to_ascii_lowercase().starts_with(FUNCTION_PREFIX);
+        if !is_function {
+            return Ok(None);
+        }
+        let mut function = self.any_ident()?;
+        function.text.make_ascii_lowercase();
+        let mut files = FileTable {
+            paths: Vec::new(),
+            options: Vec::new(),
+            span: function.span,
+            function: None,
+        };
+        self.expect_symbol("(")?;
+        self.file_arguments(&function, &mut files)?;
+        self.expect_symbol(")")?;
+        debug_assert!(!files.paths.is_empty(), "the arguments begin with a path");
+        Ok(Some(FileTable { function: Some(function), span: self.span_from(start), ..files }))
+    }
+
+    /// Parses the paths, of which there is at least one, and after them the options.
+    fn file_arguments(&mut self, function: &Ident, files: &mut FileTable) -> Result<()> {
+        loop {
+            if self.at_symbol("[") {
+                self.advance();
+                files.paths.extend(self.comma_list(Self::file_path)?);
+                self.expect_symbol("]")?;
+            } else if self.peek().kind == TokenKind::String && !self.nth_is_symbol(1, "=") {
+                files.paths.push(self.file_path()?);
+            } else if files.paths.is_empty() {
+                let hint = format!("{}('path', …) names a file first.", function.text);
+                return self.unexpected().with_hint(hint).err();
+            } else {
+                files.options.push(self.option_item()?);
+            }
+            self.grow(1)?;
+            if !self.at_symbol(",") {
+                return Ok(());
+            }
+            self.advance();
+        }
+    }
+
+    fn file_path(&mut self) -> Result<FilePath> {
+        self.string().map(|(text, span)| FilePath { text, span })
+    }
+}
