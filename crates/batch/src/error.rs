@@ -85,8 +85,8 @@ fn out_of_memory(detail: &str) -> Box<Diagnostic> {
             .with_kind(Kind::FreeResources)
             .with_detail(first_sentence(detail))
             .with_hint(
-                "SET memory_limit = '…' allows more, 0 any; or compute the training set in \
-                 several parts.",
+                "SET memory_limit = '…' allows more, 0 any; INTO OUTFILE writes a result of any \
+                 size to a file.",
             );
     Box::new(diagnostic)
 }

@@ -51,7 +51,8 @@ use crate::{
     lower::lower,
     operator::{BATCH_ROWS, OperatorOptions, batch_bytes},
     planner::BatchPlanner,
-    scan::{ScannedTable, projection},
+    scan::{ScanMemory, ScannedTable, projection},
+    spill,
 };
 
 /// The most batches that wait for the consumer of a query.
@@ -95,6 +96,8 @@ pub struct ExecuteOptions {
     /// By table id, the declared index whose retention decides which rows are visible. Without an
     /// entry, a row is visible that any declared index retains.
     pub read_through: BTreeMap<u64, usize>,
+    /// Whether operators take their rows to disk although they fit into memory, for tests.
+    pub on_disk: bool,
 }
 
 impl fmt::Debug for ExecuteOptions {
@@ -253,6 +256,7 @@ impl OptimisedQuery {
             threads: options.threads.unwrap_or_else(machine_threads),
             progress: options.progress.clone(),
             context: context.clone(),
+            on_disk: options.on_disk || spill::is_always(),
         };
         let allowed = context.memory_bytes();
         let allowed = allowed.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -261,7 +265,8 @@ impl OptimisedQuery {
         let lowered = lower(plan.clone())?;
         let optimise = || optimising.optimizer().optimize(lowered, &optimising, |_, _| {});
         let plan = value_limit::while_planning(optimise)?;
-        let tables = scan_tables(&plan, tables, &options.read_through, &optimising)?;
+        let tables =
+            scan_tables(&plan, tables, &options.read_through, &optimising, operators.on_disk)?;
         let planner = BatchPlanner { tables: Arc::new(tables), options: operators };
         let state = builder.with_query_planner(Arc::new(planner)).build();
         Ok(Self { plan, state })
@@ -338,6 +343,7 @@ fn scan_tables(
     tables: &dyn StoredTables,
     read_through: &BTreeMap<u64, usize>,
     state: &SessionState,
+    on_disk: bool,
 ) -> DataFusionResult<HashMap<u64, ScannedTable>> {
     let mut wanted: Vec<(CatalogTable, BTreeSet<usize>)> = Vec::new();
     plan.apply_with_subqueries(|node| {
@@ -375,7 +381,12 @@ fn scan_tables(
             Some(index) => snapshot.scan_kept_by(*index),
             None => snapshot.scan(),
         };
-        let decoded = ScannedTable::new(rows, table, columns, memory)?;
+        let decoded = ScannedTable::new(
+            rows,
+            table,
+            columns,
+            ScanMemory { memory, env: state.runtime_env(), on_disk },
+        )?;
         scanned.insert(table.id, decoded);
     }
     Ok(scanned)

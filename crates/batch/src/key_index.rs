@@ -61,7 +61,8 @@ impl KeyIndex {
     }
 }
 
-fn for_each_key(columns: &[ArrayRef], row_count: usize, mut body: impl FnMut(&[u8])) {
+/// Calls `body` with the bytes of each row's key, in the order of the rows.
+pub(crate) fn for_each_key(columns: &[ArrayRef], row_count: usize, mut body: impl FnMut(&[u8])) {
     let readers: Vec<_> = columns.iter().map(|column| ColumnReader::new(column)).collect();
     // Keys are scalars: nothing is ever laid out in the arena.
     let arena = Arena::new();

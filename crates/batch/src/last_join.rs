@@ -8,7 +8,7 @@
 //!
 //! *Cost*: O(right · log right) once, then O(log right) for each left row without further
 //! conditions; with them, at most about twice the candidates that testing row by row would need.
-//! Both inputs are held in memory.
+//! Both inputs are held in memory, or split to disk where they do not fit (`on_disk`).
 
 use std::{
     fmt,
@@ -31,14 +31,22 @@ use datafusion::{
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
         ReplaceChildrenOptions, SendableRecordBatchStream, execution_plan::apply_expression_roots,
+        stream::RecordBatchReceiverStream,
     },
 };
 use lockstep_row::{Arena, arrow::ColumnReader};
 
+mod on_disk;
+
+use on_disk::on_disk;
+
 use crate::{
     key_index::KeyIndex,
-    operator::{BATCH_ROWS, OperatorOptions, compute, computed_stream, read_all, single_partition},
+    operator::{
+        BATCH_ROWS, BATCHES_AHEAD, OperatorOptions, compute, read_all, send_all, single_partition,
+    },
     parallel,
+    spill::is_out_of_memory,
 };
 
 /// The description of a LAST JOIN operator.
@@ -142,22 +150,45 @@ impl ExecutionPlan for LastJoinExec {
     }
 
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let memory = MemoryConsumer::new("LAST JOIN").register(context.memory_pool());
-        let [left, right] = self.inputs.clone();
-        let spec = Arc::clone(&self.spec);
-        let batches = async move {
-            let right_schema = right.schema();
-            let right = read_all(right, Arc::clone(&context), &memory).await?;
-            let left = read_all(left, context, &memory).await?;
-            compute(move || {
-                let batches = run(&spec, &left, &right_schema, right);
-                drop(memory);
-                batches
-            })
-            .await
-        };
-        Ok(computed_stream(Arc::clone(&self.spec.pair_schema), Box::pin(batches)))
+        let (inputs, spec) = (self.inputs.clone(), Arc::clone(&self.spec));
+        let schema = Arc::clone(&self.spec.pair_schema);
+        let mut stream = RecordBatchReceiverStream::builder(schema, BATCHES_AHEAD);
+        let sender = stream.tx();
+        stream.spawn(async move {
+            match in_memory(&spec, inputs.clone(), &context).await {
+                Err(error) if is_out_of_memory(&error) => {
+                    on_disk(spec, inputs, context, sender).await
+                }
+                Err(error) => Err(error),
+                Ok(batches) => {
+                    send_all(&sender, batches).await;
+                    Ok(())
+                }
+            }
+        });
+        Ok(stream.build())
     }
+}
+
+/// Joins with all rows in memory.
+async fn in_memory(
+    spec: &Arc<LastJoinSpec>,
+    inputs: [Arc<dyn ExecutionPlan>; 2],
+    context: &Arc<TaskContext>,
+) -> Result<Vec<RecordBatch>> {
+    spec.options.check_in_memory()?;
+    let memory = MemoryConsumer::new("LAST JOIN").register(context.memory_pool());
+    let [left, right] = inputs;
+    let right_schema = right.schema();
+    let right = read_all(right, Arc::clone(context), &memory).await?;
+    let left = read_all(left, Arc::clone(context), &memory).await?;
+    let spec = Arc::clone(spec);
+    compute(move || {
+        let batches = run(&spec, &left, &right_schema, right);
+        drop(memory);
+        batches
+    })
+    .await
 }
 
 fn run(

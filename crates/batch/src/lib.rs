@@ -12,6 +12,7 @@
 //! | `planner` | logical to physical plan |
 //! | `scan` | stored rows as columns |
 //! | [`source`](ExternalRows) | files and Arrow objects as tables of a query |
+//! | `spill` | rows of a query on disk |
 //! | `window` | the window operator |
 //! | `last_join` | the LAST JOIN operator |
 //! | [`load`] | files in: CSV, Parquet, JSON, Arrow IPC |
@@ -32,6 +33,7 @@ mod parallel;
 mod planner;
 mod scan;
 mod source;
+mod spill;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -40,3 +42,5 @@ mod window;
 
 pub use execute::{ExecuteOptions, ProgressListener, StoredTables, execute, execute_each, explain};
 pub use source::{ExternalRows, FileSourceOptions};
+#[doc(hidden)]
+pub use spill::set_spill_always;

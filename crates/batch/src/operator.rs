@@ -7,23 +7,26 @@ use arrow::{
     datatypes::SchemaRef,
 };
 use datafusion::{
+    common::resources_err,
     error::Result,
     execution::{TaskContext, memory_pool::MemoryReservation},
     physical_expr::EquivalenceProperties,
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
-        SendableRecordBatchStream,
         execution_plan::{Boundedness, EmissionType},
-        stream::RecordBatchStreamAdapter,
     },
 };
-use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
+use futures::StreamExt;
 use lockstep_host::QueryContext;
+use tokio::sync::mpsc::Sender;
 
 use crate::{ProgressListener, error};
 
 /// The most rows in a batch of a scan or of an operator's output.
 pub(crate) const BATCH_ROWS: usize = 8192;
+
+/// The most batches that wait for the operator above.
+pub(crate) const BATCHES_AHEAD: usize = 4;
 
 /// The options of a query's operators.
 #[derive(Clone)]
@@ -34,6 +37,8 @@ pub(crate) struct OperatorOptions {
     pub(crate) progress: Option<Arc<dyn ProgressListener>>,
     /// Interrupts the query.
     pub(crate) context: QueryContext,
+    /// Whether operators take their rows to disk although they fit into memory.
+    pub(crate) on_disk: bool,
 }
 
 impl fmt::Debug for OperatorOptions {
@@ -43,6 +48,14 @@ impl fmt::Debug for OperatorOptions {
 }
 
 impl OperatorOptions {
+    /// Fails, as a full memory does, where the rows are to go to disk.
+    pub(crate) fn check_in_memory(&self) -> Result<()> {
+        match self.on_disk {
+            true => resources_err!("the rows go to disk"),
+            false => Ok(()),
+        }
+    }
+
     /// Returns whether the query was interrupted.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.context.check().is_err()
@@ -111,13 +124,13 @@ pub(crate) fn array_bytes(column: &dyn Array) -> usize {
     bytes.unwrap_or_else(|_| column.get_array_memory_size())
 }
 
-/// Returns a stream of batches that are all computed when the first one is polled.
-pub(crate) fn computed_stream(
-    schema: SchemaRef,
-    batches: BoxFuture<'static, Result<Vec<RecordBatch>>>,
-) -> SendableRecordBatchStream {
-    let batches = stream::once(batches).map_ok(|batches| stream::iter(batches).map(Ok));
-    Box::pin(RecordBatchStreamAdapter::new(schema, batches.try_flatten()))
+/// Sends the batches of an operator, until no operator wants more.
+pub(crate) async fn send_all(sender: &Sender<Result<RecordBatch>>, batches: Vec<RecordBatch>) {
+    for batch in batches {
+        if sender.send(Ok(batch)).await.is_err() {
+            break;
+        }
+    }
 }
 
 /// Runs a long computation on a thread for blocking work, where it does not delay other queries.

@@ -98,7 +98,7 @@ impl ExtensionPlanner for BatchPlanner {
         let scanned = self.tables.get(&table.id);
         let scanned = scanned
             .ok_or_else(|| internal_datafusion_err!("table {} was not scanned", table.name))?;
-        scanned.plan(scan).map(Some)
+        scanned.plan(scan, &self.options).map(Some)
     }
 }
 

@@ -10,7 +10,7 @@ mod exec;
 #[cfg(test)]
 mod tests;
 
-use std::{iter, sync::Arc};
+use std::{fmt, iter, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
@@ -30,7 +30,7 @@ use crate::{
     },
     operator::{BATCH_ROWS, OperatorOptions},
 };
-use exec::SourceExec;
+pub(crate) use exec::{BlockingScan, SourceExec};
 
 /// The rows of files or of an Arrow object.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(crate) struct SourceScan {
 }
 
 /// The batches of a source, read one after the other.
-pub(crate) type SourceBatches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
+pub(crate) type SourceBatches = Box<dyn Iterator<Item = DataFusionResult<RecordBatch>> + Send>;
 
 impl ExternalRows {
     /// Finds the files that the paths name, and infers their columns from the first one. A column
@@ -163,7 +163,8 @@ impl ExternalRows {
         options: &OperatorOptions,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let schema = Arc::new(self.arrow_schema.project(&scan.columns)?);
-        Ok(Arc::new(SourceExec::new(Arc::clone(self), scan, schema, options.context.clone())))
+        let scan = ExternalScan { source: Arc::clone(self), scan };
+        Ok(Arc::new(SourceExec::new(Arc::new(scan), schema, options.context.clone())))
     }
 
     /// Opens the source.
@@ -173,12 +174,14 @@ impl ExternalRows {
                 let filter = scan.filter.clone();
                 let pruning = filter.and_then(|filter| Pruning::new(filter, &self.arrow_schema));
                 let columns = scan.columns.clone();
-                Ok(Box::new(read_inferred(files, WantedRows { columns, pruning })?))
+                let rows = read_inferred(files, WantedRows { columns, pruning })?;
+                Ok(Box::new(rows.map(|batch| batch.map_err(into_datafusion))))
             }
             SourceRows::Arrow { .. } => {
                 let (source, columns) = (Arc::clone(self), scan.columns.clone());
                 let mut next = (0, 0);
-                Ok(Box::new(iter::from_fn(move || source.next_imported(&columns, &mut next))))
+                let imported = iter::from_fn(move || source.next_imported(&columns, &mut next));
+                Ok(Box::new(imported.map(|batch| batch.map_err(into_datafusion))))
             }
         }
     }
@@ -216,7 +219,33 @@ impl ExternalRows {
     }
 }
 
-/// Wraps the error of a source for DataFusion.
-fn failed(error: Box<Diagnostic>) -> datafusion::error::DataFusionError {
-    into_datafusion(error)
+/// What a query reads of a source.
+#[derive(Debug)]
+struct ExternalScan {
+    source: Arc<ExternalRows>,
+    scan: SourceScan,
+}
+
+impl fmt::Display for ExternalScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} columns", self.scan.columns.len())?;
+        match &self.scan.filter {
+            Some(filter) => write!(f, ", pruned by {filter}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl BlockingScan for ExternalScan {
+    fn open(&self) -> DataFusionResult<SourceBatches> {
+        self.source.open(&self.scan).map_err(into_datafusion)
+    }
+
+    fn limit(&self) -> Option<usize> {
+        self.scan.limit
+    }
+
+    fn row_count(&self) -> Option<usize> {
+        self.source.row_count()
+    }
 }

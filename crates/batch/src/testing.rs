@@ -72,10 +72,13 @@ impl TestTables {
         LogicalPlanBuilder::scan(name, source, None).unwrap().build().unwrap()
     }
 
-    /// Runs a plan on two threads and returns its rows.
+    /// Runs a plan on two threads, in memory and on disk, and returns its rows.
     pub(crate) fn rows(&self, plan: &LogicalPlan) -> Result<Vec<Vec<Value>>> {
         let options = ExecuteOptions { threads: NonZeroUsize::new(2), ..ExecuteOptions::default() };
-        Ok(rows_of(&execute(plan, self, &options)?))
+        let rows = rows_of(&execute(plan, self, &options)?);
+        let on_disk = ExecuteOptions { on_disk: true, ..options };
+        assert_eq!(rows_of(&execute(plan, self, &on_disk)?), rows, "the same rows from disk");
+        Ok(rows)
     }
 }
 

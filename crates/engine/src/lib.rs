@@ -96,6 +96,8 @@ pub use guard::guarded;
 pub use inspect::{
     DatabaseInfo, DeploymentInfo, IndexFigures, ProcedureInfo, TableFigures, TableIndex,
 };
+#[doc(hidden)]
+pub use lockstep_batch::set_spill_always;
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
 pub use lockstep_sql::{masked, may_have_secret};

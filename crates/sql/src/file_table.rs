@@ -16,14 +16,19 @@ impl Parser<'_> {
     pub(crate) fn file_table(&mut self) -> Result<Option<FileTable>> {
         let start = self.start();
         let token = self.peek();
-        if token.kind == TokenKind::String {
+        // A name may be in quotes as well, and has none of these.
+        let text = self.text(token);
+        if token.kind == TokenKind::String
+            && text.starts_with('\'')
+            && text.contains(['.', '/', '*'])
+        {
             let (text, span) = self.string()?;
             let paths = vec![FilePath { text, span }];
             return Ok(Some(FileTable { function: None, paths, options: Vec::new(), span }));
         }
         let is_function = token.kind == TokenKind::Word
             && self.nth_is_symbol(1, "(")
-            && self.text(token).to_ascii_lowercase().starts_with(FUNCTION_PREFIX);
+            && text.to_ascii_lowercase().starts_with(FUNCTION_PREFIX);
         if !is_function {
             return Ok(None);
         }

@@ -188,6 +188,8 @@ pub fn run_with(seed: u64, cases: u64, fault: Option<Fault>) -> L3Report {
     // One failure shows that a fault is found.
     let failures_max = if fault.is_some() { 1 } else { FAILURES_MAX };
     while tried < cases && report.failures.len() < failures_max {
+        // A quarter of the queries run with every row on disk, in batch mode.
+        lockstep_engine::set_spill_always(tried / QUERIES_PER_TABLES % 4 == 1);
         let database = DrawnDatabase::draw(&mut random, fault);
         for _ in 0..QUERIES_PER_TABLES.min(cases - tried) {
             let mut drawn = draw::query(&mut random);
@@ -206,6 +208,7 @@ pub fn run_with(seed: u64, cases: u64, fault: Option<Fault>) -> L3Report {
             tried += 1;
         }
     }
+    lockstep_engine::set_spill_always(false);
     report
 }
 

@@ -51,6 +51,8 @@ pub struct Configuration {
     /// The rows of a partial result of a long window. After each statement those that wait are made,
     /// unless it is the usual number.
     leaf_rows: usize,
+    /// Whether the operators of batch mode take their rows to disk.
+    on_disk: bool,
 }
 
 /// How the statements of a file are run.
@@ -74,6 +76,7 @@ pub const CONFIGURATIONS: &[Configuration] = &[
     Configuration { name: "again", way: Way::Again, ..DEFAULT },
     Configuration { name: "memory limit", prelude: "SET GLOBAL max_memory = '64MB'", ..DEFAULT },
     Configuration { name: "small chunks", chunk_rows: 2, ..DEFAULT },
+    Configuration { name: "on disk", on_disk: true, ..DEFAULT },
     Configuration {
         name: "pre-aggregates",
         prelude: "SET pre_aggregation = 'always'",
@@ -89,6 +92,7 @@ const DEFAULT: Configuration = Configuration {
     way: Way::Script,
     chunk_rows: 128,
     leaf_rows: 128,
+    on_disk: false,
 };
 
 /// The beginning of the comment that excludes a file from a configuration.
@@ -271,6 +275,7 @@ impl Player {
     fn open(configuration: &Configuration) -> Result<Self, String> {
         lockstep_engine::set_chunk_rows(configuration.chunk_rows);
         lockstep_engine::set_leaf_rows(configuration.leaf_rows);
+        lockstep_engine::set_spill_always(configuration.on_disk);
         let database = Database::in_memory();
         let session = database.session();
         session.execute(configuration.prelude).map_err(|error| error.render(None))?;

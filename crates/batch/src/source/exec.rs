@@ -1,4 +1,5 @@
-//! The operator that reads a source on a thread that may block, a few batches ahead.
+//! The operator that reads a source, or rows on disk, on a thread that may block, a few batches
+//! ahead.
 
 use std::{fmt, sync::Arc};
 
@@ -17,27 +18,34 @@ use datafusion::{
 };
 use lockstep_host::QueryContext;
 
-use super::{ExternalRows, SourceScan, failed};
-use crate::operator::check;
+use super::SourceBatches;
+use crate::operator::{BATCHES_AHEAD, check};
 
-/// The most batches that wait for the operator above.
-const BATCHES_AHEAD: usize = 4;
+/// The rows that an operator reads.
+pub(crate) trait BlockingScan: fmt::Debug + fmt::Display + Send + Sync {
+    /// Opens the rows; called on a thread that may block.
+    fn open(&self) -> Result<SourceBatches>;
 
-/// Reads a source in the order of its rows.
+    /// Returns the most rows that are wanted.
+    fn limit(&self) -> Option<usize>;
+
+    /// Returns the number of all rows, where it is known.
+    fn row_count(&self) -> Option<usize>;
+}
+
+/// Reads rows in their order.
 #[derive(Debug)]
-pub(super) struct SourceExec {
-    source: Arc<ExternalRows>,
-    scan: Arc<SourceScan>,
+pub(crate) struct SourceExec {
+    scan: Arc<dyn BlockingScan>,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
     context: QueryContext,
 }
 
 impl SourceExec {
-    /// Makes the operator; `schema` has the columns of `scan`.
-    pub(super) fn new(
-        source: Arc<ExternalRows>,
-        scan: SourceScan,
+    /// Makes the operator; `schema` is that of the scan's batches.
+    pub(crate) fn new(
+        scan: Arc<dyn BlockingScan>,
         schema: SchemaRef,
         context: QueryContext,
     ) -> Self {
@@ -47,17 +55,14 @@ impl SourceExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Self { source, scan: Arc::new(scan), schema, properties: Arc::new(properties), context }
+        Self { scan, schema, properties: Arc::new(properties), context }
     }
 }
 
 impl DisplayAs for SourceExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SourceExec: {} columns", self.scan.columns.len())?;
-        if let Some(filter) = &self.scan.filter {
-            write!(f, ", pruned by {filter}")?;
-        }
-        match self.scan.limit {
+        write!(f, "SourceExec: {}", self.scan)?;
+        match self.scan.limit() {
             Some(limit) => write!(f, ", limit {limit}"),
             None => Ok(()),
         }
@@ -108,14 +113,13 @@ impl ExecutionPlan for SourceExec {
     fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let mut stream =
             RecordBatchReceiverStream::builder(Arc::clone(&self.schema), BATCHES_AHEAD);
-        let (source, scan, sender) =
-            (Arc::clone(&self.source), Arc::clone(&self.scan), stream.tx());
+        let (scan, sender) = (Arc::clone(&self.scan), stream.tx());
         let query = self.context.clone();
         stream.spawn_blocking(move || {
-            let mut left = scan.limit.unwrap_or(usize::MAX);
-            for batch in source.open(&scan).map_err(failed)? {
+            let mut left = scan.limit().unwrap_or(usize::MAX);
+            for batch in scan.open()? {
                 check(&query)?;
-                let batch = batch.map_err(failed)?;
+                let batch = batch?;
                 let batch = batch.slice(0, batch.num_rows().min(left));
                 debug_assert!(batch.num_rows() <= left, "no more rows than the limit");
                 left -= batch.num_rows();
@@ -131,8 +135,8 @@ impl ExecutionPlan for SourceExec {
 
     fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema);
-        if let Some(rows) = self.source.row_count() {
-            statistics.num_rows = match self.scan.limit {
+        if let Some(rows) = self.scan.row_count() {
+            statistics.num_rows = match self.scan.limit() {
                 Some(limit) => Precision::Exact(rows.min(limit)),
                 None => Precision::Exact(rows),
             };

@@ -183,6 +183,7 @@ fn folders_give_columns_and_leave_files_out() {
     let columns = vec![0, 1];
     let scan = SourceScan { columns, filter: None, limit: None };
     let error = source.open(&scan).unwrap().find_map(Result::err).unwrap();
+    let error = crate::error::from_datafusion(&error);
     assert_eq!(error.code, code::NOT_NULL_VIOLATION);
     assert!(error.message.contains("day=1"), "{}", error.message);
 }

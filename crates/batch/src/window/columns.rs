@@ -51,6 +51,18 @@ impl Columns {
         })
     }
 
+    /// Takes the columns of rows on which the expressions were evaluated before: those of the main
+    /// rows, one for each expression, and of each UNION source `None` for what no window reads.
+    pub(super) fn evaluated(
+        main: Vec<ArrayRef>,
+        main_count: usize,
+        unions: Vec<Vec<Option<ArrayRef>>>,
+        union_counts: Vec<usize>,
+    ) -> Self {
+        debug_assert_eq!(unions.len(), union_counts.len(), "each source has its count");
+        Self { main, main_count, unions, union_counts }
+    }
+
     /// Returns the number of bytes of the columns.
     pub(super) fn bytes(&self) -> usize {
         let unions = self.unions.iter().flatten().flatten();

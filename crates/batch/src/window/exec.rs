@@ -26,6 +26,7 @@ use datafusion::{
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
         ReplaceChildrenOptions, SendableRecordBatchStream, execution_plan::apply_expression_roots,
+        stream::RecordBatchReceiverStream,
     },
 };
 use hashbrown::HashMap;
@@ -33,6 +34,7 @@ use lockstep_function::value_limit;
 
 use super::{
     columns::Columns,
+    on_disk::on_disk,
     partition::Ordering,
     slide::{SlideOptions, TaskOutput, WindowCall, slide},
 };
@@ -40,16 +42,17 @@ use crate::{
     error::into_datafusion,
     lower::GroupShape,
     operator::{
-        OperatorOptions, array_bytes, compute, computed_stream, read_all, single_partition,
+        BATCHES_AHEAD, OperatorOptions, array_bytes, compute, read_all, send_all, single_partition,
     },
     parallel,
+    spill::is_out_of_memory,
 };
 
 /// The approximate number of rows of a task, when there are enough keys.
 const TASK_ROWS: usize = 16_384;
 
 /// The description of a window operator.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct WindowOperatorSpec {
     /// The distinct expressions of all groups, over the input.
     pub(crate) exprs: Vec<Arc<dyn PhysicalExpr>>,
@@ -136,25 +139,48 @@ impl ExecutionPlan for WindowExec {
     }
 
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let memory = MemoryConsumer::new("window").register(context.memory_pool());
         let (inputs, schema) = (self.inputs.clone(), Arc::clone(&self.schema));
         let spec = Arc::clone(&self.spec);
-        let batches = async move {
-            let mut sources = Vec::with_capacity(inputs.len());
-            for input in inputs {
-                sources.push(read_all(input, Arc::clone(&context), &memory).await?);
+        let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&schema), BATCHES_AHEAD);
+        let sender = stream.tx();
+        stream.spawn(async move {
+            match in_memory(&spec, &schema, inputs.clone(), &context).await {
+                Err(error) if is_out_of_memory(&error) => {
+                    on_disk(spec, schema, inputs, context, sender).await
+                }
+                Err(error) => Err(error),
+                Ok(batches) => {
+                    send_all(&sender, batches).await;
+                    Ok(())
+                }
             }
-            compute(move || {
-                let unions = sources.split_off(1);
-                let main = sources.pop().unwrap_or_default();
-                let batches = run(&spec, &schema, WindowInputs { main, unions }, &memory);
-                drop(memory);
-                batches
-            })
-            .await
-        };
-        Ok(computed_stream(Arc::clone(&self.schema), Box::pin(batches)))
+        });
+        Ok(stream.build())
     }
+}
+
+/// Computes the windows with all rows in memory.
+async fn in_memory(
+    spec: &Arc<WindowOperatorSpec>,
+    schema: &SchemaRef,
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
+    context: &Arc<TaskContext>,
+) -> Result<Vec<RecordBatch>> {
+    spec.options.check_in_memory()?;
+    let memory = MemoryConsumer::new("window").register(context.memory_pool());
+    let mut sources = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        sources.push(read_all(input, Arc::clone(context), &memory).await?);
+    }
+    let (spec, schema) = (Arc::clone(spec), Arc::clone(schema));
+    compute(move || {
+        let unions = sources.split_off(1);
+        let main = sources.pop().unwrap_or_default();
+        let batches = run(&spec, &schema, WindowInputs { main, unions }, &memory);
+        drop(memory);
+        batches
+    })
+    .await
 }
 
 /// The rows of an operator's inputs.
@@ -179,23 +205,34 @@ fn run(
     let columns = Columns::new(&spec.exprs, &main, &unions, &spec.union_exprs, threads)?;
     drop(unions);
     memory.try_grow(columns.bytes())?;
+    let results = compute_calls(spec, columns, memory, true)?;
+    append_columns(schema, &main, &results)
+}
+
+/// Computes all calls of all groups, in the order of the main rows.
+pub(super) fn compute_calls(
+    spec: &WindowOperatorSpec,
+    columns: Columns,
+    memory: &MemoryReservation,
+    reports: bool,
+) -> Result<Vec<ArrayRef>> {
     let work = WindowWork::new(spec, &columns)?;
     drop(columns);
     memory.try_grow(work.orderings.iter().map(Ordering::bytes).sum())?;
     let tasks = work.tasks();
     let (done, total) = (AtomicU64::new(0), u64::try_from(tasks.len()).unwrap_or(u64::MAX));
-    let outputs = parallel::run(threads, tasks.len(), |at| {
+    let outputs = parallel::run(spec.options.threads, tasks.len(), |at| {
         let outputs = work.slide(&tasks[at]);
         value_limit::check().map_err(into_datafusion)?;
         spec.options.check()?;
         memory.try_grow(outputs.columns.iter().map(|column| array_bytes(column.as_ref())).sum())?;
-        // Relaxed: a number to look at.
-        spec.options.report("window", done.fetch_add(1, Relaxed) + 1, total);
+        if reports {
+            // Relaxed: a number to look at.
+            spec.options.report("window", done.fetch_add(1, Relaxed) + 1, total);
+        }
         Ok(outputs)
     })?;
-    let results = work.in_main_order(&tasks, &outputs)?;
-    drop(outputs);
-    append_columns(schema, &main, &results)
+    work.in_main_order(&tasks, &outputs)
 }
 
 /// A group with the columns of its calls.
@@ -223,9 +260,10 @@ struct WindowTask {
 }
 
 /// The properties that two groups must have in common to share an ordering.
-type OrderingKey<'a> = (&'a [usize], Option<usize>, &'a [usize]);
+pub(super) type OrderingKey<'a> = (&'a [usize], Option<usize>, &'a [usize]);
 
-fn ordering_key(shape: &GroupShape) -> OrderingKey<'_> {
+/// Returns what the ordering of a group depends on.
+pub(super) fn ordering_key(shape: &GroupShape) -> OrderingKey<'_> {
     (&shape.partition_by, shape.order_by, &shape.group.unions)
 }
 

@@ -11,6 +11,7 @@
 
 mod columns;
 mod exec;
+mod on_disk;
 mod partition;
 mod slide;
 

@@ -1,0 +1,290 @@
+//! Rows of a query on disk, for operators whose rows do not fit into its memory.
+//!
+//! The files are compressed, count against the query's limit of temporary space, and are removed
+//! with the last value that names them, also after an error or an interrupt. Rows that an operator
+//! splits by their keys carry their row number, and [`RestoredOrder`] brings them back into the
+//! order of the numbers with one batch of each part in memory.
+
+use std::{
+    fmt,
+    fs::File,
+    io::BufReader,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array},
+    compute::{concat_batches, interleave, take_record_batch},
+    datatypes::{SchemaRef, UInt64Type},
+    ipc::{
+        CompressionType,
+        reader::StreamReader,
+        writer::{IpcWriteOptions, StreamWriter},
+    },
+};
+use datafusion::{
+    common::internal_datafusion_err,
+    error::{DataFusionError, Result},
+    execution::{
+        runtime_env::RuntimeEnv,
+        spill_file::{SpillFile, SpillWriter as FileWriter},
+    },
+};
+
+/// The parts into which rows are split by their keys.
+pub(crate) const PARTS: usize = 64;
+
+/// The least rows of a written batch, but for the last one of a file.
+const WRITTEN_ROWS_MIN: usize = 1024;
+
+static ALWAYS: AtomicBool = AtomicBool::new(false);
+
+/// Makes the operators of all later queries of the process take their rows to disk although they
+/// fit into memory; for tests.
+#[doc(hidden)]
+pub fn set_spill_always(always: bool) {
+    // Relaxed: a switch of tests.
+    ALWAYS.store(always, Ordering::Relaxed);
+}
+
+/// Returns what [`set_spill_always`] said last.
+pub(crate) fn is_always() -> bool {
+    // Relaxed: a switch of tests.
+    ALWAYS.load(Ordering::Relaxed)
+}
+
+/// Returns whether an error says that a query's memory is used up.
+pub(crate) fn is_out_of_memory(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
+}
+
+/// A file that is written.
+struct OpenFile {
+    file: Arc<dyn SpillFile>,
+    writer: StreamWriter<Box<dyn FileWriter>>,
+}
+
+impl OpenFile {
+    fn new(env: &RuntimeEnv, schema: &SchemaRef) -> Result<Self> {
+        let file = env.disk_manager.create_tmp_file("rows of an operator")?;
+        let lz4 = Some(CompressionType::LZ4_FRAME);
+        let options = IpcWriteOptions::default().try_with_compression(lz4)?;
+        let writer = StreamWriter::try_new_with_options(file.open_writer()?, schema, options)?;
+        Ok(Self { file, writer })
+    }
+}
+
+/// A writer of rows to a file.
+pub(crate) struct SpillWriter {
+    schema: SchemaRef,
+    env: Arc<RuntimeEnv>,
+    /// Made with the first rows.
+    file: Option<OpenFile>,
+    /// Rows that wait for more of them.
+    waiting: Vec<RecordBatch>,
+    waiting_rows: usize,
+    row_count: u64,
+}
+
+impl SpillWriter {
+    /// Makes the writer of a file of batches with a schema.
+    pub(crate) fn new(env: &Arc<RuntimeEnv>, schema: &SchemaRef) -> Self {
+        let (env, schema) = (Arc::clone(env), Arc::clone(schema));
+        Self { schema, env, file: None, waiting: Vec::new(), waiting_rows: 0, row_count: 0 }
+    }
+
+    /// Adds rows.
+    pub(crate) fn write(&mut self, batch: RecordBatch) -> Result<()> {
+        debug_assert_eq!(batch.num_columns(), self.schema.fields().len(), "the file's columns");
+        self.row_count += u64::try_from(batch.num_rows()).unwrap_or(0);
+        self.waiting_rows += batch.num_rows();
+        self.waiting.push(batch);
+        match self.waiting_rows >= WRITTEN_ROWS_MIN {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let batches = std::mem::take(&mut self.waiting);
+        self.waiting_rows = 0;
+        let batch = match batches.as_slice() {
+            [] => return Ok(()),
+            [only] => only.clone(),
+            _ => concat_batches(&self.schema, &batches)?,
+        };
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(OpenFile::new(&self.env, &self.schema)?),
+        };
+        Ok(file.writer.write(&batch)?)
+    }
+
+    /// Completes the file.
+    pub(crate) fn finish(mut self) -> Result<SpilledRows> {
+        self.flush()?;
+        let file = match self.file {
+            Some(OpenFile { file, writer }) => {
+                writer.into_inner()?.finish()?;
+                Some(file)
+            }
+            None => None,
+        };
+        Ok(SpilledRows { file, row_count: self.row_count })
+    }
+}
+
+/// Rows on disk. The last clone removes the file.
+#[derive(Clone)]
+pub(crate) struct SpilledRows {
+    /// `None` where there are no rows.
+    file: Option<Arc<dyn SpillFile>>,
+    row_count: u64,
+}
+
+impl fmt::Debug for SpilledRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpilledRows").field("row_count", &self.row_count).finish_non_exhaustive()
+    }
+}
+
+/// A reader of rows on disk. Waits for the disk.
+pub(crate) struct SpillReader {
+    reader: Option<StreamReader<BufReader<File>>>,
+    /// Keeps the file.
+    _rows: SpilledRows,
+}
+
+impl SpilledRows {
+    /// Returns the number of rows.
+    pub(crate) fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    /// Reads the batches in the order in which they were written, with some of their columns.
+    pub(crate) fn read(&self, columns: Option<Vec<usize>>) -> Result<SpillReader> {
+        let reader = match &self.file {
+            Some(file) => {
+                let path = file.path();
+                let path =
+                    path.ok_or_else(|| internal_datafusion_err!("a spilled file has a path"))?;
+                let file = BufReader::new(lockstep_host::disk::open(path)?);
+                Some(StreamReader::try_new(file, columns)?)
+            }
+            None => None,
+        };
+        Ok(SpillReader { reader, _rows: self.clone() })
+    }
+}
+
+impl Iterator for SpillReader {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.reader.as_mut()?.next()?.map_err(DataFusionError::from))
+    }
+}
+
+/// A writer that splits rows into [`PARTS`] files.
+pub(crate) struct PartWriters {
+    parts: Vec<SpillWriter>,
+}
+
+impl PartWriters {
+    /// Makes the writers of the files.
+    pub(crate) fn new(env: &Arc<RuntimeEnv>, schema: &SchemaRef) -> Self {
+        Self { parts: (0..PARTS).map(|_| SpillWriter::new(env, schema)).collect() }
+    }
+
+    /// Adds rows, each to the part of this number.
+    pub(crate) fn write(&mut self, batch: &RecordBatch, parts: &[u32]) -> Result<()> {
+        debug_assert_eq!(batch.num_rows(), parts.len(), "each row has a part");
+        let mut rows: Vec<Vec<u32>> = vec![Vec::new(); PARTS];
+        for (row, part) in (0_u32..).zip(parts) {
+            rows[*part as usize].push(row);
+        }
+        for (part, rows) in rows.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+            self.parts[part].write(take_record_batch(batch, &UInt32Array::from(rows))?)?;
+        }
+        Ok(())
+    }
+
+    /// Completes the files.
+    pub(crate) fn finish(self) -> Result<Vec<SpilledRows>> {
+        self.parts.into_iter().map(SpillWriter::finish).collect()
+    }
+}
+
+/// Files of rows whose first column is their number, ascending in each file, and no number is in
+/// two of them: all rows in the order of their numbers.
+pub(crate) struct RestoredOrder {
+    files: Vec<RestoredFile>,
+}
+
+struct RestoredFile {
+    reader: SpillReader,
+    /// The batch that is read, and the first row of it that was not returned.
+    current: Option<(RecordBatch, usize)>,
+}
+
+impl RestoredFile {
+    /// Returns the rows up to a number, in pieces.
+    fn take_until(&mut self, end: u64, pieces: &mut Vec<RecordBatch>) -> Result<()> {
+        loop {
+            let Some((batch, start)) = self.current.take() else { return Ok(()) };
+            let numbers = batch.column(0).as_primitive::<UInt64Type>().values();
+            let stop = start + numbers[start..].partition_point(|number| *number < end);
+            if stop > start {
+                pieces.push(batch.slice(start, stop - start));
+            }
+            if stop < batch.num_rows() {
+                self.current = Some((batch, stop));
+                return Ok(());
+            }
+            self.current = self.reader.next().transpose()?.map(|batch| (batch, 0));
+        }
+    }
+}
+
+impl RestoredOrder {
+    /// Opens the files.
+    pub(crate) fn new(files: &[SpilledRows]) -> Result<Self> {
+        let open = |rows: &SpilledRows| {
+            let mut reader = rows.read(None)?;
+            let current = reader.next().transpose()?.map(|batch| (batch, 0));
+            Ok(RestoredFile { reader, current })
+        };
+        Ok(Self { files: files.iter().map(open).collect::<Result<_>>()? })
+    }
+
+    /// Returns the columns after the number of the next rows, which have the numbers from `start`
+    /// on, `count` of them.
+    pub(crate) fn next_rows(&mut self, start: u64, count: usize) -> Result<Vec<ArrayRef>> {
+        let end = start + u64::try_from(count).unwrap_or(u64::MAX);
+        let mut pieces = Vec::new();
+        for file in &mut self.files {
+            file.take_until(end, &mut pieces)?;
+        }
+        let mut positions = vec![None; count];
+        for (piece, batch) in pieces.iter().enumerate() {
+            let numbers = batch.column(0).as_primitive::<UInt64Type>().values();
+            for (row, number) in numbers.iter().enumerate() {
+                let at = usize::try_from(number - start).unwrap_or(usize::MAX);
+                positions[at] = Some((piece, row));
+            }
+        }
+        let positions: Option<Vec<(usize, usize)>> = positions.into_iter().collect();
+        let positions =
+            positions.ok_or_else(|| internal_datafusion_err!("each row is in one of the parts"))?;
+        let width = pieces.first().map_or(1, RecordBatch::num_columns);
+        let column = |at: usize| {
+            let parts: Vec<&dyn Array> =
+                pieces.iter().map(|piece| piece.column(at).as_ref()).collect();
+            Ok(interleave(&parts, &positions)?)
+        };
+        (1..width).map(column).collect()
+    }
+}

@@ -1,0 +1,353 @@
+//! Windows over more rows than fit into the query's memory.
+//!
+//! The main rows are written to one file. For each set of windows with the same key, order and
+//! sources, the rows of those sources are split by a hash of the key into files, with only the
+//! columns that the windows read and the row number. Then one part at a time is computed as it
+//! would be in memory: all rows of a key are in it, in their order, so that the values are the same
+//! bits. Its results go to a file with the numbers of their main rows, and at the end the main rows
+//! are read again with their results beside them.
+//!
+//! *Cost*: each row is written and read twice. The memory that is needed is that of the largest
+//! part, which is never less than that of the most frequent key.
+
+use std::{hash::BuildHasher, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, NullArray, RecordBatch, UInt64Array, new_empty_array},
+    compute::concat,
+    datatypes::{DataType, Field, Schema, SchemaRef},
+};
+use datafusion::{
+    error::Result,
+    execution::{
+        TaskContext,
+        memory_pool::{MemoryConsumer, MemoryReservation},
+        runtime_env::RuntimeEnv,
+    },
+    physical_plan::{ExecutionPlan, ExecutionPlanProperties},
+};
+use futures::StreamExt;
+use hashbrown::DefaultHashBuilder;
+use tokio::sync::mpsc::Sender;
+
+use super::{
+    columns::Columns,
+    exec::{OrderingKey, WindowOperatorSpec, compute_calls, ordering_key},
+};
+use crate::{
+    key_index::for_each_key,
+    operator::{array_bytes, compute},
+    spill::{PARTS, PartWriters, RestoredOrder, SpillWriter, SpilledRows},
+};
+
+/// The windows of one key, order and list of sources.
+struct SharedOrder {
+    /// The operator with only these windows.
+    spec: WindowOperatorSpec,
+    /// The positions of the operator's calls that they compute.
+    calls: Vec<usize>,
+    /// The expressions that they read.
+    exprs: Vec<usize>,
+    /// The expressions of the key.
+    key: Vec<usize>,
+    /// The UNION sources.
+    unions: Vec<usize>,
+}
+
+/// The rows of one part, by source: the main rows first, then the UNION sources of the windows.
+struct PartFiles {
+    sources: Vec<Vec<SpilledRows>>,
+}
+
+/// Computes the windows part by part, and sends the main rows with their results.
+pub(super) async fn on_disk(
+    spec: Arc<WindowOperatorSpec>,
+    schema: SchemaRef,
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
+    context: Arc<TaskContext>,
+    sender: Sender<Result<RecordBatch>>,
+) -> Result<()> {
+    let orders = shared_orders(&spec);
+    let env = context.runtime_env();
+    let hasher = DefaultHashBuilder::default();
+    let mut main_rows = None;
+    let mut files: Vec<PartFiles> =
+        orders.iter().map(|_| PartFiles { sources: Vec::new() }).collect();
+    for (source, input) in inputs.iter().enumerate() {
+        let readers = orders.iter().map(|order| {
+            let reads = source == 0 || order.unions.contains(&(source - 1));
+            reads.then(|| SourceSplit::new(&spec, order, source, input, &env)).transpose()
+        });
+        let mut readers = readers.collect::<Result<Vec<_>>>()?;
+        let mut payload = match source {
+            0 => Some(SpillWriter::new(&env, &input.schema())),
+            _ => None,
+        };
+        let mut start = 0_u64;
+        for partition in 0..input.output_partitioning().partition_count() {
+            let mut stream = input.execute(partition, Arc::clone(&context))?;
+            while let Some(batch) = stream.next().await {
+                let batch = batch?;
+                spec.options.check()?;
+                for reader in readers.iter_mut().flatten() {
+                    reader.write(&batch, start, &hasher)?;
+                }
+                start += u64::try_from(batch.num_rows()).unwrap_or(0);
+                if let Some(payload) = &mut payload {
+                    payload.write(batch)?;
+                }
+            }
+        }
+        for (files, reader) in files.iter_mut().zip(readers) {
+            let parts = reader.map(|reader| reader.writers.finish()).transpose()?;
+            files.sources.extend(parts);
+        }
+        if let Some(payload) = payload {
+            main_rows = Some(payload.finish()?);
+        }
+    }
+    let memory = MemoryConsumer::new("window part").register(context.memory_pool());
+    compute(move || {
+        let work = DiskWork { spec: &spec, orders: &orders, files: &files, env: &env };
+        let results = work.compute(&memory)?;
+        let Some(main_rows) = main_rows else { return Ok(()) };
+        work.send(&main_rows, &results, &schema, &sender)
+    })
+    .await
+}
+
+/// Returns the sets of windows that share their rows.
+fn shared_orders(spec: &WindowOperatorSpec) -> Vec<SharedOrder> {
+    let mut keys: Vec<OrderingKey<'_>> = Vec::new();
+    let mut orders: Vec<SharedOrder> = Vec::new();
+    let mut call = 0;
+    for shape in &spec.groups {
+        let key = ordering_key(shape);
+        let at = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+            keys.push(key);
+            orders.push(SharedOrder {
+                spec: WindowOperatorSpec { groups: Vec::new(), ..spec.clone() },
+                calls: Vec::new(),
+                exprs: Vec::new(),
+                key: shape.partition_by.clone(),
+                unions: shape.group.unions.clone(),
+            });
+            orders.len() - 1
+        });
+        let order = &mut orders[at];
+        order.calls.extend(call..call + shape.arguments.len());
+        call += shape.arguments.len();
+        order.exprs.extend(shape.partition_by.iter().chain(&shape.order_by));
+        order.exprs.extend(shape.arguments.iter().flatten());
+        order.spec.groups.push(shape.clone());
+    }
+    for order in &mut orders {
+        order.exprs.sort_unstable();
+        order.exprs.dedup();
+    }
+    orders
+}
+
+/// Splits the rows of a source for one set of windows.
+struct SourceSplit<'o> {
+    spec: &'o WindowOperatorSpec,
+    order: &'o SharedOrder,
+    /// 0 for the main rows, else the number of the UNION source and one.
+    source: usize,
+    schema: SchemaRef,
+    writers: PartWriters,
+}
+
+impl<'o> SourceSplit<'o> {
+    fn new(
+        spec: &'o WindowOperatorSpec,
+        order: &'o SharedOrder,
+        source: usize,
+        input: &Arc<dyn ExecutionPlan>,
+        env: &Arc<RuntimeEnv>,
+    ) -> Result<Self> {
+        let number = Field::new("__number", DataType::UInt64, false);
+        let input = input.schema();
+        let fields = order.exprs.iter().map(|expr| {
+            let data_type = match source {
+                0 => spec.exprs[*expr].data_type(&input)?,
+                _ => {
+                    let position = position_in(&spec.union_exprs[source - 1], *expr);
+                    input.field(position).data_type().clone()
+                }
+            };
+            Ok(Field::new(format!("__{expr}"), data_type, true))
+        });
+        let fields = std::iter::once(Ok(number)).chain(fields).collect::<Result<Vec<_>>>()?;
+        let schema = Arc::new(Schema::new(fields));
+        let writers = PartWriters::new(env, &schema);
+        Ok(Self { spec, order, source, schema, writers })
+    }
+
+    fn write(
+        &mut self,
+        batch: &RecordBatch,
+        start: u64,
+        hasher: &DefaultHashBuilder,
+    ) -> Result<()> {
+        let rows = batch.num_rows();
+        let column = |expr: &usize| -> Result<ArrayRef> {
+            match self.source {
+                0 => self.spec.exprs[*expr].evaluate(batch)?.into_array(rows),
+                _ => {
+                    let position = position_in(&self.spec.union_exprs[self.source - 1], *expr);
+                    Ok(Arc::clone(batch.column(position)))
+                }
+            }
+        };
+        let key = self.order.key.iter().map(column).collect::<Result<Vec<_>>>()?;
+        let mut parts = Vec::with_capacity(rows);
+        for_each_key(&key, rows, |key| {
+            let part = hasher.hash_one(key) % (PARTS as u64);
+            parts.push(u32::try_from(part).expect("a part's number is small"));
+        });
+        let numbers = start..start + u64::try_from(rows).unwrap_or(0);
+        let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(numbers));
+        let columns = std::iter::once(Ok(numbers)).chain(self.order.exprs.iter().map(column));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let split = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
+        self.writers.write(&split, &parts)
+    }
+}
+
+/// Returns the position of an expression among the columns of a UNION source.
+fn position_in(union_exprs: &[usize], expr: usize) -> usize {
+    union_exprs.binary_search(&expr).expect("a UNION source has the expressions of its windows")
+}
+
+/// The split rows of an operator.
+struct DiskWork<'w> {
+    spec: &'w WindowOperatorSpec,
+    orders: &'w [SharedOrder],
+    /// For each order its files.
+    files: &'w [PartFiles],
+    env: &'w Arc<RuntimeEnv>,
+}
+
+impl DiskWork<'_> {
+    /// Computes every part, and returns for each order the files of its results.
+    fn compute(&self, memory: &MemoryReservation) -> Result<Vec<Vec<SpilledRows>>> {
+        let total = u64::try_from(self.orders.len() * PARTS).unwrap_or(u64::MAX);
+        let mut done = 0;
+        let mut results = Vec::with_capacity(self.orders.len());
+        for (order, files) in self.orders.iter().zip(self.files) {
+            let mut parts = Vec::with_capacity(PARTS);
+            for part in 0..PARTS {
+                self.spec.options.check()?;
+                parts.extend(self.compute_part(order, files, part, memory)?);
+                memory.free();
+                done += 1;
+                self.spec.options.report("window", done, total);
+            }
+            results.push(parts);
+        }
+        Ok(results)
+    }
+
+    /// Computes one part; `None` where it has no main row.
+    fn compute_part(
+        &self,
+        order: &SharedOrder,
+        files: &PartFiles,
+        part: usize,
+        memory: &MemoryReservation,
+    ) -> Result<Option<SpilledRows>> {
+        let main = read_part(&files.sources[0][part], memory)?;
+        let main_count = main.first().map_or(0, |column| column.len());
+        if main_count == 0 {
+            return Ok(None);
+        }
+        let numbers = Arc::clone(&main[0]);
+        let nothing: ArrayRef = Arc::new(NullArray::new(0));
+        let mut by_expr = vec![nothing; self.spec.exprs.len()];
+        for (expr, column) in order.exprs.iter().zip(&main[1..]) {
+            by_expr[*expr] = Arc::clone(column);
+        }
+        let union_count = self.spec.union_exprs.len();
+        let (mut unions, mut counts) =
+            (vec![vec![None; self.spec.exprs.len()]; union_count], vec![0; union_count]);
+        // The sources were split in the order of their numbers.
+        let mut sorted = order.unions.clone();
+        sorted.sort_unstable();
+        for (union, files) in sorted.iter().zip(&files.sources[1..]) {
+            let columns = read_part(&files[part], memory)?;
+            counts[*union] = columns.first().map_or(0, |column| column.len());
+            for (at, expr) in order.exprs.iter().enumerate() {
+                let column = columns.get(at + 1).cloned();
+                let empty = || new_empty_array(by_expr[*expr].data_type());
+                unions[*union][*expr] = Some(column.unwrap_or_else(empty));
+            }
+        }
+        let columns = Columns::evaluated(by_expr, main_count, unions, counts);
+        let calls = compute_calls(&order.spec, columns, memory, false)?;
+        let fields = std::iter::once(&numbers).chain(&calls).enumerate();
+        let fields = fields
+            .map(|(at, column)| Field::new(at.to_string(), column.data_type().clone(), true))
+            .collect::<Vec<_>>();
+        let schema = Arc::new(Schema::new(fields));
+        let columns = std::iter::once(numbers).chain(calls).collect();
+        let result = RecordBatch::try_new(Arc::clone(&schema), columns)?;
+        let mut writer = SpillWriter::new(self.env, &schema);
+        for start in (0..main_count).step_by(crate::operator::BATCH_ROWS) {
+            let count = crate::operator::BATCH_ROWS.min(main_count - start);
+            writer.write(result.slice(start, count))?;
+        }
+        writer.finish().map(Some)
+    }
+
+    /// Sends the main rows with their results.
+    fn send(
+        &self,
+        main_rows: &SpilledRows,
+        results: &[Vec<SpilledRows>],
+        schema: &SchemaRef,
+        sender: &Sender<Result<RecordBatch>>,
+    ) -> Result<()> {
+        let mut restored =
+            results.iter().map(|files| RestoredOrder::new(files)).collect::<Result<Vec<_>>>()?;
+        let call_count = self.orders.iter().map(|order| order.calls.len()).sum();
+        let mut start = 0;
+        for batch in main_rows.read(None)? {
+            let batch = batch?;
+            self.spec.options.check()?;
+            let mut calls: Vec<Option<ArrayRef>> = vec![None; call_count];
+            for (order, restored) in self.orders.iter().zip(&mut restored) {
+                let columns = restored.next_rows(start, batch.num_rows())?;
+                for (call, column) in order.calls.iter().zip(columns) {
+                    calls[*call] = Some(column);
+                }
+            }
+            start += u64::try_from(batch.num_rows()).unwrap_or(0);
+            let mut columns = batch.columns().to_vec();
+            columns.extend(calls.into_iter().flatten());
+            let whole = RecordBatch::try_new(Arc::clone(schema), columns)?;
+            if sender.blocking_send(Ok(whole)).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the rows of a part, and counts their bytes in `memory`; no columns where it has no rows.
+fn read_part(rows: &SpilledRows, memory: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    let mut batches = Vec::new();
+    for batch in rows.read(None)? {
+        let batch = batch?;
+        let bytes: usize = batch.columns().iter().map(|column| array_bytes(column.as_ref())).sum();
+        memory.try_grow(bytes)?;
+        batches.push(batch);
+    }
+    let Some(first) = batches.first() else { return Ok(Vec::new()) };
+    (0..first.num_columns())
+        .map(|at| {
+            let parts: Vec<_> = batches.iter().map(|batch| batch.column(at).as_ref()).collect();
+            Ok(concat(&parts)?)
+        })
+        .collect()
+}
