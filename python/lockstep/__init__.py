@@ -25,6 +25,7 @@ from ._connection import (
     Verification,
     connect,
 )
+from ._default import append, default_connection, execute, prepare, request, sql, verify
 from ._error import Error, LockstepWarning
 from ._lockstep import __version__
 from ._relation import Relation
@@ -46,8 +47,15 @@ __all__ = [
     "Relation",
     "Verification",
     "__version__",
+    "append",
     "connect",
     "connect_async",
+    "default_connection",
+    "execute",
+    "prepare",
+    "request",
+    "sql",
+    "verify",
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import sys
 import warnings
 import weakref
@@ -15,9 +16,17 @@ from typing import Any, Literal
 from . import _lockstep
 from ._arrow import is_table, library_of, require, to_arrow, to_pandas
 from ._error import Error, LockstepWarning
+from ._frames import finder
 from ._relation import Relation
 
 Row = Mapping[str, Any]
+
+
+# A statement other than a query that gives rows, after comments.
+_GIVES_ROWS = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:show|desc|describe|explain|estimate|call)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def connect(
@@ -320,9 +329,22 @@ class Connection:
         """Makes a lazy relation of one query, with a value of ``parameters`` for each ``?``.
 
         The query is checked at once: a wrong name or type raises here. It runs when its rows are
-        first fetched.
+        first fetched. ``SHOW``, ``DESC``, ``EXPLAIN`` and other statements that give rows run at
+        once.
+
+        In a database of this process, a name that no table has may be that of a variable of the
+        caller: a pandas or polars data frame, a pyarrow table, a numpy array (``column0``, … or its
+        fields), or a relation. Its rows are read where they are.
+
+            >>> import lockstep, pyarrow
+            >>> db = lockstep.connect()
+            >>> clicks = pyarrow.table({"user": ["ann", "bob"], "price": [2.5, 4.0]})
+            >>> db.sql("SELECT user FROM clicks WHERE price > 3").fetchall()
+            [('bob',)]
         """
-        return Relation(query=self._session.query(query, list(parameters)))
+        if _GIVES_ROWS.match(query):
+            return self.execute(query, parameters)
+        return Relation(query=self._session.query(query, list(parameters), finder()))
 
     def append(
         self,
