@@ -63,7 +63,7 @@ def test_a_table_hides_a_variable_and_windows_run_over_both(local: lockstep.Conn
 
 
 def test_a_deployment_does_not_read_variables(local: lockstep.Connection) -> None:
-    """A deployment lives longer than the variables of a program."""
+    """A deployment outlasts the variables of a program."""
     mine = pa.table({"a": [1]})
     with pytest.raises(lockstep.Error, match="`mine` does not exist"):
         local.execute("DEPLOY d AS SELECT a FROM mine")

@@ -142,7 +142,7 @@ impl Session {
             }
             Statement::DropDatabase { name, if_exists } => self.drop_database(name, *if_exists),
             Statement::Use(name) => self.use_database(name),
-            Statement::CreateTable(create) => self.run_create_table(create),
+            Statement::CreateTable(create) => self.run_create_table(create, parameters),
             Statement::DropTable { name, if_exists } => self.drop_table(name, *if_exists),
             Statement::AlterTable { table, actions } => self.alter_table(table, actions),
             Statement::Truncate(name) => self.truncate(name),
@@ -355,6 +355,11 @@ pub(crate) fn retried<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
 /// Whether a statement makes its change at once, so that the whole statement is the commit. Other
 /// statements that write call [`commit`] themselves.
 fn is_immediate_change(statement: &Statement) -> bool {
+    if let Statement::CreateTable(create) = statement
+        && create.query.is_some()
+    {
+        return false;
+    }
     !matches!(
         statement,
         Statement::Query(_)

@@ -7,7 +7,7 @@ use datafusion::{
     common::Result as DataFusionResult,
     logical_expr::{Expr, TableProviderFilterPushDown, TableSource},
 };
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::Result;
 use lockstep_row::TableSchema;
 use lockstep_sql::ast::FileTable;
 
@@ -70,11 +70,7 @@ pub trait Catalog {
     /// Finds a table.
     fn find_table(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>>;
     /// Opens the files of an item of FROM.
-    fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>> {
-        Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "files in FROM are not read here")
-            .at(files.span)
-            .err()
-    }
+    fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>>;
     /// Returns whether a database exists.
     fn has_database(&self, database: &str) -> bool;
     /// Returns the names of a database's tables, for hints.

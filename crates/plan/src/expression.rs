@@ -10,7 +10,7 @@ use datafusion::{
     logical_expr::{BinaryExpr, Case, Expr, Operator},
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::{Compatibility, Settings, scalar};
+use lockstep_function::{Compatibility, Settings, cast, scalar};
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{self, BinaryOperator, ExprKind, LikeOperator, Literal, UnaryOperator};
 
@@ -121,6 +121,7 @@ impl ExprBinder<'_> {
                 return self.case(operand.as_deref(), branches, otherwise.as_deref(), expr.span);
             }
             ExprKind::Cast { operand, to } => {
+                check_typed_text(operand, to, self.settings)?;
                 let to = type_of(to)?;
                 let operand = self.bind(operand)?;
                 return call::cast(operand, &to, self.settings, expr.span);
@@ -571,4 +572,24 @@ pub fn quoted_name(text: &str, span: Span) -> Diagnostic {
 /// Builds a native binary expression.
 pub(crate) fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+}
+
+/// Fails for a text after a type, `DATE '2024-02-30'`, that is no value of it; a CAST would be NULL.
+fn check_typed_text(operand: &ast::Expr, to: &ast::TypeName, settings: Settings) -> Result<()> {
+    let ExprKind::Literal(Literal::String(text)) = &operand.kind else { return Ok(()) };
+    if to.name.span.start >= operand.span.start {
+        return Ok(());
+    }
+    let (is_value, example) = match type_of(to)? {
+        DataType::Date => (cast::parse_date(text, &settings).is_some(), "2024-01-31"),
+        _ => (cast::parse_timestamp(text, &settings).is_some(), "2024-01-31 12:00:00"),
+    };
+    if is_value {
+        return Ok(());
+    }
+    let message = format!("`{text}` is no {}", to.name.text.to_uppercase());
+    Diagnostic::new(code::DATATYPE_MISMATCH, message)
+        .at(operand.span)
+        .with_hint(format!("Write it as '{example}'."))
+        .err()
 }

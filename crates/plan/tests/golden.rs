@@ -8,9 +8,13 @@ use std::{
     sync::Arc,
 };
 
+use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_plan::{BindOptions, Catalog, CatalogTable, bind};
 use lockstep_row::{Column, DataType, IndexSpec, Retention, TableSchema, arrow::arrow_schema};
-use lockstep_sql::{ast::Statement, parse};
+use lockstep_sql::{
+    ast::{FileTable, Statement},
+    parse,
+};
 
 struct Tables(Vec<Arc<CatalogTable>>);
 
@@ -21,6 +25,10 @@ impl Catalog for Tables {
 
     fn find_table(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>> {
         self.0.iter().find(|table| table.database == database && table.name == name).cloned()
+    }
+
+    fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>> {
+        Diagnostic::unsupported("files").at(files.span).err()
     }
 
     fn has_database(&self, database: &str) -> bool {

@@ -53,13 +53,13 @@ impl DataType {
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name.to_ascii_lowercase().as_str() {
             "bool" | "boolean" => Self::Bool,
-            "smallint" | "int16" | "i16" => Self::SmallInt,
-            "int" | "integer" | "int32" | "i32" => Self::Int,
-            "bigint" | "int64" | "i64" => Self::BigInt,
-            "float" | "float32" => Self::Float,
-            "double" | "float64" => Self::Double,
-            "string" | "varchar" => Self::String,
-            "timestamp" => Self::Timestamp,
+            "smallint" | "int16" | "i16" | "int2" => Self::SmallInt,
+            "int" | "integer" | "int32" | "i32" | "int4" => Self::Int,
+            "bigint" | "int64" | "i64" | "int8" => Self::BigInt,
+            "float" | "float32" | "float4" | "real" => Self::Float,
+            "double" | "float64" | "float8" => Self::Double,
+            "string" | "varchar" | "text" => Self::String,
+            "timestamp" | "datetime" => Self::Timestamp,
             "date" => Self::Date,
             _ => return None,
         })

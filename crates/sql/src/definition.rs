@@ -83,7 +83,9 @@ impl Parser<'_> {
             self.expect_symbol(")")?;
         }
         let options = self.options_clause("OPTIONS")?;
-        let table = CreateTable { name, if_not_exists, columns, indexes, options, like };
+        let takes_query = columns.is_empty() && like.is_none() && self.eat_word("AS");
+        let query = if takes_query { Some(self.query()?) } else { None };
+        let table = CreateTable { name, if_not_exists, columns, indexes, options, like, query };
         Ok(Statement::CreateTable(Box::new(table)))
     }
 

@@ -1,7 +1,7 @@
 //! Expressions: precedence climbing over the dialect's operators.
 //!
 //! From loosest to tightest: OR · AND · XOR · NOT, `!` · comparisons, LIKE, IN, BETWEEN, IS (which
-//! do not chain) · `|` · `^` · `&` · `||` · `+ -` · `* / % DIV MOD` · unary `+ - ~` · `a[i]`.
+//! do not chain) · `|` · `^` · `&` · `||` · `+ -` · `* / % DIV MOD` · unary `+ - ~` · `a[i]`, `a::type`.
 //! OpenMLDB does not have `||`; its precedence is that of PostgreSQL.
 //!
 //! `query`, `window` and `statement` call [`Parser::expression`]. Chains of AND, OR and XOR, which
@@ -54,6 +54,9 @@ impl Precedence {
         }
     }
 }
+
+/// The functions that have a form with a condition, which FILTER means.
+const FILTERED: &[&str] = &["count", "sum", "avg", "min", "max"];
 
 /// An operator or predicate that follows its left operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -328,15 +331,22 @@ impl Parser<'_> {
 
     fn subscripts(&mut self) -> Result<Expr> {
         let mut operand = self.atom()?;
-        while self.eat_symbol("[") {
-            let index = Box::new(self.expression()?);
-            self.expect_symbol("]")?;
+        loop {
+            let start = operand.span.start;
+            let kind = if self.eat_symbol("[") {
+                let index = Box::new(self.expression()?);
+                self.expect_symbol("]")?;
+                ExprKind::Index { operand: Box::new(operand), index }
+            } else if self.at_symbol(":") && self.nth_is_symbol(1, ":") {
+                self.advance();
+                self.advance();
+                ExprKind::Cast { operand: Box::new(operand), to: self.type_name()? }
+            } else {
+                return Ok(operand);
+            };
             self.grow(1)?;
-            let span = self.span_from(operand.span.start);
-            let kind = ExprKind::Index { operand: Box::new(operand), index };
-            operand = Expr { kind, span };
+            operand = Expr { kind, span: self.span_from(start) };
         }
-        Ok(operand)
     }
 
     fn atom(&mut self) -> Result<Expr> {
@@ -413,7 +423,17 @@ impl Parser<'_> {
         Ok(Expr { kind: ExprKind::Literal(constant), span })
     }
 
-    fn typed_literal(&self) -> Result<Expr> {
+    /// Parses `DATE '2024-01-31'`, `TIMESTAMP '…'`: a CAST of the text.
+    fn typed_literal(&mut self) -> Result<Expr> {
+        let start = self.start();
+        if self.at_any_word(&["DATE", "TIMESTAMP", "DATETIME"]) {
+            let to = TypeName { name: self.any_ident()?, arguments: Vec::new() };
+            let (text, span) = self.string()?;
+            let kind = ExprKind::Literal(Literal::String(text));
+            let operand = Box::new(Expr { kind, span });
+            self.grow(1)?;
+            return Ok(Expr { kind: ExprKind::Cast { operand, to }, span: self.span_from(start) });
+        }
         let name = self.text(self.peek());
         let hint = if name.eq_ignore_ascii_case("INTERVAL") {
             "Write the interval as `10s`, `5m`, `2h` or `30d`."
@@ -539,11 +559,41 @@ impl Parser<'_> {
             call.arguments = self.comma_list(Self::expression)?;
         }
         self.expect_symbol(")")?;
+        if self.at_word("FILTER") && self.nth_is_symbol(1, "(") {
+            self.filter(&mut call)?;
+        }
         if self.eat_word("OVER") {
             call.over = Some(self.over()?);
         }
         self.grow(1)?;
         Ok(Expr { kind: ExprKind::Call(call), span: self.span_from(start) })
+    }
+
+    /// Parses `FILTER (WHERE condition)` after `sum(x)`, which means `sum_where(x, condition)`.
+    fn filter(&mut self, call: &mut Call) -> Result<()> {
+        let start = self.start();
+        let function = call.name.text.to_ascii_lowercase();
+        self.expect_word("FILTER")?;
+        self.expect_symbol("(")?;
+        self.expect_word("WHERE")?;
+        let condition = self.expression()?;
+        self.expect_symbol(")")?;
+        if call.distinct || !FILTERED.contains(&function.as_str()) {
+            let hint = format!("Write {function}(CASE WHEN condition THEN value END).");
+            let message = format!("FILTER after `{function}` is not supported");
+            return Diagnostic::unsupported(message)
+                .at(self.span_from(start))
+                .with_hint(hint)
+                .err();
+        }
+        if call.star {
+            call.star = false;
+            let kind = ExprKind::Literal(Literal::Bool(true));
+            call.arguments.push(Expr { kind, span: call.name.span });
+        }
+        call.name.text = format!("{function}_where");
+        call.arguments.push(condition);
+        self.grow(1)
     }
 
     fn over(&mut self) -> Result<Over> {

@@ -128,13 +128,20 @@ impl Parser<'_> {
             self.expect_symbol(")")?;
         }
         if self.at_any_word(&["SELECT", "WITH"]) {
-            return self.unsupported("INSERT … SELECT").err();
+            let (rows, query) = (Vec::new(), Some(self.query()?));
+            return Ok(Statement::Insert(Box::new(Insert {
+                table,
+                or_ignore,
+                columns,
+                rows,
+                query,
+            })));
         }
         if !self.eat_word("VALUES") {
             self.expect_word("VALUE")?;
         }
         let rows = self.comma_list(Self::insert_row)?;
-        Ok(Statement::Insert(Box::new(Insert { table, or_ignore, columns, rows })))
+        Ok(Statement::Insert(Box::new(Insert { table, or_ignore, columns, rows, query: None })))
     }
 
     fn insert_row(&mut self) -> Result<InsertRow> {

@@ -4,22 +4,25 @@ mod options;
 
 use arrow::datatypes::SchemaRef;
 use lockstep_batch::load::{FileFormat, LoadOptions, infer_schema};
-use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
+use lockstep_host::QueryContext;
 use lockstep_plan::{BindOptions, bind_constant, type_of};
 use lockstep_row::{Column, DataType, TableSchema, Value, arrow::importable};
-use lockstep_sql::ast::{ColumnDefinition, CreateLike, CreateTable, ObjectName};
+use lockstep_sql::ast::{ColumnDefinition, CreateLike, CreateTable, ObjectName, Query};
+use lockstep_table::Table;
 
 pub(crate) use options::TableOptions;
 
 use super::{
     create_index::{add_default_index, declare_index, definition_error},
+    insert::renamed,
     outcome,
 };
 use crate::{
-    Output, Session,
+    Output, Parameter, Session,
     access::Needs,
-    append::table_error,
+    append::{self, AppendRule, table_error},
     catalog::CatalogCommand,
     entrance::{CallDescription, no_plan},
     literal::{ConstantPosition, coerce},
@@ -53,9 +56,16 @@ impl Session {
     }
 
     /// Runs CREATE TABLE.
-    pub(crate) fn run_create_table(&self, create: &CreateTable) -> Result<Output> {
+    pub(crate) fn run_create_table(
+        &self,
+        create: &CreateTable,
+        parameters: &[Parameter],
+    ) -> Result<Output> {
         if create.if_not_exists && self.find_table(&create.name).is_ok() {
             return Ok(Output::of_message("CREATE TABLE"));
+        }
+        if let Some(query) = &create.query {
+            return self.create_table_of(create, query, parameters);
         }
         let mut schema = match &create.like {
             Some(like) => schema_of_file(like, self.settings())?,
@@ -73,6 +83,37 @@ impl Session {
         let (options, warnings) = TableOptions::read(&create.options)?;
         self.add_table(&create.name, schema, options, create.if_not_exists)?;
         Ok(Output { warnings, ..Output::of_message("CREATE TABLE") })
+    }
+
+    /// Creates a table of the columns and rows of a query, which runs before. A table that cannot
+    /// take the rows is dropped again.
+    fn create_table_of(
+        &self,
+        create: &CreateTable,
+        query: &Query,
+        parameters: &[Parameter],
+    ) -> Result<Output> {
+        self.require_online("CREATE TABLE … AS", create.name.name.span)?;
+        let rows = self.relation(query, parameters, None)?.collect(None)?;
+        let schema = schema_of_query(&rows, query.span)?;
+        let names: Vec<String> = rows.columns.iter().map(|(name, _)| name.clone()).collect();
+        let (options, mut warnings) = TableOptions::read(&create.options)?;
+        self.add_table(&create.name, schema, options, create.if_not_exists)?;
+        let entry = self.find_entry(&create.name)?;
+        let batches = rows.batches.iter().map(|batch| renamed(batch, &names));
+        let load = |table: &Table| append::load(batches, table, AppendRule::Any, self.conversion());
+        match entry.write(load) {
+            Ok(appended) => {
+                warnings.extend(rows.warnings);
+                let rows_affected = Some(appended.rows);
+                Ok(Output { rows_affected, warnings, ..Output::of_message("CREATE TABLE") })
+            }
+            Err(error) => {
+                // Also where the statement was cancelled.
+                QueryContext::new().run(|| self.drop_table(&create.name, true))?;
+                Err(error)
+            }
+        }
     }
 
     fn add_table(
@@ -145,6 +186,29 @@ fn column(definition: &ColumnDefinition, settings: Settings) -> Result<Column> {
         nullable: !definition.not_null,
         default,
     })
+}
+
+/// Returns the schema of a query's columns.
+fn schema_of_query(rows: &Output, span: Span) -> Result<TableSchema> {
+    let mut schema = TableSchema::default();
+    for (name, data_type) in &rows.columns {
+        if schema.find_column(name).is_some() {
+            let message = format!("the query has two columns `{name}`");
+            return Diagnostic::new(code::DUPLICATE_OBJECT, message)
+                .at(span)
+                .with_hint("Give one of them another name with AS.")
+                .err();
+        }
+        if is_untyped(data_type) || matches!(data_type, DataType::Array(_)) {
+            let message = format!("column `{name}` is {data_type}, which is not stored");
+            return Diagnostic::new(code::DATATYPE_MISMATCH, message)
+                .at(span)
+                .with_hint("CAST gives it another type.")
+                .err();
+        }
+        schema.columns.push(Column::new(name, data_type.clone()));
+    }
+    Ok(schema)
 }
 
 /// Returns the schema of a file's columns.

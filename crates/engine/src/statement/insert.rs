@@ -1,7 +1,14 @@
-//! INSERT: rows of constants into a table.
+//! INSERT: rows of constants, or of a query, into a table.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
+use arrow::{
+    array::RecordBatch,
+    datatypes::{Field, Schema},
+};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
 use lockstep_plan::{BindOptions, bind_constant};
@@ -11,7 +18,7 @@ use lockstep_table::{Appended, Table};
 
 use crate::{
     Output, Parameter, Session,
-    append::{expired_warning, table_error},
+    append::{self, AppendRule, expired_warning, table_error},
     constant,
     context::checkpoint,
     literal::{ConstantPosition, coerce},
@@ -26,12 +33,34 @@ impl Session {
         self.require_online("INSERT", insert.table.name.span)?;
         self.check_insert_memory()?;
         let entry = self.find_entry(&insert.table)?;
-        let appended = entry.write(|table| self.insert_into(table, insert, parameters))?;
-        Ok(Output {
-            rows_affected: Some(appended.rows),
-            warnings: expired_warning(appended).into_iter().collect(),
-            ..Output::of_message("INSERT")
-        })
+        let mut warnings = Vec::new();
+        let appended = match &insert.query {
+            Some(query) => {
+                let rows = self.relation(query, parameters, None)?.collect(None)?;
+                warnings.extend(rows.warnings.iter().cloned());
+                entry.write(|table| self.insert_rows(table, insert, &rows))?
+            }
+            None => entry.write(|table| self.insert_into(table, insert, parameters))?,
+        };
+        warnings.extend(expired_warning(appended));
+        Ok(Output { rows_affected: Some(appended.rows), warnings, ..Output::of_message("INSERT") })
+    }
+
+    /// Inserts the rows of a query, whose columns are those of the statement in their order.
+    fn insert_rows(&self, table: &Table, insert: &Insert, rows: &Output) -> Result<Appended> {
+        let schema = table.schema();
+        let positions = positions(insert, &schema)?;
+        if rows.columns.len() != positions.len() {
+            let (expected, found) = (positions.len(), rows.columns.len());
+            let message = format!("expected {expected} columns, the query has {found}");
+            let span = insert.query.as_ref().map_or(insert.table.name.span, |query| query.span);
+            return Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err();
+        }
+        let names = positions.iter().map(|position| schema.columns[*position].name.clone());
+        let names: Vec<String> = names.collect();
+        let rule = if insert.or_ignore { AppendRule::Absent } else { AppendRule::Timed };
+        let batches = rows.batches.iter().map(|batch| renamed(batch, &names));
+        append::load(batches, table, rule, self.conversion())
     }
 
     fn insert_into(
@@ -68,6 +97,17 @@ impl Session {
             if insert.or_ignore { table.append_absent(rows) } else { table.append_timed(rows) };
         stored.map_err(|error| table_error(&error))
     }
+}
+
+/// Returns a batch with other names for its columns.
+pub(super) fn renamed(batch: &RecordBatch, names: &[String]) -> Result<RecordBatch> {
+    debug_assert_eq!(batch.num_columns(), names.len(), "a name for each column");
+    let schema = batch.schema();
+    let fields = schema.fields().iter().zip(names);
+    let fields: Vec<Field> =
+        fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), batch.columns().to_vec())
+        .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))
 }
 
 /// Returns the position in the table of each column that the statement names.

@@ -83,6 +83,8 @@ pub struct CreateTable {
     pub options: Vec<OptionItem>,
     /// LIKE PARQUET 'path': take the columns from a file.
     pub like: Option<CreateLike>,
+    /// AS SELECT …: take the columns and the rows of a query.
+    pub query: Option<Query>,
 }
 
 /// CREATE TABLE … LIKE PARQUET 'path'.
@@ -105,8 +107,10 @@ pub struct Insert {
     pub or_ignore: bool,
     /// The columns, if given.
     pub columns: Vec<Ident>,
-    /// The rows.
+    /// The rows of VALUES.
     pub rows: Vec<InsertRow>,
+    /// SELECT …, instead of VALUES.
+    pub query: Option<Query>,
 }
 
 /// One row of VALUES.

@@ -161,7 +161,8 @@ fn create_table(table: &CreateTable) -> String {
         .into_iter()
         .chain(table.columns.iter().map(column))
         .chain(indexes)
-        .chain([clause("like", like), options("options", &table.options)]);
+        .chain([clause("like", like), options("options", &table.options)])
+        .chain(table.query.iter().map(query));
     list("create-table", parts)
 }
 
@@ -175,7 +176,7 @@ fn insert(insert: &Insert) -> String {
     let columns = clause("columns", idents(&insert.columns));
     let rows = insert.rows.iter().map(|row| list("row", row.values.iter().map(expr)));
     let head = [flag(insert.or_ignore, "or-ignore"), object(&insert.table), columns];
-    list("insert", head.into_iter().chain(rows))
+    list("insert", head.into_iter().chain(rows).chain(insert.query.iter().map(query)))
 }
 
 fn load_data(load: &LoadData) -> String {
