@@ -50,6 +50,7 @@ fn query_of(items: Vec<SelectItem>, span: Span) -> Query {
         body: SetExpr::Select(Box::new(select)),
         order_by: Vec::new(),
         limit: None,
+        offset: None,
         into_outfile: None,
         config: Vec::new(),
         span,

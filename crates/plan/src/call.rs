@@ -11,6 +11,7 @@ use lockstep_sql::ast;
 
 use crate::{
     comparison::{self, COMPARING},
+    elsewhere,
     expression::TypedExpr,
     literal::{constant, scalar_value},
 };
@@ -124,11 +125,14 @@ pub(crate) fn unknown(call: &ast::Call, is_aggregate: bool, span: Span) -> Resul
         .with_hint("Compute it in a sub-query, or name its window with OVER.")
         .err();
     }
+    let unknown =
+        Diagnostic::new(code::UNDEFINED_FUNCTION, format!("function `{name}` does not exist"))
+            .at(call.name.span);
+    if let Some(hint) = elsewhere::hint(name) {
+        return unknown.with_hint(hint).err();
+    }
     let names = scalars::names().chain(aggregate::all().flat_map(AggregateFunction::names));
-    Diagnostic::new(code::UNDEFINED_FUNCTION, format!("function `{name}` does not exist"))
-        .at(call.name.span)
-        .with_nearest(name, names)
-        .err()
+    unknown.with_nearest(name, names).err()
 }
 
 /// Turns a signature error into a diagnostic that points at the argument.

@@ -88,6 +88,11 @@ impl ExprBinder<'_> {
         self.size.add_expressions(1, expr.span)?;
         let bound = match &expr.kind {
             ExprKind::Column(path) => return self.column(path, expr.span),
+            ExprKind::Literal(Literal::Interval(interval))
+                if self.settings.compatibility == Compatibility::Standard =>
+            {
+                milliseconds(*interval, expr.span)?
+            }
             ExprKind::Literal(value) => literal(value, expr.span)?,
             ExprKind::QuotedText(text) => self.quoted_text(text, expr.span)?,
             ExprKind::Parameter(index) => self.parameter(*index, expr.span)?,
@@ -572,6 +577,14 @@ pub fn quoted_name(text: &str, span: Span) -> Diagnostic {
 /// Builds a native binary expression.
 pub(crate) fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+}
+
+/// Returns an interval as its milliseconds, which a TIMESTAMP plus or minus a number means.
+fn milliseconds(interval: ast::Interval, span: Span) -> Result<(Expr, DataType)> {
+    match interval.milliseconds() {
+        Some(value) => literal(&Literal::BigInt(value), span),
+        None => Diagnostic::internal("a duration that is too long was parsed").at(span).err(),
+    }
 }
 
 /// Fails for a text after a type, `DATE '2024-02-30'`, that is no value of it; a CAST would be NULL.

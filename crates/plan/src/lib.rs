@@ -22,6 +22,7 @@ mod binder;
 mod call;
 mod catalog;
 mod comparison;
+mod elsewhere;
 mod expression;
 mod feature;
 mod from;

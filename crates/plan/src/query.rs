@@ -1,4 +1,4 @@
-//! Queries: WITH, set operations, ORDER BY and LIMIT around SELECT.
+//! Queries: WITH, set operations, ORDER BY, LIMIT and OFFSET around SELECT.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -114,10 +114,14 @@ impl Binder<'_> {
                 self.order(relation, &query.order_by)?
             }
         };
-        let Some(limit) = &query.limit else { return Ok(relation) };
-        self.size.add_operators(1, limit.span)?;
-        let count = usize::try_from(limit.count).unwrap_or(usize::MAX);
-        let builder = LogicalPlanBuilder::from(relation.plan).limit(0, Some(count));
+        let Some(written) = query.limit.as_ref().or(query.offset.as_ref()) else {
+            return Ok(relation);
+        };
+        self.size.add_operators(1, written.span)?;
+        let count = |limit: &ast::RowLimit| usize::try_from(limit.count).unwrap_or(usize::MAX);
+        let skipped = query.offset.as_ref().map_or(0, count);
+        let builder =
+            LogicalPlanBuilder::from(relation.plan).limit(skipped, query.limit.as_ref().map(count));
         let plan = builder.and_then(LogicalPlanBuilder::build).map_err(planning)?;
         Ok(BoundRelation { plan, scope: relation.scope })
     }

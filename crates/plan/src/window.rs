@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_function::Compatibility;
 use lockstep_row::DataType;
 use lockstep_sql::ast::{self, FrameBoundKind, FrameUnit, WindowAttribute};
 
@@ -61,7 +62,7 @@ impl Binder<'_> {
         let has = |attribute| spec.attributes.contains(&attribute);
         let window = Window {
             partition_by,
-            frame: frame(spec, order_by.is_some())?,
+            frame: frame(spec, order_by.is_some(), self.settings.compatibility)?,
             order_by,
             max_size: max_size(spec)?,
             exclude_current_time: has(WindowAttribute::ExcludeCurrentTime),
@@ -210,8 +211,14 @@ struct FrameEnd {
     span: Span,
 }
 
-fn frame(spec: &ast::WindowSpec, has_order: bool) -> Result<Frame> {
+/// Binds the frame. As in standard SQL one that is not written, over an order, is that of all rows up to
+/// this one, and RANGE is over event time, as ROWS_RANGE is; OpenMLDB has neither.
+fn frame(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) -> Result<Frame> {
+    let is_standard = compatibility == Compatibility::Standard;
     let Some(frame) = &spec.frame else {
+        if is_standard && has_order {
+            return Ok(Frame::Range { from: None, to: 0 });
+        }
         return Diagnostic::new(code::WINDOWING_ERROR, "a window needs a frame")
             .at(spec.span)
             .with_hint(
@@ -220,14 +227,18 @@ fn frame(spec: &ast::WindowSpec, has_order: bool) -> Result<Frame> {
             )
             .err();
     };
-    if frame.unit == FrameUnit::Range {
+    let unit = match frame.unit {
+        FrameUnit::Range if is_standard => FrameUnit::RowsRange,
+        unit => unit,
+    };
+    if unit == FrameUnit::Range {
         return Diagnostic::new(code::WINDOWING_ERROR, "a RANGE frame is not supported")
             .at(frame.span)
             .with_hint("ROWS_RANGE is the frame over event time.")
             .err();
     }
-    let start = end(&frame.start, frame.unit)?;
-    let end = end(&frame.end, frame.unit)?;
+    let start = end(&frame.start, unit)?;
+    let end = end(&frame.end, unit)?;
     let Some(end_distance) = end.distance else {
         return windowing("a frame cannot end at UNBOUNDED PRECEDING", end.span);
     };
@@ -236,12 +247,12 @@ fn frame(spec: &ast::WindowSpec, has_order: bool) -> Result<Frame> {
     }
     debug_assert!(end_distance >= 0, "a frame does not reach into the future");
     let has_offset = start.distance.is_some_and(|distance| distance > 0) || end_distance > 0;
-    if frame.unit == FrameUnit::RowsRange && has_offset && !has_order {
+    if unit == FrameUnit::RowsRange && has_offset && !has_order {
         return windowing("a ROWS_RANGE frame with a distance needs ORDER BY", frame.span);
     }
     // Distances are not negative, so one less than the start fits.
     let from = start.distance.map(|distance| distance - i64::from(start.open));
-    if frame.unit == FrameUnit::Rows {
+    if unit == FrameUnit::Rows {
         return Ok(rows_frame(from, end_distance.unsigned_abs() + u64::from(end.open)));
     }
     match end_distance.checked_add(i64::from(end.open)) {

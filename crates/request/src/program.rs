@@ -119,6 +119,7 @@ impl Program {
         batch: Arc<dyn BatchFallback>,
         options: CompileOptions,
     ) -> Result<Self> {
+        trace::refuse_offset(plan)?;
         if all_rows::reads_all_rows(plan) {
             return Self::all_rows(plan, batch);
         }

@@ -5,6 +5,7 @@ use datafusion::{
     common::DFSchema,
     logical_expr::{Aggregate, Expr, FetchType, Limit, LogicalPlan, SkipType},
 };
+use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::udf::as_aggregate;
 pub(crate) use lockstep_plan::lineage::{
     column, last_join, leaf_table, leftmost_table, to_leaf, window,
@@ -68,17 +69,25 @@ pub(crate) fn is_keyed_group(node: &Aggregate) -> bool {
         && !has_windows(&node.input)
 }
 
+/// Fails where the rows that the request row is one of are cut by an OFFSET: which rows are before it
+/// depends on all of them.
+pub(crate) fn refuse_offset(plan: &LogicalPlan) -> Result<()> {
+    if let LogicalPlan::Limit(limit) = plan
+        && !matches!(limit.get_skip_type(), Ok(SkipType::Literal(0)))
+    {
+        return Diagnostic::unsupported("OFFSET is not supported in request mode")
+            .with_hint("A request is for one row; remove OFFSET, or run the query in batch mode.")
+            .err();
+    }
+    plan.inputs().first().map_or(Ok(()), |input| refuse_offset(input))
+}
+
 /// Returns whether a LIMIT keeps the first row; `None` when its numbers are not constants.
 pub(crate) fn admits_one_row(limit: &Limit) -> Option<bool> {
-    let skips = match limit.get_skip_type().ok()? {
-        SkipType::Literal(skip) => skip > 0,
-        SkipType::UnsupportedExpr => return None,
-    };
-    let fetches = match limit.get_fetch_type().ok()? {
-        FetchType::Literal(fetch) => fetch != Some(0),
-        FetchType::UnsupportedExpr => return None,
-    };
-    Some(fetches && !skips)
+    match limit.get_fetch_type().ok()? {
+        FetchType::Literal(fetch) => Some(fetch != Some(0)),
+        FetchType::UnsupportedExpr => None,
+    }
 }
 
 /// Returns whether there is a window between the leaf and the plan's output.

@@ -8,7 +8,7 @@
 //! are associative also over NULL, become balanced trees, so that a condition of thousands of terms
 //! is only a few levels tall; every other chain is left-deep.
 
-use lockstep_diagnostic::{Diagnostic, Result, Span};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 
 use crate::ast::{
     BinaryOperator, Call, Expr, ExprKind, Ident, LikeOperator, Literal, Over, TypeName,
@@ -105,7 +105,7 @@ const WORDS: &[(&str, Infix)] = &[
     ("RLIKE", Infix::Like(LikeOperator::RLike)),
 ];
 
-/// The types whose literals (`DATE '2020-01-01'`) only other dialects have.
+/// The types that may stand before a text, `DATE '2020-01-01'`, some of them only in other dialects.
 const LITERAL_TYPES: &[&str] = &[
     "DATE",
     "TIMESTAMP",
@@ -116,7 +116,6 @@ const LITERAL_TYPES: &[&str] = &[
     "BIGNUMERIC",
     "BIGDECIMAL",
     "JSON",
-    "INTERVAL",
 ];
 
 /// Returns the precedence of a binary operator.
@@ -414,6 +413,9 @@ impl Parser<'_> {
             return Ok(Expr { kind, span: self.span_from(span.start) });
         } else if self.at_any_word(&["SELECT", "WITH"]) {
             return self.unexpected().with_hint("Put the sub-query in parentheses.").err();
+        } else if self.at_interval() {
+            let kind = ExprKind::Literal(self.interval()?);
+            return Ok(Expr { kind, span: self.span_from(span.start) });
         } else if self.peek_nth(1).kind == TokenKind::String && self.at_any_word(LITERAL_TYPES) {
             return self.typed_literal();
         } else {
@@ -434,14 +436,41 @@ impl Parser<'_> {
             self.grow(1)?;
             return Ok(Expr { kind: ExprKind::Cast { operand, to }, span: self.span_from(start) });
         }
-        let name = self.text(self.peek());
-        let hint = if name.eq_ignore_ascii_case("INTERVAL") {
-            "Write the interval as `10s`, `5m`, `2h` or `30d`."
-        } else {
-            "Write CAST('…' AS type)."
+        let what = format!("a literal of type {}", self.text(self.peek()).to_uppercase());
+        self.unsupported(&what).with_hint("Write CAST('…' AS type).").err()
+    }
+
+    pub(crate) fn at_interval(&self) -> bool {
+        let follows = matches!(self.peek_nth(1).kind, TokenKind::String | TokenKind::Number);
+        follows && self.peek().kind == TokenKind::Word && self.at_word("INTERVAL")
+    }
+
+    /// Parses `INTERVAL '5' MINUTE`, `INTERVAL 5 MINUTE` or `INTERVAL '1 day 2 hours'`.
+    pub(crate) fn interval(&mut self) -> Result<Literal> {
+        let start = self.start();
+        self.expect_word("INTERVAL")?;
+        let number = self.peek();
+        let mut text = match number.kind {
+            TokenKind::Number => {
+                self.advance();
+                self.text(number).to_owned()
+            }
+            _ => self.string()?.0,
         };
-        let what = format!("a literal of type {}", name.to_uppercase());
-        self.unsupported(&what).with_hint(hint).err()
+        if text.trim().bytes().all(|byte| byte.is_ascii_digit()) {
+            let unit = self.any_ident()?;
+            text = format!("{text} {}", unit.text);
+        }
+        if let Some(literal) = literal::duration(&text) {
+            return Ok(literal);
+        }
+        Diagnostic::new(code::SYNTAX_ERROR, format!("`{text}` is no duration"))
+            .at(self.span_from(start))
+            .with_hint(
+                "Write INTERVAL '5' MINUTE, or 5m. The units are millisecond, second, minute, hour, day \
+                 and week; months and years differ in length.",
+            )
+            .err()
     }
 
     fn at_sub_query(&self) -> bool {

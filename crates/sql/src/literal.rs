@@ -70,6 +70,47 @@ fn interval(digits: &str, unit: IntervalUnit, span: Span) -> Result<Literal> {
     }
 }
 
+/// Returns the duration of a text: `5 minutes`, `1 day 2 hours`, `90s`. `None` where it is none, or does
+/// not fit 64 bits.
+pub(crate) fn duration(text: &str) -> Option<Literal> {
+    let mut rest = text.trim();
+    let mut milliseconds = 0_i64;
+    while !rest.is_empty() {
+        let (amount, others) = split_where(rest, |byte| byte.is_ascii_digit());
+        let (unit, others) = split_where(others.trim_start(), |byte| byte.is_ascii_alphabetic());
+        let amount: i64 = amount.parse().ok()?;
+        milliseconds = milliseconds.checked_add(amount.checked_mul(unit_milliseconds(unit)?)?)?;
+        rest = others.trim_start();
+    }
+    let units = [IntervalUnit::Day, IntervalUnit::Hour, IntervalUnit::Minute, IntervalUnit::Second];
+    let is_empty = text.trim().is_empty();
+    let whole = units.into_iter().find_map(|unit| {
+        let length = Interval { amount: 1, unit }.milliseconds()?;
+        (milliseconds % length == 0).then(|| Interval { amount: milliseconds / length, unit })
+    });
+    (!is_empty).then(|| whole.map_or(Literal::BigInt(milliseconds), Literal::Interval))
+}
+
+/// Splits a text after the bytes at its start that satisfy a condition.
+fn split_where(text: &str, belongs: impl Fn(u8) -> bool) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(|byte| belongs(*byte)).count())
+}
+
+/// Returns the length of a unit of time; `None` for other words, and for months and years, whose length
+/// differs.
+fn unit_milliseconds(word: &str) -> Option<i64> {
+    let word = word.to_ascii_lowercase();
+    Some(match word.as_str() {
+        "ms" | "millisecond" | "milliseconds" => 1,
+        "s" | "sec" | "secs" | "second" | "seconds" => 1_000,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60_000,
+        "h" | "hour" | "hours" => 3_600_000,
+        "d" | "day" | "days" => 86_400_000,
+        "w" | "week" | "weeks" => 604_800_000,
+        _ => return None,
+    })
+}
+
 fn interval_unit(suffix: &str) -> Option<IntervalUnit> {
     match suffix {
         "s" => Some(IntervalUnit::Second),

@@ -51,9 +51,9 @@ impl Parser<'_> {
             let body = parser.set_expression()?;
             let order_by = parser.order_by()?;
             let limit = if parser.eat_word("LIMIT") { Some(parser.row_count()?) } else { None };
-            if parser.at_any_word(&["OFFSET", "FETCH"]) {
-                let what = parser.text(parser.peek()).to_uppercase();
-                return parser.unsupported(&what).err();
+            let offset = if parser.eat_word("OFFSET") { Some(parser.row_count()?) } else { None };
+            if parser.at_word("FETCH") {
+                return parser.unsupported("FETCH").with_hint("Write LIMIT.").err();
             }
             if parser.at_word("UNION") {
                 let hint = "Put the query before UNION in parentheses.";
@@ -62,7 +62,7 @@ impl Parser<'_> {
             parser.grow(1)?;
             let span = parser.span_from(start);
             let config = Vec::new();
-            Ok(Query { with, body, order_by, limit, into_outfile: None, config, span })
+            Ok(Query { with, body, order_by, limit, offset, into_outfile: None, config, span })
         })
     }
 
@@ -298,7 +298,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Parses the number after LIMIT or MAXSIZE.
+    /// Parses the number after LIMIT, OFFSET or MAXSIZE.
     pub(crate) fn row_count(&mut self) -> Result<RowLimit> {
         let token = self.peek();
         if self.at_symbol("?") {

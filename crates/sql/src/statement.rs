@@ -10,8 +10,30 @@ use crate::ast::{Deploy, Estimate, Ident, Insert, InsertRow, LoadData, Show, Sta
 use crate::cursor::Parser;
 use crate::token::TokenKind;
 
-/// The statements of OpenMLDB that Lockstep does not have.
-const UNSUPPORTED: &[&str] = &["UPDATE", "MERGE", "BEGIN", "COMMIT", "ROLLBACK", "CLONE"];
+/// The statements of other databases that Lockstep does not have, and what to write instead.
+const ELSEWHERE: &[(&[&str], &str)] = &[
+    (
+        &["UPDATE", "MERGE", "REPLACE"],
+        "A row is an event, which stays: INSERT a newer one, or DELETE it.",
+    ),
+    (&["BEGIN", "START", "COMMIT", "ROLLBACK"], "Each statement is done as a whole or not at all."),
+    (&["COPY"], "LOAD DATA INFILE 'path' INTO TABLE t reads, SELECT … INTO OUTFILE 'path' writes."),
+    (&["PRAGMA"], "Write SET name = value; SHOW VARIABLES lists the names."),
+    (
+        &["ATTACH"],
+        "Open another directory by another connection; CREATE DATABASE makes a name space.",
+    ),
+    (&["FROM"], "Write SELECT * FROM."),
+    (&["VALUES"], "Write SELECT with the values; UNION ALL adds rows."),
+    (
+        &["SUMMARIZE", "SUMMARISE"],
+        "DESC shows the columns; SELECT min(x), max(x), count(x) their range.",
+    ),
+    (&["VACUUM", "ANALYZE", "OPTIMIZE"], "Memory and files are kept in order without it."),
+    (&["INSTALL"], "Nothing has to be installed: S3, HTTP, Parquet and JSON are built in."),
+    (&["CLONE"], "CREATE TABLE … AS SELECT copies a table."),
+    (&["CANCEL"], "Write STOP JOB."),
+];
 
 /// The forms of SHOW that are one or two words.
 const SHOWN: &[(&[&str], Show)] = &[
@@ -81,7 +103,8 @@ impl Parser<'_> {
             "DELETE" => self.delete(),
             "TRUNCATE" => {
                 self.advance();
-                self.expect_word("TABLE")?;
+                // `TRUNCATE t` is PostgreSQL's.
+                let _ = self.eat_word("TABLE");
                 self.object_name().map(Statement::Truncate)
             }
             "CALL" => self.call_procedure(),
@@ -106,8 +129,10 @@ impl Parser<'_> {
                 self.expect_word("JOB")?;
                 self.job_id().map(Statement::StopJob)
             }
-            word if UNSUPPORTED.contains(&word) => self.unsupported(word).err(),
-            _ => self.unexpected().err(),
+            word => match ELSEWHERE.iter().find(|(words, _)| words.contains(&word)) {
+                Some((_, hint)) => self.unsupported(word).with_hint(*hint).err(),
+                None => self.unexpected().err(),
+            },
         }
     }
 

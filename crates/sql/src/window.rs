@@ -161,6 +161,9 @@ impl Parser<'_> {
     fn bound_offset(&mut self) -> Result<Literal> {
         let start = self.start();
         let is_negative = self.eat_symbol("-");
+        if !is_negative && self.at_interval() {
+            return self.interval();
+        }
         let token = self.peek();
         if self.at_symbol("?") {
             return self.unsupported("a parameter in a frame").err();

@@ -192,7 +192,7 @@ pub fn run_with(seed: u64, cases: u64, fault: Option<Fault>) -> L3Report {
         lockstep_engine::set_spill_always(tried / QUERIES_PER_TABLES % 4 == 1);
         let database = DrawnDatabase::draw(&mut random, fault);
         for _ in 0..QUERIES_PER_TABLES.min(cases - tried) {
-            let mut drawn = draw::query(&mut random);
+            let mut drawn = draw::query(&mut random, !database.tables.is_compatible);
             let form = *random.pick(&[
                 RequestForm::Directly,
                 RequestForm::DeployedBefore,

@@ -44,9 +44,13 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     ),
     operator!(
         "op_subtract",
-        "a - b → the wider type; TIMESTAMP - integer → TIMESTAMP",
-        "Subtracts a number from a number, or milliseconds from a TIMESTAMP. What the result's type does not hold is NULL.",
-        &[("1 - 2", "-1"), ("timestamp(1000) - 1000", "1970-01-01 00:00:00")],
+        "a - b → the wider type; TIMESTAMP - integer → TIMESTAMP; TIMESTAMP - TIMESTAMP → BIGINT",
+        "Subtracts a number from a number, or milliseconds from a TIMESTAMP; the milliseconds between two TIMESTAMPs. What the result's type does not hold is NULL.",
+        &[
+            ("1 - 2", "-1"),
+            ("timestamp(1000) - 1000", "1970-01-01 00:00:00"),
+            ("timestamp(3000) - timestamp(1000)", "2000"),
+        ],
         subtract
     ),
     operator!(
@@ -319,7 +323,7 @@ const DIVISION: IntegerKernels = IntegerKernels {
 };
 
 /// Implements adding milliseconds to a TIMESTAMP, or subtracting them; `None` where neither side is
-/// a TIMESTAMP.
+/// a TIMESTAMP. The milliseconds between two TIMESTAMPs are BIGINT, which OpenMLDB does not have.
 fn on_timestamp(arguments: &CallArguments<'_>, is_addition: bool) -> Option<Resolved> {
     let [left, right] = arguments.types else { return None };
     if *left != DataType::Timestamp && *right != DataType::Timestamp {
@@ -329,10 +333,14 @@ fn on_timestamp(arguments: &CallArguments<'_>, is_addition: bool) -> Option<Reso
         data_type.is_integer() || matches!(data_type, DataType::Bool | DataType::Null)
     };
     let timestamp = |data_type: &DataType| *data_type == DataType::Timestamp;
+    let is_difference = !is_addition
+        && timestamp(left)
+        && timestamp(right)
+        && arguments.settings.compatibility == Compatibility::Standard;
     let is_legal = if is_addition {
         (counts(left) || timestamp(left)) && (counts(right) || timestamp(right))
     } else {
-        timestamp(left) && counts(right)
+        is_difference || (timestamp(left) && counts(right))
     };
     if !is_legal {
         return Some(Err(mismatch(arguments, if is_addition { "+" } else { "-" })));
@@ -347,7 +355,8 @@ fn on_timestamp(arguments: &CallArguments<'_>, is_addition: bool) -> Option<Reso
         )
         .collect();
     let kernels = if is_addition { ADDITION } else { SUBTRACTION };
-    Some(Ok(on_integers(parameters, DataType::Timestamp, kernels, arguments.settings)))
+    let result = if is_difference { DataType::BigInt } else { DataType::Timestamp };
+    Some(Ok(on_integers(parameters, result, kernels, arguments.settings)))
 }
 
 /// Resolves `+`; also the function `add`.

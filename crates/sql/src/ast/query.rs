@@ -15,6 +15,8 @@ pub struct Query {
     pub order_by: Vec<OrderBy>,
     /// LIMIT.
     pub limit: Option<RowLimit>,
+    /// OFFSET: the rows before those of LIMIT.
+    pub offset: Option<RowLimit>,
     /// INTO OUTFILE.
     pub into_outfile: Option<IntoOutfile>,
     /// CONFIG(…).
@@ -32,7 +34,7 @@ pub struct CommonTable {
     pub query: Query,
 }
 
-/// The number of rows of LIMIT or MAXSIZE.
+/// The number of rows of LIMIT, OFFSET or MAXSIZE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowLimit {
     /// The most rows.

@@ -199,6 +199,7 @@ pub(super) fn query(query: &Query) -> String {
     let parts = [clause("with", with), set_expression(&query.body), order_by(&query.order_by)]
         .into_iter()
         .chain([clause("limit", query.limit.iter().map(|limit| limit.count.to_string()))])
+        .chain([clause("offset", query.offset.iter().map(|offset| offset.count.to_string()))])
         .chain(into)
         .chain([options("config", &query.config)]);
     let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();

@@ -66,9 +66,9 @@ pub struct DrawnQuery {
     pub features: Vec<&'static str>,
 }
 
-/// Draws a query.
-pub fn query(random: &mut Random) -> DrawnQuery {
-    let mut draw = QueryDraw { random, features: Vec::new(), prelude: String::new() };
+/// Draws a query; what only the default mode has where it `is_standard`.
+pub fn query(random: &mut Random, is_standard: bool) -> DrawnQuery {
+    let mut draw = QueryDraw { random, features: Vec::new(), prelude: String::new(), is_standard };
     let form = draw.random.below(16);
     let mut drawn = match form {
         0 => draw.projection(),
@@ -96,6 +96,8 @@ struct QueryDraw<'a> {
     features: Vec<&'static str>,
     /// The WITH clause, or nothing.
     prelude: String,
+    /// Whether the query is not for the compatibility setting.
+    is_standard: bool,
 }
 
 impl QueryDraw<'_> {
@@ -285,6 +287,10 @@ impl QueryDraw<'_> {
                 self.feature("LIMIT 0");
                 tail.push_str(" LIMIT 0");
                 *which = AnswerRows::None;
+            }
+            2 => {
+                self.feature("OFFSET");
+                tail.push_str(" LIMIT 1000 OFFSET 0");
             }
             _ => {}
         }

@@ -268,7 +268,30 @@ impl QueryDraw<'_> {
         attributes
     }
 
+    /// Draws a frame after an ORDER BY.
     pub(super) fn frame(&mut self) -> String {
+        if self.is_standard && self.random.chance(5) {
+            self.feature("window without a frame");
+            return String::new();
+        }
+        let frame = self.written_frame();
+        if !self.is_standard || !frame.starts_with("ROWS_RANGE") || self.random.chance(70) {
+            return frame;
+        }
+        self.feature("RANGE");
+        let frame = frame.replacen("ROWS_RANGE", "RANGE", 1);
+        let words = frame.split(' ').map(|word| match word.strip_suffix('s') {
+            Some(seconds) => format!("INTERVAL '{seconds}' SECOND"),
+            None => word.to_owned(),
+        });
+        let spelled = words.collect::<Vec<_>>().join(" ");
+        if spelled != frame {
+            self.feature("INTERVAL in a frame");
+        }
+        spelled
+    }
+
+    fn written_frame(&mut self) -> String {
         let is_rows = self.random.chance(50);
         self.feature(if is_rows { "ROWS" } else { "ROWS_RANGE" });
         let (unit, second) = if is_rows { ("ROWS", "") } else { ("ROWS_RANGE", "s") };

@@ -1,0 +1,106 @@
+//! The functions of other databases that go by other names here, and what to write for them.
+
+/// Names in lower case, and the hint for all of them.
+const ELSEWHERE: &[(&[&str], &str)] = &[
+    (&["row_number"], "Write count(*) over a window without a frame: it numbers the rows."),
+    (
+        &["rank"],
+        "Write count(*) over a window with EXCLUDE CURRENT_TIME and without a frame: it counts the earlier \
+         rows and this one.",
+    ),
+    (&["dense_rank"], "Write distinct_count(x) over a window, where x is its ORDER BY column."),
+    (
+        &["lead", "ntile", "percent_rank", "cume_dist"],
+        "It needs rows that come later, which a feature does not see; lag(x, n) reads earlier ones.",
+    ),
+    (
+        &["array_agg", "list", "string_agg", "group_concat", "listagg"],
+        "No aggregate returns a list; top(x, n) and topn_frequency(x, n) return texts.",
+    ),
+    (&["any_value", "arbitrary"], "Write last_value(x), or min(x)."),
+    (
+        &["arg_max", "max_by", "argmax", "arg_min", "min_by", "argmin"],
+        "LAST JOIN … ORDER BY finds the row with the greatest value.",
+    ),
+    (&["mode"], "Write topn_frequency(x, 1)."),
+    (
+        &["quantile", "quantile_cont", "percentile_disc", "approx_quantile"],
+        "Write percentile(x, 0.5), or median(x).",
+    ),
+    (&["stdev"], "Write stddev(x)."),
+    (
+        &["count_if", "countif"],
+        "Write count_where(x, condition), or count(*) FILTER (WHERE condition).",
+    ),
+    (&["sum_if", "sumif"], "Write sum_where(x, condition), or sum(x) FILTER (WHERE condition)."),
+    (&["bool_and", "every"], "Write min(condition)."),
+    (&["bool_or"], "Write max(condition)."),
+    (
+        &["extract", "date_part", "datepart"],
+        "Write year(t), quarter(t), month(t), dayofmonth(t), dayofweek(t), hour(t), minute(t) or second(t).",
+    ),
+    (
+        &["age", "date_diff", "timestampdiff"],
+        "Write t1 - t2, which is milliseconds, or datediff(t1, t2).",
+    ),
+    (
+        &["date_sub", "dateadd"],
+        "Write t + 5m or t - INTERVAL '1' DAY; add_months(t, n) adds months.",
+    ),
+    (
+        &["to_timestamp", "from_unixtime", "strptime", "str_to_date", "parse_datetime"],
+        "Write timestamp(x).",
+    ),
+    (&["to_date"], "Write date(x)."),
+    (&["epoch_ms", "to_unixtime"], "Write bigint(t): milliseconds; unix_timestamp(t): seconds."),
+    (&["epoch"], "Write unix_timestamp(t)."),
+    (&["to_char", "strftime"], "Write date_format(t, '%Y-%m-%d')."),
+    (&["instr", "position", "strpos", "charindex"], "Write locate(part, text)."),
+    (&["contains"], "Write text LIKE '%part%', or locate(part, text) > 0."),
+    (&["split_part", "string_split", "str_split"], "Write split(text, delimiter)[n]."),
+    (
+        &["json_extract", "json_extract_string", "json_value"],
+        "Write get_json_object(text, '/name').",
+    ),
+    (&["decode"], "Write CASE x WHEN … THEN … END."),
+    (&["md5", "sha1", "sha256", "sha2", "crc32"], "Write hash64(x)."),
+    (
+        &["random", "rand", "uuid", "gen_random_uuid", "newid"],
+        "A feature has the same value whenever it is computed; draw in your program, or write hash64(x) % n.",
+    ),
+    (&["try_cast"], "CAST gives NULL for a text that is no value."),
+    (&["unnest", "explode", "generate_series"], "No expression returns several rows."),
+];
+
+/// Returns what to write for a function of another database.
+pub(crate) fn hint(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    debug_assert!(!name.is_empty(), "a call has a name");
+    let known = ELSEWHERE.iter().find(|(names, _)| names.contains(&name.as_str()));
+    known.map(|(_, hint)| *hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_function::{aggregate, scalar};
+
+    use super::ELSEWHERE;
+
+    fn is_function(name: &str) -> bool {
+        scalar::find(name).is_some() || aggregate::find(name).is_some()
+    }
+
+    #[test]
+    fn hints_name_functions_that_exist_for_those_that_do_not() {
+        for (names, hint) in ELSEWHERE {
+            for name in *names {
+                assert!(!is_function(name), "`{name}` exists");
+            }
+            for (before, _) in hint.match_indices('(').map(|(at, _)| hint.split_at(at)) {
+                let start = before.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                let name = &before[start.map_or(0, |start| start + 1)..];
+                assert!(name.is_empty() || is_function(name), "`{name}` in: {hint}");
+            }
+        }
+    }
+}
