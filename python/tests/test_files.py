@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import http.server
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -193,10 +195,42 @@ def test_files_of_s3_are_read_where_they_are(
     ).fetchall() == [(22,)]
     assert db.sql("SELECT b FROM 's3://clicks/rows.csv' WHERE a = 2").fetchall() == [("y",)]
     assert bits(read(db, "'s3://clicks/a.feather'")) == bits(ROWS)
-    with pytest.raises(lockstep.Error, match=r"s3://clicks/none\.csv"):
+    with pytest.raises(lockstep.Error, match=r"`s3://clicks/none\.csv` names no file"):
         read(db, "'s3://clicks/none.csv'")
-    with pytest.raises(lockstep.Error, match=r"s3://nobucket/x\.csv"):
+    with pytest.raises(lockstep.Error, match=r"the bucket of `s3://nobucket/x\.csv` does not exist"):
         read(db, "'s3://nobucket/x.csv'")
+    with pytest.raises(lockstep.Error, match=r"`s3://clicks/none/\*\.csv` names no file"):
+        read(db, "'s3://clicks/none/*.csv'")
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """Answers every request with the status that its path names."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(int(self.path.split("/")[1]))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_HEAD
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Says nothing."""
+
+
+def test_a_server_that_refuses_is_named(db: lockstep.Connection) -> None:
+    """What may not be read, and what fails otherwise."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    said = {401: "may not be read", 403: "`{}` may not be read", 404: "`{}` does not exist"}
+    try:
+        for status, message in {**said, 400: "could not read `{}`"}.items():
+            with pytest.raises(lockstep.Error) as error:
+                read(db, f"'{url}/{status}/x.csv'")
+            assert message.format(f"{url}/{status}/x.csv") in str(error.value)
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 MORE_THAN_MEMORY = """

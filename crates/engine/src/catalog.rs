@@ -25,7 +25,7 @@ use crate::{
     access::{Caller, Requirement},
     deployment::{Deployment, Procedure},
     entrance::ReadObjects,
-    named_source::NamedSources,
+    named_source::{NamedSources, not_stored},
     offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
     system::{self, SYSTEM_DATABASE},
@@ -331,7 +331,7 @@ impl Catalog for CatalogView<'_> {
     fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>> {
         match self.sources {
             Some(sources) => sources.find_files(files),
-            None => Diagnostic::unsupported("files in FROM of this statement").at(files.span).err(),
+            None => not_stored(&files.paths[0].text).at(files.span).err(),
         }
     }
 

@@ -481,7 +481,7 @@ impl Database {
     /// dropped after the plan was bound, or is a system table.
     pub(crate) fn entries_of(&self, plan: &LogicalPlan) -> Result<Vec<TableEntry>> {
         if let Some(source) = source_of(plan) {
-            return not_stored(&source).err();
+            return not_stored(&source.name).err();
         }
         let named = tables_of(plan);
         if let Some(table) = named.iter().find(|table| system::is_system(table.id)) {

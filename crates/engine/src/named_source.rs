@@ -146,8 +146,8 @@ fn table_of(source: ExternalRows, database: String, name: String) -> Arc<Catalog
 }
 
 /// Makes the error for a statement that needs stored rows and names others.
-pub(crate) fn not_stored(table: &CatalogTable) -> Diagnostic {
-    let message = format!("the rows of `{}` are not stored", table.name);
+pub(crate) fn not_stored(name: &str) -> Diagnostic {
+    let message = format!("the rows of `{name}` are not stored");
     Diagnostic::unsupported(&message)
         .with_detail("A deployment, a request and VERIFY read tables.")
         .with_hint("CREATE TABLE … LIKE PARQUET and LOAD DATA make a table of files.")

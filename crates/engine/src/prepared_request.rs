@@ -135,7 +135,7 @@ impl PreparedRequest {
         options: CompileOptions,
     ) -> Result<Self> {
         if let Some(source) = source_of(&query.plan) {
-            return not_stored(&source).err();
+            return not_stored(&source.name).err();
         }
         let batch = Arc::new(BatchModeFallback { tables: tables.clone() });
         let index_rows_only = query.settings.compatibility == Compatibility::OpenMldb;

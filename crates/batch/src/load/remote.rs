@@ -216,18 +216,26 @@ fn failed(url: &str, what: &str) -> Box<Diagnostic> {
 /// Returns the error of an object store, with what can be done about it.
 fn store_error(url: &str, error: &object_store::Error) -> Box<Diagnostic> {
     use object_store::Error;
-    let message = |text: &str| text.replace('~', url);
     let diagnostic = match error {
         Error::NotFound { .. } => {
-            return Box::new(Diagnostic::new(code::UNDEFINED_FILE, message("`~` does not exist")));
+            return Box::new(Diagnostic::new(
+                code::UNDEFINED_FILE,
+                format!("`{url}` does not exist"),
+            ));
         }
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message("`~` may not be read")).with_hint(
-                "Check the credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
+            Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, format!("`{url}` may not be read"))
+                .with_hint(
+                    "Check the credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
                             GOOGLE_APPLICATION_CREDENTIALS, or AZURE_STORAGE_ACCOUNT_KEY.",
-            )
+                )
         }
-        _ => Diagnostic::new(code::IO_ERROR, message("could not read `~`"))
+        // A list of the files of a bucket that does not exist has no error of its own.
+        _ if error.to_string().contains("NoSuchBucket") => {
+            let message = format!("the bucket of `{url}` does not exist");
+            return Box::new(Diagnostic::new(code::UNDEFINED_FILE, message));
+        }
+        _ => Diagnostic::new(code::IO_ERROR, format!("could not read `{url}`"))
             .with_kind(Kind::FreeResources),
     };
     // The whole chain is on one line; the store's own answer is at its end.
