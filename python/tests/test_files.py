@@ -197,7 +197,9 @@ def test_files_of_s3_are_read_where_they_are(
     assert bits(read(db, "'s3://clicks/a.feather'")) == bits(ROWS)
     with pytest.raises(lockstep.Error, match=r"`s3://clicks/none\.csv` names no file"):
         read(db, "'s3://clicks/none.csv'")
-    with pytest.raises(lockstep.Error, match=r"the bucket of `s3://nobucket/x\.csv` does not exist"):
+    with pytest.raises(
+        lockstep.Error, match=r"the bucket of `s3://nobucket/x\.csv` does not exist"
+    ):
         read(db, "'s3://nobucket/x.csv'")
     with pytest.raises(lockstep.Error, match=r"`s3://clicks/none/\*\.csv` names no file"):
         read(db, "'s3://clicks/none/*.csv'")

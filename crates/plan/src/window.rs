@@ -212,7 +212,7 @@ struct FrameEnd {
 }
 
 /// Binds the frame. As in standard SQL one that is not written, over an order, is that of all rows up to
-/// this one, and RANGE is over event time, as ROWS_RANGE is; OpenMLDB has neither.
+/// this one, and RANGE is over event time, as `ROWS_RANGE` is; OpenMLDB has neither.
 fn frame(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) -> Result<Frame> {
     let is_standard = compatibility == Compatibility::Standard;
     let Some(frame) = &spec.frame else {
