@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from ._connection import (
     Connection,
+    Deployment,
+    DeploymentColumn,
     Difference,
     Opened,
     OpenProgress,
@@ -38,6 +40,8 @@ __all__ = [
     "AsyncPrepared",
     "AsyncRelation",
     "Connection",
+    "Deployment",
+    "DeploymentColumn",
     "Difference",
     "Error",
     "LockstepWarning",

@@ -19,7 +19,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from . import _lockstep
-from ._connection import Connection, Opened, OpenProgress, Prepared, Verification, connect
+from ._connection import (
+    Connection,
+    Deployment,
+    Opened,
+    OpenProgress,
+    Prepared,
+    Verification,
+    connect,
+)
 from ._error import Error
 from ._relation import ROWS_SHOWN, Relation
 
@@ -157,6 +165,10 @@ class AsyncConnection:
     async def request(self, target: str, rows: Any) -> Any:
         """Answers request rows in request mode, as ``Connection.request`` does."""
         return await self._worker.run(lambda: self._blocking.request(target, rows))
+
+    async def deployment(self, name: str) -> Deployment:
+        """Describes a deployment, as ``Connection.deployment`` does."""
+        return await self._worker.run(lambda: self._blocking.deployment(name))
 
     async def prepare(self, target: str) -> AsyncPrepared:
         """Compiles a deployment or a query once, to answer many request rows one by one."""

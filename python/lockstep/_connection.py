@@ -18,6 +18,7 @@ from ._arrow import is_table, library_of, require, to_arrow, to_pandas
 from ._error import Error, LockstepWarning
 from ._frames import finder
 from ._relation import Relation
+from ._rows import is_path, is_series, rows_of
 
 Row = Mapping[str, Any]
 
@@ -221,6 +222,39 @@ class Opened:
 
 
 @dataclass(frozen=True)
+class DeploymentColumn:
+    """A column of a deployment's requests or answers."""
+
+    name: str
+    """Its name."""
+    type: str
+    """Its type in SQL."""
+    required: bool
+    """Whether a request row needs it: whether the answer depends on it. A column of an answer is
+    always there."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A deployment, as ``db.deployment`` describes it."""
+
+    name: str
+    """Its name."""
+    database: str
+    """Its database."""
+    sql: str
+    """The query as it was written."""
+    inputs: list[DeploymentColumn]
+    """The columns of a request row, in the order of the table."""
+    outputs: list[DeploymentColumn]
+    """The columns of an answer."""
+    compatibility: str
+    """The value of ``compatibility`` when it was deployed."""
+    time_zone: str
+    """The value of ``time_zone`` when it was deployed."""
+
+
+@dataclass(frozen=True)
 class Difference:
     """A value that request mode and batch mode do not agree on."""
 
@@ -357,10 +391,11 @@ class Connection:
         """Appends rows to a table, all or none, and returns their number.
 
         ``data`` is a pandas or polars data frame, a pyarrow table or anything else with the Arrow
-        stream interface, a list of dicts, or a list of tuples. Columns are matched by name (tuples
-        by position), and a column that is left out takes its default. A table that does not exist
-        is created with the columns of the data, unless ``create`` is false; tuples have no names,
-        so they need a table.
+        stream interface; rows, each a dict, a named tuple, a dataclass or a tuple; one such row (a
+        tuple in a list), or a Series; or the path of a file, whose extension says its format.
+        Columns are matched by name (tuples and lists by position), and a column that is left out
+        takes its default. A table that does not exist is created with the columns of the data,
+        unless ``create`` is false; tuples have no names, so they need a table.
 
         With a mapping from the names of tables to their rows, all rows of all tables are appended
         or none, also after a crash, and a query over several of the tables sees them in each or in
@@ -395,11 +430,13 @@ class Connection:
                 )
             rows = [(name, self._rows_for(name, rows)) for name, rows in table.items()]
             appended = self._session.append_tables(rows, durability)
-        elif is_table(data):
+        elif is_path(data):
+            return self._append_file(table, os.fspath(data), create, durability)
+        elif is_table(data) and not is_series(data):
             types = self._types_for(data, lambda: self._session.columns_of_table(table))
             appended = self._session.append(table, to_arrow(data, types), create, durability)
         else:
-            appended = self._session.append_rows(table, _rows(data), create, durability)
+            appended = self._session.append_rows(table, rows_of(data), create, durability)
         for text in appended.warnings:
             warnings.warn(text, LockstepWarning, stacklevel=2)
         return appended.rows_affected or 0
@@ -407,19 +444,37 @@ class Connection:
     def request(self, target: str, rows: Any) -> Any:
         """Answers request rows in request mode; ``target`` is a deployment or a query.
 
-        A dict gives a dict. A list of dicts gives a list of dicts. A table gives a table of the
-        same library, without the rows that a WHERE drops; in a list, and for a single row, the
-        answer to such a row is ``None``. Request rows are not stored and do not see each other.
-        Values are taken as by ``append``.
+        A row is a dict, a named tuple, a Series, or a tuple of all columns in the order of the
+        table. It needs the columns that the answer depends on, and no others. A row gives a dict, a
+        list of rows gives a list of dicts. A table gives a table of the same library, without the
+        rows that a WHERE drops; in a list, and for a single row, the answer to such a row is
+        ``None``. Request rows are not stored and do not see each other. Values are taken as by
+        ``append``.
         """
         if type(rows) is dict or type(rows) is tuple:
             return self._session.prepare(target)(rows)
-        if is_table(rows):
+        if is_table(rows) and not is_series(rows):
             return self._request_table(target, rows)
         prepared = self._session.prepare(target)
-        if isinstance(rows, (Mapping, tuple)):
+        is_many = isinstance(rows, Iterable) and not isinstance(rows, (str, bytes))
+        if not is_many or is_series(rows) or isinstance(rows, (Mapping, tuple)):
             return prepared(rows)
         return [prepared(row) for row in rows]
+
+    def deployment(self, name: str) -> Deployment:
+        """Describes a deployment: its query, and the columns of its requests and answers.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> created = db.execute("CREATE TABLE clicks (user STRING, price DOUBLE, label INT)")
+        >>> deployed = db.execute("DEPLOY price AS SELECT user, price * 2 AS p FROM clicks")
+        >>> [column.name for column in db.deployment("price").inputs if column.required]
+        ['user', 'price']
+        """
+        found = self._session.deployment(name)
+        inputs = [DeploymentColumn(*column) for column in found.pop("inputs")]
+        outputs = [DeploymentColumn(*column) for column in found.pop("outputs")]
+        return Deployment(**found, inputs=inputs, outputs=outputs)
 
     def prepare(self, target: str) -> Prepared:
         """Compiles a deployment or a query once, to answer many request rows one by one.
@@ -447,10 +502,29 @@ class Connection:
         differences = [Difference(*difference) for difference in found.pop("differences")]
         return Verification(**found, differences=differences)
 
+    def _append_file(self, table: str, path: str, create: bool, durability: str | None) -> int:
+        """Appends the rows of a file; its columns of text are read as the types of the table."""
+        if durability is not None:
+            raise Error(
+                "the rows of a file are appended with the durability of the table or the session",
+                code="0A000",
+                hint=f"Call db.execute(\"SET durability = '{durability}'\") before.",
+            )
+        name = ".".join("`" + part + "`" for part in table.split("."))
+        path = os.fsdecode(path)
+        # A word alone would be the name of a table.
+        path = path if "/" in path else "./" + path
+        text = "'" + path.replace("\\", "\\\\").replace("'", "''") + "'"
+        if create and self._session.columns_of_table(table) is None:
+            done = self.execute(f"CREATE TABLE {name} AS SELECT * FROM {text}")
+        else:
+            done = self.execute(f"LOAD DATA INFILE {text} INTO TABLE {name} OPTIONS(mode='append')")
+        return done.rows_affected or 0
+
     def _rows_for(self, table: str, data: Any) -> Any:
         """Returns rows for a table as the native half takes them."""
-        if not is_table(data):
-            return _rows(data)
+        if not is_table(data) or is_series(data):
+            return rows_of(data)
         return to_arrow(data, self._types_for(data, lambda: self._session.columns_of_table(table)))
 
     def _types_for(
@@ -461,9 +535,6 @@ class Connection:
 
     def _request_table(self, target: str, rows: Any) -> Any:
         library = library_of(rows)
-        if library == "pandas" and not hasattr(rows, "columns"):
-            # A row of a data frame.
-            return self._session.prepare(target)(rows.to_dict())
         types = self._types_for(rows, lambda: self._session.prepare(target).input)
         output = self._session.request(target, to_arrow(rows, types))
         if library == "polars":
@@ -503,23 +574,3 @@ if hasattr(os, "register_at_fork"):
 
 
 Prepared = _lockstep.Prepared
-
-
-def _rows(data: Any) -> list[Any]:
-    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, Mapping)):
-        rows = list(data)
-        if all(isinstance(row, dict) for row in rows):
-            return rows
-        # The type first: the check for an abstract class is slow.
-        if all(type(row) is tuple or type(row) is list or _is_row(row) for row in rows):
-            return rows
-    raise Error(
-        f"cannot append a Python `{type(data).__name__}`",
-        code="42804",
-        kind="fix data",
-        hint="Give a data frame, an Arrow table, a list of dicts or a list of tuples.",
-    )
-
-
-def _is_row(row: object) -> bool:
-    return isinstance(row, Sequence) and not isinstance(row, (str, bytes))

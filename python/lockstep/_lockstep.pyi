@@ -32,6 +32,8 @@ class Prepared:
 
     input: list[tuple[str, str]]
     """Names and types of the request row's columns."""
+    required: list[str]
+    """The names of those on which an answer depends; the others may be left out."""
     output: list[tuple[str, str]]
     """Names and types of the answer's columns."""
 
@@ -66,6 +68,7 @@ class Session:
         self, tables: list[tuple[str, Any]], durability: str | None = None
     ) -> Output: ...
     def prepare(self, target: str) -> Prepared: ...
+    def deployment(self, name: str) -> dict[str, Any]: ...
     def columns_of_table(self, table: str) -> list[tuple[str, str]] | None: ...
     def request(self, target: str, data: Any) -> Output: ...
     def verify(

@@ -5,11 +5,12 @@
 
 mod csv;
 mod folder;
+mod text_file;
 
 use std::{
     fmt,
     fs::File,
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, Read, Write},
     mem,
     path::{Path, PathBuf},
     sync::{
@@ -33,6 +34,7 @@ use lockstep_function::Settings;
 use lockstep_host::{disk, query};
 
 pub use folder::export_folder;
+use text_file::TextFile;
 
 use crate::{
     error::{from_io, interrupted},
@@ -122,7 +124,7 @@ pub struct Exporter {
 }
 
 enum Sink {
-    Csv(csv::CsvWriter, BufWriter<File>),
+    Csv(csv::CsvWriter, TextFile),
     Parquet(Box<ArrowWriter<File>>),
     /// An object on each line; NULL is `null`, and so are NaN and infinities.
     Json(JsonWriter),
@@ -142,7 +144,7 @@ impl fmt::Debug for Sink {
     }
 }
 
-type JsonWriter = ::arrow::json::Writer<BufWriter<File>, LineDelimited>;
+type JsonWriter = ::arrow::json::Writer<TextFile, LineDelimited>;
 
 impl Exporter {
     /// Starts a file. `names` are the columns' names, which may repeat in CSV; `schema` is that of
@@ -157,8 +159,9 @@ impl Exporter {
         if options.mode == WriteMode::ErrorIfExists && disk::exists(&path) {
             return Err(exists(&path));
         }
+        check_compression(&path, options.format)?;
         let temporary = temporary_path(&path);
-        let file = disk::create_new(&temporary).map_err(|error| from_io(&error, "write", &path))?;
+        let file = disk::create_new(&temporary).map_err(|error| not_created(&error, &path))?;
         let mut exporter = Self {
             schema: named_schema(names, schema),
             path,
@@ -178,10 +181,10 @@ impl Exporter {
     }
 
     fn start_csv(&self, file: File, append: bool, options: &ExportOptions) -> Result<Sink> {
-        let mut file = BufWriter::new(file);
-        let mut writer = csv::CsvWriter::new(options);
         let failed = |error: io::Error| from_io(&error, "write", &self.path);
-        let old = if append { read_lines(&self.path).map_err(failed)? } else { Vec::new() };
+        let mut file = TextFile::new(file, &self.path).map_err(failed)?;
+        let mut writer = csv::CsvWriter::new(options);
+        let old = if append { read_lines(&self.path)? } else { Vec::new() };
         // The reader skips empty lines.
         let has_rows = !old.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
         if has_rows {
@@ -199,26 +202,26 @@ impl Exporter {
         Ok(Sink::Csv(writer, file))
     }
 
-    /// Refuses rows with another number of fields than the file's first line, or with the same
-    /// names in another order. Whether the first line has names is unknown.
+    /// Refuses rows with another number of fields than the file's first line, or with other names
+    /// where that line has names: at least one of the query's.
     fn check_first_line(&self, found: &[String]) -> Result<()> {
         let fields = self.schema.fields().iter();
-        let mut names: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
-        let mut found: Vec<&str> = found.iter().map(String::as_str).collect();
-        let is_same = found == names;
-        names.sort_unstable();
-        found.sort_unstable();
-        debug_assert!(names.is_sorted() && found.is_sorted(), "sets of names are compared");
-        let is_permuted = !is_same && found == names;
-        if found.len() == names.len() && !is_permuted {
+        let names: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
+        let found: Vec<&str> = found.iter().map(String::as_str).collect();
+        let has_names = found.iter().any(|name| names.contains(name));
+        let is_same = found == names || !has_names;
+        if found.len() == names.len() && is_same {
             return Ok(());
         }
         let message = format!("file `{}` has other columns", self.path.display());
-        let (found, written) = (found.len(), names.len());
-        let detail = if is_permuted {
+        let is_permuted = found.iter().all(|name| names.contains(name));
+        let detail = if found.len() != names.len() {
+            let (found, written) = (found.len(), names.len());
+            format!("Its first line has {found} fields, the query {written} columns.")
+        } else if is_permuted {
             "Its first line has the names of the query's columns in another order.".to_owned()
         } else {
-            format!("Its first line has {found} fields, the query {written} columns.")
+            format!("Its columns are {}, the query's {}.", found.join(", "), names.join(", "))
         };
         Diagnostic::new(code::DATATYPE_MISMATCH, message)
             .with_detail(detail)
@@ -252,10 +255,10 @@ impl Exporter {
     }
 
     fn start_json(&self, file: File, append: bool) -> Result<Sink> {
-        let mut file = BufWriter::new(file);
+        let failed = |error: io::Error| from_io(&error, "write", &self.path);
+        let mut file = TextFile::new(file, &self.path).map_err(failed)?;
         if append {
-            let old = read_lines(&self.path).and_then(|old| file.write_all(&old));
-            old.map_err(|error| from_io(&error, "write", &self.path))?;
+            file.write_all(&read_lines(&self.path)?).map_err(failed)?;
         }
         Ok(Sink::Json(WriterBuilder::new().with_explicit_nulls(true).build(file)))
     }
@@ -302,6 +305,11 @@ impl Exporter {
         }
     }
 
+    /// Writes what is still in memory of a text file.
+    fn finished(&self, file: TextFile) -> Result<File> {
+        file.finish().map_err(|error| from_io(&error, "write", &self.path))
+    }
+
     /// Writes what is still in memory.
     fn flushed(&self, file: BufWriter<File>) -> Result<File> {
         file.into_inner().map_err(|error| from_io(error.error(), "write", &self.path))
@@ -310,13 +318,13 @@ impl Exporter {
     /// Completes the file under its final name and returns the number of rows written.
     pub fn finish(mut self) -> Result<u64> {
         let file = match mem::replace(&mut self.sink, Sink::Finished) {
-            Sink::Csv(_, file) => self.flushed(file)?,
+            Sink::Csv(_, file) => self.finished(file)?,
             Sink::Parquet(writer) => {
                 writer.into_inner().map_err(|error| write_failed(&self.path, &error))?
             }
             Sink::Json(mut writer) => {
                 writer.finish().map_err(|error| arrow_failed(&self.path, &error))?;
-                self.flushed(writer.into_inner())?
+                self.finished(writer.into_inner())?
             }
             Sink::Arrow(writer) => {
                 let file = writer.into_inner();
@@ -403,9 +411,37 @@ fn arrow_failed(path: &Path, error: &::arrow::error::ArrowError) -> Box<Diagnost
     Box::new(diagnostic)
 }
 
-/// Reads a file, with a line end added to a last line without one.
-fn read_lines(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = disk::read(path)?;
+/// Refuses a name that ends as that of a compressed file for a format that compresses by itself.
+fn check_compression(path: &Path, format: FileFormat) -> Result<()> {
+    let is_text = matches!(format, FileFormat::Csv | FileFormat::Json);
+    match text_file::compression(path) {
+        Some(end) if !is_text => {
+            let message =
+                format!("file `{}` would not be compressed as its name says", path.display());
+            let hint = format!("Parquet and Arrow IPC are compressed inside; leave out `{end}`.");
+            Diagnostic::new(code::INVALID_PARAMETER, message).with_hint(hint).err()
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the error for a file that cannot be created.
+fn not_created(error: &io::Error, path: &Path) -> Box<Diagnostic> {
+    match path.parent() {
+        Some(folder) if error.kind() == io::ErrorKind::NotFound => {
+            let message = format!("folder `{}` does not exist", folder.display());
+            let diagnostic = Diagnostic::new(code::UNDEFINED_FILE, message);
+            Box::new(diagnostic.with_hint("Create it, or write into another folder."))
+        }
+        _ => from_io(error, "write", path),
+    }
+}
+
+/// Reads a text file, with a line end added to a last line without one.
+fn read_lines(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = InputFile::local(path.to_owned()).text()?.read_to_end(&mut bytes);
+    read.map_err(|error| from_io(&error, "read", path))?;
     if !bytes.is_empty() && !bytes.ends_with(b"\n") {
         bytes.push(b'\n');
     }

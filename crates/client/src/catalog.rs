@@ -40,6 +40,8 @@ pub struct ClientDeployment {
     pub sql: String,
     /// The columns of a request row.
     pub input: ColumnSet,
+    /// For each of them, whether an answer depends on it; the others may be left out.
+    pub reads: Vec<bool>,
     /// The columns of an answer.
     pub output: ColumnSet,
     /// The value of `compatibility` when it was deployed.
@@ -79,11 +81,15 @@ impl RemoteClient {
     /// Describes a deployment.
     pub fn deployment(&self, name: &str) -> Result<ClientDeployment> {
         let found: DeploymentMessage = self.action(DEPLOYMENT, &named(name))?;
+        let input = ColumnSet::of(found.input.unwrap_or_default())?;
+        let mut reads = found.reads;
+        reads.resize(input.names.len(), true);
         Ok(ClientDeployment {
             name: found.name,
             database: found.database,
             sql: found.sql,
-            input: ColumnSet::of(found.input.unwrap_or_default())?,
+            input,
+            reads,
             output: ColumnSet::of(found.output.unwrap_or_default())?,
             compatibility: found.compatibility,
             time_zone: found.time_zone,

@@ -31,6 +31,7 @@ pub struct ClientRequest {
     client: RemoteClient,
     handle: Vec<u8>,
     input: ColumnSet,
+    reads: Vec<bool>,
     output: ColumnSet,
 }
 
@@ -39,10 +40,14 @@ impl RemoteClient {
     pub fn prepare_request(&self, target: &str) -> Result<ClientRequest> {
         let body = PrepareRequest { target: target.to_owned() };
         let found: RequestHandle = self.action(PREPARE_REQUEST, &body)?;
+        let input = ColumnSet::of(found.input.unwrap_or_default())?;
+        let mut reads = found.reads;
+        reads.resize(input.names.len(), true);
         Ok(ClientRequest {
             client: self.clone(),
             handle: found.handle,
-            input: ColumnSet::of(found.input.unwrap_or_default())?,
+            input,
+            reads,
             output: ColumnSet::of(found.output.unwrap_or_default())?,
         })
     }
@@ -70,6 +75,12 @@ impl ClientRequest {
     /// Returns the columns of a request row.
     pub fn input(&self) -> &ColumnSet {
         &self.input
+    }
+
+    /// Returns for each column of a request row whether an answer depends on it; the others may be
+    /// left out.
+    pub fn reads(&self) -> &[bool] {
+        &self.reads
     }
 
     /// Returns the columns of an answer.

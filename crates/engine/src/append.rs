@@ -4,7 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_row::{Arena, Column, Datum, RowError, TableSchema, arrow::ColumnReader};
+use lockstep_row::{
+    Arena, Column, DataType, Datum, RowError, TableSchema, Value,
+    arrow::{ColumnBuilder, ColumnReader},
+};
 use lockstep_sql::ast::ObjectName;
 use lockstep_table::{Appended, BulkLoad, Durability, Table, TableError, with_durability};
 
@@ -14,6 +17,7 @@ use crate::{
     conversion::Conversion,
     entrance::{CallDescription, no_plan},
     log_error::log_error,
+    missing_columns::missing_columns,
     session::{object_name, retried},
     user::{Privilege, Securable},
 };
@@ -197,18 +201,18 @@ fn append_rows(
 
 /// What happens where a batch lacks a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MissingColumn {
+pub(crate) enum MissingColumn<'a> {
     /// The column takes its default.
     Default,
-    /// It is an error that names the column.
-    Error,
+    /// It is NULL, or an error where the mark of the column is set.
+    NullUnlessRead(&'a [bool]),
 }
 
 /// Returns the columns of a batch in the table's order and types, matched by name.
 pub(crate) fn conform(
     batch: &RecordBatch,
     columns: &[Column],
-    missing: MissingColumn,
+    missing: MissingColumn<'_>,
     conversion: Conversion,
 ) -> Result<Vec<ArrayRef>> {
     let schema = batch.schema();
@@ -229,26 +233,34 @@ pub(crate) fn conform(
                 .err();
         }
     }
+    if let MissingColumn::NullUnlessRead(reads) = missing {
+        let lacks = |(column, is_read): &(&Column, &bool)| {
+            **is_read && !positions.contains_key(column.name.as_str())
+        };
+        let lacking = columns.iter().zip(reads).filter(lacks);
+        let lacking: Vec<_> = lacking.map(|(c, _)| (c.name.as_str(), &c.data_type)).collect();
+        if !lacking.is_empty() {
+            let names = schema.fields().iter().map(|field| field.name().as_str());
+            let others = names.filter(|name| columns.iter().all(|column| column.name != *name));
+            return missing_columns(&lacking, others).err();
+        }
+    }
+    let is_default = missing == MissingColumn::Default;
     columns
         .iter()
-        .map(|column| match (positions.get(column.name.as_str()), missing) {
-            (Some(at), _) => conversion.convert(batch.column(*at), column),
-            (None, MissingColumn::Error) => {
-                let message =
-                    format!("column `{}` is missing; it is {}", column.name, column.data_type);
-                Diagnostic::new(code::UNDEFINED_COLUMN, message)
-                    .with_nearest(&column.name, schema.fields().iter().map(|f| f.name().as_str()))
-                    .err()
+        .map(|column| match positions.get(column.name.as_str()) {
+            Some(at) => conversion.convert(batch.column(*at), column),
+            None => {
+                let default = column.default.clone().filter(|_| is_default);
+                Ok(repeated(&default.unwrap_or_default(), &column.data_type, batch.num_rows()))
             }
-            (None, MissingColumn::Default) => Ok(repeated_default(column, batch.num_rows())),
         })
         .collect()
 }
 
-/// Returns the default of a column, repeated.
-fn repeated_default(column: &Column, count: usize) -> ArrayRef {
-    let mut builder = lockstep_row::arrow::ColumnBuilder::new(&column.data_type, count);
-    let value = column.default.clone().unwrap_or_default();
+/// Returns a column of one value, repeated.
+fn repeated(value: &Value, data_type: &DataType, count: usize) -> ArrayRef {
+    let mut builder = ColumnBuilder::new(data_type, count);
     let arena = Arena::new();
     for _ in 0..count {
         builder.push(value.as_datum(&arena));

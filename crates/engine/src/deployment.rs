@@ -163,6 +163,7 @@ impl Deployment {
             database: self.name().database.clone(),
             sql: self.sql.clone(),
             input: self.request.input().to_vec(),
+            reads: self.request.reads().to_vec(),
             output: self.request.output().to_vec(),
             compatibility: compatibility_name(self.settings),
             time_zone: self.settings.time_zone.to_string(),

@@ -44,6 +44,8 @@ pub struct DeploymentInfo {
     pub sql: String,
     /// The columns of the request row; empty for a query without a table.
     pub input: Vec<(String, DataType)>,
+    /// For each of them, whether an answer depends on it: the others may be NULL or left out.
+    pub reads: Vec<bool>,
     /// The columns of the answer.
     pub output: Vec<(String, DataType)>,
     /// The value of `compatibility` that the query was deployed under.

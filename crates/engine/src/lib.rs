@@ -58,6 +58,7 @@ mod job;
 pub mod lint;
 mod literal;
 mod log_error;
+mod missing_columns;
 mod named_source;
 mod offline_data;
 mod options;
@@ -104,6 +105,7 @@ pub use lockstep_sql::{masked, may_have_secret};
 pub use lockstep_table::Durability;
 #[doc(hidden)]
 pub use lockstep_table::{set_chunk_rows, set_leaf_rows};
+pub use missing_columns::missing_columns;
 pub use named_source::{ArrowRows, FindObject};
 pub use output::Output;
 pub use parameters::{Parameter, ParsedScript, PreparedStatement};

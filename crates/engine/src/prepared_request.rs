@@ -10,7 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use lockstep_batch::ExecuteOptions;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
-use lockstep_plan::BoundQuery;
+use lockstep_plan::{BoundQuery, columns_read};
 use lockstep_request::{
     BatchFallback, CheckOutcome, CompileOptions, PreAggregate, PreAggregation, Program,
     RequestBatch,
@@ -55,6 +55,8 @@ struct CompiledRequest {
     definitions: Vec<Arc<Definition>>,
     /// The columns of the request row, as the table declares them.
     columns: Vec<Column>,
+    /// For each of them, whether an answer depends on it.
+    reads: Vec<bool>,
     input: Vec<(String, DataType)>,
     output: Vec<(String, DataType)>,
 }
@@ -141,13 +143,13 @@ impl PreparedRequest {
         let index_rows_only = query.settings.compatibility == Compatibility::OpenMldb;
         let options = CompileOptions { index_rows_only, ..options };
         let program = Program::compile_with(&query.plan, tables, batch, options)?;
-        let columns = match &query.request_table {
-            Some(table) => table.schema.columns.clone(),
-            None => Vec::new(),
+        let (columns, reads) = match &query.request_table {
+            Some(table) => (table.schema.columns.clone(), columns_read(&query.plan, table)),
+            None => (Vec::new(), Vec::new()),
         };
         let input = columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
         let output = query.columns.clone();
-        let compiled = CompiledRequest { program, definitions, columns, input, output };
+        let compiled = CompiledRequest { program, definitions, columns, reads, input, output };
         Ok(Self { compiled: Arc::new(compiled), guard: None })
     }
 
@@ -208,6 +210,12 @@ impl PreparedRequest {
     /// Returns the columns of the request row; empty for a query without a table.
     pub fn input(&self) -> &[(String, DataType)] {
         &self.compiled.input
+    }
+
+    /// Returns for each column of the request row whether an answer depends on it. The others may be
+    /// NULL, also where the table does not take NULL.
+    pub fn reads(&self) -> &[bool] {
+        &self.compiled.reads
     }
 
     /// Returns the columns of the answer.
@@ -277,7 +285,8 @@ impl PreparedRequest {
         let mut count = 0;
         let mut view = self.compiled.program.batch();
         for batch in batches {
-            let arrays = conform(batch, &self.compiled.columns, MissingColumn::Error, conversion)?;
+            let missing = MissingColumn::NullUnlessRead(&self.compiled.reads);
+            let arrays = conform(batch, &self.compiled.columns, missing, conversion)?;
             count += self.answer_batch(batch.num_rows(), &arrays, &mut view, &mut builders)?;
         }
         self.check_definitions()?;
@@ -321,9 +330,10 @@ impl PreparedRequest {
                 format!("the request row has {found} values, the table {expected} columns");
             return Diagnostic::new(code::DATATYPE_MISMATCH, message).err();
         }
-        for (value, column) in row.iter().zip(&self.compiled.columns) {
+        let columns = self.compiled.columns.iter().zip(&self.compiled.reads);
+        for (value, (column, is_read)) in row.iter().zip(columns) {
             if value.is_null() {
-                if !column.nullable {
+                if !column.nullable && *is_read {
                     let message = format!("column `{}` does not take NULL", column.name);
                     return Diagnostic::new(code::NOT_NULL_VIOLATION, message).err();
                 }

@@ -21,6 +21,7 @@
 mod binder;
 mod call;
 mod catalog;
+mod columns_read;
 mod comparison;
 mod elsewhere;
 mod expression;
@@ -41,6 +42,7 @@ mod window_calls;
 mod written;
 
 pub use catalog::{Catalog, CatalogTable, SourceHandle};
+pub use columns_read::{columns_read, mark_columns};
 pub use comparison::text_constant;
 pub use expression::quoted_name;
 pub use from::find_table;

@@ -176,6 +176,9 @@ pub struct RequestHandle {
     /// The columns of an answer.
     #[prost(message, optional, tag = "3")]
     pub output: Option<ColumnList>,
+    /// For each column of a request row, whether an answer depends on it; none: all do.
+    #[prost(bool, repeated, tag = "4")]
+    pub reads: Vec<bool>,
 }
 
 /// Request rows: the body of the action [`REQUEST`], whose result is an [`Answers`].
@@ -230,6 +233,9 @@ pub struct DeploymentMessage {
     /// The value of `time_zone` when it was deployed.
     #[prost(string, tag = "7")]
     pub time_zone: String,
+    /// For each column of a request row, whether an answer depends on it; none: all do.
+    #[prost(bool, repeated, tag = "8")]
+    pub reads: Vec<bool>,
 }
 
 /// A deployment to verify: the body of the action [`VERIFY`], whose results are [`VerifyEvent`]s.

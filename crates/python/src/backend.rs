@@ -77,6 +77,8 @@ pub(crate) enum BackendRequest {
         request: ClientRequest,
         /// The columns of a request row.
         input: Vec<(String, DataType)>,
+        /// For each of them, whether an answer depends on it.
+        reads: Vec<bool>,
         /// The columns of an answer.
         output: Vec<(String, DataType)>,
     },
@@ -223,7 +225,40 @@ impl Backend {
             Self::Server(client) => {
                 let request = client.prepare_request(target)?;
                 let (input, output) = (columns_of(request.input())?, columns_of(request.output())?);
-                Ok(BackendRequest::Server { request, input, output })
+                let reads = request.reads().to_vec();
+                Ok(BackendRequest::Server { request, input, reads, output })
+            }
+        }
+    }
+
+    /// Describes a deployment.
+    pub(crate) fn deployment(&self, name: &str) -> Result<DeploymentView> {
+        match self {
+            Self::Engine(session) => {
+                let found = session.deployment(name)?;
+                Ok(DeploymentView {
+                    name: found.name,
+                    database: found.database,
+                    sql: found.sql,
+                    input: found.input,
+                    reads: found.reads,
+                    output: found.output,
+                    compatibility: found.compatibility.to_owned(),
+                    time_zone: found.time_zone,
+                })
+            }
+            Self::Server(client) => {
+                let found = client.deployment(name)?;
+                Ok(DeploymentView {
+                    input: columns_of(&found.input)?,
+                    output: columns_of(&found.output)?,
+                    name: found.name,
+                    database: found.database,
+                    sql: found.sql,
+                    reads: found.reads,
+                    compatibility: found.compatibility,
+                    time_zone: found.time_zone,
+                })
             }
         }
     }
@@ -247,6 +282,22 @@ impl Backend {
             }
         }
     }
+}
+
+/// A deployment of either backend.
+#[derive(Debug)]
+pub(crate) struct DeploymentView {
+    pub(crate) name: String,
+    pub(crate) database: String,
+    pub(crate) sql: String,
+    /// The columns of a request row.
+    pub(crate) input: Vec<(String, DataType)>,
+    /// For each of them, whether an answer depends on it.
+    pub(crate) reads: Vec<bool>,
+    /// The columns of an answer.
+    pub(crate) output: Vec<(String, DataType)>,
+    pub(crate) compatibility: String,
+    pub(crate) time_zone: String,
 }
 
 impl BackendQuery {
@@ -276,6 +327,14 @@ impl BackendRequest {
         match self {
             Self::Engine { request, .. } => request.input(),
             Self::Server { input, .. } => input,
+        }
+    }
+
+    /// Returns for each column of a request row whether an answer depends on it.
+    pub(crate) fn reads(&self) -> &[bool] {
+        match self {
+            Self::Engine { request, .. } => request.reads(),
+            Self::Server { reads, .. } => reads,
         }
     }
 

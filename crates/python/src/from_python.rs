@@ -4,11 +4,11 @@
 //! | column | takes |
 //! |---|---|
 //! | BOOL | `bool` |
-//! | SMALLINT, INT, BIGINT | `int`; a `float` without a fraction |
-//! | FLOAT | an `int` or a `float` without a fraction that it holds exactly; another `float`, which is rounded to the nearest; never out of range |
-//! | DOUBLE | `float`; an `int` that it holds exactly |
+//! | SMALLINT, INT, BIGINT | `int`; a `float` or a `Decimal` without a fraction |
+//! | FLOAT | an `int` or a `float` without a fraction that it holds exactly; another `float` or a `Decimal`, which is rounded to the nearest; never out of range |
+//! | DOUBLE | `float`; an `int` that it holds exactly; a `Decimal`, which is rounded to the nearest |
 //! | STRING | `str` |
-//! | TIMESTAMP | `datetime` (naive is UTC; truncated to the millisecond), ISO 8601 text in the session's time zone, `int` milliseconds |
+//! | TIMESTAMP | `datetime` (naive is UTC; truncated to the millisecond), `date` (its begin in UTC), ISO 8601 text in the session's time zone, `int` milliseconds |
 //! | DATE | `date`, ISO 8601 text |
 //!
 //! Scalars of `numpy` are converted like Python's. `None`, `NaT` and `NA` are NULL everywhere. NaN
@@ -27,6 +27,8 @@ use pyo3::{
 
 /// The ordinal of 1970-01-01 in Python, where that of 0001-01-01 is 1.
 const EPOCH_ORDINAL: i32 = 719_163;
+
+const MS_A_DAY: i64 = 86_400_000;
 
 /// The column that a value is converted for.
 #[derive(Debug, Clone, Copy)]
@@ -119,6 +121,12 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if is_numpy(object) && object.hasattr("__index__")? {
         return Ok(object.extract().ok());
     }
+    if is_decimal(object) && object.call_method0("is_finite")?.is_truthy()? {
+        let whole = object.call_method0("to_integral_value")?;
+        if whole.eq(object)? {
+            return whole.call_method0("__int__")?.extract().map(Some);
+        }
+    }
     Ok(None)
 }
 
@@ -142,6 +150,14 @@ fn double(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
             return exactly(object.extract()?).map(Some);
         }
         return Ok(object.extract().ok());
+    }
+    if is_decimal(object) {
+        let double: f64 = object.call_method0("__float__")?.extract()?;
+        let is_finite = object.call_method0("is_finite")?.is_truthy()?;
+        if double.is_infinite() && is_finite {
+            return Err(PyOverflowError::new_err("out of the range of DOUBLE"));
+        }
+        return Ok(Some(double));
     }
     Ok(None)
 }
@@ -173,7 +189,8 @@ fn timestamp_ms(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
                 .ok()
                 .filter(|ms| *ms != i64::MIN));
         }
-        return Ok(None);
+        let day = date_days(object)?;
+        return Ok(day.map(|days| i64::from(days) * MS_A_DAY));
     }
     // Subtraction is in the public interface of datetime, which pandas' Timestamp shares.
     let [naive, aware, millisecond] = EPOCHS.get_or_try_init(py, || {
@@ -198,7 +215,7 @@ fn date_days(object: &Bound<'_, PyAny>) -> PyResult<Option<i32>> {
 }
 
 /// Whether a value is `NaN`, `NaT` or `NA`.
-fn is_missing(object: &Bound<'_, PyAny>) -> bool {
+pub(crate) fn is_missing(object: &Bound<'_, PyAny>) -> bool {
     match object.ne(object) {
         Ok(differs) => differs,
         // The comparison of NA raises an exception.
@@ -208,6 +225,11 @@ fn is_missing(object: &Bound<'_, PyAny>) -> bool {
 
 fn is_numpy(object: &Bound<'_, PyAny>) -> bool {
     object.get_type().module().is_ok_and(|module| module == "numpy")
+}
+
+fn is_decimal(object: &Bound<'_, PyAny>) -> bool {
+    type_name(object) == "Decimal"
+        && object.get_type().module().is_ok_and(|module| module == "decimal")
 }
 
 fn type_name(object: &Bound<'_, PyAny>) -> String {
@@ -245,10 +267,10 @@ fn accepted_values(data_type: &DataType) -> &'static str {
     match data_type {
         DataType::Bool => "a bool or None",
         DataType::SmallInt | DataType::Int | DataType::BigInt => "an int or None",
-        DataType::Float | DataType::Double => "a float, an int or None",
+        DataType::Float | DataType::Double => "a float, an int, a Decimal or None",
         DataType::String => "a str or None",
         DataType::Timestamp => {
-            "a datetime (naive is UTC), ISO 8601 text, an int of milliseconds or None"
+            "a datetime (naive is UTC), a date, ISO 8601 text, an int of milliseconds or None"
         }
         DataType::Date => "a date, ISO 8601 text or None",
         DataType::Null | DataType::Array(_) | DataType::Map(..) => "None",
@@ -262,7 +284,7 @@ pub(crate) fn type_of(object: &Bound<'_, PyAny>) -> Option<DataType> {
     let py = object.py();
     if boolean(object).is_some() {
         Some(DataType::Bool)
-    } else if is(&py.get_type::<PyFloat>()) {
+    } else if is(&py.get_type::<PyFloat>()) || is_decimal(object) {
         Some(DataType::Double)
     } else if integer(object).is_ok_and(|value| value.is_some()) {
         Some(DataType::BigInt)
@@ -277,4 +299,26 @@ pub(crate) fn type_of(object: &Bound<'_, PyAny>) -> Option<DataType> {
     } else {
         None
     }
+}
+
+/// Makes the error for a value from which no type follows; `place` says what it is a value of.
+pub(crate) fn untyped(object: &Bound<'_, PyAny>, place: &str) -> Box<Diagnostic> {
+    if object.is_instance_of::<PyInt>() {
+        let value: String = object.to_string().chars().take(60).collect();
+        let message = format!("{place} is {value}, which is out of the range of BIGINT");
+        let diagnostic = Diagnostic::new(code::OUT_OF_RANGE, message).with_kind(Kind::FixData);
+        return Box::new(diagnostic.with_hint("Give a float, or a str."));
+    }
+    let found = type_name(object);
+    let hint = match found.as_str() {
+        "bytes" | "bytearray" | "memoryview" => "Decode it to a str.",
+        "list" | "tuple" | "set" | "dict" | "ndarray" => {
+            "A value is a single one; give a row for each, or a data frame for columns of values."
+        }
+        "timedelta" | "timedelta64" => "Give its milliseconds as an int.",
+        _ => "Give a bool, int, float, Decimal, str, datetime, date or None.",
+    };
+    let message = format!("{place} is a Python `{found}`, which no type takes");
+    let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData);
+    Box::new(diagnostic.with_hint(hint))
 }

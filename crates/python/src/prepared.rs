@@ -1,9 +1,12 @@
 //! A compiled request as a Python callable: the hot path of the Python package.
 
-use std::sync::{Arc, Weak};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Weak},
+};
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::{Conversion, Output, PreparedRequest};
+use lockstep_engine::{Conversion, Output, PreparedRequest, missing_columns};
 use lockstep_host::sync::Mutex;
 use lockstep_row::{Arena, DataType, Value};
 use pyo3::{
@@ -45,6 +48,8 @@ struct InputColumn {
     key: Py<PyString>,
     name: String,
     data_type: DataType,
+    /// Whether an answer depends on it; otherwise it may be left out.
+    is_read: bool,
 }
 
 /// The columns of the most recently prepared requests, the most recent one first. Keeps no request
@@ -72,7 +77,8 @@ impl RequestColumnsCache {
             entries[..=at].rotate_right(1);
             return Arc::clone(&entries[0].columns);
         }
-        let columns = Arc::new(RequestColumns::new(py, request.input(), request.output()));
+        let (input, reads) = (request.input(), request.reads());
+        let columns = Arc::new(RequestColumns::new(py, input, reads, request.output()));
         entries.retain(|entry| entry.request.strong_count() > 0);
         entries.truncate(CACHED_REQUESTS_MAX - 1);
         let entry =
@@ -83,13 +89,21 @@ impl RequestColumnsCache {
 }
 
 impl RequestColumns {
-    fn new(py: Python<'_>, input: &[(String, DataType)], output: &[(String, DataType)]) -> Self {
+    fn new(
+        py: Python<'_>,
+        input: &[(String, DataType)],
+        reads: &[bool],
+        output: &[(String, DataType)],
+    ) -> Self {
+        debug_assert_eq!(input.len(), reads.len(), "a mark for each column");
         let input = input
             .iter()
-            .map(|(name, data_type)| InputColumn {
+            .zip(reads)
+            .map(|((name, data_type), is_read)| InputColumn {
                 key: PyString::intern(py, name).unbind(),
                 name: name.clone(),
                 data_type: data_type.clone(),
+                is_read: *is_read,
             })
             .collect();
         // A dict has a key once: repeated names get a number, as in a data frame.
@@ -111,44 +125,75 @@ impl PyPrepared {
     ) -> Self {
         let columns = match &request {
             BackendRequest::Engine { request, .. } => cache.columns_of(py, request),
-            BackendRequest::Server { input, output, .. } => {
-                Arc::new(RequestColumns::new(py, input, output))
+            BackendRequest::Server { input, reads, output, .. } => {
+                Arc::new(RequestColumns::new(py, input, reads, output))
             }
         };
         Self { request, columns, conversion }
     }
 
-    /// Converts a request row, given as a dict or another mapping, or as a tuple.
+    /// Converts a request row: a dict, another mapping or a named tuple by the names of columns, a
+    /// tuple by their order, a Series by its index.
     fn row<'py>(&self, row: &Bound<'py, PyAny>) -> PyResult<Vec<Value>> {
         if let Ok(dict) = row.cast::<PyDict>() {
-            return self.by_name(row.py(), |key| dict.get_item(key));
+            return self.by_name(dict, |key| dict.get_item(key));
         }
-        if let Ok(values) = row.cast::<PyTuple>() {
+        if let Ok(values) = row.cast_exact::<PyTuple>() {
             return self.by_position(values);
         }
         if let Ok(mapping) = row.cast::<PyMapping>() {
             let get = |key: &Bound<'py, PyString>| {
                 Ok(if mapping.contains(key)? { Some(mapping.get_item(key)?) } else { None })
             };
-            return self.by_name(row.py(), get);
+            return self.by_name(mapping, get);
+        }
+        if let Some(dict) = as_dict(row)? {
+            return self.by_name(&dict, |key| dict.get_item(key));
+        }
+        if let Ok(values) = row.cast::<PyTuple>() {
+            return self.by_position(values);
         }
         let found = row.get_type().name()?.to_string();
         let message = format!("a request row is a dict or a tuple, found a Python `{found}`");
-        Err(raise(row.py(), &Diagnostic::new(code::DATATYPE_MISMATCH, message), None))
+        let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message)
+            .with_hint("Give a dict, a tuple, a Series, a list of these, or a data frame.");
+        Err(raise(row.py(), &diagnostic, None))
     }
 
+    /// Converts a row whose values have names. `keys` gives the names, for the error of a missing one.
     fn by_name<'py>(
         &self,
-        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
         get: impl Fn(&Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>>,
     ) -> PyResult<Vec<Value>> {
+        let py = keys.py();
         let mut values = Vec::with_capacity(self.columns.input.len());
         for column in &self.columns.input {
-            let object =
-                get(column.key.bind(py))?.ok_or_else(|| raise(py, &missing(column), None))?;
-            values.push(self.value(&object, column)?);
+            values.push(match get(column.key.bind(py))? {
+                Some(object) => self.value(&object, column)?,
+                None if !column.is_read => Value::Null,
+                None => return Err(raise(py, &self.missing(keys)?, None)),
+            });
         }
         Ok(values)
+    }
+
+    /// Makes the error for a row that lacks columns.
+    fn missing(&self, row: &Bound<'_, PyAny>) -> PyResult<Diagnostic> {
+        let mut others = Vec::new();
+        let mut present = HashSet::new();
+        for key in row.try_iter()? {
+            let key = key?.to_string();
+            if self.columns.input.iter().any(|column| column.name == key) {
+                present.insert(key);
+            } else if others.len() < OTHER_KEYS_MAX {
+                others.push(key);
+            }
+        }
+        let lacks = |column: &&InputColumn| column.is_read && !present.contains(&column.name);
+        let lacking = self.columns.input.iter().filter(lacks);
+        let lacking: Vec<_> = lacking.map(|c| (c.name.as_str(), &c.data_type)).collect();
+        Ok(missing_columns(&lacking, others.iter().map(String::as_str)))
     }
 
     fn by_position(&self, row: &Bound<'_, PyTuple>) -> PyResult<Vec<Value>> {
@@ -200,6 +245,14 @@ impl PyPrepared {
         names_and_types(self.request.input())
     }
 
+    /// Returns the names of the request row's columns that an answer depends on; the others may be
+    /// left out.
+    #[getter]
+    fn required(&self) -> Vec<String> {
+        let columns = self.columns.input.iter().filter(|column| column.is_read);
+        columns.map(|column| column.name.clone()).collect()
+    }
+
     /// Returns the names and types of the answer's columns.
     #[getter]
     fn output(&self) -> Vec<(String, String)> {
@@ -227,11 +280,17 @@ fn names_and_types(columns: &[(String, DataType)]) -> Vec<(String, String)> {
     columns.iter().map(|(name, data_type)| (name.clone(), data_type.to_string())).collect()
 }
 
-/// Makes the error for a column that a request row lacks.
-fn missing(column: &InputColumn) -> Diagnostic {
-    let InputColumn { name, data_type, .. } = column;
-    let message = format!("column `{name}` is missing; it is {data_type}");
-    Diagnostic::new(code::UNDEFINED_COLUMN, message)
-        .with_kind(Kind::FixData)
-        .with_hint("Give None for NULL.")
+/// Returns a named tuple or a Series as a dict; `None` for another value.
+fn as_dict<'py>(row: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let is_named_tuple = row.is_instance_of::<PyTuple>() && row.hasattr("_asdict")?;
+    let is_series = row.hasattr("to_dict")? && row.hasattr("index")?;
+    let method = match (is_named_tuple, is_series) {
+        (true, _) => "_asdict",
+        (_, true) => "to_dict",
+        _ => return Ok(None),
+    };
+    Ok(row.call_method0(method)?.cast_into::<PyDict>().ok())
 }
+
+/// The most keys of a row that are no columns and are compared with missing ones.
+const OTHER_KEYS_MAX: usize = 8;

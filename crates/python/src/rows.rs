@@ -18,29 +18,61 @@ use pyo3::{
     types::{PyDict, PyList, PySequence, PyString},
 };
 
-use crate::from_python::{TargetColumn, type_of, value_of};
+use crate::from_python::{TargetColumn, is_missing, type_of, untyped, value_of};
 
 /// The names and types of columns, in order.
 pub(crate) type Columns = [(String, DataType)];
 
-/// Returns the columns of rows given as dicts, in the order in which they appear, with the types
-/// that a new table gets. A column without any value has no type.
-pub(crate) fn columns_of(rows: &Bound<'_, PyList>) -> PyResult<Vec<(String, Option<DataType>)>> {
-    let mut columns: Vec<(String, Option<DataType>)> = Vec::new();
+/// A column of rows that are given as dicts.
+#[derive(Debug)]
+pub(crate) struct FoundColumn {
+    /// Its name.
+    pub(crate) name: String,
+    /// The type that a new table gets; `None` where no value has one.
+    pub(crate) data_type: Option<DataType>,
+    /// The first value from which no type follows, as an error.
+    pub(crate) untyped: Option<Box<Diagnostic>>,
+}
+
+/// Returns the columns of rows given as dicts, in the order in which they appear.
+pub(crate) fn columns_of(rows: &Bound<'_, PyList>) -> PyResult<Result<Vec<FoundColumn>>> {
+    let mut columns: Vec<FoundColumn> = Vec::new();
     let positions = PyDict::new(rows.py());
-    for row in rows.iter() {
+    for (index, row) in rows.iter().enumerate() {
         for (key, value) in row.cast::<PyDict>()?.iter() {
-            let found = if value.is_none() { None } else { type_of(&value) };
-            if let Some(position) = positions.get_item(&key)? {
-                let (_, known) = &mut columns[position.extract::<usize>()?];
-                *known = wider(known.take(), found);
-            } else {
-                positions.set_item(&key, columns.len())?;
-                columns.push((key.extract()?, found));
+            let at = match positions.get_item(&key)? {
+                Some(position) => position.extract::<usize>()?,
+                None => {
+                    let Ok(name) = key.extract::<String>() else {
+                        return Ok(no_name(&key, index));
+                    };
+                    positions.set_item(&key, columns.len())?;
+                    columns.push(FoundColumn { name, data_type: None, untyped: None });
+                    columns.len() - 1
+                }
+            };
+            let column = &mut columns[at];
+            match type_of(&value) {
+                _ if value.is_none() => {}
+                Some(found) => column.data_type = wider(column.data_type.take(), Some(found)),
+                None if column.untyped.is_some() || is_missing(&value) => {}
+                None => {
+                    let place = format!("row {index}: column `{}`", column.name);
+                    column.untyped = Some(untyped(&value, &place));
+                }
             }
         }
     }
-    Ok(columns)
+    Ok(Ok(columns))
+}
+
+/// Makes the error for a key that is not the name of a column.
+fn no_name<T>(key: &Bound<'_, PyAny>, index: usize) -> Result<T> {
+    let message = format!("row {index}: the key {key} is not the name of a column");
+    Diagnostic::new(code::DATATYPE_MISMATCH, message)
+        .with_kind(Kind::FixData)
+        .with_hint("The keys of a row are names of columns, each a str.")
+        .err()
 }
 
 /// Returns the type of a column with values of both types: DOUBLE for integers and floats. For

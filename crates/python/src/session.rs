@@ -26,10 +26,10 @@ use crate::{
     backend::{Backend, BackendQuery},
     call::{attached, detached, writing},
     error::raise,
-    from_python::{TargetColumn, type_of, value_of},
+    from_python::{TargetColumn, is_missing, type_of, untyped, value_of},
     output::PyOutput,
     prepared::{PyPrepared, RequestColumnsCache},
-    rows::{batch_of_dicts, batch_of_tuples, columns_of, schema_of},
+    rows::{FoundColumn, batch_of_dicts, batch_of_tuples, columns_of, schema_of},
 };
 
 /// A session with a database of its own, in memory or in a directory, or with a server. May be shared
@@ -217,6 +217,25 @@ impl PySession {
         Ok(PyPrepared::new(py, request, self.session.conversion(), &self.columns))
     }
 
+    /// Describes a deployment.
+    fn deployment<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
+        let found = detached(py, None, || self.session.deployment(name))?;
+        let fields = PyDict::new(py);
+        fields.set_item("name", found.name)?;
+        fields.set_item("database", found.database)?;
+        fields.set_item("sql", found.sql)?;
+        fields.set_item("compatibility", found.compatibility)?;
+        fields.set_item("time_zone", found.time_zone)?;
+        let text = |(name, data_type): (String, DataType)| (name, data_type.to_string());
+        let inputs = found.input.into_iter().map(text).zip(found.reads);
+        let inputs = inputs.map(|((name, data_type), is_read)| (name, data_type, is_read));
+        fields.set_item("inputs", inputs.collect::<Vec<_>>())?;
+        let outputs = found.output.into_iter().map(text);
+        let outputs = outputs.map(|(name, data_type)| (name, data_type, true));
+        fields.set_item("outputs", outputs.collect::<Vec<_>>())?;
+        Ok(fields)
+    }
+
     /// Returns the names and types of a table's columns; None where there is no such table.
     fn columns_of_table(&self, py: Python<'_>, table: &str) -> Option<Vec<(String, String)>> {
         let columns = py.detach(|| self.session.table_columns(table)).ok()?;
@@ -270,7 +289,7 @@ impl PySession {
             Err(error) => return Err(raise(py, &error, None)),
         };
         let (columns, batch) = if by_name {
-            let columns = with_types(columns_of(rows)?, known.as_deref());
+            let columns = columns_of(rows)?.and_then(|found| with_types(found, known.as_deref()));
             let columns = columns.map_err(|error| raise(py, &error, None))?;
             let batch = batch_of_dicts(rows, &columns, self.session.conversion())?;
             (columns, batch)
@@ -362,7 +381,14 @@ fn parameters_of(
             return Ok((Value::Null, DataType::Null));
         }
         let name = format!("?{}", number + 1);
-        let wide = type_of(&object).unwrap_or(DataType::Null);
+        let wide = match type_of(&object) {
+            Some(wide) => wide,
+            None if is_missing(&object) => return Ok((Value::Null, DataType::Null)),
+            None => {
+                let place = format!("parameter {}", number + 1);
+                return Err(raise(py, &untyped(&object, &place), None));
+            }
+        };
         let target = TargetColumn { name: &name, data_type: &wide, conversion };
         let value = value_of(&object, &target).map_err(|error| raise(py, &error, None))?;
         Ok(match value {
@@ -385,18 +411,19 @@ fn quoted(table: &str) -> String {
 
 /// Returns the columns of the rows, with the table's types where there is a table.
 fn with_types(
-    found: Vec<(String, Option<DataType>)>,
+    found: Vec<FoundColumn>,
     known: Option<&[(String, DataType)]>,
 ) -> Result<Vec<(String, DataType)>> {
     let types: HashMap<&str, &DataType> =
         known.unwrap_or_default().iter().map(|(column, of)| (column.as_str(), of)).collect();
-    let type_of = |(name, inferred): (String, Option<DataType>)| match (
+    let type_of = |FoundColumn { name, data_type, untyped }: FoundColumn| match (
         types.get(name.as_str()),
         known,
-        inferred,
+        data_type,
     ) {
         (Some(data_type), ..) => Ok((name, (*data_type).clone())),
         (None, None, Some(inferred)) => Ok((name, inferred)),
+        (None, None, None) if let Some(untyped) = untyped => Err(untyped),
         (None, None, None) => {
             let message = format!("column `{name}` has no value that gives it a type");
             Diagnostic::new(code::DATATYPE_MISMATCH, message)

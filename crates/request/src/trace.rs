@@ -1,25 +1,13 @@
 //! Follows columns of a plan down to the table that they are stored in, so that an index can be used,
 //! and answers other questions about plans before the compiler compiles them.
 
-use datafusion::{
-    common::DFSchema,
-    logical_expr::{Aggregate, Expr, FetchType, Limit, LogicalPlan, SkipType},
-};
+use datafusion::logical_expr::{Aggregate, Expr, FetchType, Limit, LogicalPlan, SkipType};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::udf::as_aggregate;
-pub(crate) use lockstep_plan::lineage::{
-    column, last_join, leaf_table, leftmost_table, to_leaf, window,
+pub(crate) use lockstep_plan::{
+    lineage::{column, last_join, leaf_table, leftmost_table, to_leaf, window},
+    mark_columns,
 };
-
-/// Marks each column that `expr` reads as needed.
-pub(crate) fn mark_columns(expr: &Expr, schema: &DFSchema, needed: &mut [bool]) {
-    let columns = expr.column_refs().into_iter();
-    let positions: Vec<usize> =
-        columns.filter_map(|column| schema.maybe_index_of_column(column)).collect();
-    for position in positions {
-        needed[position] = true;
-    }
-}
 
 /// Which rows a chain is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -82,9 +82,10 @@ impl DeploymentCache {
         };
         let output: Vec<(String, DataType)> =
             names.iter().zip(&columns).map(|(name, (_, t))| ((*name).clone(), t.clone())).collect();
+        let keys = KeyRule::AllReadAndMore(request.reads().to_vec());
         let found = Arc::new(CachedDeployment {
             request: request.downgrade(),
-            input: RowSchema::new(request.input(), session.conversion(), KeyRule::AllAndMore),
+            input: RowSchema::new(request.input(), session.conversion(), keys),
             keys: names.iter().map(key).collect(),
             output,
             metrics: metrics(),

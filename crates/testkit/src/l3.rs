@@ -24,12 +24,13 @@ pub mod tables;
 
 use std::{collections::BTreeMap, fmt};
 
+use arrow::array::{RecordBatch, new_null_array};
 use lockstep_engine::{Session, VerifyOptions, code, set_chunk_rows};
 use lockstep_host::sync::Mutex;
 use lockstep_row::Value;
 
 use self::{
-    constructs::{ConstructCount, PATHS, SEVERAL, VERIFIED},
+    constructs::{ConstructCount, FEWER_COLUMNS, PATHS, SEVERAL, VERIFIED},
     draw::{AnswerRows, DrawnQuery, MAIN, OTHERS, SECOND_MAIN},
     tables::{DrawnTables, REQUEST_ID, RowPart, columns, insert, tuple},
 };
@@ -115,17 +116,20 @@ pub enum Fault {
     InnerAggregateIsOldest,
     /// A frame by rows without an end holds as many as a chunk.
     FrameEndsWithChunk,
+    /// A column that the query reads counts as one that it does not read.
+    ReadColumnIsForgotten,
 }
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::RequestRowIsUnseen,
         Self::FrameIsLonger,
         Self::TiesAreReversed,
         Self::UnionIsLeftOut,
         Self::InnerAggregateIsOldest,
         Self::FrameEndsWithChunk,
+        Self::ReadColumnIsForgotten,
     ];
 
     /// Returns the query with the fault.
@@ -135,7 +139,7 @@ impl Fault {
             Self::FrameIsLonger => {
                 sql.replace("2 PRECEDING", "3 PRECEDING").replace("2s PRECEDING", "3s PRECEDING")
             }
-            Self::TiesAreReversed => sql.to_owned(),
+            Self::TiesAreReversed | Self::ReadColumnIsForgotten => sql.to_owned(),
             Self::UnionIsLeftOut => sql.replace("UNION u ", ""),
             Self::InnerAggregateIsOldest => {
                 sql.replace("= last_value(", "= first_value(").replace("= lag(v, 0)", "= min(v)")
@@ -232,6 +236,8 @@ struct Seen {
     replayed: Option<u64>,
     /// The execution paths of the program, by the names of constructs.
     paths: Vec<&'static str>,
+    /// Whether there were columns that the query does not read.
+    is_narrower: bool,
 }
 
 /// A target of requests.
@@ -299,6 +305,7 @@ impl DrawnDatabase {
         let outcome = self.answer(drawn, form, &mut seen);
         report.replayed += seen.replayed.unwrap_or_default();
         features.extend(seen.replayed.map(|_| VERIFIED));
+        features.extend(seen.is_narrower.then_some(FEWER_COLUMNS));
         features.extend(seen.paths);
         for feature in &features {
             report.features.entry(feature).or_default().add(&features);
@@ -324,7 +331,7 @@ impl DrawnDatabase {
             None => drawn.sql.clone(),
         };
         if form == RequestForm::Directly {
-            return self.ask_all(drawn, &Deployed { session: &self.stored, target: &sql });
+            return self.ask_all(drawn, &Deployed { session: &self.stored, target: &sql }, seen);
         }
         let own;
         let session = match form {
@@ -346,7 +353,7 @@ impl DrawnDatabase {
         if form != RequestForm::DeployedAfter {
             self.append(session, RowPart::Late);
         }
-        let answer = self.ask_all(drawn, &Deployed { session, target: "d" });
+        let answer = self.ask_all(drawn, &Deployed { session, target: "d" }, seen);
         let answer = answer.and_then(|answer| {
             seen.paths = paths(session)?;
             seen.replayed = verify(session)?;
@@ -356,15 +363,24 @@ impl DrawnDatabase {
         answer
     }
 
-    /// Returns the answer to the request, and checks that it is the same in a batch with other
-    /// requests.
+    /// Returns the answer to the request, and checks that it is the same for a row without the columns
+    /// that the query does not read, and in a batch with other requests.
     fn ask_all(
         &self,
         drawn: &DrawnQuery,
         deployed: &Deployed<'_>,
+        seen: &mut Seen,
     ) -> Result<Vec<OracleRow>, String> {
         let (one, other) = (&self.request, &self.neighbour);
         let alone = deployed.ask(&[one])?;
+        if let Some(narrow) = deployed.without_unread(one, self.fault)? {
+            seen.is_narrower = true;
+            let answer = deployed.answers(&narrow)?;
+            if texts(&answer) != texts(&alone) {
+                let names = names_of(&narrow);
+                return Err(format!("all columns: {alone:?}\nonly {names:?}: {answer:?}"));
+            }
+        }
         if !drawn.features.contains(&SEVERAL) {
             return Ok(alone);
         }
@@ -405,9 +421,43 @@ impl Deployed<'_> {
     /// Returns the answers to several requests of one batch.
     fn ask(&self, requests: &[&OracleRow]) -> Result<Vec<OracleRow>, String> {
         let rows: Vec<OracleRow> = requests.iter().copied().cloned().collect();
-        let answers = self.session.request(self.target, &[to_batch(&columns(), &rows)]);
+        self.answers(&to_batch(&columns(), &rows))
+    }
+
+    fn answers(&self, requests: &RecordBatch) -> Result<Vec<OracleRow>, String> {
+        let answers = self.session.request(self.target, std::slice::from_ref(requests));
         answers.map(|output| of_output(&output)).map_err(|error| error.render(None))
     }
+
+    /// Returns a request row without the columns that the query does not read; `None` where it reads
+    /// all.
+    fn without_unread(
+        &self,
+        request: &OracleRow,
+        fault: Option<Fault>,
+    ) -> Result<Option<RecordBatch>, String> {
+        let prepared = self.session.prepare_request(self.target);
+        let prepared = prepared.map_err(|error| error.render(None))?;
+        let reads = prepared.reads();
+        let row = to_batch(&columns(), std::slice::from_ref(request));
+        let positions: Vec<usize> = (0..reads.len()).filter(|at| reads[*at]).collect();
+        if reads.is_empty() || positions.len() == reads.len() {
+            return Ok(None);
+        }
+        let mut narrow = row.project(&positions).map_err(|error| error.to_string())?;
+        if fault == Some(Fault::ReadColumnIsForgotten)
+            && let Some(last) = narrow.num_columns().checked_sub(1)
+        {
+            let mut arrays = narrow.columns().to_vec();
+            arrays[last] = new_null_array(arrays[last].data_type(), 1);
+            narrow = RecordBatch::try_new(narrow.schema(), arrays).map_err(|e| e.to_string())?;
+        }
+        Ok(Some(narrow))
+    }
+}
+
+fn names_of(rows: &RecordBatch) -> Vec<String> {
+    rows.schema().fields().iter().map(|field| field.name().clone()).collect()
 }
 
 /// Runs VERIFY, which replays the stored rows as requests. Returns the number of replayed rows;

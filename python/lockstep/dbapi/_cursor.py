@@ -105,21 +105,22 @@ class Cursor:
         """Calls a deployment or a procedure with one request row; its answer is fetched as rows.
 
         ``parameters`` are the values of the request row in order, or a mapping from the names of
-        its columns, whose other keys are ignored. Returns ``parameters``, as PEP 249 has it.
+        its columns: those that the answer depends on; other keys are ignored. Returns
+        ``parameters``, as PEP 249 has it.
         """
         self._check_open()
         self._reset()
         values = parameters
         if isinstance(parameters, Mapping):
-            columns = self._request_columns(procname)
-            missing = [name for name in columns if name not in parameters]
+            columns, required = self._request_columns(procname)
+            missing = [f"`{name}`" for name in required if name not in parameters]
             if missing:
                 raise ProgrammingError(
-                    f"the request row of `{procname}` has no value for `{missing[0]}`",
+                    f"the request row of `{procname}` has no value for {', '.join(missing)}",
                     code="22023",
                     hint="Give None for NULL.",
                 )
-            values = [parameters[name] for name in columns]
+            values = [parameters.get(name) for name in columns]
         values = positional(values)
         name = _quoted(procname)
         places = ", ".join("?" * len(values))
@@ -175,12 +176,13 @@ class Cursor:
             raise StopIteration
         return row
 
-    def _request_columns(self, procname: str) -> list[str]:
-        """Returns the columns of the request row of a deployment or a procedure."""
+    def _request_columns(self, procname: str) -> tuple[list[str], list[str]]:
+        """Returns the columns of the request row of a deployment or a procedure, and which of them
+        are required."""
         try:
             with self._connection.calling():
                 prepared = self._connection.lockstep.prepare(procname.replace("`", ""))
-            return [name for name, _ in prepared.input]
+            return [name for name, _ in prepared.input], prepared.required
         except ProgrammingError as error:
             if error.code != UNDEFINED_OBJECT:
                 raise
@@ -188,7 +190,8 @@ class Cursor:
         ((_, _, definition),) = self._connection.run(show, ()).fetchall()
         found = PROCEDURE_COLUMNS.match(definition)
         columns = found[1].split(",") if found is not None else []
-        return [COLUMN_NAME.match(column)[1] for column in columns]
+        names = [COLUMN_NAME.match(column)[1] for column in columns]
+        return names, names
 
     def _check_open(self) -> None:
         if not self._is_open:

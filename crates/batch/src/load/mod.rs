@@ -92,6 +92,14 @@ impl FileFormat {
             _ => return None,
         })
     }
+
+    /// Returns the byte between the fields of a CSV file, as its name says: a tab in `.tsv`, else a
+    /// comma.
+    pub fn delimiter_of_path(path: &str) -> u8 {
+        let name = path.to_ascii_lowercase();
+        let is_tsv = [".tsv", ".tsv.gz", ".tsv.zst"].iter().any(|end| name.ends_with(end));
+        if is_tsv { b'\t' } else { b',' }
+    }
 }
 
 /// The handling of malformed rows.

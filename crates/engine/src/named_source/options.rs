@@ -75,10 +75,7 @@ pub(super) fn read(files: &FileTable, _: Settings) -> Result<FileSourceOptions> 
         },
         union_by_name: false,
     };
-    let first = files.paths[0].text.to_ascii_lowercase();
-    if [".tsv", ".tsv.gz", ".tsv.zst"].iter().any(|end| first.ends_with(end)) {
-        options.load.csv.delimiter = b'\t';
-    }
+    options.load.csv.delimiter = FileFormat::delimiter_of_path(&files.paths[0].text);
     OPTIONS.read(&files.options, &mut options)?;
     Ok(options)
 }

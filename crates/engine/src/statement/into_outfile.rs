@@ -4,7 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use lockstep_batch::export::{ExportOptions, Exporter, Quote, WriteMode, export_folder};
+use lockstep_batch::{
+    export::{ExportOptions, Exporter, Quote, WriteMode, export_folder},
+    load::FileFormat,
+};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::{Compatibility, Settings};
 use lockstep_host::disk;
@@ -112,7 +115,8 @@ impl<'a> Outfile<'a> {
             settings.compatibility == Compatibility::OpenMldb && storage == Storage::Offline;
         let is_folder = as_openmldb || disk::is_folder(&path) || written.path.ends_with('/');
         let format = format_of_path(&written.path);
-        let export = ExportOptions { format, settings, ..ExportOptions::default() };
+        let delimiter = FileFormat::delimiter_of_path(&written.path);
+        let export = ExportOptions { format, delimiter, settings, ..ExportOptions::default() };
         let mut options = OutfileOptions { export, parts: 1 };
         let mut warnings = OPTIONS.read(&written.options, &mut options)?;
         if options.parts > 1 && !is_folder {

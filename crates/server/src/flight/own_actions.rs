@@ -108,10 +108,11 @@ impl FlightCall {
             let request = session.prepare_request(&prepare.target)?;
             let input = Some(columns_message(request.input())?);
             let output = Some(columns_message(request.output())?);
+            let reads = request.reads().to_vec();
             let prepared = FlightStatement::Request { target: prepare.target.into(), request };
             let (server, user) = (&call.server, call.session.user());
             let handle = server.prepared.keep(&server.state, user, prepared)?;
-            Ok(RequestHandle { handle, input, output }.encode_to_vec())
+            Ok(RequestHandle { handle, input, output, reads }.encode_to_vec())
         })
         .await
     }
@@ -173,6 +174,7 @@ impl FlightCall {
             let message = DeploymentMessage {
                 input: Some(columns_message(&info.input)?),
                 output: Some(columns_message(&info.output)?),
+                reads: info.reads,
                 name: info.name,
                 database: info.database,
                 sql: info.sql,

@@ -36,10 +36,11 @@ pub(crate) struct RowSchema {
 }
 
 /// What an object's keys may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeyRule {
-    /// All columns, and others, which are ignored: request rows.
-    AllAndMore,
+    /// The columns whose mark is set, and any others, which are ignored where they are no columns:
+    /// request rows.
+    AllReadAndMore(Vec<bool>),
     /// Some columns and nothing else: rows of a table, which has defaults.
     Some,
 }

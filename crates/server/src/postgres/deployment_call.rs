@@ -18,7 +18,7 @@ use super::{
     ClientFailure,
     connection::Connection,
     execution::StatementAnswer,
-    function_call::FunctionCall,
+    function_call::{CallColumns, FunctionCall},
     response::{ResultColumn, RowFormat, row_description},
     rows::RowCursor,
     value_input::WireFormat,
@@ -62,7 +62,7 @@ impl Connection {
         let (clock, metrics) = (&state.clock, &deployment.metrics);
         let begun_ns = clock.monotonic_ns();
         let values: Vec<Value> = parameters.iter().map(|(value, _)| value.clone()).collect();
-        let row = call.row(request.input(), &values, &self.input_rules())?;
+        let row = call.row(CallColumns::of(&request), &values, &self.input_rules())?;
         let row: Vec<Datum<'_>> =
             row.iter().map(|value| value.as_scalar().unwrap_or(Datum::Null)).collect();
         let chosen = call.choose(&deployment.output)?;
@@ -103,7 +103,7 @@ impl Connection {
     ) -> Result<StatementAnswer, ClientFailure> {
         let (deployment, request) = self.deployment(call)?;
         let values: Vec<Value> = parameters.iter().map(|(value, _)| value.clone()).collect();
-        let row = call.row(request.input(), &values, &self.input_rules())?;
+        let row = call.row(CallColumns::of(&request), &values, &self.input_rules())?;
         let batch = one_row(request.input(), &row)?;
         let chosen = call.choose(&deployment.output)?;
         let name = call.deployment.clone();

@@ -10,6 +10,7 @@ use super::{
     ClientFailure,
     command::ClientCommand,
     connection::Connection,
+    function_call::CallColumns,
     inference::parameter_types,
     message::{BindMessage, ClientMessage, DescribedObject, ParseMessage, violation},
     portal::{NamedStatement, Portal, PortalProgress},
@@ -147,7 +148,7 @@ impl Connection {
             }
             ClientCommand::FunctionCall(call) => {
                 let (_, request) = self.deployment(call)?;
-                Ok(numbers(call.parameter_types(request.input())?))
+                Ok(numbers(call.parameter_types(CallColumns::of(&request))?))
             }
             ClientCommand::Catalog(query) => Ok(query.parameter_types()),
             _ => {

@@ -4,6 +4,7 @@
 //! parameters, which take the types of the columns. Runs nothing.
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
+use lockstep_engine::{PreparedRequest, missing_columns};
 use lockstep_row::{DataType, Value};
 
 use super::{
@@ -29,6 +30,21 @@ struct ColumnChoice {
     column: String,
     alias: String,
     span: Span,
+}
+
+/// The columns of a deployment's request row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallColumns<'a> {
+    pub(crate) input: &'a [(String, DataType)],
+    /// For each of them, whether an answer depends on it; the others may be left out.
+    pub(crate) reads: &'a [bool],
+}
+
+impl<'a> CallColumns<'a> {
+    /// Returns those of a request.
+    pub(crate) fn of(request: &'a PreparedRequest) -> Self {
+        Self { input: request.input(), reads: request.reads() }
+    }
 }
 
 /// An argument.
@@ -94,13 +110,13 @@ impl FunctionCall {
     /// Returns the type of each parameter: that of the column to which it is given.
     pub(crate) fn parameter_types(
         &self,
-        input: &[(String, DataType)],
+        columns: CallColumns<'_>,
     ) -> Result<Vec<Option<DataType>>> {
         let mut types = vec![None; self.parameter_count()];
-        let positions = self.positions(input)?;
+        let positions = self.positions(columns)?;
         for (argument, at) in self.arguments.iter().zip(positions) {
             if let ArgumentValue::Parameter(number) = argument.value {
-                types[usize::from(number) - 1].get_or_insert(input[at].1.clone());
+                types[usize::from(number) - 1].get_or_insert(columns.input[at].1.clone());
             }
         }
         Ok(types)
@@ -109,12 +125,13 @@ impl FunctionCall {
     /// Returns the values of the request row, in the order of the columns.
     pub(crate) fn row(
         &self,
-        input: &[(String, DataType)],
+        columns: CallColumns<'_>,
         parameters: &[Value],
         rules: &InputRules,
     ) -> Result<Vec<Value>> {
+        let input = columns.input;
         let mut row = vec![Value::Null; input.len()];
-        for (argument, at) in self.arguments.iter().zip(self.positions(input)?) {
+        for (argument, at) in self.arguments.iter().zip(self.positions(columns)?) {
             let value = match &argument.value {
                 ArgumentValue::Constant(value) => value.clone(),
                 ArgumentValue::Parameter(number) => {
@@ -130,8 +147,10 @@ impl FunctionCall {
         Ok(row)
     }
 
-    /// Returns the position of the column of each argument. Every column has one.
-    fn positions(&self, input: &[(String, DataType)]) -> Result<Vec<usize>> {
+    /// Returns the position of the column of each argument. Every column on which an answer depends
+    /// has one.
+    fn positions(&self, columns: CallColumns<'_>) -> Result<Vec<usize>> {
+        let CallColumns { input, reads } = columns;
         let names = || input.iter().map(|(name, _)| name.as_str());
         let mut positions = Vec::with_capacity(self.arguments.len());
         for (at, argument) in self.arguments.iter().enumerate() {
@@ -155,24 +174,24 @@ impl FunctionCall {
             }
             positions.push(position);
         }
-        if positions.len() == self.arguments.len() && positions.len() == input.len() {
+        if positions.len() < self.arguments.len() {
+            let (found, expected) = (self.arguments.len(), input.len());
+            let message =
+                format!("the call has {found} arguments, the request table {expected} columns");
+            let columns: Vec<&str> = names().collect();
+            let hint = format!("Its columns are {}; give NULL for none.", columns.join(", "));
+            return Diagnostic::new(code::UNDEFINED_FUNCTION, message)
+                .at(self.span)
+                .with_hint(hint)
+                .err();
+        }
+        let lacks = |at: &usize| reads[*at] && !positions.contains(at);
+        let lacking: Vec<_> =
+            (0..input.len()).filter(lacks).map(|at| (input[at].0.as_str(), &input[at].1)).collect();
+        if lacking.is_empty() {
             return Ok(positions);
         }
-        let missing = (0..input.len()).find(|at| !positions.contains(at));
-        let message = match missing {
-            Some(at) if positions.len() == self.arguments.len() => {
-                format!("column `{}` is missing; it is {}", input[at].0, input[at].1)
-            }
-            _ => {
-                let (found, expected) = (self.arguments.len(), input.len());
-                format!("the call has {found} arguments, the request table {expected} columns")
-            }
-        };
-        let columns: Vec<&str> = names().collect();
-        Diagnostic::new(code::UNDEFINED_FUNCTION, message)
-            .at(self.span)
-            .with_hint(format!("Its columns are {}; give NULL for none.", columns.join(", ")))
-            .err()
+        missing_columns(&lacking, []).at(self.span).err()
     }
 
     /// Returns the positions and the names of the columns that are wanted of an answer.
@@ -373,7 +392,7 @@ mod tests {
     use lockstep_function::{TimeZone, Zone};
     use lockstep_row::{DataType, Value};
 
-    use super::{FunctionCall, InputRules};
+    use super::{CallColumns, FunctionCall, InputRules};
     use crate::postgres::script::Script;
 
     fn read(sql: &str) -> Option<FunctionCall> {
@@ -394,7 +413,9 @@ mod tests {
         let conversion = Database::in_memory().session().conversion();
         let rules = InputRules { conversion, zone: Zone::new(TimeZone::parse("UTC").unwrap()) };
         let call = read(sql).unwrap();
-        call.row(&input(), parameters, &rules).map_err(|error| error.code)
+        let input = input();
+        let columns = CallColumns { input: &input, reads: &[true; 3] };
+        call.row(columns, parameters, &rules).map_err(|error| error.code)
     }
 
     #[test]
@@ -431,7 +452,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_the_request_table_is_an_error() {
         for (sql, code) in [
-            ("SELECT * FROM d('a', 1)", "42883"),
+            ("SELECT * FROM d('a', 1)", "42703"),
             ("SELECT * FROM d('a', 1, 2, 3)", "42883"),
             ("SELECT * FROM d(usr => 'a', price => 1, ts => 1)", "42703"),
             ("SELECT * FROM d('a', 1, user => 'b')", "42601"),
@@ -443,13 +464,28 @@ mod tests {
     }
 
     #[test]
+    fn columns_that_no_answer_depends_on_may_be_left_out() {
+        let columns = input();
+        let columns = CallColumns { input: &columns, reads: &[true, false, true] };
+        let conversion = Database::in_memory().session().conversion();
+        let rules = InputRules { conversion, zone: Zone::new(TimeZone::parse("UTC").unwrap()) };
+        let row = |sql: &str| read(sql).unwrap().row(columns, &[], &rules);
+        let expected = vec![Value::String("a".into()), Value::Null, Value::Timestamp(3)];
+        assert_eq!(row("SELECT * FROM d(user => 'a', ts => 3)").unwrap(), expected);
+        let error = row("SELECT * FROM d(price => 1)").unwrap_err();
+        assert_eq!(error.message, "columns `user` (STRING), `ts` (TIMESTAMP) are missing");
+    }
+
+    #[test]
     fn columns_are_chosen_by_name() {
         let call = read("SELECT p.ts, \"user\" AS u FROM d($1, $2, $3) AS p").unwrap();
         assert_eq!(call.choose(&input()).unwrap(), [(2, "ts".to_owned()), (0, "u".to_owned())]);
         assert_eq!(call.parameter_count(), 3);
-        let types = call.parameter_types(&input()).unwrap();
+        let input = input();
+        let columns = CallColumns { input: &input, reads: &[true; 3] };
+        let types = call.parameter_types(columns).unwrap();
         assert_eq!(types[2], Some(DataType::Timestamp));
-        let error = read("SELECT pric FROM d(1)").unwrap().choose(&input()).unwrap_err();
+        let error = read("SELECT pric FROM d(1)").unwrap().choose(&input).unwrap_err();
         assert_eq!(error.hint.as_deref(), Some("Did you mean `price`?"));
         for other in
             ["SELECT a FROM t", "SELECT a + 1 FROM d(1)", "SELECT 1", "SELECT a FROM (SELECT 1)"]

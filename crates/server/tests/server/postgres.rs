@@ -318,7 +318,7 @@ fn a_deployment_is_a_function() {
     assert_eq!((chosen.value(), chosen.columns[0].0.as_str()), ("1.5", "s"));
     for (sql, code, position) in [
         ("SELECT * FROM totl('ann', 1, 2)", "42704", "15"),
-        ("SELECT * FROM total('ann', 1)", "42883", "15"),
+        ("SELECT * FROM total('ann', 1)", "42703", "15"),
         ("SELECT * FROM total('ann', 'x', 2)", "22P02", "28"),
         ("SELECT spend FROM total('ann', 1, 2)", "42703", "8"),
         ("SELECT * FROM total(NULL, 1, 2)", "23502", ""),

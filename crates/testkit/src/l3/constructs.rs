@@ -16,6 +16,9 @@ pub const LONG_KEYS: &str = "a key of several chunks";
 /// Requests that are answered together.
 pub const SEVERAL: &str = "several requests at once";
 
+/// A request without the columns that the query does not read.
+pub const FEWER_COLUMNS: &str = "a request of fewer columns";
+
 /// VERIFY replayed the stored rows.
 pub const VERIFIED: &str = "VERIFY";
 
@@ -40,6 +43,7 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("request", "DEPLOY among the rows"),
     ("request", "DEPLOY after the rows"),
     ("request", SEVERAL),
+    ("request", FEWER_COLUMNS),
     ("request", VERIFIED),
     ("SELECT", "projection"),
     ("SELECT", "all columns"),

@@ -182,6 +182,7 @@ pub(super) fn read(
         rule: AppendRule::Timed,
         query: None,
     };
+    options.files.csv.delimiter = FileFormat::delimiter_of_path(&load.path);
     let warnings = OPTIONS.read(&load.options, &mut options)?;
     Ok((options, warnings))
 }

@@ -6,6 +6,7 @@
 use std::{cell::RefCell, fmt};
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
+use lockstep_engine::missing_columns;
 use lockstep_host::failpoint;
 use lockstep_row::{Arena, Datum};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -29,6 +30,40 @@ impl RowReader<'_, '_> {
         self.failure.borrow_mut().get_or_insert(error);
         ended
     }
+
+    /// Makes the error for an object without columns that the answer depends on.
+    #[cold]
+    fn missing(&self, reads: &[bool], present: &[bool], others: OtherKeys<'_>) -> Diagnostic {
+        let marks = reads.iter().zip(present);
+        let columns = self.schema.columns.iter().zip(marks);
+        let lacking = columns.filter(|(_, (is_read, is_present))| **is_read && !**is_present);
+        let lacking: Vec<_> = lacking.map(|((name, t), _)| (name.as_str(), t)).collect();
+        missing_columns(&lacking, others.names.into_iter().take(others.count))
+    }
+}
+
+/// The first keys of a row that are no columns: an error of a missing column compares them.
+#[derive(Debug, Clone, Copy, Default)]
+struct OtherKeys<'a> {
+    names: [&'a str; 8],
+    count: usize,
+}
+
+impl<'a> OtherKeys<'a> {
+    fn note(&mut self, name: &'a str) {
+        if let Some(slot) = self.names.get_mut(self.count) {
+            *slot = name;
+            self.count += 1;
+        }
+    }
+}
+
+/// A key of a row.
+enum RowKey<'a> {
+    /// The position of a column.
+    Column(usize),
+    /// No column, which may be there.
+    Other(&'a str),
 }
 
 impl<'de: 'a, 'a> DeserializeSeed<'de> for RowReader<'_, 'a> {
@@ -51,10 +86,15 @@ impl<'de: 'a, 'a> Visitor<'de> for RowReader<'_, 'a> {
         let values = arena.alloc_slice_fill_copy(schema.columns.len(), Datum::Null);
         let present = arena.alloc_slice_fill_copy(schema.columns.len(), false);
         let mut expected = 0;
-        while let Some(at) = map.next_key_seed(KeyReader { row: self, expected })? {
-            let Some(at) = at else {
-                let _ignored: IgnoredAny = map.next_value()?;
-                continue;
+        let mut others = OtherKeys::default();
+        while let Some(key) = map.next_key_seed(KeyReader { row: self, expected })? {
+            let at = match key {
+                RowKey::Column(at) => at,
+                RowKey::Other(name) => {
+                    others.note(name);
+                    let _ignored: IgnoredAny = map.next_value()?;
+                    continue;
+                }
             };
             if std::mem::replace(&mut present[at], true) {
                 let message = format!("the row has column `{}` twice", schema.columns[at].0);
@@ -63,14 +103,10 @@ impl<'de: 'a, 'a> Visitor<'de> for RowReader<'_, 'a> {
             values[at] = map.next_value_seed(ValueReader { row: self, at })?;
             expected = at + 1;
         }
-        if schema.keys == KeyRule::AllAndMore
-            && let Some(at) = present.iter().position(|is_present| !is_present)
+        if let KeyRule::AllReadAndMore(reads) = &schema.keys
+            && reads.iter().zip(&*present).any(|(is_read, is_present)| *is_read && !is_present)
         {
-            let (name, data_type) = &schema.columns[at];
-            let message = format!("column `{name}` is missing; it is {data_type}");
-            let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message);
-            let hint = "Give null for NULL. Names are case sensitive.";
-            return Err(self.fail(diagnostic.with_kind(Kind::FixData).with_hint(hint)));
+            return Err(self.fail(self.missing(reads, present, others)));
         }
         Ok(JsonRow { values, present })
     }
@@ -132,32 +168,34 @@ where
     }
 }
 
-/// Reads a key as the position of a column; `None` for another key that may be there.
+/// Reads a key.
 struct KeyReader<'s, 'a> {
     row: RowReader<'s, 'a>,
     expected: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for KeyReader<'_, '_> {
-    type Value = Option<usize>;
+impl<'de, 'a> DeserializeSeed<'de> for KeyReader<'_, 'a> {
+    type Value = RowKey<'a>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for KeyReader<'_, '_> {
-    type Value = Option<usize>;
+impl<'a> Visitor<'_> for KeyReader<'_, 'a> {
+    type Value = RowKey<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the name of a column")
     }
 
-    fn visit_str<E: Error>(self, name: &str) -> Result<Option<usize>, E> {
+    fn visit_str<E: Error>(self, name: &str) -> Result<RowKey<'a>, E> {
         let schema = self.row.schema;
-        let found = schema.find(name, self.expected);
-        if found.is_some() || schema.keys == KeyRule::AllAndMore {
-            return Ok(found);
+        if let Some(at) = schema.find(name, self.expected) {
+            return Ok(RowKey::Column(at));
+        }
+        if matches!(schema.keys, KeyRule::AllReadAndMore(_)) {
+            return Ok(RowKey::Other(self.row.arena.alloc_str(name)));
         }
         let message = format!("the table has no column `{name}`");
         let names = schema.columns.iter().map(|(name, _)| name.as_str());

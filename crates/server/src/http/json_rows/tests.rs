@@ -23,7 +23,7 @@ fn schema(keys: KeyRule) -> RowSchema {
 
 fn read(text: &str) -> Result<String, String> {
     let arena = Arena::new();
-    let row = schema(KeyRule::AllAndMore);
+    let row = schema(KeyRule::AllReadAndMore(vec![true; 8]));
     let row = row.read_row(text.as_bytes(), &arena);
     row.map(|row| format!("{:?}", row.values)).map_err(|error| error.diagnostic.message)
 }
@@ -75,7 +75,14 @@ fn what_is_no_value_of_its_column_is_refused() {
         (r#"{"day":"2020-13-01"}"#, "column `day` is DATE"),
         (r#"{"s":[]}"#, "an array is not"),
         (r#"{"s":"a","s":"b"}"#, "column `s` twice"),
-        (r#"{"s":"a"}"#, "column `i` is missing; it is INT"),
+        (
+            r#"{"s":"a","b":1,"f":1,"d":1,"t":1,"day":null,"is":true}"#,
+            "column `i` is missing; it is INT",
+        ),
+        (
+            r#"{"s":"a","b":1,"f":1,"t":1,"is":true}"#,
+            "columns `i` (INT), `d` (DOUBLE), `day` (DATE) are",
+        ),
         (r#"["a"]"#, "the row has 1 values, found 8 columns"),
         ("[1", "column `s`"),
         ("{", "the body is not as expected: EOF"),
@@ -101,6 +108,22 @@ fn rows_of_a_table_may_lack_columns_but_have_no_others() {
     let diagnostic = error.unwrap_err().diagnostic;
     assert_eq!(diagnostic.message, "the table has no column `ii`");
     assert_eq!(diagnostic.detail.as_deref(), Some("It is in line 3 of the body."));
+}
+
+#[test]
+fn a_request_row_needs_the_columns_that_are_read() {
+    let reads = vec![true, false, false, false, true, false, false, false];
+    let schema = schema(KeyRule::AllReadAndMore(reads));
+    let arena = Arena::new();
+    let read = |text: &'static [u8]| schema.read_row(text, &arena).map(|row| row.values[4]);
+    assert_eq!(read(br#"{"s":"a","d":1.5}"#), Ok(Datum::Double(1.5)));
+    // A value that is given is of its column's type, whether it is read or not.
+    let error = read(br#"{"s":"a","d":1.5,"i":"x"}"#).unwrap_err();
+    assert_eq!(error.diagnostic.message, "column `i` is INT, a text is not");
+    let error = read(br#"{"S":"a","more":1}"#).unwrap_err();
+    assert_eq!(error.diagnostic.message, "columns `s` (STRING), `d` (DOUBLE) are missing");
+    let hint = error.diagnostic.hint.unwrap();
+    assert!(hint.starts_with("`S` may be `s`."), "{hint}");
 }
 
 #[test]

@@ -116,7 +116,8 @@ pub(super) struct ValueSchema {
 impl ValueSchema {
     /// Makes a schema of columns.
     pub(super) fn new(columns: &[(String, DataType)], conversion: Conversion) -> Self {
-        let schema = RowSchema::new(columns, conversion, KeyRule::AllAndMore);
+        let keys = KeyRule::AllReadAndMore(vec![true; columns.len()]);
+        let schema = RowSchema::new(columns, conversion, keys);
         Self { columns: columns.to_vec(), schema }
     }
 

@@ -1,0 +1,70 @@
+"""Rows as the native half takes them: the forms in which ``append`` is given them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ._arrow import library_of
+from ._error import Error
+
+
+def is_path(data: object) -> bool:
+    """Whether it names a file."""
+    return isinstance(data, (str, os.PathLike))
+
+
+def is_series(data: object) -> bool:
+    """Whether it is one row of a pandas data frame."""
+    return library_of(data) == "pandas" and not hasattr(data, "columns")
+
+
+def rows_of(data: Any) -> list[Any]:
+    """Returns a list of dicts, or a list of tuples or lists, for one row or many."""
+    if _has_names(data):
+        return [_as_dict(data)]
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+        rows = [_as_dict(row) if _has_names(row) else row for row in data]
+        if all(isinstance(row, dict) for row in rows):
+            return rows
+        # The type first: the check for an abstract class is slow.
+        if all(type(row) is tuple or type(row) is list or _is_sequence(row) for row in rows):
+            return rows
+    raise Error(
+        f"cannot append a Python `{type(data).__name__}`",
+        code="42804",
+        kind="fix data",
+        hint="Give a data frame, an Arrow table, a dict, a list of dicts or of tuples, or the "
+        "path of a file.",
+    )
+
+
+def _has_names(row: object) -> bool:
+    """Whether it is one row whose values have names."""
+    # The type first: the checks behind it are slow.
+    if type(row) in (dict, tuple, list):
+        return type(row) is dict
+    return (
+        isinstance(row, Mapping)
+        or (isinstance(row, tuple) and hasattr(row, "_asdict"))
+        or (dataclasses.is_dataclass(row) and not isinstance(row, type))
+        or is_series(row)
+    )
+
+
+def _as_dict(row: Any) -> dict[Any, Any]:
+    if type(row) is dict:
+        return row
+    if isinstance(row, Mapping):
+        return dict(row)
+    if isinstance(row, tuple):
+        return row._asdict()  # type: ignore[attr-defined]
+    if is_series(row):
+        return row.to_dict()
+    return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+
+
+def _is_sequence(row: object) -> bool:
+    return isinstance(row, Sequence) and not isinstance(row, (str, bytes))
