@@ -330,14 +330,6 @@ impl BackendRequest {
         }
     }
 
-    /// Returns for each column of a request row whether an answer depends on it.
-    pub(crate) fn reads(&self) -> &[bool] {
-        match self {
-            Self::Engine { request, .. } => request.reads(),
-            Self::Server { reads, .. } => reads,
-        }
-    }
-
     /// Returns the columns of an answer.
     pub(crate) fn output(&self) -> &[(String, DataType)] {
         match self {
