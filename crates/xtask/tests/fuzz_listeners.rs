@@ -40,10 +40,11 @@ fn no_input_harms_a_listener() {
     }
 }
 
-/// Checks that the bug of a listener is found, in a process that has it.
-fn check_bug(target: &str, expected: &str) {
+/// Checks that the bug of a listener is found, in a process that has it. Most seeds find it within
+/// seconds, a few take minutes.
+fn check_bug(target: &str, seed: &str, expected: &str) {
     let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .args(["fuzz", "--seconds", "1800", "--target", target, "--canary", "bug"])
+        .args(["fuzz", "--seconds", "1800", "--seed", seed, "--target", target, "--canary", "bug"])
         .output()
         .expect("xtask runs");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -53,15 +54,15 @@ fn check_bug(target: &str, expected: &str) {
 
 #[test]
 fn a_bug_behind_http_is_found() {
-    check_bug("http", "a value without a column");
+    check_bug("http", "1", "a value without a column");
 }
 
 #[test]
 fn a_bug_behind_the_protocol_of_postgresql_is_found() {
-    check_bug("postgres", "panic: ");
+    check_bug("postgres", "3", "panic: ");
 }
 
 #[test]
 fn a_bug_behind_flight_is_found() {
-    check_bug("flight", "rows without a table");
+    check_bug("flight", "3", "rows without a table");
 }
