@@ -308,10 +308,10 @@ class AsyncRelation:
         """Returns the number of rows, which ``len`` is for a ``Relation``."""
         return await self._with(len)
 
-    async def show(self, rows: int = ROWS_SHOWN) -> None:
+    async def show(self, rows: int = ROWS_SHOWN, width: int | None = None) -> None:
         """Prints the first rows."""
         await self.run()
-        self._known().show(rows)
+        self._known().show(rows, width)
 
     async def __aiter__(self) -> AsyncIterator[tuple[Any, ...]]:
         start = 0

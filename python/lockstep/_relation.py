@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ROWS_SHOWN = 20
 
+TEXT_SHOWN = 200
+
 
 class Relation:
     """The rows of a query, or the outcome of another statement.
@@ -114,9 +116,14 @@ class Relation:
         """Returns the rows from index ``start``, 0-based, up to ``end``; whatever was fetched."""
         return self._ran().tuples(min(start, len(self)), min(end, len(self)))
 
-    def show(self, rows: int = ROWS_SHOWN) -> None:
-        """Prints the first rows."""
-        print(self._text(rows))
+    def show(self, rows: int = ROWS_SHOWN, width: int | None = None) -> None:
+        """Prints the first rows.
+
+        ``width`` is the greatest width of a cell, in characters. Without it a cell has at most 60,
+        but the texts of the last column stand whole, over several lines where they have them, as
+        long as they are not much: plans and definitions.
+        """
+        print(self._text(rows, width))
 
     def __len__(self) -> int:
         return self._ran().row_count
@@ -146,24 +153,26 @@ class Relation:
             "<tr>"
             + "".join(
                 f'<td style="text-align: {"right" if number else "left"}">'
-                + ("<i>NULL</i>" if cell is None else escape(cell))
+                + ("<i>NULL</i>" if cell is None else _html(cell))
                 + "</td>"
                 for number, cell in zip(is_number, row, strict=True)
             )
             + "</tr>"
             for row in rows
         )
-        count = len(self)
+        count = f"{len(self)} {'row' if len(self) == 1 else 'rows'}"
+        if len(rows) < len(self):
+            count = f"{len(rows)} of {count}"
         return (
             f"<table><thead><tr>{heads}</tr><tr>{types}</tr></thead><tbody>{body}</tbody></table>"
-            f"<small>{count} {'row' if count == 1 else 'rows'}</small>"
+            f"<small>{count}</small>"
         )
 
-    def _text(self, rows: int) -> str:
+    def _text(self, rows: int, width: int | None = None) -> str:
         output = self._ran()
         if output.columns:
             count = output.row_count
-            return f"{output.draw(rows)}\n({count} {'row' if count == 1 else 'rows'})"
+            return f"{output.draw(rows, width)}\n({count} {'row' if count == 1 else 'rows'})"
         message = output.message or "OK"
         return (
             message if output.rows_affected is None else f"{message} (rows: {output.rows_affected})"
@@ -178,6 +187,21 @@ class Relation:
         output = self.run()._output
         assert output is not None, "a relation that has run has an output"
         return output
+
+
+def _html(text: str) -> str:
+    """Writes a cell: lines and indentation as they are, and a long text folded."""
+    from html import escape
+
+    shown = f'<span style="white-space: pre-wrap">{escape(text)}</span>'
+    if "\n" not in text and len(text) <= TEXT_SHOWN:
+        return escape(text) if "  " not in text else shown
+    if len(text) <= TEXT_SHOWN:
+        return shown
+    return (
+        f"<details><summary>{escape(text[:TEXT_SHOWN])}… ({len(text)} characters)</summary>"
+        f"{shown}</details>"
+    )
 
 
 def _warn(output: _lockstep.Output) -> None:

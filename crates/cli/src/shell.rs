@@ -251,7 +251,7 @@ impl Shell {
         }
         let elapsed = duration_text(elapsed_ns);
         if !output.columns.is_empty() {
-            writeln!(self.out, "{}", table_text(output, ROWS_SHOWN_MAX).draw())?;
+            writeln!(self.out, "{}", table_text(output, ROWS_SHOWN_MAX).draw(None))?;
             let rows = output.row_count();
             let noun = if rows == 1 { "row" } else { "rows" };
             return writeln!(self.out, "({rows} {noun}, {elapsed})\n");

@@ -7,9 +7,13 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::cell_text;
 
-/// The greatest width of a cell: longer text is truncated, so that one cell does not widen the
-/// whole table.
+/// The greatest width of a cell unless another is asked for: longer text is truncated, so that one
+/// cell does not widen the whole table.
 const CELL_WIDTH_MAX: usize = 60;
+
+/// The most characters that the last column has in all where its texts stand whole, over several
+/// lines if they have them: it widens no other column. Plans and statements are read this way.
+const LAST_COLUMN_MAX: usize = 8_000;
 
 /// The first rows of a result as text, with the column names, which may repeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,27 +56,42 @@ pub fn table_text(output: &Output, rows_max: usize) -> TableText {
 
 impl TableText {
     /// Draws the table, without a line break at the end. A last line says how many rows are not
-    /// shown, if there are any.
-    pub fn draw(&self) -> String {
-        let names: Vec<String> = self.names.iter().map(|name| one_line(name)).collect();
-        let rows: Vec<Vec<String>> = self
-            .rows
-            .iter()
-            .map(|row| row.iter().map(|cell| one_line(cell.as_deref().unwrap_or("NULL"))).collect())
-            .collect();
+    /// shown, if there are any. A cell has at most `width` columns of the terminal; `None`: 60, and
+    /// the texts of the last column stand whole while they are 8,000 characters in all.
+    pub fn draw(&self, width: Option<usize>) -> String {
+        let width_max = width.unwrap_or(CELL_WIDTH_MAX);
+        let is_last_whole = width.is_none() && self.is_last_column_short();
+        let names: Vec<String> = self.names.iter().map(|name| one_line(name, width_max)).collect();
+        let rows: Vec<DrawnRow> =
+            self.rows.iter().map(|row| DrawnRow::new(row, width_max, is_last_whole)).collect();
         let widths: Vec<usize> = (0..names.len())
             .map(|column| {
-                let cells = rows.iter().map(|row| &row[column]).chain([&names[column]]);
-                cells.map(|cell| cell.width()).max().unwrap_or(0)
+                let cells = rows.iter().map(|row| row.width(column));
+                cells.chain([names[column].width()]).max().unwrap_or(0)
             })
             .collect();
-        let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+        let rule = widths.iter().enumerate().map(|(column, width)| {
+            let is_last = column + 1 == widths.len();
+            "-".repeat(if is_last { *width.min(&RULE_WIDTH_MAX) } else { *width })
+        });
+        let rule: Vec<String> = rule.collect();
         let mut lines = vec![self.line(&names, &widths), rule.join("-+-")];
-        lines.extend(rows.iter().map(|row| self.line(row, &widths)));
+        let indent: usize = widths.iter().rev().skip(1).map(|width| width + 3).sum();
+        for row in &rows {
+            lines.push(self.line(&row.cells, &widths));
+            lines.extend(row.more.iter().map(|line| format!("{:indent$}{line}", "")));
+        }
         if self.row_count > self.rows.len() {
             lines.push(format!("… {} more rows", self.row_count - self.rows.len()));
         }
         lines.join("\n")
+    }
+
+    /// Whether the last column is text, and little of it.
+    fn is_last_column_short(&self) -> bool {
+        let last = self.rows.iter().filter_map(|row| row.last()?.as_deref());
+        let is_text = self.is_number.last().is_some_and(|is_number| !is_number);
+        is_text && last.map(str::len).sum::<usize>() <= LAST_COLUMN_MAX
     }
 
     fn line(&self, cells: &[String], widths: &[usize]) -> String {
@@ -89,8 +108,41 @@ impl TableText {
     }
 }
 
-/// Escapes characters that would break the line, and truncates text that is too wide.
-fn one_line(text: &str) -> String {
+/// The longest line under a name.
+const RULE_WIDTH_MAX: usize = 80;
+
+/// The cells of a row as they are drawn.
+struct DrawnRow {
+    cells: Vec<String>,
+    /// The further lines of the last cell.
+    more: Vec<String>,
+}
+
+impl DrawnRow {
+    fn new(row: &[Option<String>], width_max: usize, is_last_whole: bool) -> Self {
+        let text = |cell: &Option<String>| cell.clone().unwrap_or_else(|| "NULL".to_owned());
+        let mut cells: Vec<String> =
+            row.iter().map(|cell| one_line(&text(cell), width_max)).collect();
+        let mut more = Vec::new();
+        if let (true, Some(last), Some(drawn)) = (is_last_whole, row.last(), cells.last_mut()) {
+            let whole = text(last);
+            let mut lines = whole.lines().map(|line| one_line(line, usize::MAX));
+            *drawn = lines.next().unwrap_or_default();
+            more = lines.collect();
+        }
+        Self { cells, more }
+    }
+
+    /// Returns the width of a cell.
+    fn width(&self, column: usize) -> usize {
+        let is_last = column + 1 == self.cells.len();
+        let more = self.more.iter().filter(|_| is_last).map(|line| line.width());
+        more.chain([self.cells[column].width()]).max().unwrap_or(0)
+    }
+}
+
+/// Escapes characters that would break the line, and truncates text that is wider.
+fn one_line(text: &str, width_max: usize) -> String {
     let escape = |character: char| match character {
         '\n' => "\\n".to_owned(),
         '\t' => "\\t".to_owned(),
@@ -98,15 +150,17 @@ fn one_line(text: &str) -> String {
         other => other.to_string(),
     };
     let mut shown = String::new();
+    let mut width: usize = 0;
     for character in text.chars() {
         let escaped = escape(character);
-        if shown.width() + escaped.width() >= CELL_WIDTH_MAX {
+        width += escaped.width();
+        if width >= width_max {
             shown.push('…');
             break;
         }
         shown.push_str(&escaped);
     }
-    debug_assert!(shown.width() <= CELL_WIDTH_MAX, "a cell is not too wide");
+    debug_assert!(shown.width() <= width_max.max(1), "a cell is not too wide");
     debug_assert!(!shown.contains('\n'), "a cell is one line");
     shown
 }
@@ -140,7 +194,7 @@ mod tests {
     }
 
     fn check(output: &Output, rows_max: usize, expected: &[&str]) {
-        let drawn = table_text(output, rows_max).draw();
+        let drawn = table_text(output, rows_max).draw(None);
         assert_eq!(drawn.lines().collect::<Vec<_>>(), expected);
     }
 
@@ -155,15 +209,44 @@ mod tests {
         check(&two_columns(), 1, &["k  | k", "---+--", "ab | 1", "… 2 more rows"]);
     }
 
+    /// A result with one column of text for each list.
+    fn texts(columns: &[&[&str]]) -> Output {
+        let names = (0..columns.len()).map(|at| Field::new(at.to_string(), ArrowType::Utf8, true));
+        let schema = Schema::new(names.collect::<Vec<_>>());
+        let arrays =
+            columns.iter().map(|texts| -> ArrayRef { Arc::new(StringArray::from(texts.to_vec())) });
+        Output {
+            columns: vec![("c".into(), DataType::String); columns.len()],
+            batches: vec![RecordBatch::try_new(Arc::new(schema), arrays.collect()).unwrap()],
+            ..Output::default()
+        }
+    }
+
     #[test]
     fn wide_characters_take_two_columns() {
-        let text: ArrayRef = Arc::new(StringArray::from(vec!["日本", "x"]));
-        let schema = Schema::new(vec![Field::new("0", ArrowType::Utf8, true)]);
-        let output = Output {
-            columns: vec![("c".into(), DataType::String)],
-            batches: vec![RecordBatch::try_new(Arc::new(schema), vec![text]).unwrap()],
-            ..Output::default()
-        };
-        check(&output, 10, &["c", "----", "日本", "x"]);
+        check(&texts(&[&["日本", "x"]]), 10, &["c", "----", "日本", "x"]);
+    }
+
+    #[test]
+    fn few_texts_of_the_last_column_stand_whole() {
+        let long = "x".repeat(70);
+        let both = texts(&[&[long.as_str(), "a"], &["one\n  two", long.as_str()]]);
+        let cut = format!("{}…", "x".repeat(59));
+        let blank = " ".repeat(59);
+        let expected = [
+            format!("c{blank} | c"),
+            format!("{}-+-{}", "-".repeat(60), "-".repeat(70)),
+            format!("{cut} | one"),
+            format!("{blank}      two"),
+            format!("a{blank} | {long}"),
+        ];
+        check(&both, 10, &expected.each_ref().map(String::as_str));
+        // With a width, each cell is a line of so many columns.
+        let narrow = table_text(&both, 10).draw(Some(4));
+        assert_eq!(narrow, "c    | c\n-----+-----\nxxx… | one…\na    | xxx…");
+        // A column of much text is cut.
+        let much = vec![long.as_str(); 200];
+        let drawn = table_text(&texts(&[&much]), 200).draw(None);
+        assert!(drawn.lines().skip(2).all(|line| line == cut), "{drawn}");
     }
 }

@@ -318,7 +318,7 @@ fn without_position(mut error: Box<Diagnostic>) -> Box<Diagnostic> {
 /// Prints rows as a table.
 fn list(output: &Output) -> Result<String> {
     debug_assert!(!output.columns.is_empty(), "SHOW has columns");
-    let mut text = table_text(output, LISTED_MAX).draw();
+    let mut text = table_text(output, LISTED_MAX).draw(None);
     // Writing to a string does not fail.
     let _written = writeln!(text);
     Ok(text)

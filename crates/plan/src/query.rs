@@ -12,6 +12,7 @@ use crate::{
     Catalog, CatalogTable, Written,
     binder::{Binder, BoundCommonTable, BoundRelation, planning},
     lineage::leftmost_table,
+    scope::ScopeColumn,
 };
 
 /// A query with its names resolved and its types known.
@@ -131,8 +132,10 @@ impl Binder<'_> {
             SetExpr::Select(select) => self.size.beside(|| self.select(select, &[])),
             SetExpr::Query(query) => self.query(query),
             SetExpr::Union { all, sources } => {
-                let sources = sources.iter().map(|source| self.set(source));
-                self.union(sources.collect::<Result<_>>()?, *all)
+                let bound = sources.iter().map(|source| self.set(source));
+                let bound = bound.collect::<Result<Vec<_>>>()?;
+                check_sides(&bound, sources)?;
+                self.union(bound, *all)
             }
         }
     }
@@ -140,18 +143,7 @@ impl Binder<'_> {
     /// Binds a UNION. All sources are projected to the same internal names, since a union keeps the
     /// names that its inputs have in common.
     fn union(&self, sources: Vec<BoundRelation>, all: bool) -> Result<BoundRelation> {
-        let columns = |relation: &BoundRelation| -> Vec<(String, DataType)> {
-            let columns = relation.scope.columns.iter();
-            columns.map(|c| (c.name.clone(), c.data_type.clone())).collect()
-        };
         debug_assert!(sources.len() >= 2, "a union has two sources or more");
-        if sources.windows(2).any(|pair| columns(&pair[0]) != columns(&pair[1])) {
-            return Diagnostic::new(
-                code::DATATYPE_MISMATCH,
-                "the sides of a UNION must have the same column names and types",
-            )
-            .err();
-        }
         self.size.add_beside(sources.len(), Span::default())?;
         self.size.add_operators(if all { 2 } else { 3 }, Span::default())?;
         let relation = self.unique("union");
@@ -177,5 +169,56 @@ impl Binder<'_> {
             .map(|(known, column)| (known.name, Expr::Column(column), known.data_type))
             .collect();
         self.project(plan, items, "union")
+    }
+}
+
+/// Fails where a side of a UNION has other columns than the first.
+fn check_sides(sides: &[BoundRelation], written: &[SetExpr]) -> Result<()> {
+    let first = &sides[0].scope.columns;
+    for (side, written) in sides.iter().zip(written).skip(1) {
+        let columns = &side.scope.columns;
+        let differs = |(left, right): &(&ScopeColumn, &ScopeColumn)| {
+            (&left.name, &left.data_type) != (&right.name, &right.data_type)
+        };
+        let differing = first.iter().zip(columns).position(|pair| differs(&pair));
+        let (detail, hint) = match differing {
+            Some(at) => {
+                let (expected, found) = (&first[at], &columns[at]);
+                let text = |column: &ScopeColumn| format!("`{}` {}", column.name, column.data_type);
+                let detail = format!(
+                    "Column {} is {}; on the first side it is {}.",
+                    at + 1,
+                    text(found),
+                    text(expected)
+                );
+                let value = match found.data_type == expected.data_type {
+                    true => found.name.clone(),
+                    false => format!("CAST({} AS {})", found.name, expected.data_type),
+                };
+                (detail, format!("Write `{value} AS {}`.", expected.name))
+            }
+            None if first.len() != columns.len() => {
+                let (found, expected) = (columns.len(), first.len());
+                let detail = format!("It has {found} columns; the first side has {expected}.");
+                (detail, "Select the same columns on each side.".to_owned())
+            }
+            None => continue,
+        };
+        let message = "the sides of a UNION must have the same column names and types";
+        return Diagnostic::new(code::DATATYPE_MISMATCH, message)
+            .at(span_of(written))
+            .with_detail(detail)
+            .with_hint(hint)
+            .err();
+    }
+    Ok(())
+}
+
+/// Returns where a side of a UNION is.
+fn span_of(set: &SetExpr) -> Span {
+    match set {
+        SetExpr::Select(select) => select.span,
+        SetExpr::Query(query) => query.span,
+        SetExpr::Union { sources, .. } => sources.first().map_or_else(Span::default, span_of),
     }
 }

@@ -89,9 +89,10 @@ impl PyOutput {
         PyTable::try_new(self.output.batches.clone(), self.output.schema())
     }
 
-    /// Writes the first rows as an aligned table.
-    fn draw(&self, rows_max: usize) -> String {
-        table_text(&self.output, rows_max).draw()
+    /// Writes the first rows as an aligned table; `width` is the greatest width of a cell.
+    #[pyo3(signature = (rows_max, width=None))]
+    fn draw(&self, rows_max: usize, width: Option<usize>) -> String {
+        table_text(&self.output, rows_max).draw(width)
     }
 
     /// Returns the first rows as text: the names, whether each column has numbers, and the rows
