@@ -1,0 +1,163 @@
+"""Generates lists of recommended items, and what people do with them. They are not real.
+
+The same seed gives the same rows. What is clicked depends on the taste of the person, on what the
+person is looking for in this session, on how popular the item is this week, and on chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+START = pd.Timestamp("2024-05-01")
+DAYS = 21
+USERS = 1_500
+ITEMS = 360
+CATEGORIES = ["shoes", "shirts", "coats", "bags", "books", "games", "garden", "kitchen", "phones"]
+BRANDS = 24
+SESSIONS = 8_000
+CANDIDATES = 10
+DAY_S = 86_400.0
+
+COLUMNS = ["event_id", "ts", "user", "item", "category", "brand", "price", "action"]
+
+
+@dataclass(frozen=True)
+class Shop:
+    """Four tables with the same columns, each in the order of its events."""
+
+    impressions: pd.DataFrame
+    """Items that were shown, ten in a list: a list has one user and one moment."""
+    clicks: pd.DataFrame
+    carts: pd.DataFrame
+    orders: pd.DataFrame
+    """What people did; `event_id` is that of the impression, `ts` the moment of the action."""
+
+
+def generate(seed: int = 7) -> Shop:
+    """Generates three weeks of a shop."""
+    rng = np.random.default_rng(seed)
+    items = _items(rng)
+    taste = rng.normal(0, 1.0, (USERS, len(CATEGORIES)))
+    loyalty = rng.normal(0, 0.5, (USERS, BRANDS))
+    purse = rng.normal(0, 0.6, USERS)
+
+    rows: list[tuple] = []
+    for second, user, intent in _sessions(rng, taste):
+        moment = second
+        for _ in range(int(rng.integers(1, 5))):
+            shown = _candidates(rng, items, intent, int(moment // DAY_S))
+            appeal = (
+                0.55 * taste[user, items.category[shown]]
+                + 1.5 * (items.category[shown] == intent)
+                + loyalty[user, items.brand[shown]]
+                + 0.8 * items.popularity[int(moment // DAY_S), shown]
+                - 0.6 * np.abs(items.level[shown] - purse[user])
+            )
+            is_clicked = rng.random(CANDIDATES) < 1 / (1 + np.exp(3.0 - appeal))
+            rows.extend(_events(rng, moment, user, shown, is_clicked, appeal))
+            moment += rng.uniform(40, 240)
+
+    frame = pd.DataFrame(rows, columns=["second", "list", "user", "item", "action", "order"])
+    return _tables(frame, items)
+
+
+@dataclass(frozen=True)
+class _Items:
+    category: np.ndarray
+    brand: np.ndarray
+    level: np.ndarray
+    """How expensive the item is among those of its category."""
+    price: np.ndarray
+    popularity: np.ndarray
+    """By day and item: a walk, so that last week says something about today."""
+
+
+def _items(rng: np.random.Generator) -> _Items:
+    level = rng.normal(0, 0.6, ITEMS)
+    steps = rng.normal(0, 0.22, (DAYS + 1, ITEMS))
+    steps[0] = rng.normal(0, 0.8, ITEMS)
+    return _Items(
+        category=rng.integers(0, len(CATEGORIES), ITEMS),
+        brand=rng.integers(0, BRANDS, ITEMS),
+        level=level,
+        price=np.round(30 * np.exp(level + rng.normal(0, 0.1, ITEMS)), 2),
+        popularity=np.cumsum(steps, axis=0),
+    )
+
+
+def _sessions(rng: np.random.Generator, taste: np.ndarray) -> list[tuple[float, int, int]]:
+    """When who comes, and for which category: half of the time for that of the last session."""
+    activity = rng.gamma(1.0, 1.0, USERS)
+    users = rng.choice(USERS, SESSIONS, p=activity / activity.sum())
+    hours = 8 + 14 * rng.beta(2.2, 1.6, SESSIONS)
+    seconds = np.sort(rng.integers(0, DAYS, SESSIONS) * DAY_S + hours * 3600)
+    weights = np.exp(taste)
+    weights /= weights.sum(axis=1, keepdims=True)
+    last: dict[int, int] = {}
+    sessions = []
+    for second, user in zip(seconds, users, strict=True):
+        is_same = user in last and rng.random() < 0.5
+        intent = last[user] if is_same else int(rng.choice(len(CATEGORIES), p=weights[user]))
+        last[user] = intent
+        sessions.append((float(second), int(user), intent))
+    return sessions
+
+
+def _candidates(rng: np.random.Generator, items: _Items, intent: int, day: int) -> np.ndarray:
+    """Ten items, the more popular ones more often, and a little of what is looked for."""
+    weight = np.exp(0.5 * items.popularity[day]) * np.where(items.category == intent, 2.0, 1.0)
+    return rng.choice(ITEMS, CANDIDATES, replace=False, p=weight / weight.sum())
+
+
+def _events(
+    rng: np.random.Generator,
+    moment: float,
+    user: int,
+    shown: np.ndarray,
+    is_clicked: np.ndarray,
+    appeal: np.ndarray,
+) -> list[tuple]:
+    """The list, and the click, the cart and the order that may follow from an item."""
+    key = rng.integers(0, 2**62)
+    rows = []
+    for order, item in enumerate(shown):
+        rows.append((moment, key, user, item, "shown", order))
+        if not is_clicked[order]:
+            continue
+        clicked = moment + rng.uniform(4, 60)
+        rows.append((clicked, key, user, item, "click", order))
+        if rng.random() < 1 / (1 + np.exp(1.6 - 0.5 * appeal[order])):
+            carted = clicked + rng.uniform(10, 120)
+            rows.append((carted, key, user, item, "cart", order))
+            if rng.random() < 0.45:
+                ordered = carted + rng.uniform(60, 3600)
+                rows.append((ordered, key, user, item, "order", order))
+    return rows
+
+
+def _tables(frame: pd.DataFrame, items: _Items) -> Shop:
+    """Numbers the impressions in the order of time and splits the events by action."""
+    item = frame["item"].to_numpy()
+    frame = frame.assign(
+        ts=(START + pd.to_timedelta((frame["second"] * 1000).astype("int64"), unit="ms")).astype(
+            "datetime64[ms]"
+        ),
+        category=np.array(CATEGORIES)[items.category[item]],
+        brand=[f"brand{number}" for number in items.brand[item]],
+        price=items.price[item],
+        user=[f"u{number}" for number in frame["user"]],
+        item=[f"i{number}" for number in item],
+    )
+    frame = frame.sort_values(["ts", "list", "order"], kind="stable", ignore_index=True)
+    shown = frame[frame["action"] == "shown"].reset_index(drop=True)
+    shown.insert(0, "event_id", np.arange(len(shown)))
+    numbers = shown[["list", "order", "event_id"]]
+    frame = frame.merge(numbers, on=["list", "order"], how="left", sort=False)
+
+    def of(action: str) -> pd.DataFrame:
+        return frame.loc[frame["action"] == action, COLUMNS].reset_index(drop=True)
+
+    return Shop(of("shown"), of("click"), of("cart"), of("order"))
