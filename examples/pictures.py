@@ -9,6 +9,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator
 
 if "ipykernel" not in sys.modules:
     # A script has no window: it writes files.
@@ -51,8 +52,9 @@ def draw_latencies(latencies_ns: np.ndarray, what: str) -> Axes:
         title=f"{len(microseconds):,} {what}",
     )
     axes.set_ylim(0.7, axes.get_ylim()[1] * 6)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.xaxis.set_minor_formatter(lambda *_: "")
     # One below the other, so that labels that are close do not cover each other.
     for height, (name, value) in zip((0.97, 0.87, 0.77), marks.items(), strict=True):
         axes.axvline(value, color=RED, linewidth=1, linestyle="--")

@@ -13,6 +13,7 @@
 # seed. People in it have a lasting taste, and look for one category in each visit.
 
 # %%
+import re
 import sys
 import tempfile
 import time
@@ -125,10 +126,10 @@ labelled = SQL.replace("csv(", "csv(\n    binary_label(label.event_id IS NOT NUL
     "FROM impressions AS i",
     "FROM impressions AS i LAST JOIN clicks AS label ON i.event_id = label.event_id",
 )
-# Categories by their position, which is counted without the label.
-values = [part.strip() for part in SQL.split("csv(")[1].split("\n") if "(" in part]
-starts = [part.split("(")[0] for part in values if part.startswith(("continuous", "discrete"))]
-categories = [position for position, kind in enumerate(starts) if kind == "discrete"]
+# The kinds of the values in a line, and the positions of some of them.
+kinds = re.findall(r"(continuous|discrete)\(", SQL)
+categories = [position for position, kind in enumerate(kinds) if kind == "discrete"]
+CLICKS_7D, SHARE_7D, DID_30M = 2, 3, 8
 
 folder = tempfile.TemporaryDirectory()
 path = Path(folder.name) / "train.csv"
@@ -172,7 +173,7 @@ model = lightgbm.train(
 
 def parse(lines: list[str]) -> np.ndarray:
     """Reads lines as numbers; nothing between two commas is NaN."""
-    names = [str(position) for position in range(len(starts))]
+    names = [str(position) for position in range(len(kinds))]
     table = pa.csv.read_csv(
         BytesIO("\n".join(lines).encode()),
         read_options=pa.csv.ReadOptions(column_names=names),
@@ -211,8 +212,8 @@ def auc_by_user(scores: np.ndarray) -> float:
 offline_lines = offline["line"].filter(pa.array(test)).to_pylist()
 features = parse(offline_lines)
 offline_scores = model.predict(features, num_threads=1)
-popularity = features[:, 2]  # the clicks on the item in seven days
-share = features[:, 3]  # the same, divided by its impressions
+popularity = features[:, CLICKS_7D]
+share = features[:, SHARE_7D]  # the clicks, divided by the impressions
 chance = np.random.default_rng(0).random(len(features))
 print(f"{test.sum() // CANDIDATES:,} lists, {clicked.sum():,} clicks")
 print("NDCG@5  AUC by user")
@@ -297,7 +298,7 @@ left.set(xlabel="k (items at the top)", ylabel="NDCG@k", title="Quality of the o
 left.set_xticks(lengths)
 left.legend(fontsize=8, loc="lower right")
 
-done = features[:, starts.index("discrete") + 2].reshape(-1, CANDIDATES)[:, 0]
+done = features[::CANDIDATES, DID_30M]
 groups = [("none", done == 0), ("1 to 3", (done >= 1) & (done <= 3)), ("4 or more", done >= 4)]
 for offset, (label, scores, color) in zip(
     (-0.2, 0.2), [("popularity", popularity, ORANGE), ("model", online_scores, BLUE)], strict=True
