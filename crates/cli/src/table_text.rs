@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::cell_text;
 
-/// The greatest width of a cell unless another is asked for: longer text is truncated, so that one
+/// The greatest width of a cell unless another is given: longer text is truncated, so that one
 /// cell does not widen the whole table.
 const CELL_WIDTH_MAX: usize = 60;
 
@@ -76,6 +76,10 @@ impl TableText {
         });
         let rule: Vec<String> = rule.collect();
         let mut lines = vec![self.line(&names, &widths), rule.join("-+-")];
+        debug_assert!(
+            rows.iter().all(|row| is_last_whole || row.more.is_empty()),
+            "only a last column that stands whole has further lines"
+        );
         let indent: usize = widths.iter().rev().skip(1).map(|width| width + 3).sum();
         for row in &rows {
             lines.push(self.line(&row.cells, &widths));
@@ -129,6 +133,7 @@ impl DrawnRow {
             let mut lines = whole.lines().map(|line| one_line(line, usize::MAX));
             *drawn = lines.next().unwrap_or_default();
             more = lines.collect();
+            debug_assert_eq!(more.len() + 1, whole.lines().count().max(1), "no line is lost");
         }
         Self { cells, more }
     }

@@ -192,13 +192,14 @@ impl Parser<'_> {
 
     fn deploy(&mut self) -> Result<Statement> {
         self.expect_word("DEPLOY")?;
-        let if_not_exists = self.eat_words(&["IF", "NOT", "EXISTS"]);
+        let or_replace = self.eat_words(&["OR", "REPLACE"]);
+        let if_not_exists = self.if_not_exists_without(or_replace)?;
         let name = self.object_name()?;
         let options = self.options_clause("OPTIONS")?;
         self.eat_word("AS");
         let query = self.top_level_query()?;
         let query_span = query.span;
-        let deploy = Deploy { name, if_not_exists, options, query, query_span };
+        let deploy = Deploy { name, or_replace, if_not_exists, options, query, query_span };
         Ok(Statement::Deploy(Box::new(deploy)))
     }
 
