@@ -43,16 +43,16 @@ struct CommandLine {
     format: Option<OutputFormat>,
 
     /// Writes results as CSV, and nothing else to the output.
-    #[arg(long)]
-    csv: bool,
+    #[arg(long, num_args = 0, default_missing_value = "csv", value_parser = format_of)]
+    csv: Option<OutputFormat>,
 
     /// Writes results as JSON: for each statement an array of objects.
-    #[arg(long)]
-    json: bool,
+    #[arg(long, num_args = 0, default_missing_value = "json", value_parser = format_of)]
+    json: Option<OutputFormat>,
 
     /// Writes results as tables of Markdown.
-    #[arg(long)]
-    markdown: bool,
+    #[arg(long, num_args = 0, default_missing_value = "markdown", value_parser = format_of)]
+    markdown: Option<OutputFormat>,
 
     /// Prints no notes: no greeting, and nothing for statements without rows.
     #[arg(short, long)]
@@ -256,13 +256,8 @@ fn scripts_of(matches: &ArgMatches) -> Vec<ScriptSource> {
 }
 
 fn printing_of(line: &CommandLine) -> PrintOptions {
-    let flags = [
-        (line.csv, OutputFormat::Csv),
-        (line.json, OutputFormat::Json),
-        (line.markdown, OutputFormat::Markdown),
-    ];
-    let flag = flags.into_iter().find_map(|(is_set, format)| is_set.then_some(format));
-    let format = line.format.or(flag).unwrap_or_default();
+    let CommandLine { format, csv, json, markdown, .. } = line;
+    let format = format.or(*csv).or(*json).or(*markdown).unwrap_or_default();
     PrintOptions { format, quiet: if line.quiet { Switch::On } else { Switch::Off } }
 }
 

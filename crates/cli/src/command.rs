@@ -237,10 +237,10 @@ impl ShellCommand {
 
 /// Finds a command by its name. Words may have capital letters.
 pub(crate) fn spec_of(name: &str) -> Option<&'static CommandSpec> {
-    let is_it = |known: &&str| {
+    let is_it = |known: &&'static str| {
         *known == name || (!known.starts_with('\\') && known.eq_ignore_ascii_case(name))
     };
-    COMMANDS.iter().find(|spec| spec.names.iter().any(|known| is_it(&known)))
+    COMMANDS.iter().find(|spec| spec.names.iter().any(is_it))
 }
 
 /// Returns the help: the commands and what they do.

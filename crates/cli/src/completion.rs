@@ -161,10 +161,10 @@ mod tests {
     use crate::shell_session::ShellSession;
 
     /// Checks the place at the `|` of a text.
-    fn check(text: &str, expected: CompletionPlace) {
+    fn check(text: &str, expected: &CompletionPlace) {
         let position = text.find('|').unwrap();
         let text = text.replace('|', "");
-        assert_eq!(place_at(&text, position).1, expected, "{text}");
+        assert_eq!(&place_at(&text, position).1, expected, "{text}");
     }
 
     #[test]
@@ -177,46 +177,46 @@ mod tests {
 
     #[test]
     fn the_word_before_tells_what_follows() {
-        check("SELECT a FROM |", CompletionPlace::Table);
-        check("select a from b last join c|", CompletionPlace::Table);
-        check("INSERT INTO x|", CompletionPlace::Table);
-        check("desc |", CompletionPlace::Table);
-        check("DROP DEPLOYMENT d|", CompletionPlace::Deployment);
-        check("SHOW DEPLOYMENT |", CompletionPlace::Deployment);
-        check("SEL|", CompletionPlace::Word);
-        check("SELECT |", CompletionPlace::Nothing);
-        check("SELECT 1 FROM t; SEL|", CompletionPlace::Word);
+        check("SELECT a FROM |", &CompletionPlace::Table);
+        check("select a from b last join c|", &CompletionPlace::Table);
+        check("INSERT INTO x|", &CompletionPlace::Table);
+        check("desc |", &CompletionPlace::Table);
+        check("DROP DEPLOYMENT d|", &CompletionPlace::Deployment);
+        check("SHOW DEPLOYMENT |", &CompletionPlace::Deployment);
+        check("SEL|", &CompletionPlace::Word);
+        check("SELECT |", &CompletionPlace::Nothing);
+        check("SELECT 1 FROM t; SEL|", &CompletionPlace::Word);
     }
 
     #[test]
     fn a_dot_asks_for_columns_of_a_table_or_of_an_alias() {
         let of = |table: &str| CompletionPlace::ColumnOf(table.to_owned());
-        check("SELECT t.| FROM t", of("t"));
-        check("SELECT o.pri| FROM orders o", of("orders"));
-        check("SELECT o.| FROM orders AS o LAST JOIN users u ORDER BY u.at", of("orders"));
-        check("SELECT 1 FROM orders AS o LAST JOIN users u ORDER BY u.|", of("users"));
-        check("SELECT o.| FROM shop.orders o", of("shop.orders"));
-        check("SELECT 1 FROM a t; SELECT t.|", of("t"));
+        check("SELECT t.| FROM t", &of("t"));
+        check("SELECT o.pri| FROM orders o", &of("orders"));
+        check("SELECT o.| FROM orders AS o LAST JOIN users u ORDER BY u.at", &of("orders"));
+        check("SELECT 1 FROM orders AS o LAST JOIN users u ORDER BY u.|", &of("users"));
+        check("SELECT o.| FROM shop.orders o", &of("shop.orders"));
+        check("SELECT 1 FROM a t; SELECT t.|", &of("t"));
     }
 
     #[test]
     fn nothing_fits_inside_quotes_and_comments() {
         for text in ["SELECT 'fr|", "SELECT 'a', \"SEL|", "-- SEL|", "/* SEL|", "SELECT `a|"] {
-            check(text, CompletionPlace::Nothing);
+            check(text, &CompletionPlace::Nothing);
         }
-        check("SELECT 'a', SEL|", CompletionPlace::Word);
+        check("SELECT 'a', SEL|", &CompletionPlace::Word);
     }
 
     #[test]
     fn commands_and_what_follows_them() {
-        check("\\d|", CompletionPlace::Command);
-        check(".ta|", CompletionPlace::Command);
-        check("SELECT 1;\n\\ti|", CompletionPlace::Command);
-        check("\\d t|", CompletionPlace::Table);
-        check("\\dd |", CompletionPlace::Deployment);
-        check("\\i scr|", CompletionPlace::File);
-        check("\\x o|", CompletionPlace::Nothing);
-        check("\\x\nSEL|", CompletionPlace::Word);
+        check("\\d|", &CompletionPlace::Command);
+        check(".ta|", &CompletionPlace::Command);
+        check("SELECT 1;\n\\ti|", &CompletionPlace::Command);
+        check("\\d t|", &CompletionPlace::Table);
+        check("\\dd |", &CompletionPlace::Deployment);
+        check("\\i scr|", &CompletionPlace::File);
+        check("\\x o|", &CompletionPlace::Nothing);
+        check("\\x\nSEL|", &CompletionPlace::Word);
         assert_eq!(place_at("\\i a/b.s", 8), (3, CompletionPlace::File));
     }
 
