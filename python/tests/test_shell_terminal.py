@@ -155,7 +155,7 @@ def test_wide_results_have_the_columns_that_fit(tmp_path):
 
 def test_times_are_shown_at_the_prompt_until_they_are_off(tmp_path):
     with shell_terminal(tmp_path) as shell:
-        shell.run("SELECT 1 AS a;", "(1 row)\nTime: ")
+        shell.run("SELECT 1 AS a;", "(1 row)\n\nTime: ")
         shell.run("\\timing off", "Timing is off.")
         shell.type("SELECT 1 AS a;\r")
         shell.wait_for("(1 row)")

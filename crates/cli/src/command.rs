@@ -58,6 +58,9 @@ pub(crate) struct WatchPlan {
 /// How long `\watch` waits unless it is told.
 const WATCH_MS: u64 = 2_000;
 
+/// The longest that it waits: a day.
+const WATCH_MS_MAX: u64 = 86_400_000;
+
 /// What follows a command, for completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandArgument {
@@ -106,7 +109,7 @@ pub(crate) const COMMANDS: &[CommandSpec] = &[
         kind: CommandArgument::Table,
         summary: "lists the tables, or the columns and indexes of one",
         read: |argument| match argument {
-            Some(table) => Some(ShellCommand::Describe(table.to_owned())),
+            Some(table) => name_of(table).map(ShellCommand::Describe),
             None => listing("SHOW TABLES", 0, None),
         },
     },
@@ -137,9 +140,7 @@ pub(crate) const COMMANDS: &[CommandSpec] = &[
         kind: CommandArgument::Deployment,
         summary: "lists the deployments, or shows one",
         read: |argument| match argument {
-            Some(name) if !name.contains(['*', '?']) => {
-                Some(ShellCommand::Deployment(name.to_owned()))
-            }
+            Some(name) if !name.contains(['*', '?']) => name_of(name).map(ShellCommand::Deployment),
             pattern => listing("SHOW DEPLOYMENTS", 1, pattern),
         },
     },
@@ -155,7 +156,7 @@ pub(crate) const COMMANDS: &[CommandSpec] = &[
         argument: "[TABLE]",
         kind: CommandArgument::Table,
         summary: "prints the statements that create the tables, or one",
-        read: |argument| Some(ShellCommand::Schema(argument.map(str::to_owned))),
+        read: |argument| optional(argument, name_of).map(ShellCommand::Schema),
     },
     CommandSpec {
         names: &["\\x"],
@@ -228,6 +229,7 @@ impl ShellCommand {
                 .map_or_else(String::new, |found| format!(" the nearest is `{found}`;"));
             return Err(format!("`{name}` is no command of the shell;{nearest} `\\?` lists them"));
         };
+        debug_assert!(spec.names.iter().any(|known| known.eq_ignore_ascii_case(name)));
         let argument = (!argument.is_empty()).then_some(argument);
         (spec.read)(argument).ok_or_else(|| {
             format!("`{name}` has the form `{}`", format!("{name} {}", spec.argument).trim_end())
@@ -254,6 +256,7 @@ pub(crate) fn help_text() -> String {
         "Statements end with `;` and may take several lines. Ctrl-C cancels the one that \
                     runs.\nTab completes names, the arrows bring back earlier statements.\n"
             .to_owned();
+    debug_assert_eq!(forms.len(), COMMANDS.len(), "each command has a form");
     for (form, spec) in forms.iter().zip(COMMANDS) {
         let summary = spec.summary;
         if form.len() > width {
@@ -283,8 +286,14 @@ pub(crate) fn fits(name: &str, pattern: &str) -> bool {
 }
 
 fn listing(sql: &'static str, column: usize, pattern: Option<&str>) -> Option<ShellCommand> {
+    debug_assert!(pattern.is_none_or(|pattern| !pattern.is_empty()), "absent, or not empty");
     let pattern = pattern.map(str::to_owned);
     Some(ShellCommand::List(ObjectListing { sql, column, pattern }))
+}
+
+/// Reads the name of an object, of which a statement is made: it has no other statement behind it.
+fn name_of(text: &str) -> Option<String> {
+    (!text.contains(';')).then(|| text.to_owned())
 }
 
 /// Reads an argument that may be absent; `None` where it is wrong.
@@ -307,9 +316,11 @@ impl WatchPlan {
             } else {
                 let seconds: f64 = word.strip_prefix("i=").unwrap_or(word).parse().ok()?;
                 let interval = std::time::Duration::try_from_secs_f64(seconds).ok()?;
-                plan.interval_ms = u64::try_from(interval.as_millis()).ok()?;
+                let interval_ms = u64::try_from(interval.as_millis()).ok()?;
+                plan.interval_ms = Some(interval_ms).filter(|ms| *ms <= WATCH_MS_MAX)?;
             }
         }
+        debug_assert!(plan.interval_ms <= WATCH_MS_MAX, "it waits a day at most");
         Some(plan)
     }
 }
@@ -365,7 +376,9 @@ mod tests {
         assert!(error(".tabels").contains("the nearest is `.tables`"));
         assert_eq!(error("\\zebra"), "`\\zebra` is no command of the shell; `\\?` lists them");
         assert_eq!(error("\\x maybe"), "`\\x` has the form `\\x [on|off]`");
+        assert_eq!(error("\\d t; DROP TABLE t"), "`\\d` has the form `\\d [TABLE]`");
         assert_eq!(error("\\i"), "`\\i` has the form `\\i FILE`");
+        assert_eq!(error("\\watch 1e9"), error("\\watch 1 2 x"));
         assert_eq!(error("\\watch -1"), "`\\watch` has the form `\\watch [SECONDS] [c=COUNT]`");
     }
 

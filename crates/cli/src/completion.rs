@@ -41,6 +41,7 @@ const NO_ALIAS: &[&str] = &[
 pub(crate) fn place_at(text: &str, position: usize) -> (usize, CompletionPlace) {
     let head = &text[..position];
     let start = word_start(head);
+    debug_assert!(start <= position, "a word ends at the cursor");
     if Tokens::new(head).last().is_some_and(|token| token.is_open) {
         return (position, CompletionPlace::Nothing);
     }
@@ -100,6 +101,10 @@ fn statement_at(text: &str, position: usize) -> Vec<ScriptToken> {
             () => found.push(token),
         }
     }
+    debug_assert!(
+        found.iter().all(|token| token.kind != TokenKind::Semicolon),
+        "it is one statement"
+    );
     found
 }
 
@@ -121,6 +126,7 @@ fn place_in_command(text: &str, start: usize, position: usize) -> (usize, Comple
 
 /// Returns the table that a name before a dot stands for: itself, where it is no alias.
 fn table_of(tokens: &[&str], qualifier: &str) -> String {
+    debug_assert!(tokens.contains(&qualifier), "it is a word of the statement");
     let is_name = |token: &str| token.starts_with(|c| is_of_word(c) || c == '`');
     for (at, token) in tokens.iter().enumerate().skip(2) {
         if !token.eq_ignore_ascii_case(qualifier) {

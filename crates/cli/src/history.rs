@@ -38,6 +38,7 @@ impl StatementHistory {
         lines: &mut rustyline::Editor<H, FileHistory>,
     ) -> io::Result<()> {
         let Some(entry) = entry_of(text) else { return Ok(()) };
+        debug_assert!(!may_have_secret(entry), "no password is stored");
         lines.add_history_entry(entry).map_err(io_error)?;
         if let Some(path) = &self.file {
             // A history that cannot be written is not an error.

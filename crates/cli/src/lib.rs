@@ -18,9 +18,9 @@ mod interrupt;
 mod opening;
 mod output_format;
 mod pager;
-mod printer;
 mod prompt;
 mod remote;
+mod result_printer;
 mod screen;
 mod script;
 mod serve_command;
@@ -38,7 +38,7 @@ pub use remote::{columns_of, conversion_of, output_of};
 pub use table_text::{TableText, table_text};
 
 use self::{
-    printer::Printer,
+    result_printer::ResultPrinter,
     screen::Screen,
     shell::{Shell, ShellInput},
 };
@@ -53,7 +53,7 @@ use self::{
 pub fn main_with(args: Vec<String>) -> i32 {
     std::panic::set_hook(Box::new(|_| {}));
     let stdin = io::stdin();
-    let printer = Printer::new(Box::new(io::stdout()), Box::new(io::stderr()));
+    let printer = ResultPrinter::new(Box::new(io::stdout()), Box::new(io::stderr()));
     let mut shell = Shell::new(printer.with_screen(Screen::of_stdout)).with_signals();
     match (stdin.is_terminal(), io::stdout().is_terminal()) {
         (true, true) => shell.run(args, ShellInput::Terminal),

@@ -62,7 +62,8 @@ impl OutputFormat {
         }
     }
 
-    /// Writes a result, with the end of its last line. A table has at most `columns_max` columns of the
+    /// Writes a result, with the end of its last line, and an empty one where that parts it from the next. A
+    /// table has at most `columns_max` columns of the
     /// terminal.
     pub(crate) fn text(self, output: &Output, columns_max: Option<usize>) -> String {
         match self {
@@ -87,7 +88,7 @@ fn table(output: &Output, columns_max: Option<usize>) -> String {
         0 => String::new(),
         _ => format!("; {hidden} of {count} columns are hidden, `\\x` shows them"),
     };
-    format!("{drawn}\n({}{note})\n", rows_text(output.row_count()))
+    format!("{drawn}\n({}{note})\n\n", rows_text(output.row_count()))
 }
 
 /// Writes a count of rows.
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_row_may_be_a_line_for_each_column() {
-        let expected = "-[ ROW 1 ]\nlong | x\nk    | l1\n     | l2\n(1 row)\n";
+        let expected = "-[ ROW 1 ]\nlong | x\nk    | l1\n     | l2\n(1 row)\n\n";
         check(OutputFormat::Expanded, "SELECT 'x' AS `long`, 'l1\\nl2' AS k", expected);
     }
 
@@ -173,8 +174,8 @@ mod tests {
     fn columns_that_do_not_fit_are_counted() {
         let text = OutputFormat::Table.text(&output("SELECT 11 AS a, 22 AS b, 33 AS c"), Some(8));
         let note = "(1 row; 1 of 3 columns are hidden, `\\x` shows them)";
-        assert_eq!(text, format!(" a |  b\n---+---\n11 | 22\n{note}\n"));
+        assert_eq!(text, format!(" a |  b\n---+---\n11 | 22\n{note}\n\n"));
         let text = OutputFormat::Table.text(&output("SELECT 11 AS a, 22 AS b"), Some(8));
-        assert!(text.ends_with("\n(1 row)\n"), "{text}");
+        assert!(text.ends_with("\n(1 row)\n\n"), "{text}");
     }
 }

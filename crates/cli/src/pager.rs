@@ -16,6 +16,7 @@ const NOT_FOUND: i32 = 127;
 
 /// Shows a text in the pager until the user leaves it. Returns whether there is one.
 pub(crate) fn show(text: &str) -> io::Result<bool> {
+    debug_assert!(!text.is_empty(), "only what is long is shown");
     let Some(mut child) = start() else { return Ok(false) };
     if let Some(mut input) = child.stdin.take() {
         match input.write_all(text.as_bytes()) {
@@ -44,6 +45,7 @@ fn start() -> Option<Child> {
 
 /// Makes a command that the system's shell reads.
 fn of_shell(line: &str) -> Command {
+    debug_assert!(!line.trim().is_empty(), "a program is named");
     let (shell, option) = if cfg!(windows) { ("cmd", "/C") } else { ("sh", "-c") };
     let mut command = Command::new(shell);
     command.args([option, line]);

@@ -50,10 +50,11 @@ impl<'a> Prompt<'a> {
         Self { input, begun: String::new(), is_first: true }
     }
 
-    /// Reads what the user types next. The text before a line goes to `out`.
-    pub(crate) fn next(&mut self, out: &mut dyn Write) -> io::Result<PromptEntry> {
+    /// Reads what the user types next. Where the terminal does not edit lines, the text before one goes to
+    /// `err`, since the output has results only.
+    pub(crate) fn next(&mut self, err: &mut dyn Write) -> io::Result<PromptEntry> {
         loop {
-            let line = match self.line(out)? {
+            let line = match self.line(err)? {
                 PromptLine::Text(line) => line,
                 PromptLine::Dropped => {
                     self.begun.clear();
@@ -61,6 +62,7 @@ impl<'a> Prompt<'a> {
                 }
                 PromptLine::End => return Ok(PromptEntry::End),
             };
+            debug_assert!(!line.is_empty(), "without a line it is the end");
             if is_command_within(&self.begun, &line) {
                 self.remember(&line)?;
                 return Ok(PromptEntry::CommandWithin(line.trim().to_owned()));
@@ -70,20 +72,20 @@ impl<'a> Prompt<'a> {
                 self.begun.clear();
             } else if is_complete(&self.begun) {
                 let text = std::mem::take(&mut self.begun);
+                debug_assert!(!is_open(&text), "quotes are closed");
                 self.remember(&text)?;
                 return Ok(PromptEntry::Script(text));
             }
         }
     }
 
-    fn line(&mut self, out: &mut dyn Write) -> io::Result<PromptLine> {
-        out.flush()?;
+    fn line(&mut self, err: &mut dyn Write) -> io::Result<PromptLine> {
         let prompt = if self.begun.is_empty() { "lockstep> " } else { "     ...> " };
         match &mut self.input {
             PromptInput::Terminal(editor) => editor.line(prompt, &self.begun),
             PromptInput::Lines(input) => {
-                write!(out, "{prompt}")?;
-                out.flush()?;
+                write!(err, "{prompt}")?;
+                err.flush()?;
                 let mut line = String::new();
                 let count = input.read_line(&mut line)?;
                 if std::mem::take(&mut self.is_first) {
@@ -95,6 +97,7 @@ impl<'a> Prompt<'a> {
     }
 
     fn remember(&mut self, text: &str) -> io::Result<()> {
+        debug_assert!(!text.trim().is_empty(), "something was typed");
         match &mut self.input {
             PromptInput::Terminal(editor) => editor.remember(text),
             PromptInput::Lines(_) => Ok(()),
@@ -104,6 +107,7 @@ impl<'a> Prompt<'a> {
 
 /// Whether a line is a command while a statement has begun. Those that end a statement are part of it.
 fn is_command_within(begun: &str, line: &str) -> bool {
+    debug_assert!(begun.is_empty() || begun.ends_with('\n'), "lines are whole");
     let is_statement = !begun.trim().is_empty() && !is_open(begun);
     let ends_it = || is_complete(&format!("{begun}{line}"));
     is_statement && line.trim_start().starts_with('\\') && !ends_it()

@@ -16,6 +16,7 @@ impl Screen {
         let config = rustyline::Config::default();
         let mut editor = Editor::<(), _>::with_history(config, MemHistory::new()).ok()?;
         let (columns, rows) = editor.dimensions()?;
+        debug_assert!(columns > 0, "a terminal without a width has a usual one");
         Some(Self { columns: columns.into(), rows: rows.into() })
     }
 }

@@ -25,6 +25,14 @@ pub(crate) enum ScriptPart {
     Command(Range<usize>),
 }
 
+impl ScriptPart {
+    fn range(&self) -> &Range<usize> {
+        match self {
+            Self::Statement(range) | Self::Command(range) => range,
+        }
+    }
+}
+
 /// Returns a script without a byte-order mark at its start.
 pub(crate) fn without_mark(script: &str) -> &str {
     script.strip_prefix(BYTE_ORDER_MARK).unwrap_or(script)
@@ -50,6 +58,10 @@ pub(crate) fn parts(script: &str) -> Vec<ScriptPart> {
         }
     }
     found.extend(statement.map(ScriptPart::Statement));
+    debug_assert!(
+        found.is_sorted_by(|left, right| left.range().end <= right.range().start),
+        "parts follow one another"
+    );
     found
 }
 

@@ -23,8 +23,8 @@ use crate::{
     editor::LineEditor,
     interrupt::{self, CtrlCEffect, Interrupts},
     opening::{DatabaseTarget, banner_text},
-    printer::Printer,
     prompt::{Prompt, PromptEntry, PromptInput},
+    result_printer::ResultPrinter,
     script::{ScriptPart, parts, without_mark},
     shell_session::ShellSession,
     switch::Switch,
@@ -84,7 +84,7 @@ pub(crate) struct Shell {
     interrupts: Interrupts,
     /// Whether the shell handles Ctrl-C: it is a process of its own.
     handles_signals: bool,
-    printer: Printer,
+    printer: ResultPrinter,
     /// The last statement, which `\watch` runs again.
     last_statement: Option<String>,
     /// How many scripts run one inside another.
@@ -98,7 +98,7 @@ impl fmt::Debug for Shell {
 }
 
 impl Shell {
-    pub(crate) fn new(printer: Printer) -> Self {
+    pub(crate) fn new(printer: ResultPrinter) -> Self {
         Self {
             session: ShellSession::Engine(Arc::new(Database::in_memory().session())),
             target: None,
@@ -175,7 +175,7 @@ impl Shell {
     }
 
     fn task(&mut self, task: Task, input: ShellInput<'_>) -> io::Result<i32> {
-        let Printer { out, err, .. } = &mut self.printer;
+        let ResultPrinter { out, err, .. } = &mut self.printer;
         match task {
             Task::Print(text) => out.write_all(text.as_bytes()).map(|()| 0),
             Task::Refuse(text) => err.write_all(text.as_bytes()).map(|()| 2),
@@ -196,6 +196,7 @@ impl Shell {
     /// Runs the scripts of the command line; the first that fails or quits ends the run.
     fn scripts(&mut self, scripts: &[ScriptSource], mut input: ShellInput<'_>) -> io::Result<i32> {
         self.listen(CtrlCEffect::CancelThenExit)?;
+        debug_assert!(!scripts.is_empty(), "without a script there is a prompt");
         for script in scripts {
             let end = match script {
                 ScriptSource::Text(text) => self.script(text)?,
@@ -274,6 +275,7 @@ impl Shell {
         range: Range<usize>,
         change: impl FnOnce(Output) -> Output,
     ) -> io::Result<bool> {
+        debug_assert!(!range.is_empty(), "a statement has a word");
         let start_ns = self.clock.monotonic_ns();
         let offset = range.start;
         let statement = &text[range];
@@ -307,12 +309,13 @@ impl Shell {
         self.printer.note(&format!("Lockstep {version}, {database}. `\\?` for help."))?;
         self.printer.timing = Switch::On;
         loop {
-            let entry = prompt.next(&mut *self.printer.out)?;
+            self.printer.out.flush()?;
+            let entry = prompt.next(&mut *self.printer.err)?;
             self.interrupts.reset();
             let end = match entry {
                 PromptEntry::Script(text) => self.script(&text)?,
                 PromptEntry::CommandWithin(line) => self.command(&line)?,
-                PromptEntry::End => return writeln!(self.printer.out),
+                PromptEntry::End => return writeln!(self.printer.err),
             };
             if end == ScriptEnd::Quit {
                 return Ok(());

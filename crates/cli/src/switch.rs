@@ -26,6 +26,7 @@ impl Switch {
     pub(crate) fn change(&mut self, wanted: Option<Self>) {
         let other = if self.is_on() { Self::Off } else { Self::On };
         *self = wanted.unwrap_or(other);
+        debug_assert!(wanted.is_none_or(|wanted| wanted == *self), "it is as wanted");
     }
 
     /// Returns its word.

@@ -27,5 +27,5 @@ pub(super) fn expanded_text(output: &Output, rows_max: usize) -> String {
     if row_count > rows.len() {
         text.push_str(&format!("… {} more rows\n", row_count - rows.len()));
     }
-    text + &format!("({})\n", rows_text(row_count))
+    text + &format!("({})\n\n", rows_text(row_count))
 }

@@ -2,7 +2,10 @@
 
 use std::io;
 
-use arrow::{array::BooleanArray, compute::filter_record_batch};
+use arrow::{
+    array::{BooleanArray, RecordBatch},
+    compute::filter_record_batch,
+};
 use lockstep_engine::{Output, guarded};
 use lockstep_host::{Clock, pause};
 
@@ -75,11 +78,13 @@ impl Shell {
 
     /// Prints what is wrong with a command.
     fn complaint(&mut self, message: &str) -> io::Result<ScriptEnd> {
+        debug_assert!(!message.contains('\n'), "a message is a line");
         self.printer.error(&format!("error: {message}")).map(|()| ScriptEnd::Failed)
     }
 
     /// Runs a statement that stands for a command.
     fn run_sql(&mut self, sql: &str) -> io::Result<ScriptEnd> {
+        debug_assert!(!sql.trim().is_empty(), "there is a statement");
         let succeeded = self.statement(sql, 0..sql.len())?;
         Ok(if succeeded { ScriptEnd::Done } else { ScriptEnd::Failed })
     }
@@ -141,6 +146,7 @@ impl Shell {
             return self.complaint(&message);
         }
         self.depth += 1;
+        debug_assert!(self.depth <= SCRIPT_DEPTH_MAX, "the depth is limited");
         let end = self.file(path);
         self.depth -= 1;
         end
@@ -162,6 +168,7 @@ impl Shell {
             }
             self.printer.out.flush()?;
             count += 1;
+            debug_assert!(plan.count.is_none_or(|wanted| count <= wanted), "not more than wanted");
         }
         Ok(ScriptEnd::Done)
     }
@@ -188,6 +195,7 @@ fn with_names(output: Output, column: usize, pattern: &str) -> Output {
         let wanted: BooleanArray = is_wanted.by_ref().take(batch.num_rows()).map(Some).collect();
         filter_record_batch(batch, &wanted).expect("each row has its mark")
     });
-    let batches = batches.collect();
+    let batches: Vec<RecordBatch> = batches.collect();
+    debug_assert!(is_wanted.next().is_none(), "each name was looked at");
     Output { batches, ..output }
 }

@@ -8,7 +8,7 @@ use std::{
 use lockstep_host::sync::Mutex;
 
 use super::{Shell, ShellInput};
-use crate::{printer::Printer, screen::Screen};
+use crate::{result_printer::ResultPrinter, screen::Screen};
 
 #[derive(Clone, Default)]
 struct OutputCapture(Arc<Mutex<Vec<u8>>>);
@@ -43,7 +43,7 @@ fn run_on(
     interactive: bool,
 ) -> (i32, String, String) {
     let (out, err) = (OutputCapture::default(), OutputCapture::default());
-    let printer = Printer::new(Box::new(out.clone()), Box::new(err.clone()));
+    let printer = ResultPrinter::new(Box::new(out.clone()), Box::new(err.clone()));
     let mut shell = Shell::new(printer.with_screen(screen));
     let args = args.iter().map(ToString::to_string).collect();
     let mut input = input.as_bytes();
@@ -59,7 +59,7 @@ fn each_statement_of_a_script_prints_its_result() {
                   SELECT k, v FROM t ORDER BY v;";
     let (code, out, err) = run(&["-c", script], "", false);
     assert_eq!((code, err.as_str()), (0, "CREATE TABLE\nINSERT (2 rows)\n"));
-    assert_eq!(out, "k    |  v\n-----+---\na    |  1\nNULL | 20\n(2 rows)\n");
+    assert_eq!(out, "k    |  v\n-----+---\na    |  1\nNULL | 20\n(2 rows)\n\n");
 }
 
 #[test]
@@ -76,8 +76,8 @@ fn the_prompt_waits_for_the_semicolon_and_goes_on_after_an_error() {
     let (code, out, err) =
         run(&[], "SELECT\n1 AS one;\nnonsense;\n.nope\n\\q\nSELECT 9 AS never;\n", true);
     assert_eq!(code, 0);
-    assert!(out.contains("lockstep>      ...> one\n"), "{out}");
-    assert!(!out.contains("never"), "{out}");
+    assert_eq!(out, "one\n---\n  1\n(1 row)\n\n");
+    assert!(err.contains("lockstep>      ...> Time: "), "{err}");
     assert!(err.contains("error[42601]") && err.contains("`.nope` is no command"), "{err}");
 }
 
@@ -93,21 +93,21 @@ fn output_of(script: &str) -> String {
 
 #[test]
 fn commands_list_what_there_is() {
-    let tables = "table\n-----\nt\nusers\n(2 rows)\n";
+    let tables = "table\n-----\nt\nusers\n(2 rows)\n\n";
     for command in ["\\d", "\\dt", ".tables", "\\dt;"] {
         assert_eq!(output_of(command), tables, "{command}");
     }
-    assert_eq!(output_of("\\dt u*"), "table\n-----\nusers\n(1 row)\n");
+    assert_eq!(output_of("\\dt u*"), "table\n-----\nusers\n(1 row)\n\n");
     let described = output_of("\\d t");
     assert!(
         described.contains("k      | STRING") && described.contains("index0 | k "),
         "{described}"
     );
     let indexes = output_of("\\di t");
-    assert!(indexes.contains("key_columns") && indexes.ends_with("(1 row)\n"), "{indexes}");
+    assert!(indexes.contains("key_columns") && indexes.ends_with("(1 row)\n\n"), "{indexes}");
     let functions = output_of("\\df topn_f*");
     assert!(
-        functions.contains("topn_frequency(") && functions.ends_with("(1 row)\n"),
+        functions.contains("topn_frequency(") && functions.ends_with("(1 row)\n\n"),
         "{functions}"
     );
     assert!(output_of("\\df").contains("\nsum "));
@@ -123,11 +123,11 @@ fn commands_list_what_there_is() {
 
 #[test]
 fn a_command_may_change_how_results_are_printed() {
-    assert_eq!(output_of("\\x\nSELECT * FROM users"), "-[ ROW 1 ]\nname | ann\n(1 row)\n");
+    assert_eq!(output_of("\\x\nSELECT * FROM users"), "-[ ROW 1 ]\nname | ann\n(1 row)\n\n");
     assert_eq!(output_of(".mode csv\nSELECT * FROM users"), "name\r\nann\r\n");
     assert!(output_of("\\x on\n\\x\nSELECT * FROM users").starts_with("name\n----\n"));
     let (code, out, err) = run(&["-c", ".timer on\nSELECT 1 AS a"], "", false);
-    assert_eq!((code, out.as_str()), (0, "a\n-\n1\n(1 row)\n"));
+    assert_eq!((code, out.as_str()), (0, "a\n-\n1\n(1 row)\n\n"));
     assert!(err.starts_with("Timing is on.\nTime: "), "{err}");
 }
 
@@ -140,8 +140,10 @@ fn results_go_to_a_file_and_scripts_are_read_from_one() {
     std::fs::write(&script, "\u{feff}SELECT 2 AS b;\r\n\\dt\r\nSELECT 3 AS c;\r\n").unwrap();
     let text = format!("\\o {results}\nSELECT 1 AS a;\n\\o\n\\i '{script}'\n");
     let out = output_of(&text);
-    assert!(out.starts_with("b\n-\n2\n(1 row)\ntable\n") && out.ends_with("c\n-\n3\n(1 row)\n"));
-    assert_eq!(std::fs::read_to_string(&results).unwrap(), "a\n-\n1\n(1 row)\n");
+    assert!(
+        out.starts_with("b\n-\n2\n(1 row)\n\ntable\n") && out.ends_with("c\n-\n3\n(1 row)\n\n")
+    );
+    assert_eq!(std::fs::read_to_string(&results).unwrap(), "a\n-\n1\n(1 row)\n\n");
     assert_eq!(run(&["-f", &script], "", false).1, run(&[&script], "", false).1);
     std::fs::write(&script, format!(".read \"{script}\"")).unwrap();
     let (code, _, err) = run(&[&script], "", false);
@@ -180,12 +182,12 @@ fn formats_for_programs_have_nothing_but_results_and_all_of_them() {
     let (_, out, _) = run(&["--csv", "-c", &insert, "-c", "SELECT v FROM t"], "", false);
     assert_eq!(out.lines().count(), 1_501);
     let (_, out, _) = run(&["-c", &insert, "-c", "SELECT v FROM t"], "", false);
-    assert!(out.ends_with("… 500 more rows\n(1500 rows)\n"));
+    assert!(out.ends_with("… 500 more rows\n(1500 rows)\n\n"));
 }
 
 #[test]
 fn a_statement_is_watched_as_often_as_wanted() {
-    assert_eq!(output_of("SELECT 1 AS a \\watch 0.01 c=3"), "a\n-\n1\n(1 row)\n".repeat(3));
+    assert_eq!(output_of("SELECT 1 AS a \\watch 0.01 c=3"), "a\n-\n1\n(1 row)\n\n".repeat(3));
     let (code, _, err) = run(&["-c", "\\watch"], "", false);
     assert!(code == 1 && err.contains("there is none"), "{err}");
 }
@@ -196,7 +198,7 @@ fn a_terminal_gets_the_columns_that_fit() {
     let sql = "SELECT 'aaaaaaaaaa' AS a, 'bbbbbbb' AS b, 3 AS c";
     let (_, out, _) = run_on(wide, &["-c", sql], "", false);
     assert!(out.starts_with("a          | b\n"), "{out}");
-    assert!(out.ends_with("(1 row; 1 of 3 columns are hidden, `\\x` shows them)\n"), "{out}");
+    assert!(out.ends_with("(1 row; 1 of 3 columns are hidden, `\\x` shows them)\n\n"), "{out}");
     let (_, out, _) = run_on(wide, &["--csv", "-c", sql], "", false);
     assert_eq!(out, "a,b,c\r\naaaaaaaaaa,bbbbbbb,3\r\n");
 }

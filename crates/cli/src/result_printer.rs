@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Where and how the shell prints.
-pub(crate) struct Printer {
+pub(crate) struct ResultPrinter {
     pub(crate) out: Box<dyn Write>,
     pub(crate) err: Box<dyn Write>,
     /// The file that results go to instead of the output.
@@ -36,13 +36,13 @@ pub(crate) struct Printer {
     pub(crate) quiet: Switch,
 }
 
-impl fmt::Debug for Printer {
+impl fmt::Debug for ResultPrinter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Printer").field("format", &self.format).finish_non_exhaustive()
+        f.debug_struct("ResultPrinter").field("format", &self.format).finish_non_exhaustive()
     }
 }
 
-impl Printer {
+impl ResultPrinter {
     pub(crate) fn new(out: Box<dyn Write>, err: Box<dyn Write>) -> Self {
         Self {
             out,
@@ -101,6 +101,7 @@ impl Printer {
 
     /// Prints an error or a warning.
     pub(crate) fn error(&mut self, text: &str) -> io::Result<()> {
+        debug_assert!(!text.is_empty(), "there is something to say");
         // What was printed before it stands before it.
         self.out.flush()?;
         writeln!(self.err, "{text}")
@@ -116,6 +117,7 @@ impl Printer {
 
     /// Writes results to a file, which is created or emptied; `None`: to the output again.
     pub(crate) fn redirect(&mut self, path: Option<&str>) -> io::Result<()> {
+        debug_assert!(path.is_none_or(|path| !path.is_empty()), "a file has a name");
         self.file = path.map(|path| disk::create(Path::new(path))).transpose()?;
         Ok(())
     }
