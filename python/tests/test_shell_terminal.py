@@ -122,6 +122,18 @@ def test_tab_completes_what_fits(tmp_path):
         assert "topn_frequency" not in shell.wait_for("topn_fx")
 
 
+def test_tab_completes_names_of_a_server(tmp_path, server):
+    with shell_terminal(tmp_path, f"lockstep://{server.flight}") as shell:
+        shell.run("CREATE DATABASE tab;", "CREATE DATABASE\n")
+        shell.run("USE tab;", "Time: ")
+        shell.run("CREATE TABLE remote_orders (price_of_it INT);", "CREATE TABLE\n")
+        shell.type("SELECT 1 FROM rem\t AS o WHERE o.pri\t = 0;\r")
+        shell.wait_for("FROM remote_orders AS o WHERE o.price_of_it = 0;")
+        shell.wait_for("(0 rows)")
+        shell.run("DROP TABLE remote_orders;", "DROP TABLE\n")
+        shell.run("DROP DATABASE tab;", "DROP DATABASE\n")
+
+
 def test_a_long_result_is_shown_in_the_pager(tmp_path):
     (tmp_path / "pager").write_text("#!/bin/sh\necho paged; cat; echo left\n")
     (tmp_path / "pager").chmod(0o755)

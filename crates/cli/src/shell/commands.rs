@@ -196,6 +196,6 @@ fn with_names(output: Output, column: usize, pattern: &str) -> Output {
         filter_record_batch(batch, &wanted).expect("each row has its mark")
     });
     let batches: Vec<RecordBatch> = batches.collect();
-    debug_assert!(is_wanted.next().is_none(), "each name was looked at");
+    debug_assert_eq!(batches.len(), output.batches.len(), "each batch has its rows that fit");
     Output { batches, ..output }
 }
