@@ -111,20 +111,25 @@ impl<'a> Tokens<'a> {
         Self { text, at: 0, last: None }
     }
 
-    /// Returns the length of a command that begins here.
+    /// Returns the length of a command that begins here. Looks at the rest of the line only where one may
+    /// begin, so that long lines cost no more than their length.
     fn command_length(&self) -> Option<usize> {
         let rest = &self.text[self.at..];
-        let line = &rest[..line_length(rest)];
-        let word = line.split([' ', '\t', '\r', ';']).next().unwrap_or(line);
-        let is_command = if self.last == Some(TokenKind::Text) {
+        let is_within = self.last == Some(TokenKind::Text);
+        if rest.starts_with('\\') || (rest.starts_with('.') && !is_within) {
+            let length = line_length(rest);
+            let name = rest[..length].split([' ', '\t', '\r', ';']).next().unwrap_or(rest);
             // Inside a statement most backslashes are mistakes, of which the parser speaks.
-            ENDING_COMMANDS.contains(&word)
-        } else {
-            let is_only = line.trim_end_matches(|c: char| c == ';' || c.is_whitespace()) == word;
-            let is_word = WORD_COMMANDS.iter().any(|known| known.eq_ignore_ascii_case(word));
-            line.starts_with(['\\', '.']) || (is_word && is_only)
-        };
-        is_command.then_some(line.len())
+            return (!is_within || ENDING_COMMANDS.contains(&name)).then_some(length);
+        }
+        let word = &rest[..word_length(rest)];
+        if is_within || !WORD_COMMANDS.iter().any(|known| known.eq_ignore_ascii_case(word)) {
+            return None;
+        }
+        let length = line_length(rest);
+        let more = &rest[word.len()..length];
+        let is_alone = more.chars().all(|character| character == ';' || character.is_whitespace());
+        is_alone.then_some(length)
     }
 }
 
@@ -246,6 +251,14 @@ mod tests {
         assert!(is_complete("SELECT 1;\r\n"));
         assert_eq!(without_mark("\u{feff}SELECT 1"), "SELECT 1");
         assert_eq!(without_mark("SELECT 1"), "SELECT 1");
+    }
+
+    #[test]
+    fn a_long_line_is_split_in_one_pass() {
+        let script = "SELECT 1;".repeat(200_000);
+        assert_eq!(parts(&script).len(), 200_000);
+        let script = format!("INSERT INTO t VALUES {}", "(1, 'a'), ".repeat(200_000));
+        assert_eq!(parts(&script).len(), 1);
     }
 
     #[test]
