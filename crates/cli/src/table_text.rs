@@ -91,6 +91,30 @@ impl TableText {
         lines.join("\n")
     }
 
+    /// Draws as many of the first columns as fit in `columns` columns of the terminal, one at least.
+    /// Returns the drawing and the number of columns that are not shown.
+    pub(crate) fn draw_within(mut self, columns: usize) -> (String, usize) {
+        let cell_width = |text: &str| one_line(text, CELL_WIDTH_MAX).width();
+        let width_of = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].as_deref().unwrap_or("NULL"));
+            cells.chain([self.names[column].as_str()]).map(cell_width).max().unwrap_or(0)
+        };
+        let ends = (0..self.names.len()).scan(0, |end, column| {
+            // The first has nothing before it, each other ` | `.
+            *end += width_of(column) + if column == 0 { 0 } else { 3 };
+            Some(*end)
+        });
+        let shown = ends.take_while(|end| *end <= columns).count().max(1);
+        let hidden = self.names.len().saturating_sub(shown);
+        if hidden == 0 {
+            return (self.draw(None), 0);
+        }
+        self.names.truncate(shown);
+        self.is_number.truncate(shown);
+        self.rows.iter_mut().for_each(|row| row.truncate(shown));
+        (self.draw(Some(CELL_WIDTH_MAX)), hidden)
+    }
+
     /// Whether the last column is text, and little of it.
     fn is_last_column_short(&self) -> bool {
         let last = self.rows.iter().filter_map(|row| row.last()?.as_deref());
