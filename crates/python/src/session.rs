@@ -290,6 +290,10 @@ impl PySession {
             Ok(_) if create == Creates::Replacement && by_name => None,
             Ok(known) => Some(known),
             Err(error) if error.code == code::UNDEFINED_TABLE && is_created => None,
+            Err(error) if error.code == code::UNDEFINED_TABLE && create != Creates::No => {
+                let hint = "Tuples do not name its columns: give dicts, or CREATE TABLE first.";
+                return Err(raise(py, &error.with_hint(hint), None));
+            }
             Err(error) => return Err(raise(py, &error, None)),
         };
         let (columns, batch) = if by_name {
