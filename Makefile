@@ -74,7 +74,7 @@ lint: $(VENV)/.tools $(DENY)
 	$(DENY) --locked --log-level error check bans licenses sources
 
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 $(VENV)/.docs: python/requirements-docs.txt $(VENV)/.tools
 	$(BIN)/pip install --quiet --disable-pip-version-check -r python/requirements-docs.txt

@@ -56,7 +56,8 @@ def errors() -> str:
         "# Error codes\n",
         NOTE.format(path),
         "\nEvery error and warning has one of these codes of five characters.",
-        "They are those of SQL and PostgreSQL where these have one; codes with an `L` are Lockstep's.",
+        "They are those of SQL and PostgreSQL where these have one; "
+        "codes with an `L` are Lockstep's.",
         "The codes `01L…` of warnings about queries are [lints](lints.md).\n",
         "| code | name | meaning |",
         "|---|---|---|",

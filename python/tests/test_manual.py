@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "python/manual"))
 
 
 def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    arguments = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict"]
+    arguments = [sys.executable, "-m", "mkdocs", "build", "--strict"]
     arguments += ["--site-dir", str(site)]
     variables = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(arguments, cwd=root, env=variables, capture_output=True, text=True)
