@@ -28,3 +28,11 @@ def on_page_markdown(markdown, *, page, config, files):
         return f"{match[1]} (`{target}`)" if (root / target).exists() else match[0]
 
     return re.sub(r"\[([^\]\n]+)\]\(((?:\.\./)[^)\s]*)\)", replaced, markdown)
+
+
+def on_post_page(output, *, page, config):
+    """Removes the one script that the theme would fetch from another host.
+
+    It is there for the search of pages opened through file://.
+    """
+    return re.sub(r'<script src="https://unpkg\.com/iframe-worker/shim"></script>', "", output)
