@@ -63,8 +63,12 @@ class ShellTerminal:
 
     def exit_code(self) -> int:
         """Waits for the end of the process."""
+        end = time.monotonic() + WAIT_S
         # What is not read may be what it waits for.
         while True:
+            assert time.monotonic() < end, f"the shell goes on after {self.text!r}"
+            if not select.select([self.terminal], [], [], 0.1)[0]:
+                continue
             try:
                 if not os.read(self.terminal, 4096):
                     break
