@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+
+import pytest
 
 from clients.terminal import PROGRAM, WAIT_S, shell_terminal
 
@@ -154,12 +157,34 @@ def test_a_long_result_is_shown_in_the_pager(tmp_path):
         shell.run("SHOW FUNCTIONS;", " rows")
 
 
+@pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed")
+def test_the_pager_is_less_unless_another_is_named(tmp_path):
+    values = ", ".join(f"({value})" for value in range(1_000, 1_040))
+    with shell_terminal(tmp_path, PAGER="", LESS="") as shell:
+        shell.run("CREATE TABLE t (v INT);", "CREATE TABLE\n")
+        shell.run(f"INSERT INTO t VALUES {values};", "INSERT (40 rows)")
+        shell.type("SELECT v FROM t ORDER BY v;\r")
+        # It waits at the end of the screen.
+        assert "1021" not in shell.wait_for("1020\n:")
+        shell.type("q")
+        assert "1021" not in shell.wait_for("lockstep> ")
+        shell.run("SELECT 7 * 6 AS n;", "42")
+
+
+def test_a_pasted_statement_of_several_lines_runs_once(tmp_path):
+    with shell_terminal(tmp_path) as shell:
+        shell.type("\x1b[200~SELECT\n  40 + 2 AS pasted\n;\x1b[201~\r")
+        shell.wait_for("pasted\n------\n    42\n(1 row)")
+        shell.wait_for("lockstep> ")
+    assert "pasted" in (tmp_path / ".lockstep_history").read_text()
+
+
 def test_wide_results_have_the_columns_that_fit(tmp_path):
     with shell_terminal(tmp_path, columns=40) as shell:
         columns = ", ".join(f"'{'x' * 10}' AS c{number}" for number in range(8))
         shell.type(f"SELECT {columns};\r")
         shell.wait_for("c0         | c1         | c2\n")
-        shell.wait_for("(1 row; 5 of 8 columns are hidden")
+        shell.wait_for("(1 row; 5 of 8 columns hidden")
         shell.run("\\x", "Expanded output is on.")
         shell.type(f"SELECT {columns};\r")
         shell.wait_for("\nc7 | xxxxxxxxxx\n(1 row)\n")

@@ -86,7 +86,7 @@ fn table(output: &Output, columns_max: Option<usize>) -> String {
     debug_assert!(hidden < count.max(1), "a column is shown");
     let note = match hidden {
         0 => String::new(),
-        _ => format!("; {hidden} of {count} columns are hidden, `\\x` shows them"),
+        _ => format!("; {hidden} of {count} columns hidden, `\\x` shows them"),
     };
     format!("{drawn}\n({}{note})\n\n", rows_text(output.row_count()))
 }
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn columns_that_do_not_fit_are_counted() {
         let text = OutputFormat::Table.text(&output("SELECT 11 AS a, 22 AS b, 33 AS c"), Some(8));
-        let note = "(1 row; 1 of 3 columns are hidden, `\\x` shows them)";
+        let note = "(1 row; 1 of 3 columns hidden, `\\x` shows them)";
         assert_eq!(text, format!(" a |  b\n---+---\n11 | 22\n{note}\n\n"));
         let text = OutputFormat::Table.text(&output("SELECT 11 AS a, 22 AS b"), Some(8));
         assert!(text.ends_with("\n(1 row)\n\n"), "{text}");

@@ -201,7 +201,7 @@ fn a_terminal_gets_the_columns_that_fit() {
     let sql = "SELECT 'aaaaaaaaaa' AS a, 'bbbbbbb' AS b, 3 AS c";
     let (_, out, _) = run_on(wide, &["-c", sql], "", false);
     assert!(out.starts_with("a          | b\n"), "{out}");
-    assert!(out.ends_with("(1 row; 1 of 3 columns are hidden, `\\x` shows them)\n\n"), "{out}");
+    assert!(out.ends_with("(1 row; 1 of 3 columns hidden, `\\x` shows them)\n\n"), "{out}");
     let (_, out, _) = run_on(wide, &["--csv", "-c", sql], "", false);
     assert_eq!(out, "a,b,c\r\naaaaaaaaaa,bbbbbbb,3\r\n");
 }
