@@ -138,7 +138,8 @@ fn mutate_grpc(body: &mut Vec<u8>, random: &mut Random) -> bool {
 /// Gives a field of four bytes another number: a position in binary, which text and other fields
 /// outnumber by far.
 fn mutate_short_field(parts: &mut [WirePart], random: &mut Random) {
-    let is_short = |value: &FieldValue| matches!(value, FieldValue::Bytes(bytes) if bytes.len() == 4);
+    let is_short =
+        |value: &FieldValue| matches!(value, FieldValue::Bytes(bytes) if bytes.len() == 4);
     let mut places = Vec::new();
     for (part, body) in parts.iter().enumerate() {
         let messages = grpc_messages(&body.body).unwrap_or_default();
