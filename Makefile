@@ -10,13 +10,14 @@ WHEELS := $(CARGO_TARGET_DIR)/wheels
 DENY_VERSION := 0.20.2
 DENY := $(CARGO_TARGET_DIR)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help demo test test-rust test-python nightly nightly-differential nightly-generated advisories lint wheel install release release-try bench clean
+.PHONY: help demo test test-rust test-python nightly nightly-differential nightly-generated advisories lint docs wheel install release release-try bench clean
 
 help:
 	@echo "make demo   builds Lockstep and runs the demonstration on real flights"
 	@echo "make test   runs every test"
 	@echo "make nightly  the long forms of the generated tests: DuckDB, parity, L3, crashes, fuzzing, loom, Miri"
 	@echo "make lint   checks format and lints"
+	@echo "make docs   builds the manual into site/; a broken link or a page outside the navigation fails"
 	@echo "make wheel  builds the Python wheel into $(WHEELS)"
 	@echo "make release  builds the wheel and the binary that users get, into $(DIST)"
 	@echo "make release-try  runs them on a bare Debian without a compiler; needs root and debootstrap"
@@ -30,7 +31,7 @@ test: test-rust test-python
 test-rust:
 	cargo test --locked --workspace
 
-test-python: install
+test-python: install $(VENV)/.docs
 	$(BIN)/python -m pytest
 
 # SEED=N draws another run of everything that is drawn.
@@ -71,6 +72,13 @@ lint: $(VENV)/.tools $(DENY)
 	$(BIN)/ruff check python release
 	$(BIN)/ruff format --check python release
 	$(DENY) --locked --log-level error check bans licenses sources
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+$(VENV)/.docs: python/requirements-docs.txt $(VENV)/.tools
+	$(BIN)/pip install --quiet --disable-pip-version-check -r python/requirements-docs.txt
+	@touch $@
 
 wheel: $(VENV)/.tools
 	@rm -f $(WHEELS)/lockstep*.whl

@@ -152,6 +152,7 @@ class AsyncConnection:
         data: Any = None,
         *,
         create: bool = True,
+        replace: bool = False,
         durability: Literal["disk", "os", "memory"] | None = None,
     ) -> int:
         """Appends rows to a table, all or none, and returns their number.
@@ -159,7 +160,9 @@ class AsyncConnection:
         It is ``Connection.append``. The rows must not be changed before it returns.
         """
         return await self._worker.run(
-            lambda: self._blocking.append(table, data, create=create, durability=durability)
+            lambda: self._blocking.append(
+                table, data, create=create, replace=replace, durability=durability
+            )
         )
 
     async def request(self, target: str, rows: Any) -> Any:

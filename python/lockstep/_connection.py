@@ -386,6 +386,7 @@ class Connection:
         data: Any = None,
         *,
         create: bool = True,
+        replace: bool = False,
         durability: Literal["disk", "os", "memory"] | None = None,
     ) -> int:
         """Appends rows to a table, all or none, and returns their number.
@@ -395,7 +396,9 @@ class Connection:
         tuple in a list), or a Series; or the path of a file, whose extension says its format.
         Columns are matched by name (tuples and lists by position), and a column that is left out
         takes its default. A table that does not exist is created with the columns of the data,
-        unless ``create`` is false; tuples have no names, so they need a table.
+        unless ``create`` is false; tuples have no names, so they need a table. With ``replace``, a
+        new table with the columns and the rows of the data takes the place of the table, at once
+        and also across a crash; one that a deployment reads is not replaced.
 
         With a mapping from the names of tables to their rows, all rows of all tables are appended
         or none, also after a crash, and a query over several of the tables sees them in each or in
@@ -421,7 +424,14 @@ class Connection:
         on the disk within a second). Without it, the table's option or the session's variable of
         this name says it, which is ``"disk"`` unless set.
         """
+        creates = "replacement" if replace else "missing" if create else "no"
         if isinstance(table, Mapping):
+            if replace:
+                raise Error(
+                    "append replaces one table at a time",
+                    code="0A000",
+                    hint="Call append(table, data, replace=True) for each.",
+                )
             if data is not None:
                 raise Error(
                     "rows are given twice: in the mapping, and as `data`",
@@ -431,12 +441,14 @@ class Connection:
             rows = [(name, self._rows_for(name, rows)) for name, rows in table.items()]
             appended = self._session.append_tables(rows, durability)
         elif is_path(data):
-            return self._append_file(table, os.fspath(data), create, durability)
+            return self._append_file(table, os.fspath(data), creates, durability)
         elif is_table(data) and not is_series(data):
-            types = self._types_for(data, lambda: self._session.columns_of_table(table))
-            appended = self._session.append(table, to_arrow(data, types), create, durability)
+            known = (lambda: None) if replace else lambda: self._session.columns_of_table(table)
+            arrow = to_arrow(data, self._types_for(data, known))
+            appended = self._session.append(table, arrow, creates, durability)
         else:
-            appended = self._session.append_rows(table, rows_of(data), create, durability)
+            rows = rows_of(data)
+            appended = self._session.append_rows(table, rows, creates, durability)
         for text in appended.warnings:
             warnings.warn(text, LockstepWarning, stacklevel=2)
         return appended.rows_affected or 0
@@ -502,7 +514,7 @@ class Connection:
         differences = [Difference(*difference) for difference in found.pop("differences")]
         return Verification(**found, differences=differences)
 
-    def _append_file(self, table: str, path: str, create: bool, durability: str | None) -> int:
+    def _append_file(self, table: str, path: str, creates: str, durability: str | None) -> int:
         """Appends the rows of a file; its columns of text are read as the types of the table."""
         if durability is not None:
             raise Error(
@@ -515,7 +527,9 @@ class Connection:
         # A word alone would be the name of a table.
         path = path if "/" in path else "./" + path
         text = "'" + path.replace("\\", "\\\\").replace("'", "''") + "'"
-        if create and self._session.columns_of_table(table) is None:
+        if creates == "replacement":
+            done = self.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {text}")
+        elif creates == "missing" and self._session.columns_of_table(table) is None:
             done = self.execute(f"CREATE TABLE {name} AS SELECT * FROM {text}")
         else:
             done = self.execute(f"LOAD DATA INFILE {text} INTO TABLE {name} OPTIONS(mode='append')")

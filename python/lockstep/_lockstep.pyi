@@ -59,10 +59,10 @@ class Session:
         find: Callable[[str], Any] | None = None,
     ) -> Relation: ...
     def append(
-        self, table: str, data: Any, create: bool, durability: str | None = None
+        self, table: str, data: Any, create: str, durability: str | None = None
     ) -> Output: ...
     def append_rows(
-        self, table: str, rows: list[Any], create: bool, durability: str | None = None
+        self, table: str, rows: list[Any], create: str, durability: str | None = None
     ) -> Output: ...
     def append_tables(
         self, tables: list[tuple[str, Any]], durability: str | None = None

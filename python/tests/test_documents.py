@@ -44,16 +44,33 @@ def test_the_examples_of_the_package_run(name):
     assert result.failed == 0
 
 
-def test_the_examples_of_the_page_about_python_run():
-    text = (ROOT / "docs/guide/python.md").read_text()
-    blocks = re.findall(r"```pycon\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) >= 5
-    # One session, as a reader would have it.
-    session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, "python.md", None, 0)
-    assert len(session.examples) > 30
+def pages_with(language: str) -> list[str]:
+    """Returns the pages of the manual that have blocks of a language."""
+    pages = (ROOT / "docs").rglob("*.md")
+    # What is generated from docstrings runs with them.
+    found = [page for page in pages if f"```{language}\n" in page.read_text()]
+    names = [page.relative_to(ROOT).as_posix() for page in found]
+    return sorted(name for name in names if name != "docs/reference/python.md")
+
+
+def blocks_of(name: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("name", pages_with("pycon"))
+def test_the_sessions_of_the_manual_run(name):
+    # One session for a page, as a reader would have it.
+    text = "\n".join(blocks_of(name, "pycon"))
+    session = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+    assert session.examples
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lockstep.LockstepWarning)
         assert doctest.DocTestRunner().run(session).failed == 0
+
+
+def test_the_pages_with_sessions_are_found():
+    found = pages_with("pycon")
+    assert {"docs/tutorial.md", "docs/guide/python.md", "docs/guide/parity.md"} <= set(found)
 
 
 def test_the_documents_name_files_that_exist():

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pty
-import select
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -215,98 +211,3 @@ def test_a_forked_child_works():
             process.join()
     # A child has its own copy of the tables.
     assert db.sql(sql).fetchall() == [(1,), (2,)]
-
-
-class Shell:
-    """A shell in a pseudo-terminal."""
-
-    def __init__(self, home) -> None:
-        self.text = ""
-        self.process, self.terminal = pty.fork()
-        if self.process == 0:
-            os.environ.update(HOME=str(home), TERM="xterm")
-            os.execv(sys.executable, [sys.executable, "-m", "lockstep"])
-
-    def type(self, text: str) -> None:
-        os.write(self.terminal, text.encode())
-
-    def wait_for(self, text: str, meanwhile=lambda: None) -> None:
-        end = time.monotonic() + WAIT_S
-        while text not in self.text:
-            assert time.monotonic() < end, self.text
-            meanwhile()
-            if select.select([self.terminal], [], [], 0.1)[0]:
-                self.text += os.read(self.terminal, 4096).decode(errors="replace")
-        self.text = self.text.split(text, 1)[1]
-
-    def close(self) -> None:
-        os.close(self.terminal)
-        os.kill(self.process, signal.SIGKILL)
-        os.waitpid(self.process, 0)
-
-
-def test_the_history_of_the_shell_has_no_password(tmp_path):
-    shell = Shell(tmp_path)
-    try:
-        shell.wait_for("lockstep>")
-        for line, output in [
-            ("SELECT 1;", "(1 row"),
-            ("CREATE USER ann", "...>"),
-            ("OPTIONS(password='hush');", "CREATE USER ("),
-            ("SELECT 2;", "(1 row"),
-        ]:
-            shell.type(f"{line}\r")
-            shell.wait_for(output)
-        history = (tmp_path / ".lockstep_history").read_text()
-        assert "SELECT 1;" in history and "SELECT 2;" in history
-        assert "hush" not in history and "ann" not in history
-    finally:
-        shell.close()
-
-
-def test_ctrl_c_cancels_a_statement_of_the_shell_and_keeps_its_tables(tmp_path):
-    shell = Shell(tmp_path)
-    try:
-        shell.wait_for("lockstep>")
-        shell.type("CREATE TABLE t (k INT, v INT);\r")
-        shell.wait_for("CREATE TABLE (")
-        values = ", ".join(f"(1, {v})" for v in range(100))
-        shell.type(f"INSERT INTO t VALUES {values};\r")
-        shell.wait_for("INSERT (rows: 100")
-        joins = " ".join(f"JOIN t AS t{i} ON t.k = t{i}.k" for i in range(6))
-        shell.type(f"SELECT count(*) AS n FROM t {joins};\r")
-        # Repeated, since no output shows when the statement has begun.
-        shell.wait_for(
-            "error[57014]: the statement was cancelled",
-            meanwhile=lambda: os.kill(shell.process, signal.SIGINT),
-        )
-        shell.wait_for("lockstep>")
-        shell.type("SELECT count(*) + 4000 AS n FROM t;\r")
-        shell.wait_for("4100")
-    finally:
-        # Also after a failure.
-        shell.close()
-    history = (tmp_path / ".lockstep_history").read_text()
-    assert "CREATE TABLE t (k INT, v INT);" in history
-    assert "SELECT count(*) + 4000 AS n FROM t;" in history
-
-
-def test_ctrl_c_ends_a_script(tmp_path):
-    rows = ", ".join(f"(1, {v})" for v in range(100))
-    joins = " ".join(f"JOIN t AS t{i} ON t.k = t{i}.k" for i in range(6))
-    script = f"""CREATE TABLE t (k INT, v INT); INSERT INTO t VALUES {rows};
-        SELECT 1 AS begun; SELECT count(*) AS n FROM t {joins}; SELECT 1 AS never;"""
-    path = tmp_path / "script.sql"
-    path.write_text(script)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "lockstep", str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while "begun" not in process.stdout.readline():
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 130, err
-    assert "never" not in out

@@ -198,6 +198,9 @@ def test_a_file_is_appended_by_its_path(tmp_path):
         db.append("c", tmp_path / "none.csv")
     with pytest.raises(lockstep.Error, match=r"none\.csv` does not exist"):
         db.append("another", tmp_path / "none.csv")
+    path.write_text("a,b\n1,x\n2,y\n")
+    assert db.append("c", path, replace=True) == 2
+    assert db.sql("SELECT a, b FROM c").fetchall() == [(1, "x"), (2, "y")]
     with pytest.raises(lockstep.Error, match="does not say the format of the file"):
         db.append("another", "abc")
     with pytest.raises(lockstep.Error, match="durability of the table or the session"):
@@ -253,3 +256,47 @@ def test_a_key_that_is_no_name_is_an_error():
         db.append("t", [{1: 2}])
     with pytest.raises(lockstep.Error, match="cannot append a Python `int`"):
         db.append("t", 5)
+
+
+def test_append_replaces_a_table(db):
+    assert db.append("t", [{"k": "a", "v": 1}, {"k": "b", "v": 2}], replace=True) == 2
+    # Other columns, from a data frame, an Arrow table, a file and one row.
+    assert db.append("t", pd.DataFrame({"w": [1.5]}), replace=True) == 1
+    assert db.sql("SELECT * FROM t").fetchall() == [(1.5,)]
+    assert db.append("t", pa.table({"w": [2.5, 3.5], "x": ["p", "q"]}), replace=True) == 2
+    assert db.sql("SELECT x, w FROM t").fetchall() == [("p", 2.5), ("q", 3.5)]
+    assert db.append("t", {"k": "a", "ts": dt.datetime(2024, 1, 1)}, replace=True) == 1
+    assert db.sql("SELECT k FROM t").fetchall() == [("a",)]
+    # No rows are a table without rows.
+    assert db.append("t", pa.table({"n": pa.array([], pa.int64())}), replace=True) == 0
+    assert db.sql("SELECT n FROM t").fetchall() == []
+
+
+def test_a_table_that_cannot_be_replaced_stays(db):
+    db.append("t", [{"k": "a", "v": 1}])
+    with pytest.raises(lockstep.Error, match="no value that gives it a type"):
+        db.append("t", [{"k": None}], replace=True)
+    db.execute("DEPLOY d AS SELECT k, v + 1 AS more FROM t")
+    with pytest.raises(lockstep.Error, match="has associated deployments: `d`") as refused:
+        db.append("t", [{"k": "b"}], replace=True)
+    assert "DROP DEPLOYMENT" in refused.value.hint
+    with pytest.raises(lockstep.Error, match="one table at a time"):
+        db.append({"t": [("a", 1)]}, replace=True)
+    assert db.sql("SELECT * FROM t").fetchall() == [("a", 1)]
+    assert db.request("d", {"k": "x", "v": 1}) == {"k": "x", "more": 2}
+
+
+def test_a_deployment_is_replaced_while_it_answers(db):
+    db.append("t", [{"k": "a", "v": 1}])
+    db.execute("DEPLOY d AS SELECT k, v + 1 AS more FROM t")
+    prepared = db.prepare("d")
+    assert prepared({"k": "x", "v": 1}) == {"k": "x", "more": 2}
+    db.execute("DEPLOY OR REPLACE d AS SELECT k, v + 2 AS more FROM t")
+    assert db.request("d", {"k": "x", "v": 1}) == {"k": "x", "more": 3}
+    with pytest.raises(lockstep.Error) as stale:
+        prepared({"k": "x", "v": 1})
+    assert stale.value.code == "55000"
+    db.append("u", [{"k": "a", "w": 1}])
+    db.execute("DEPLOY OR REPLACE d AS SELECT k, w FROM u")
+    db.execute("DROP TABLE t")
+    assert [column.name for column in db.deployment("d").inputs] == ["k", "w"]

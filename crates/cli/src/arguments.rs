@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use clap::{Parser, error::ErrorKind};
+use clap::{ArgGroup, ArgMatches, CommandFactory, FromArgMatches, Parser, error::ErrorKind};
 use lockstep_client::ServerAddress;
 use lockstep_host::disk;
 
 use crate::{
     check_command::CheckCommand, doctor_command::DoctorCommand, opening::DatabaseTarget,
-    serve_command::ServeCommand, user_command::UserTool,
+    output_format::OutputFormat, serve_command::ServeCommand, switch::Switch,
+    user_command::UserTool,
 };
 
 /// Lockstep, a feature database: one SQL definition for training and for serving.
@@ -16,6 +17,7 @@ use crate::{
 #[command(
     name = "lockstep",
     version,
+    group = ArgGroup::new("output").args(["format", "csv", "json", "markdown"]),
     after_help = "Without arguments it starts a prompt, or runs the script on its input, with a \
                   database in memory.\n\
                   A path that ends in `.lockstep`, or is a directory, or does not exist and has no \
@@ -27,17 +29,42 @@ use crate::{
                   `lockstep demo flights` runs the demonstration that comes with the Python package."
 )]
 struct CommandLine {
-    /// Runs these statements and ends.
+    /// Runs these statements and commands of the shell, and ends. May be repeated; several `-c` and `-f`
+    /// run in their order, and the first that fails ends the run.
     #[arg(short = 'c', long = "command", value_name = "SQL")]
-    command: Option<String>,
+    command: Vec<String>,
+
+    /// Runs the script in this file, and ends; `-` is the standard input. May be repeated.
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    file: Vec<String>,
+
+    /// Sets the format of results: `table`, `expanded`, `csv`, `json` or `markdown`.
+    #[arg(long, value_name = "NAME", value_parser = format_of)]
+    format: Option<OutputFormat>,
+
+    /// Writes results as CSV, and nothing else to the output.
+    #[arg(long, num_args = 0, default_missing_value = "csv", value_parser = format_of)]
+    csv: Option<OutputFormat>,
+
+    /// Writes results as JSON: for each statement an array of objects.
+    #[arg(long, num_args = 0, default_missing_value = "json", value_parser = format_of)]
+    json: Option<OutputFormat>,
+
+    /// Writes results as tables of Markdown.
+    #[arg(long, num_args = 0, default_missing_value = "markdown", value_parser = format_of)]
+    markdown: Option<OutputFormat>,
+
+    /// Prints no notes: no greeting, and nothing for statements without rows.
+    #[arg(short, long)]
+    quiet: bool,
 
     /// Opens the database without changing it: every change is refused.
     #[arg(long)]
     read_only: bool,
 
     /// The directory of a database, which is created when there is none; or the address of a server,
-    /// `lockstep://user:password@host:port/database`; or a file of statements to run in memory; or
-    /// `demo`.
+    /// `lockstep://user:password@host:port/database`; or a file of statements to run in memory, of which
+    /// `-` is the standard input; or `demo`.
     #[arg(value_name = "DATABASE|FILE")]
     target: Option<String>,
 
@@ -51,10 +78,8 @@ struct CommandLine {
 pub(crate) enum Task {
     /// Read statements from the input.
     Input,
-    /// Run these statements.
-    Script(String),
-    /// Run the statements of this file.
-    File(String),
+    /// Run scripts, one after another.
+    Scripts(Vec<ScriptSource>),
     /// Run a demonstration of the Python package, with these arguments.
     Demo(Vec<String>),
     /// Verify a directory.
@@ -94,12 +119,37 @@ impl Task {
     }
 }
 
+/// A script of the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ScriptSource {
+    /// These statements.
+    Text(String),
+    /// The statements of this file.
+    File(String),
+    /// The standard input to its end.
+    Input,
+}
+
+impl ScriptSource {
+    fn of_path(path: String) -> Self {
+        if path == "-" { Self::Input } else { Self::File(path) }
+    }
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PrintOptions {
+    pub(crate) format: OutputFormat,
+    pub(crate) quiet: Switch,
+}
+
 /// The arguments of one run of the shell.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     pub(crate) task: Task,
     /// The directory of the database; `None` for one in memory.
     pub(crate) database: Option<DatabaseTarget>,
+    pub(crate) printing: PrintOptions,
 }
 
 /// What a path on the command line names.
@@ -137,50 +187,83 @@ impl Arguments {
         if let Some((first, rest)) = args.split_first()
             && let Some(task) = Task::of_command(first, rest)
         {
-            return Self { task, database: None };
+            return Self::in_memory(task);
         }
         let args = std::iter::once("lockstep".to_owned()).chain(args);
-        match CommandLine::try_parse_from(args) {
-            Ok(line) => Self::of(line),
-            Err(error) => Self { task: Task::print(&error), database: None },
-        }
+        let parsed = CommandLine::command().try_get_matches_from(args).and_then(|matches| {
+            let line = CommandLine::from_arg_matches(&matches)?;
+            Ok(Self { printing: printing_of(&line), ..Self::of(line, scripts_of(&matches)) })
+        });
+        parsed.unwrap_or_else(|error| Self::in_memory(Task::print(&error)))
     }
 
-    fn of(line: CommandLine) -> Self {
-        let CommandLine { command, read_only, target, rest } = line;
-        let in_memory = |task| Self { task, database: None };
+    fn in_memory(task: Task) -> Self {
+        Self { task, database: None, printing: PrintOptions::default() }
+    }
+
+    fn of(line: CommandLine, scripts: Vec<ScriptSource>) -> Self {
+        let CommandLine { read_only, target, rest, .. } = line;
+        let is_alone = scripts.is_empty() && !read_only;
+        let task = if scripts.is_empty() { Task::Input } else { Task::Scripts(scripts) };
         let Some(path) = target else {
             if read_only {
-                return in_memory(refuse("--read-only needs the directory of a database"));
+                return Self::in_memory(refuse("--read-only needs the directory of a database"));
             }
-            return in_memory(command.map_or(Task::Input, Task::Script));
+            return Self::in_memory(task);
         };
-        let is_alone = command.is_none() && !read_only;
         if path == "demo" && is_alone {
-            return in_memory(Task::Demo(rest));
+            return Self::in_memory(Task::Demo(rest));
         }
         if path.is_empty() {
-            return in_memory(refuse("the path is empty"));
+            return Self::in_memory(refuse("the path is empty"));
         }
         if read_only && ServerAddress::is_address(&path) {
-            return in_memory(refuse("--read-only is for the directory of a database"));
+            return Self::in_memory(refuse("--read-only is for the directory of a database"));
         }
         if let Some(other) = rest.first() {
-            return in_memory(refuse(&format!("one path at a time, found also `{other}`")));
+            return Self::in_memory(refuse(&format!("one path at a time, found also `{other}`")));
         }
-        // A script runs in memory: with `-c` or `--read-only` the path is a database.
+        if path == "-" {
+            let input = Task::Scripts(vec![ScriptSource::Input]);
+            let more = "`-` is a script: give it as `-f -`, in its place among the others";
+            return Self::in_memory(if is_alone { input } else { refuse(more) });
+        }
+        // A script runs in memory: with `-c`, `-f` or `--read-only` the path is a database.
         match if is_alone { Target::of(&path) } else { Target::Database } {
-            Target::Script => in_memory(Task::File(path)),
+            Target::Script => Self::in_memory(Task::Scripts(vec![ScriptSource::File(path)])),
             Target::Database => {
-                let task = command.map_or(Task::Input, Task::Script);
-                Self { task, database: Some(DatabaseTarget { path: path.into(), read_only }) }
+                let database = Some(DatabaseTarget { path: path.into(), read_only });
+                Self { database, ..Self::in_memory(task) }
             }
-            Target::Ambiguous => in_memory(refuse(&format!(
+            Target::Ambiguous => Self::in_memory(refuse(&format!(
                 "`{path}` may be a script or a database; a script is a file, `.sql` by custom, and \
                  a database a directory, `.lockstep` by custom, or with `/` at the end"
             ))),
         }
     }
+}
+
+/// Returns the scripts of `-c` and `-f` in the order of the command line.
+fn scripts_of(matches: &ArgMatches) -> Vec<ScriptSource> {
+    let of = |name: &str, make: fn(String) -> ScriptSource| {
+        let values = matches.get_many::<String>(name).into_iter().flatten().cloned().map(make);
+        matches.indices_of(name).into_iter().flatten().zip(values).collect::<Vec<_>>()
+    };
+    let mut found = of("command", ScriptSource::Text);
+    found.extend(of("file", ScriptSource::of_path));
+    found.sort_by_key(|(index, _)| *index);
+    found.into_iter().map(|(_, script)| script).collect()
+}
+
+fn printing_of(line: &CommandLine) -> PrintOptions {
+    let CommandLine { format, csv, json, markdown, .. } = line;
+    let format = format.or(*csv).or(*json).or(*markdown).unwrap_or_default();
+    PrintOptions { format, quiet: if line.quiet { Switch::On } else { Switch::Off } }
+}
+
+fn format_of(word: &str) -> Result<OutputFormat, String> {
+    let known = "the formats are table, expanded, csv, json and markdown";
+    OutputFormat::of_word(word).ok_or_else(|| known.to_owned())
 }
 
 fn refuse(message: &str) -> Task {
@@ -190,7 +273,8 @@ fn refuse(message: &str) -> Task {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arguments, DatabaseTarget, Target, Task};
+    use super::{Arguments, DatabaseTarget, PrintOptions, ScriptSource, Target, Task};
+    use crate::{output_format::OutputFormat, switch::Switch};
 
     fn parse(args: &[&str]) -> Arguments {
         Arguments::parse(args.iter().map(ToString::to_string).collect())
@@ -198,7 +282,7 @@ mod tests {
 
     /// Parses arguments that name no database.
     fn task(args: &[&str]) -> Task {
-        let Arguments { task, database } = parse(args);
+        let Arguments { task, database, .. } = parse(args);
         assert_eq!(database, None);
         task
     }
@@ -239,13 +323,14 @@ mod tests {
     #[test]
     fn statements_for_a_database() {
         let database = |read_only| Some(DatabaseTarget { path: "x.lockstep".into(), read_only });
-        let input = Arguments { task: Task::Input, database: database(false) };
+        let printing = PrintOptions::default();
+        let input = Arguments { task: Task::Input, database: database(false), printing };
         assert_eq!(parse(&["x.lockstep"]), input);
-        let script = Task::Script("SELECT 1".into());
-        let read_only = Arguments { task: script, database: database(true) };
+        let script = Task::Scripts(vec![ScriptSource::Text("SELECT 1".into())]);
+        let read_only = Arguments { task: script, database: database(true), printing };
         assert_eq!(parse(&["-c", "SELECT 1", "--read-only", "x.lockstep"]), read_only);
         let server = DatabaseTarget { path: "lockstep://app@h".into(), read_only: false };
-        let remote = Arguments { task: Task::Input, database: Some(server) };
+        let remote = Arguments { task: Task::Input, database: Some(server), printing };
         assert_eq!(parse(&["lockstep://app@h"]), remote);
         assert!(matches!(task(&["--read-only", "lockstep://app@h"]), Task::Refuse(_)));
         assert!(matches!(task(&["--read-only"]), Task::Refuse(_)));
@@ -255,8 +340,14 @@ mod tests {
     #[test]
     fn the_forms_of_the_command_line() {
         assert_eq!(task(&[]), Task::Input);
-        assert_eq!(task(&["-c", "SELECT 1"]), Task::Script("SELECT 1".into()));
-        assert_eq!(task(&["a.sql"]), Task::File("a.sql".into()));
+        let text = |sql: &str| ScriptSource::Text(sql.into());
+        let file = |path: &str| ScriptSource::File(path.into());
+        assert_eq!(task(&["-c", "SELECT 1"]), Task::Scripts(vec![text("SELECT 1")]));
+        assert_eq!(task(&["a.sql"]), Task::Scripts(vec![file("a.sql")]));
+        assert_eq!(task(&["-"]), Task::Scripts(vec![ScriptSource::Input]));
+        let mixed = ["-c", "A", "-f", "b.sql", "-f", "-", "--command", "D", "-fe.sql"];
+        let order = [text("A"), file("b.sql"), ScriptSource::Input, text("D"), file("e.sql")];
+        assert_eq!(task(&mixed), Task::Scripts(order.to_vec()));
         assert_eq!(
             task(&["demo", "flights", "--x"]),
             Task::Demo(vec!["flights".into(), "--x".into()])
@@ -269,6 +360,23 @@ mod tests {
         assert!(matches!(task(&["serve"]), Task::Refuse(_)));
         assert!(matches!(task(&["check", "dir", "--json"]), Task::Check(_)));
         assert!(matches!(task(&["check", "dir", "--salvage", "--to", "other"]), Task::Check(_)));
+    }
+
+    #[test]
+    fn formats_are_named_or_have_a_flag() {
+        let printing = |args: &[&str]| parse(args).printing;
+        let plain = PrintOptions::default();
+        assert_eq!(printing(&["-c", "x"]), plain);
+        for args in [["--csv", "-c", "x"], ["--format=csv", "-c", "x"]] {
+            assert_eq!(printing(&args), PrintOptions { format: OutputFormat::Csv, ..plain });
+        }
+        assert_eq!(printing(&["--json"]).format, OutputFormat::Json);
+        assert_eq!(printing(&["--markdown", "a.sql"]).format, OutputFormat::Markdown);
+        assert_eq!(printing(&["-q"]).quiet, Switch::On);
+        assert!(matches!(task(&["--csv", "--json"]), Task::Refuse(_)));
+        let refused = task(&["--format", "xml"]);
+        assert!(matches!(refused, Task::Refuse(text) if text.contains("csv, json and markdown")));
+        assert!(matches!(task(&["-", "-c", "x"]), Task::Refuse(_)));
     }
 
     #[test]

@@ -3,21 +3,30 @@
 //! Called by the binary of this crate and by the console script of the Python package, whose wheel
 //! has the same shell. A front end: it makes a `Database`, runs statements, and prints outputs and
 //! diagnostics. Holds no logic of the database, and reads no environment but its arguments, its
-//! input and the home folder's history file.
+//! input, `$PAGER` and the home folder's history file.
 
 mod arguments;
 mod cell;
 mod check_command;
+mod command;
+mod completion;
 mod doctor;
 mod doctor_command;
 mod editor;
+mod history;
 mod interrupt;
 mod opening;
+mod output_format;
+mod pager;
+mod prompt;
 mod remote;
+mod result_printer;
+mod screen;
 mod script;
 mod serve_command;
 mod shell;
 mod shell_session;
+mod switch;
 mod table_text;
 mod user_command;
 
@@ -27,6 +36,12 @@ pub use cell::cell_text;
 pub use lockstep_engine::guarded;
 pub use remote::{columns_of, conversion_of, output_of};
 pub use table_text::{TableText, table_text};
+
+use self::{
+    result_printer::ResultPrinter,
+    screen::Screen,
+    shell::{Shell, ShellInput},
+};
 
 /// Runs the shell with these arguments (without the program's name) on the process's standard
 /// streams. Returns the exit code: 0, 1 after a failed statement, 2 for wrong arguments, 130 after
@@ -38,11 +53,11 @@ pub use table_text::{TableText, table_text};
 pub fn main_with(args: Vec<String>) -> i32 {
     std::panic::set_hook(Box::new(|_| {}));
     let stdin = io::stdin();
-    let shell = shell::Shell::new(Box::new(io::stdout()), Box::new(io::stderr()));
-    let mut shell = shell.with_signals();
+    let printer = ResultPrinter::new(Box::new(io::stdout()), Box::new(io::stderr()));
+    let mut shell = Shell::new(printer.with_screen(Screen::of_stdout)).with_signals();
     match (stdin.is_terminal(), io::stdout().is_terminal()) {
-        (true, true) => shell.run(args, shell::ShellInput::Terminal),
-        (true, false) => shell.run(args, shell::ShellInput::Lines(&mut stdin.lock())),
-        (false, _) => shell.run(args, shell::ShellInput::Script(&mut stdin.lock())),
+        (true, true) => shell.run(args, ShellInput::Terminal),
+        (true, false) => shell.run(args, ShellInput::Lines(&mut stdin.lock())),
+        (false, _) => shell.run(args, ShellInput::Script(&mut stdin.lock())),
     }
 }

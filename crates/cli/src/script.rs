@@ -1,19 +1,55 @@
-//! Splits a script into statements.
+//! Splits a script into statements and commands of the shell.
 //!
-//! The shell runs a script statement by statement, to print the result of each, and the prompt
-//! reads more lines until a statement is complete. Only quotes, comments and semicolons matter
-//! here; the engine's parser decides what a statement is.
+//! The shell runs a script part by part, to print the result of each, and the prompt reads more lines
+//! until a statement is complete. Only quotes, comments, semicolons and the first character of a
+//! statement matter here; the engine's parser decides what a statement is, and [`crate::command`] what a
+//! command is.
 
 use std::ops::Range;
 
-/// Returns the statements of a script as byte ranges, without their semicolons. Parts that have
-/// only blanks and comments are left out. The last statement may lack its semicolon.
-pub(crate) fn statements(script: &str) -> Vec<Range<usize>> {
+/// The words that are commands where they are a line of their own.
+pub(crate) const WORD_COMMANDS: &[&str] = &["exit", "quit", "help"];
+
+/// The commands that may follow a statement, which they end.
+const ENDING_COMMANDS: &[&str] = &["\\g", "\\watch"];
+
+/// The mark that some editors write at the start of a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// A part of a script, as a range of its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ScriptPart {
+    /// A statement, without its semicolon.
+    Statement(Range<usize>),
+    /// A command of the shell, to the end of its line.
+    Command(Range<usize>),
+}
+
+impl ScriptPart {
+    fn range(&self) -> &Range<usize> {
+        match self {
+            Self::Statement(range) | Self::Command(range) => range,
+        }
+    }
+}
+
+/// Returns a script without a byte-order mark at its start.
+pub(crate) fn without_mark(script: &str) -> &str {
+    script.strip_prefix(BYTE_ORDER_MARK).unwrap_or(script)
+}
+
+/// Returns the parts of a script. Those that have only blanks and comments are left out. The last
+/// statement may lack its semicolon.
+pub(crate) fn parts(script: &str) -> Vec<ScriptPart> {
     let mut found = Vec::new();
     let mut statement: Option<Range<usize>> = None;
-    for ScriptToken { kind, range } in Tokens::new(script) {
+    for ScriptToken { kind, range, .. } in Tokens::new(script) {
         match kind {
-            TokenKind::Semicolon => found.extend(statement.take()),
+            TokenKind::Semicolon => found.extend(statement.take().map(ScriptPart::Statement)),
+            TokenKind::Command => {
+                found.extend(statement.take().map(ScriptPart::Statement));
+                found.push(ScriptPart::Command(range));
+            }
             TokenKind::Text => {
                 let start = statement.map_or(range.start, |statement| statement.start);
                 statement = Some(start..range.end);
@@ -21,43 +57,79 @@ pub(crate) fn statements(script: &str) -> Vec<Range<usize>> {
             TokenKind::Blank => {}
         }
     }
-    found.extend(statement);
+    found.extend(statement.map(ScriptPart::Statement));
     debug_assert!(
-        found.is_sorted_by(|left, right| left.end <= right.start),
-        "statements follow one another"
+        found.is_sorted_by(|left, right| left.range().end <= right.range().start),
+        "parts follow one another"
     );
     found
 }
 
-/// Whether the text ends with a semicolon that ends a statement; blanks and comments may follow.
+/// Whether nothing is missing from the text: it ends with a command, or with a semicolon that ends a
+/// statement; blanks and comments may follow.
 pub(crate) fn is_complete(text: &str) -> bool {
     let kinds = Tokens::new(text).map(|token| token.kind);
-    kinds.filter(|kind| *kind != TokenKind::Blank).last() == Some(TokenKind::Semicolon)
+    let last = kinds.filter(|kind| *kind != TokenKind::Blank).last();
+    matches!(last, Some(TokenKind::Semicolon | TokenKind::Command))
+}
+
+/// Whether a text ends inside quotes or a comment.
+pub(crate) fn is_open(text: &str) -> bool {
+    Tokens::new(text).last().is_some_and(|token| token.is_open)
 }
 
 /// A token of a script.
-struct ScriptToken {
-    kind: TokenKind,
-    range: Range<usize>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ScriptToken {
+    pub(crate) kind: TokenKind,
+    pub(crate) range: Range<usize>,
+    /// Whether it is quoted or a comment, and what ends it is missing.
+    pub(crate) is_open: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum TokenKind {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TokenKind {
     /// White space or a comment.
     Blank,
+    /// A word, a quoted text or a symbol.
     Text,
     Semicolon,
+    /// A command of the shell.
+    Command,
 }
 
-/// Splits a text into semicolons, blanks and the rest. A quoted text is one token.
-struct Tokens<'a> {
+/// Splits a text into semicolons, commands, blanks and the rest. A quoted text is one token.
+pub(crate) struct Tokens<'a> {
     text: &'a str,
     at: usize,
+    /// The kind of the last token that is not blank; `None` before it.
+    last: Option<TokenKind>,
 }
 
 impl<'a> Tokens<'a> {
-    fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, at: 0, last: None }
+    }
+
+    /// Returns the length of a command that begins here. Looks at the rest of the line only where one may
+    /// begin, so that long lines cost no more than their length.
+    fn command_length(&self) -> Option<usize> {
+        let rest = &self.text[self.at..];
+        let is_within = self.last == Some(TokenKind::Text);
+        if rest.starts_with('\\') || (rest.starts_with('.') && !is_within) {
+            let length = line_length(rest);
+            let name = rest[..length].split([' ', '\t', '\r', ';']).next().unwrap_or(rest);
+            // Inside a statement most backslashes are mistakes, of which the parser speaks.
+            return (!is_within || ENDING_COMMANDS.contains(&name)).then_some(length);
+        }
+        let word = &rest[..word_length(rest)];
+        if is_within || !WORD_COMMANDS.iter().any(|known| known.eq_ignore_ascii_case(word)) {
+            return None;
+        }
+        let length = line_length(rest);
+        let more = &rest[word.len()..length];
+        let is_alone = more.chars().all(|character| character == ';' || character.is_whitespace());
+        is_alone.then_some(length)
     }
 }
 
@@ -67,21 +139,48 @@ impl Iterator for Tokens<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         let rest = &self.text[self.at..];
         let first = rest.chars().next()?;
+        let mut is_open = false;
         let (kind, length) = match first {
             ';' => (TokenKind::Semicolon, 1),
-            '\'' | '"' | '`' => (TokenKind::Text, quoted_length(rest, first)),
+            '\'' | '"' | '`' => {
+                let length = quoted_length(rest, first);
+                is_open = length.is_none();
+                (TokenKind::Text, length.unwrap_or(rest.len()))
+            }
             '#' => (TokenKind::Blank, line_length(rest)),
             '-' if rest.starts_with("--") => (TokenKind::Blank, line_length(rest)),
             '/' if rest.starts_with("/*") => {
-                (TokenKind::Blank, rest.find("*/").map_or(rest.len(), |end| end + 2))
+                let end = rest.find("*/").map(|end| end + 2);
+                is_open = end.is_none();
+                (TokenKind::Blank, end.unwrap_or(rest.len()))
             }
             blank if blank.is_whitespace() => (TokenKind::Blank, blank.len_utf8()),
-            other => (TokenKind::Text, other.len_utf8()),
+            other => match self.command_length() {
+                Some(length) => (TokenKind::Command, length),
+                None => (TokenKind::Text, word_length(rest).max(other.len_utf8())),
+            },
         };
+        if kind == TokenKind::Blank && (first == '#' || first == '-') {
+            is_open = length == rest.len();
+        }
         let start = self.at;
         self.at += length;
-        Some(ScriptToken { kind, range: start..self.at })
+        if kind != TokenKind::Blank {
+            self.last = Some(kind);
+        }
+        debug_assert!(self.at > start, "a token is not empty");
+        Some(ScriptToken { kind, range: start..self.at, is_open })
     }
+}
+
+/// Whether a character may be in a name.
+pub(crate) fn is_of_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
+/// Returns the length of the word at the start of a text.
+fn word_length(text: &str) -> usize {
+    text.find(|character| !is_of_word(character)).unwrap_or(text.len())
 }
 
 /// Returns the length of the rest of the line.
@@ -89,28 +188,87 @@ fn line_length(text: &str) -> usize {
     text.find('\n').unwrap_or(text.len())
 }
 
-/// Returns the length of a quoted text with both quotes; up to the end when it is not closed. A
-/// backslash escapes the next character, except in a name in back-quotes.
-fn quoted_length(text: &str, quote: char) -> usize {
+/// Returns the length of a quoted text with both quotes; `None` when it is not closed. A backslash
+/// escapes the next character, except in a name in back-quotes.
+fn quoted_length(text: &str, quote: char) -> Option<usize> {
     let mut is_escaped = false;
     for (at, character) in text.char_indices().skip(1) {
         match character {
             _ if is_escaped => is_escaped = false,
             '\\' if quote != '`' => is_escaped = true,
-            _ if character == quote => return at + 1,
+            _ if character == quote => return Some(at + 1),
             _ => {}
         }
     }
-    text.len()
+    None
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{is_complete, statements};
+    use super::{ScriptPart, is_complete, is_open, parts, without_mark};
 
+    /// Checks the parts of a script; commands are expected with `> ` before them.
     fn check(script: &str, expected: &[&str]) {
-        let found: Vec<&str> = statements(script).into_iter().map(|range| &script[range]).collect();
+        let text = |part| match part {
+            ScriptPart::Statement(range) => script[range].to_owned(),
+            ScriptPart::Command(range) => format!("> {}", &script[range]),
+        };
+        let found: Vec<String> = parts(script).into_iter().map(text).collect();
         assert_eq!(found, expected, "{script}");
+    }
+
+    #[test]
+    fn a_command_begins_where_a_statement_could_and_ends_with_its_line() {
+        check(
+            "\\dt\nSELECT 1;\n.mode csv\nSELECT 2",
+            &["> \\dt", "SELECT 1", "> .mode csv", "SELECT 2"],
+        );
+        check("SELECT 1; \\d t; -- x\nSELECT 2", &["SELECT 1", "> \\d t; -- x", "SELECT 2"]);
+        check("SELECT t\n.a, '\n\\d'", &["SELECT t\n.a, '\n\\d'"]);
+        check("-- first\n\\q", &["> \\q"]);
+    }
+
+    #[test]
+    fn words_are_commands_where_they_are_a_line() {
+        check("help\nSELECT 1;\nEXIT;\n", &["> help", "SELECT 1", "> EXIT;"]);
+        check("SELECT\nhelp\nFROM t", &["SELECT\nhelp\nFROM t"]);
+        check("quit now", &["quit now"]);
+    }
+
+    #[test]
+    fn some_commands_end_a_statement() {
+        check(
+            "SELECT 1 \\watch 2\nSELECT 2 \\g",
+            &["SELECT 1", "> \\watch 2", "SELECT 2", "> \\g"],
+        );
+        check("SELECT 1 \\x", &["SELECT 1 \\x"]);
+        assert!(is_complete("SELECT 1 \\g") && is_complete("help"));
+    }
+
+    #[test]
+    fn lines_may_end_as_on_windows() {
+        check("\\dt\r\nSELECT\r\n1;\r\nexit\r\n", &["> \\dt\r", "SELECT\r\n1", "> exit\r"]);
+        assert!(is_complete("SELECT 1;\r\n"));
+        assert_eq!(without_mark("\u{feff}SELECT 1"), "SELECT 1");
+        assert_eq!(without_mark("SELECT 1"), "SELECT 1");
+    }
+
+    #[test]
+    fn a_long_line_is_split_in_one_pass() {
+        let script = "SELECT 1;".repeat(200_000);
+        assert_eq!(parts(&script).len(), 200_000);
+        let script = format!("INSERT INTO t VALUES {}", "(1, 'a'), ".repeat(200_000));
+        assert_eq!(parts(&script).len(), 1);
+    }
+
+    #[test]
+    fn quotes_and_comments_may_be_open() {
+        for text in ["SELECT '", "SELECT `a", "/* x", "SELECT 1 -- x", "#"] {
+            assert!(is_open(text), "{text}");
+        }
+        for text in ["SELECT ''", "/* x */", "-- x\n", "SELECT a", ""] {
+            assert!(!is_open(text), "{text}");
+        }
     }
 
     #[test]

@@ -1,8 +1,12 @@
-//! Runs statements and prints their results.
+//! Runs the task of the command line: scripts, or a prompt, with a database.
+//!
+//! The commands of the shell are run in [`commands`].
+
+mod commands;
 
 use std::{
     fmt,
-    io::{self, BufRead, Write},
+    io::{self, BufRead, Read, Write},
     ops::Range,
     path::Path,
     process::Command,
@@ -15,24 +19,16 @@ use lockstep_engine::{Database, Output, guarded, masked};
 use lockstep_host::{Clock, SystemClock, disk};
 
 use crate::{
-    arguments::{Arguments, Task},
+    arguments::{Arguments, ScriptSource, Task},
     editor::LineEditor,
     interrupt::{self, CtrlCEffect, Interrupts},
     opening::{DatabaseTarget, banner_text},
-    script::{is_complete, statements},
+    prompt::{Prompt, PromptEntry, PromptInput},
+    result_printer::ResultPrinter,
+    script::{ScriptPart, parts, without_mark},
     shell_session::ShellSession,
-    table_text::table_text,
+    switch::Switch,
 };
-
-/// The most rows of a result that are printed.
-const ROWS_SHOWN_MAX: usize = 1_000;
-
-const HELP: &str = "\
-Statements end with `;` and may take several lines. Ctrl-C cancels the one that runs.
-  .help    shows this
-  .tables  lists the tables
-  \\q       ends the session, as do .quit and the end of input
-";
 
 /// The input that the shell reads statements from.
 pub(crate) enum ShellInput<'a> {
@@ -44,15 +40,39 @@ pub(crate) enum ShellInput<'a> {
     Terminal,
 }
 
-/// The input of a user at the prompt.
-#[derive(Debug)]
-pub(crate) enum PromptLine {
-    /// A line with its end.
-    Text(String),
-    /// Ctrl-C: the statement so far is dropped.
-    Dropped,
-    /// The end of input.
-    End,
+/// How a script has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScriptEnd {
+    Done,
+    /// A statement or a command has failed.
+    Failed,
+    /// Ctrl-C was pressed.
+    Interrupted,
+    /// A command ends the session.
+    Quit,
+}
+
+impl ScriptEnd {
+    /// Returns the exit code of a run that ends with the script.
+    fn exit_code(self) -> i32 {
+        match self {
+            Self::Done | Self::Quit => 0,
+            Self::Failed => 1,
+            Self::Interrupted => interrupt::EXIT_CODE,
+        }
+    }
+}
+
+impl ShellInput<'_> {
+    /// Reads a script to its end.
+    fn read_to_end(&mut self) -> io::Result<String> {
+        let mut script = String::new();
+        match self {
+            Self::Script(input) | Self::Lines(input) => input.read_to_string(&mut script)?,
+            Self::Terminal => io::stdin().lock().read_to_string(&mut script)?,
+        };
+        Ok(script)
+    }
 }
 
 /// One run of the shell: a session with a database, and the streams it prints to.
@@ -64,8 +84,11 @@ pub(crate) struct Shell {
     interrupts: Interrupts,
     /// Whether the shell handles Ctrl-C: it is a process of its own.
     handles_signals: bool,
-    out: Box<dyn Write>,
-    err: Box<dyn Write>,
+    printer: ResultPrinter,
+    /// The last statement, which `\watch` runs again.
+    last_statement: Option<String>,
+    /// How many scripts run one inside another.
+    depth: usize,
 }
 
 impl fmt::Debug for Shell {
@@ -75,10 +98,17 @@ impl fmt::Debug for Shell {
 }
 
 impl Shell {
-    pub(crate) fn new(out: Box<dyn Write>, err: Box<dyn Write>) -> Self {
-        let session = ShellSession::Engine(Arc::new(Database::in_memory().session()));
-        let (clock, interrupts) = (SystemClock::new(), Interrupts::default());
-        Self { session, target: None, clock, interrupts, handles_signals: false, out, err }
+    pub(crate) fn new(printer: ResultPrinter) -> Self {
+        Self {
+            session: ShellSession::Engine(Arc::new(Database::in_memory().session())),
+            target: None,
+            clock: SystemClock::new(),
+            interrupts: Interrupts::default(),
+            handles_signals: false,
+            printer,
+            last_statement: None,
+            depth: 0,
+        }
     }
 
     /// Handles Ctrl-C, for a shell that is a process of its own.
@@ -88,13 +118,15 @@ impl Shell {
 
     /// Runs the task that the arguments describe, and returns the exit code.
     pub(crate) fn run(&mut self, args: Vec<String>, input: ShellInput<'_>) -> i32 {
-        let Arguments { task, database } = Arguments::parse(args);
+        let Arguments { task, database, printing } = Arguments::parse(args);
+        self.printer.format = printing.format;
+        self.printer.quiet = printing.quiet;
         let done = match database {
             None => self.task(task, input),
             Some(target) => self.task_in(target, task, input),
         };
         // The reader of a pipe may go away early, as in `lockstep -c … | head`.
-        let done = done.and_then(|code| self.out.flush().map(|()| code));
+        let done = done.and_then(|code| self.printer.out.flush().map(|()| code));
         done.unwrap_or_else(|error| i32::from(error.kind() != io::ErrorKind::BrokenPipe))
     }
 
@@ -109,9 +141,9 @@ impl Shell {
         if let Some(url) = target.server() {
             return self.task_with(url, task, input);
         }
-        let database = match target.open(&mut *self.err)? {
+        let database = match target.open(&mut *self.printer.err)? {
             Ok(database) => database,
-            Err(error) => return writeln!(self.err, "{}", error.render(None)).map(|()| 1),
+            Err(error) => return self.failure(&error),
         };
         debug_assert!(database.opened().is_some(), "it is a directory");
         self.session = ShellSession::Engine(Arc::new(database.session()));
@@ -119,7 +151,7 @@ impl Shell {
         let done = self.task(task, input);
         match guarded(|| database.close()) {
             Ok(()) => done,
-            Err(error) => writeln!(self.err, "{}", error.render(None)).map(|()| 1),
+            Err(error) => self.failure(&error),
         }
     }
 
@@ -127,31 +159,32 @@ impl Shell {
     fn task_with(&mut self, url: &str, task: Task, input: ShellInput<'_>) -> io::Result<i32> {
         let client = match guarded(|| RemoteClient::connect(url)) {
             Ok(client) => client,
-            Err(error) => return writeln!(self.err, "{}", error.render(None)).map(|()| 1),
+            Err(error) => return self.failure(&error),
         };
         self.session = ShellSession::Server(client.clone());
         let done = self.task(task, input);
         match guarded(|| client.close()) {
             Ok(()) => done,
-            Err(error) => writeln!(self.err, "{}", error.render(None)).map(|()| 1),
+            Err(error) => self.failure(&error),
         }
     }
 
+    /// Prints an error that ends the run, and returns the exit code.
+    fn failure(&mut self, error: &Diagnostic) -> io::Result<i32> {
+        self.printer.error(&error.render(None)).map(|()| 1)
+    }
+
     fn task(&mut self, task: Task, input: ShellInput<'_>) -> io::Result<i32> {
+        let ResultPrinter { out, err, .. } = &mut self.printer;
         match task {
-            Task::Print(text) => self.out.write_all(text.as_bytes()).map(|()| 0),
-            Task::Refuse(text) => self.err.write_all(text.as_bytes()).map(|()| 2),
-            Task::Check(command) => command.run(&mut *self.out, &mut *self.err),
-            Task::Serve(command) => command.run(&mut *self.out, &mut *self.err),
-            Task::User(command) => command.run(&mut *self.out, &mut *self.err),
-            Task::Doctor(command) => command.run(&mut *self.out, &mut *self.err),
+            Task::Print(text) => out.write_all(text.as_bytes()).map(|()| 0),
+            Task::Refuse(text) => err.write_all(text.as_bytes()).map(|()| 2),
+            Task::Check(command) => command.run(out, err),
+            Task::Serve(command) => command.run(out, err),
+            Task::User(command) => command.run(out, err),
+            Task::Doctor(command) => command.run(out, err),
             Task::Demo(args) => self.demo(&args),
-            Task::Script(script) => {
-                self.listen(CtrlCEffect::CancelThenExit).and_then(|()| self.script(&script))
-            }
-            Task::File(path) => {
-                self.listen(CtrlCEffect::CancelThenExit).and_then(|()| self.file(&path))
-            }
+            Task::Scripts(scripts) => self.scripts(&scripts, input),
             Task::Input => self.input(input),
         }
     }
@@ -160,67 +193,89 @@ impl Shell {
         if self.handles_signals { self.interrupts.listen(effect) } else { Ok(()) }
     }
 
-    fn input(&mut self, input: ShellInput<'_>) -> io::Result<i32> {
-        self.listen(match input {
-            ShellInput::Script(_) => CtrlCEffect::CancelThenExit,
-            ShellInput::Lines(_) | ShellInput::Terminal => CtrlCEffect::Cancel,
-        })?;
-        match input {
-            ShellInput::Script(input) => {
-                let mut script = String::new();
-                input.read_to_string(&mut script).and_then(|_| self.script(&script))
-            }
-            ShellInput::Lines(input) => {
-                self.prompt(|shell, begun| shell.plain_line(input, begun)).map(|()| 0)
-            }
-            ShellInput::Terminal => {
-                let mut editor = LineEditor::open(self.session.clone())?;
-                self.prompt(|shell, begun| {
-                    shell.out.flush()?;
-                    editor.line(prompt_of(begun), begun)
-                })
-                .map(|()| 0)
-            }
-        }
-    }
-
-    fn plain_line(&mut self, input: &mut dyn BufRead, begun: &str) -> io::Result<PromptLine> {
-        write!(self.out, "{}", prompt_of(begun))?;
-        self.out.flush()?;
-        let mut line = String::new();
-        let count = input.read_line(&mut line)?;
-        Ok(if count == 0 { PromptLine::End } else { PromptLine::Text(line) })
-    }
-
-    fn file(&mut self, path: &str) -> io::Result<i32> {
-        match disk::read_to_string(Path::new(path)) {
-            Ok(script) => self.script(&script),
-            Err(error) => {
-                let missing = error.kind() == io::ErrorKind::NotFound;
-                let code = if missing { code::UNDEFINED_FILE } else { code::IO_ERROR };
-                let diagnostic = Diagnostic::new(code, format!("file `{path}`: {error}"));
-                writeln!(self.err, "{}", diagnostic.render(None)).map(|()| 1)
-            }
-        }
-    }
-
-    /// Runs statements one after another; the first that fails, or Ctrl-C, ends the script.
-    fn script(&mut self, script: &str) -> io::Result<i32> {
-        for range in statements(script) {
-            let succeeded = self.statement(script, range)?;
-            if self.interrupts.is_pressed() {
-                return Ok(interrupt::EXIT_CODE);
-            }
-            if !succeeded {
-                return Ok(1);
+    /// Runs the scripts of the command line; the first that fails or quits ends the run.
+    fn scripts(&mut self, scripts: &[ScriptSource], mut input: ShellInput<'_>) -> io::Result<i32> {
+        self.listen(CtrlCEffect::CancelThenExit)?;
+        debug_assert!(!scripts.is_empty(), "without a script there is a prompt");
+        for script in scripts {
+            let end = match script {
+                ScriptSource::Text(text) => self.script(text)?,
+                ScriptSource::File(path) => self.file(path)?,
+                ScriptSource::Input => {
+                    let text = input.read_to_end()?;
+                    self.script(without_mark(&text))?
+                }
+            };
+            if end != ScriptEnd::Done {
+                return Ok(end.exit_code());
             }
         }
         Ok(0)
     }
 
+    fn input(&mut self, mut input: ShellInput<'_>) -> io::Result<i32> {
+        let prompt = match input {
+            ShellInput::Script(_) => {
+                self.listen(CtrlCEffect::CancelThenExit)?;
+                let script = input.read_to_end()?;
+                return Ok(self.script(without_mark(&script))?.exit_code());
+            }
+            ShellInput::Lines(input) => Prompt::new(PromptInput::Lines(input)),
+            ShellInput::Terminal => {
+                let editor = Box::new(LineEditor::open(self.session.clone())?);
+                Prompt::new(PromptInput::Terminal(editor))
+            }
+        };
+        self.listen(CtrlCEffect::Cancel)?;
+        self.prompt(prompt).map(|()| 0)
+    }
+
+    /// Runs the script in a file.
+    fn file(&mut self, path: &str) -> io::Result<ScriptEnd> {
+        match disk::read_to_string(Path::new(path)) {
+            Ok(script) => self.script(without_mark(&script)),
+            Err(error) => {
+                let diagnostic = of_file(path, &error);
+                self.failure(&diagnostic).map(|_| ScriptEnd::Failed)
+            }
+        }
+    }
+
+    /// Runs statements and commands one after another; the first that fails, or Ctrl-C, ends the script.
+    fn script(&mut self, script: &str) -> io::Result<ScriptEnd> {
+        for part in parts(script) {
+            let end = match part {
+                ScriptPart::Statement(range) => {
+                    self.last_statement = Some(script[range.clone()].to_owned());
+                    let succeeded = self.statement(script, range)?;
+                    if succeeded { ScriptEnd::Done } else { ScriptEnd::Failed }
+                }
+                ScriptPart::Command(range) => self.command(&script[range])?,
+            };
+            if self.interrupts.is_pressed() {
+                return Ok(ScriptEnd::Interrupted);
+            }
+            if end != ScriptEnd::Done {
+                return Ok(end);
+            }
+        }
+        Ok(ScriptEnd::Done)
+    }
+
     /// Runs the statement at `range` of a text and prints its output or its diagnostic. Returns
     /// whether it succeeded.
     fn statement(&mut self, text: &str, range: Range<usize>) -> io::Result<bool> {
+        self.statement_with(text, range, |output| output)
+    }
+
+    /// Runs a statement as [`Self::statement`] does, and prints what `change` makes of its output.
+    fn statement_with(
+        &mut self,
+        text: &str,
+        range: Range<usize>,
+        change: impl FnOnce(Output) -> Output,
+    ) -> io::Result<bool> {
+        debug_assert!(!range.is_empty(), "a statement has a word");
         let start_ns = self.clock.monotonic_ns();
         let offset = range.start;
         let statement = &text[range];
@@ -228,90 +283,44 @@ impl Shell {
         match context.run(|| guarded(|| self.session.execute(statement))) {
             Ok(output) => {
                 let elapsed_ns = self.clock.monotonic_ns() - start_ns;
-                self.print(text, offset, &output, elapsed_ns).map(|()| true)
+                for warning in &output.warnings {
+                    let rendered = moved(warning, offset).render(Some(&masked(text)));
+                    self.printer.error(&rendered.replacen("error[", "warning[", 1))?;
+                }
+                self.printer.output(&change(output))?;
+                self.printer.time(elapsed_ns)?;
+                Ok(true)
             }
             Err(diagnostic) => {
-                self.out.flush()?;
-                writeln!(self.err, "{}", moved(&diagnostic, offset).render(Some(&masked(text))))?;
+                let rendered = moved(&diagnostic, offset).render(Some(&masked(text)));
+                self.printer.error(&rendered)?;
                 Ok(false)
             }
         }
     }
 
-    fn print(
-        &mut self,
-        text: &str,
-        offset: usize,
-        output: &Output,
-        elapsed_ns: u64,
-    ) -> io::Result<()> {
-        for warning in &output.warnings {
-            let rendered = moved(warning, offset).render(Some(&masked(text)));
-            writeln!(self.err, "{}", rendered.replacen("error[", "warning[", 1))?;
-        }
-        let elapsed = duration_text(elapsed_ns);
-        if !output.columns.is_empty() {
-            writeln!(self.out, "{}", table_text(output, ROWS_SHOWN_MAX).draw(None))?;
-            let rows = output.row_count();
-            let noun = if rows == 1 { "row" } else { "rows" };
-            return writeln!(self.out, "({rows} {noun}, {elapsed})\n");
-        }
-        let message = output.message.as_deref().unwrap_or("OK");
-        match output.rows_affected {
-            Some(rows) => writeln!(self.out, "{message} (rows: {rows}, {elapsed})"),
-            None => writeln!(self.out, "{message} ({elapsed})"),
-        }
-    }
-
-    /// Reads lines and runs the statements in them. `next` gets the lines of a statement that has
-    /// begun.
-    fn prompt(
-        &mut self,
-        mut next: impl FnMut(&mut Self, &str) -> io::Result<PromptLine>,
-    ) -> io::Result<()> {
+    /// Reads and runs statements and commands until the end of input.
+    fn prompt(&mut self, mut prompt: Prompt<'_>) -> io::Result<()> {
         let database = match &self.session {
             ShellSession::Engine(session) => banner_text(self.target.as_ref(), session.database()),
             ShellSession::Server(client) => client.address().to_string(),
         };
         let version = env!("CARGO_PKG_VERSION");
-        writeln!(self.out, "Lockstep {version}, {database}. `.help` for help.")?;
-        let mut text = String::new();
+        self.printer.note(&format!("Lockstep {version}, {database}. `\\?` for help."))?;
+        self.printer.timing = Switch::On;
         loop {
-            let start = text.len();
-            match next(self, &text)? {
-                PromptLine::Text(line) => text.push_str(&line),
-                PromptLine::Dropped => text.clear(),
-                PromptLine::End => return writeln!(self.out),
-            }
-            if start == 0 && self.is_command(text.trim())? {
-                if matches!(text.trim(), "\\q" | ".quit" | ".exit") {
-                    return Ok(());
-                }
-                text.clear();
-            } else if text.trim().is_empty() {
-                text.clear();
-            } else if is_complete(&text) {
-                self.interrupts.reset();
-                self.script(&text)?;
-                text.clear();
+            self.printer.out.flush()?;
+            let entry = prompt.next(&mut *self.printer.err)?;
+            self.interrupts.reset();
+            let end = match entry {
+                PromptEntry::Script(text) => self.script(&text)?,
+                PromptEntry::CommandWithin(line) => self.command(&line)?,
+                PromptEntry::End => return writeln!(self.printer.err),
+            };
+            if end == ScriptEnd::Quit {
+                return Ok(());
             }
         }
-    }
-
-    /// Whether a line is a command of the shell; runs it unless it ends the session.
-    fn is_command(&mut self, line: &str) -> io::Result<bool> {
-        match line {
-            "\\q" | ".quit" | ".exit" => {}
-            ".help" | "\\h" | "\\?" => self.out.write_all(HELP.as_bytes())?,
-            ".tables" | "\\dt" => {
-                self.script("SHOW TABLES;")?;
-            }
-            other if other.starts_with(['.', '\\']) => {
-                writeln!(self.err, "`{other}` is no command of the shell; `.help` lists them")?;
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
     }
 
     /// Runs a demonstration, which is a program of the Python package. That package's own console
@@ -327,29 +336,23 @@ impl Shell {
                 )
                 .with_kind(Kind::FixRequest)
                 .with_hint("Install the wheel of `lockstep`, then run `python3 -m lockstep demo`.");
-                writeln!(self.err, "{}", diagnostic.render(None)).map(|()| 1)
+                self.failure(&diagnostic)
             }
         }
     }
 }
 
-/// Returns the prompt after the lines of a statement that has begun.
-fn prompt_of(begun: &str) -> &'static str {
-    if begun.is_empty() { "lockstep> " } else { "     ...> " }
+/// Makes the error of a file that cannot be read or written.
+fn of_file(path: &str, error: &io::Error) -> Diagnostic {
+    let missing = error.kind() == io::ErrorKind::NotFound;
+    let code = if missing { code::UNDEFINED_FILE } else { code::IO_ERROR };
+    Diagnostic::new(code, format!("file `{path}`: {error}"))
 }
 
 /// Moves the position of a diagnostic from the statement to the text that has it at `offset`.
 fn moved(diagnostic: &Diagnostic, offset: usize) -> Diagnostic {
     let span = diagnostic.span.map(|span| Span::new(span.start + offset, span.end + offset));
     Diagnostic { span, ..diagnostic.clone() }
-}
-
-fn duration_text(ns: u64) -> String {
-    match ns {
-        0..1_000_000 => format!("{} µs", ns / 1_000),
-        1_000_000..1_000_000_000 => format!("{}.{} ms", ns / 1_000_000, ns / 100_000 % 10),
-        _ => format!("{}.{:02} s", ns / 1_000_000_000, ns / 10_000_000 % 100),
-    }
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use lockstep_client::RemoteClient;
 use lockstep_diagnostic::Result;
-use lockstep_engine::{Output, Session};
+use lockstep_engine::{Output, Session, guarded};
 
-use crate::remote::output_of;
+use crate::{remote::output_of, table_text};
 
 /// A session. A clone is the same session.
 #[derive(Debug, Clone)]
@@ -33,4 +33,16 @@ impl ShellSession {
             Self::Server(client) => client.complete(start).unwrap_or_default(),
         }
     }
+
+    /// Returns the texts of a column of what a statement returns; none where it fails.
+    pub(crate) fn names(&self, sql: &str, column: usize) -> Vec<String> {
+        guarded(|| self.execute(sql)).map_or_else(|_| Vec::new(), |output| texts(&output, column))
+    }
+}
+
+/// Returns the texts of a column, without NULLs.
+pub(crate) fn texts(output: &Output, column: usize) -> Vec<String> {
+    let rows = table_text(output, usize::MAX).rows.into_iter();
+    rows.filter_map(|mut row| (column < row.len()).then(|| row.swap_remove(column)).flatten())
+        .collect()
 }

@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::cell_text;
 
-/// The greatest width of a cell unless another is asked for: longer text is truncated, so that one
+/// The greatest width of a cell unless another is given: longer text is truncated, so that one
 /// cell does not widen the whole table.
 const CELL_WIDTH_MAX: usize = 60;
 
@@ -76,6 +76,10 @@ impl TableText {
         });
         let rule: Vec<String> = rule.collect();
         let mut lines = vec![self.line(&names, &widths), rule.join("-+-")];
+        debug_assert!(
+            rows.iter().all(|row| is_last_whole || row.more.is_empty()),
+            "only a last column that stands whole has further lines"
+        );
         let indent: usize = widths.iter().rev().skip(1).map(|width| width + 3).sum();
         for row in &rows {
             lines.push(self.line(&row.cells, &widths));
@@ -85,6 +89,30 @@ impl TableText {
             lines.push(format!("… {} more rows", self.row_count - self.rows.len()));
         }
         lines.join("\n")
+    }
+
+    /// Draws as many of the first columns as fit in `columns` columns of the terminal, one at least.
+    /// Returns the drawing and the number of columns that are not shown.
+    pub(crate) fn draw_within(mut self, columns: usize) -> (String, usize) {
+        let cell_width = |text: &str| one_line(text, CELL_WIDTH_MAX).width();
+        let width_of = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].as_deref().unwrap_or("NULL"));
+            cells.chain([self.names[column].as_str()]).map(cell_width).max().unwrap_or(0)
+        };
+        let ends = (0..self.names.len()).scan(0, |end, column| {
+            // The first has nothing before it, each other ` | `.
+            *end += width_of(column) + if column == 0 { 0 } else { 3 };
+            Some(*end)
+        });
+        let shown = ends.take_while(|end| *end <= columns).count().max(1);
+        let hidden = self.names.len().saturating_sub(shown);
+        if hidden == 0 {
+            return (self.draw(None), 0);
+        }
+        self.names.truncate(shown);
+        self.is_number.truncate(shown);
+        self.rows.iter_mut().for_each(|row| row.truncate(shown));
+        (self.draw(Some(CELL_WIDTH_MAX)), hidden)
     }
 
     /// Whether the last column is text, and little of it.
@@ -129,6 +157,7 @@ impl DrawnRow {
             let mut lines = whole.lines().map(|line| one_line(line, usize::MAX));
             *drawn = lines.next().unwrap_or_default();
             more = lines.collect();
+            debug_assert_eq!(more.len() + 1, whole.lines().count().max(1), "no line is lost");
         }
         Self { cells, more }
     }

@@ -10,7 +10,7 @@ use arrow_flight::{
 use futures::{Stream, StreamExt, stream};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_host::sync::Mutex;
-use lockstep_protocol::{Append, NamedMessage, StatementOutcome};
+use lockstep_protocol::{Append, AppendCreates, NamedMessage, StatementOutcome};
 use prost::Message;
 use std::sync::Arc;
 
@@ -64,14 +64,37 @@ impl RemoteClient {
         self.append_tables(&[(table, batches)], durability)
     }
 
+    /// Creates a table with the columns and the rows of the batches, of which there is one at least;
+    /// with `replaces`, in place of a table of this name, which is an error otherwise.
+    pub fn create_table_of(
+        &self,
+        table: &str,
+        batches: &[RecordBatch],
+        durability: Option<&str>,
+        replaces: bool,
+    ) -> Result<AppendedRows> {
+        let creates = if replaces { AppendCreates::Replacement } else { AppendCreates::New };
+        self.put(&[(table, batches)], durability, creates)
+    }
+
     /// Appends rows to several tables, all or none.
     pub fn append_tables(
         &self,
         rows: &[(&str, &[RecordBatch])],
         durability: Option<&str>,
     ) -> Result<AppendedRows> {
+        self.put(rows, durability, AppendCreates::No)
+    }
+
+    fn put(
+        &self,
+        rows: &[(&str, &[RecordBatch])],
+        durability: Option<&str>,
+        creates: AppendCreates,
+    ) -> Result<AppendedRows> {
         let tables = rows.iter().map(|(table, _)| (*table).to_owned()).collect();
-        let append = Append { tables, durability: durability.map(str::to_owned) };
+        let append =
+            Append { tables, durability: durability.map(str::to_owned), creates: creates.into() };
         let command = Any { type_url: Append::type_url(), value: append.encode_to_vec().into() };
         let descriptor = FlightDescriptor::new_cmd(command.encode_to_vec());
         let first = FlightData::new().with_descriptor(descriptor);

@@ -21,6 +21,8 @@ pub const SHARED_TRUNCATED: &str = "s2";
 /// A table of a writer.
 #[derive(Debug, Clone, Default)]
 pub struct OwnTable {
+    /// The number of the definition that it was created with.
+    pub definition: usize,
     /// Whether it has an index over `k` and `ts`.
     pub has_event_time: bool,
     /// The indexes that CREATE INDEX has made.

@@ -3,6 +3,7 @@
 //! The same operations go to a database in memory, which is to have the same all the time.
 
 use std::{
+    collections::BTreeSet,
     fmt::Write,
     fs,
     path::{Path, PathBuf},
@@ -137,7 +138,7 @@ impl<'a> Case<'a> {
             let after = self.observe(&database);
             let expected = self.model.observe();
             self.compare(&expected, &after, &format!("case {case}, after"));
-            let moved = moved_rows(&before, &after);
+            let moved = moved_rows(&before, &after, &BTreeSet::new());
             self.add(moved, &format!("case {case}, after"));
         }
         self.add(scripts::check(&database), &format!("case {case}, scripts"));

@@ -152,6 +152,40 @@ pub struct Diagnostic {
 /// The result of a function that reports errors to a user.
 pub type Result<T, E = Box<Diagnostic>> = std::result::Result<T, E>;
 
+/// The most bytes of a message, a detail or a hint: a name that a file gives may be as long as the file.
+const TEXT_BYTES_MAX: usize = 4_000;
+
+/// The most names that a list of them has.
+const NAMES_LISTED_MAX: usize = 12;
+
+/// Lists names in back-quotes, each once; of many, the first and how many more there are.
+pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut distinct: Vec<&str> = Vec::new();
+    for name in names {
+        if !distinct.contains(&name) {
+            distinct.push(name);
+        }
+    }
+    let more = distinct.len().saturating_sub(NAMES_LISTED_MAX);
+    let shown = &distinct[..distinct.len() - more];
+    debug_assert!(shown.len() <= NAMES_LISTED_MAX, "no more than a reader wants");
+    let text = shown.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if more == 0 { text } else { format!("{text} and {more} more") }
+}
+
+/// Cuts a text that nobody would read to its end.
+fn shortened(mut text: String) -> String {
+    if text.len() > TEXT_BYTES_MAX {
+        let is_boundary = |at: &usize| text.is_char_boundary(*at);
+        let cut = (0..=TEXT_BYTES_MAX).rev().find(is_boundary).unwrap_or(0);
+        debug_assert!(cut + 4 > TEXT_BYTES_MAX, "a character has at most four bytes");
+        let left_out = text.len() - cut;
+        text.truncate(cut);
+        text.push_str(&format!("… ({left_out} more bytes)"));
+    }
+    text
+}
+
 impl Diagnostic {
     /// Makes a diagnostic whose remedy is to fix the request.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
@@ -159,7 +193,7 @@ impl Diagnostic {
         Self {
             code,
             kind: Kind::FixRequest,
-            message: message.into(),
+            message: shortened(message.into()),
             span: None,
             detail: None,
             hint: None,
@@ -208,14 +242,14 @@ impl Diagnostic {
     /// Sets the detail.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
-        self.detail = Some(detail.into());
+        self.detail = Some(shortened(detail.into()));
         self
     }
 
     /// Sets the hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(shortened(hint.into()));
         self
     }
 
@@ -226,6 +260,23 @@ impl Diagnostic {
             Some(name) => self.with_hint(format!("Did you mean `{name}`?")),
             None => self,
         }
+    }
+
+    /// Adds the hint «Did you mean …?» as [`Self::with_nearest`] does; where no name is close, one that
+    /// lists the names: `what` they are, as "The columns are".
+    #[must_use]
+    pub fn with_nearest_or_all<'a>(
+        self,
+        wanted: &str,
+        what: &str,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let names: Vec<&str> = names.into_iter().collect();
+        let error = self.with_nearest(wanted, names.iter().copied());
+        if error.hint.is_some() || names.is_empty() {
+            return error;
+        }
+        error.with_hint(format!("{what} {}.", listed(names)))
     }
 
     /// Renders the error over several lines, with the offending line of `sql` and a caret under
@@ -247,3 +298,28 @@ impl fmt::Display for Diagnostic {
 }
 
 impl std::error::Error for Diagnostic {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Diagnostic, TEXT_BYTES_MAX, code, listed};
+
+    #[test]
+    fn names_are_listed_once_and_not_without_end() {
+        assert_eq!(listed(["a", "b", "a"]), "`a`, `b`");
+        let names: Vec<String> = (0..20).map(|number| format!("c{number}")).collect();
+        let list = listed(names.iter().map(String::as_str));
+        assert!(list.starts_with("`c0`, `c1`") && list.ends_with("`c11` and 8 more"), "{list}");
+    }
+
+    #[test]
+    fn a_text_that_nobody_would_read_is_cut() {
+        let long = "ü".repeat(1_000_000);
+        let error = Diagnostic::new(code::SYNTAX_ERROR, &long).with_detail(&long).with_hint(&long);
+        for text in [&error.message, error.detail.as_ref().unwrap(), error.hint.as_ref().unwrap()] {
+            assert!(text.len() < TEXT_BYTES_MAX + 100 && text.starts_with("üü"));
+            assert!(text.ends_with("ü… (1996000 more bytes)"), "{}", &text[text.len() - 40..]);
+        }
+        let short = "a".repeat(TEXT_BYTES_MAX);
+        assert_eq!(Diagnostic::new(code::SYNTAX_ERROR, &short).message, short);
+    }
+}

@@ -118,6 +118,6 @@ pub use recovery::{OpenListener, OpenOptions, OpenProgress, Opened};
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
 pub use session_list::{ClientInfo, SessionInfo};
-pub use statement::only_writes_rows;
+pub use statement::{IfExists, only_writes_rows};
 pub use statement_description::{StatementDescription, StatementEffect};
 pub use verify::{Difference, Verification, VerifyOptions};

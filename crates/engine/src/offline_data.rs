@@ -279,7 +279,7 @@ pub(crate) fn table_of_rows(database: &Database, schema: &TableSchema) -> Result
     let made = database.make_table(keeping_everything(schema));
     let rows = made.map(Arc::new).map_err(|error| table_error(&error))?;
     let (id, schema) = (rows.log_id().unwrap_or(0), TableSchema::clone(&rows.schema()));
-    database.log_offline_rows(id, &rows, &CatalogRecord::CreateOfflineRows { id, schema })?;
+    database.log_unnamed_table(id, &rows, &CatalogRecord::CreateOfflineRows { id, schema })?;
     Ok(rows)
 }
 

@@ -4,7 +4,11 @@
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_row::{DataType, Value};
-use lockstep_sql::{Parsed, ast::Statement, parse};
+use lockstep_sql::{
+    Parsed,
+    ast::{Query, Statement},
+    parse,
+};
 
 use crate::{
     FindObject, Output, Relation, Session,
@@ -158,12 +162,7 @@ impl Session {
             }
             _ => error,
         })?;
-        let Statement::Query(query) = &prepared.parsed.statement else {
-            return Diagnostic::new(code::SYNTAX_ERROR, "this statement is not a query")
-                .at(prepared.parsed.span)
-                .with_hint("Run it with execute.")
-                .err();
-        };
+        let query = only_rows(&prepared.parsed)?;
         check_count(&prepared.parsed, parameters)?;
         let operation = || CallDescription {
             action: "SELECT",
@@ -190,4 +189,15 @@ pub(crate) fn check_count(parsed: &Parsed, parameters: &[Parameter]) -> Result<(
     }
     let message = format!("the statement has {expected} `?`, and {found} values were given");
     Diagnostic::new(code::INVALID_PARAMETER, message).at(parsed.span).err()
+}
+
+/// Returns the query of a statement that gives rows; another one is an error.
+pub(crate) fn only_rows(parsed: &Parsed) -> Result<&Query> {
+    let message = match &parsed.statement {
+        Statement::Query(query) if query.into_outfile.is_none() => return Ok(query),
+        Statement::Query(_) => "a query with INTO OUTFILE writes a file, and gives no rows",
+        _ => "this statement is not a query",
+    };
+    let error = Diagnostic::new(code::SYNTAX_ERROR, message).at(parsed.span);
+    error.with_hint("Run it with execute.").err()
 }

@@ -1,9 +1,8 @@
 //! Results that are passed on batch by batch, and rows that arrive so: for front ends that hold neither.
 
 use arrow::array::RecordBatch;
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_row::DataType;
-use lockstep_sql::ast::Statement;
 use lockstep_table::{Durability, with_durability};
 
 use crate::{
@@ -11,7 +10,7 @@ use crate::{
     access::Needs,
     append::{AppendRule, expired_warning, load},
     entrance::CallDescription,
-    parameters::check_count,
+    parameters::{check_count, only_rows},
     session::object_name,
 };
 
@@ -43,10 +42,7 @@ impl Session {
     ) -> Result<Vec<Diagnostic>> {
         let prepared = self.prepare(sql)?;
         let parsed = &prepared.parsed;
-        let Statement::Query(query) = &parsed.statement else {
-            let diagnostic = Diagnostic::new(code::SYNTAX_ERROR, "this statement is not a query");
-            return diagnostic.at(parsed.span).with_hint("Run it with execute.").err();
-        };
+        let query = only_rows(parsed)?;
         check_count(parsed, parameters)?;
         let plan = || self.plan_of(&parsed.statement, parameters);
         let operation = || CallDescription {

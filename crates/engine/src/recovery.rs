@@ -366,9 +366,16 @@ impl<'d> EngineRecovery<'d> {
             CatalogRecord::DropDatabase { name } => {
                 self.run(&CatalogCommand::DropDatabase { name })
             }
-            CatalogRecord::CreateTable { id, name, schema, options } => {
-                let table = self.make_table(id, schema)?;
-                self.run(&CatalogCommand::CreateTable { name, table, options })
+            CatalogRecord::CreateTable { id, name, schema, options, or_replace } => {
+                // Its rows may have come before it.
+                let table = match self.tables.get(&id) {
+                    Some(found) => Arc::clone(&found.replayed.table),
+                    None => self.make_table(id, schema)?,
+                };
+                let replaced = self.id_of(&name);
+                self.run(&CatalogCommand::CreateTable { name, table, options, or_replace })?;
+                replaced.map(|replaced| self.tables.remove(&replaced));
+                Ok(())
             }
             CatalogRecord::DropTable { id, name } => {
                 self.tables.remove(&id);
@@ -423,6 +430,12 @@ impl<'d> EngineRecovery<'d> {
                 Ok(())
             }
         }
+    }
+
+    /// Returns the id of the table of the catalog that has this name.
+    fn id_of(&self, name: &QualifiedName) -> Option<u64> {
+        let objects = self.database.objects();
+        objects.find_table(&name.database, &name.name).map(|entry| entry.id)
     }
 
     /// Applies a command as a statement does. No statement runs, and nothing is logged yet.

@@ -39,6 +39,7 @@ mod show;
 mod table;
 mod user;
 
+pub use create_table::IfExists;
 pub(crate) use create_table::TableOptions;
 pub(crate) use delete::LoggedCondition;
 pub(crate) use deploy::deploy_script;

@@ -173,8 +173,8 @@ impl Database {
         Ok(())
     }
 
-    /// Logs that there is a table of copied rows. A checkpoint has it from then on.
-    pub(crate) fn log_offline_rows(
+    /// Logs that there is a table of rows that has no name yet. A checkpoint has it from then on.
+    pub(crate) fn log_unnamed_table(
         &self,
         id: u64,
         rows: &Arc<Table>,

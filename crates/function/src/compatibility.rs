@@ -635,6 +635,32 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
+        name: "row_number, rank and dense_rank",
+        standard: "They number the rows of a window up to the current one, whatever its frame.",
+        openmldb: "There are no such functions.",
+        why: "They are standard SQL, and need no later row.",
+        example: Example {
+            form: ExampleForm::Statements,
+            sql: "CREATE TABLE numbered (k INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts)); INSERT INTO numbered VALUES (1, 1000), (1, 2000); SELECT row_number() OVER (PARTITION BY k ORDER BY ts) AS n FROM numbered LIMIT 1 OFFSET 1",
+            standard: "2",
+            openmldb: "error",
+        },
+        is_restored: true,
+    },
+    CompatibilityDifference {
+        name: "a window without PARTITION BY",
+        standard: "All rows have one key, as in standard SQL.",
+        openmldb: "A window needs PARTITION BY.",
+        why: "What happened to everybody in the last minutes is a feature, too.",
+        example: Example {
+            form: ExampleForm::Statements,
+            sql: "CREATE TABLE everybody (k INT, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts)); INSERT INTO everybody VALUES (1, 1, 1000), (2, 2, 2000); SELECT sum(v) OVER (ORDER BY ts) AS s FROM everybody LIMIT 1 OFFSET 1",
+            standard: "3",
+            openmldb: "error",
+        },
+        is_restored: true,
+    },
+    CompatibilityDifference {
         name: "RANGE in a frame",
         standard: "It is another word for ROWS_RANGE: the frame is over event time.",
         openmldb: "Only ROWS_RANGE is.",

@@ -2,13 +2,11 @@
 
 /// Names in lower case, and the hint for all of them.
 const ELSEWHERE: &[(&[&str], &str)] = &[
-    (&["row_number"], "Write count(*) over a window without a frame: it numbers the rows."),
     (
-        &["rank"],
-        "Write count(*) over a window with EXCLUDE CURRENT_TIME and without a frame: it counts the earlier \
-         rows and this one.",
+        &["row_number", "rank", "dense_rank"],
+        "It numbers the rows of a window where compatibility is 'standard': write OVER (PARTITION BY … ORDER BY …) behind it.",
     ),
-    (&["dense_rank"], "Write distinct_count(x) over a window, where x is its ORDER BY column."),
+    (&["nth_value"], "Write first_value(x), last_value(x), or lag(x, n)."),
     (
         &["lead", "ntile", "percent_rank", "cume_dist"],
         "It needs rows that come later, which a feature does not see; lag(x, n) reads earlier ones.",

@@ -17,6 +17,7 @@ use lockstep_sql::ast::{self, BinaryOperator, ExprKind, LikeOperator, Literal, U
 use crate::{
     ClockRead, QuotedName, Written, call, comparison,
     literal::{literal, negate, scalar_value, type_of},
+    rank::Numbering,
     scope::NameScope,
     size::Size,
 };
@@ -44,6 +45,17 @@ pub(crate) trait Aggregates {
         scope: &NameScope,
     ) -> Option<Result<TypedExpr>> {
         let _ = (call, span, scope);
+        None
+    }
+    /// Binds a call of a function that numbers rows; `None` where there are no windows.
+    fn bind_rank(
+        &mut self,
+        numbering: Numbering,
+        call: &ast::Call,
+        span: Span,
+        scope: &NameScope,
+    ) -> Option<Result<TypedExpr>> {
+        let _ = (numbering, call, span, scope);
         None
     }
     /// Enters a call of a scalar function that carries OVER: aggregates below it use that window.
@@ -483,6 +495,12 @@ impl ExprBinder<'_> {
     }
 
     fn call(&mut self, call: &ast::Call, span: Span) -> Result<TypedExpr> {
+        if let Some(numbering) = Numbering::of(call, self.settings.compatibility)
+            && let Some(aggregates) = self.aggregates.as_deref_mut()
+            && let Some(bound) = aggregates.bind_rank(numbering, call, span, self.scope)
+        {
+            return bound;
+        }
         let is_scalar = scalar::find(&call.name.text).is_some();
         let is_aggregate = lockstep_function::aggregate::find(&call.name.text).is_some();
         if is_aggregate

@@ -187,8 +187,11 @@ pub fn find_table(
     }
     let names = catalog.table_names(database);
     let message = format!("table `{}` does not exist in database `{database}`", name.name.text);
-    Diagnostic::new(code::UNDEFINED_TABLE, message)
-        .at(name.name.span)
-        .with_nearest(&name.name.text, names.iter().map(String::as_str))
-        .err()
+    let error = Diagnostic::new(code::UNDEFINED_TABLE, message).at(name.name.span);
+    if names.is_empty() {
+        let hint = "CREATE TABLE makes it, and append from Python does.";
+        return error.with_hint(hint).err();
+    }
+    let names = names.iter().map(String::as_str);
+    error.with_nearest_or_all(&name.name.text, "The tables are", names).err()
 }

@@ -34,6 +34,7 @@ mod literal;
 mod nested;
 mod node;
 mod query;
+mod rank;
 mod scope;
 mod select;
 mod size;

@@ -98,7 +98,11 @@ impl NameScope {
         let message = format!("column `{}` does not exist", written(path));
         Diagnostic::new(code::UNDEFINED_COLUMN, message)
             .at(span(path))
-            .with_nearest(&name.text, self.columns.iter().map(|column| column.name.as_str()))
+            .with_nearest_or_all(
+                &name.text,
+                "The columns are",
+                self.columns.iter().map(|column| column.name.as_str()),
+            )
             .err()
     }
 }

@@ -44,7 +44,7 @@ impl Binder<'_> {
         scopes: [&NameScope; 2],
     ) -> Result<BoundWindow> {
         let spec = &extended(spec, named)?;
-        if spec.partition_by.is_empty() {
+        if spec.partition_by.is_empty() && self.settings.compatibility == Compatibility::OpenMldb {
             return windowing("a window needs PARTITION BY", spec.span);
         }
         let mut partition_by = Vec::new();
@@ -211,6 +211,10 @@ struct FrameEnd {
     span: Span,
 }
 
+/// What to write for a window without a frame and without an order.
+const FRAMELESS: &str = "A feature sees the rows up to its own. Write ORDER BY the event time, or ROWS BETWEEN UNBOUNDED PRECEDING \
+     AND CURRENT ROW; an aggregate without OVER is over all rows.";
+
 /// Binds the frame. As in standard SQL one that is not written, over an order, is that of all rows up to
 /// this one, and RANGE is over event time, as `ROWS_RANGE` is; OpenMLDB has neither.
 fn frame(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) -> Result<Frame> {
@@ -219,12 +223,16 @@ fn frame(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) 
         if is_standard && has_order {
             return Ok(Frame::Range { from: None, to: 0 });
         }
+        let hint = match is_standard {
+            true => FRAMELESS,
+            false => {
+                "Write, for example, ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW, \
+                 or ROWS BETWEEN 10 PRECEDING AND CURRENT ROW."
+            }
+        };
         return Diagnostic::new(code::WINDOWING_ERROR, "a window needs a frame")
             .at(spec.span)
-            .with_hint(
-                "Write, for example, ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW, \
-                 or ROWS BETWEEN 10 PRECEDING AND CURRENT ROW.",
-            )
+            .with_hint(hint)
             .err();
     };
     let unit = match frame.unit {

@@ -23,6 +23,7 @@ use crate::{
     from::From,
     literal::constant,
     nested::{ComposedAggregate, InnerCalls, IsSameWindow, OuterAggregate},
+    rank::Numbering,
     scope::NameScope,
     select::{column_set, uses_only},
     window::{BoundWindow, NamedWindows, UnionSource, windowing},
@@ -240,6 +241,26 @@ impl<'a> WindowCalls<'a> {
         self.add(&call, span, scope, own)
     }
 
+    /// Adds a call of a function that numbers rows: a count over a frame of its own.
+    fn add_rank(
+        &mut self,
+        numbering: Numbering,
+        call: &ast::Call,
+        span: Span,
+        scope: &NameScope,
+    ) -> Result<TypedExpr> {
+        let position = match &call.over {
+            Some(over) => self.resolve(over)?,
+            None => return call::unknown(call, true, span),
+        };
+        let of = &self.groups[position.group].window;
+        let call = numbering.aggregate(call, &of.spec.order_by, span)?;
+        let window = numbering.window(&of.window);
+        let own = BoundWindow { window, unions: of.unions.clone(), spec: of.spec.clone() };
+        let own = WindowPosition { group: self.group(own), ..position };
+        self.add(&call, span, scope, own)
+    }
+
     /// Returns whether a window has UNION sources.
     pub(crate) fn has_unions(&self) -> bool {
         self.groups.iter().any(|group| !group.window.unions.is_empty())
@@ -313,6 +334,16 @@ impl Aggregates for WindowCalls<'_> {
             return None;
         }
         Some(self.resolve(over).and_then(|position| self.add_lag(call, span, scope, position)))
+    }
+
+    fn bind_rank(
+        &mut self,
+        numbering: Numbering,
+        call: &ast::Call,
+        span: Span,
+        scope: &NameScope,
+    ) -> Option<Result<TypedExpr>> {
+        Some(self.add_rank(numbering, call, span, scope))
     }
 
     fn enter(&mut self, over: &Over) -> Result<()> {

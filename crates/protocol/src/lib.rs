@@ -131,6 +131,21 @@ pub struct Append {
     /// `disk`, `os` or `memory`; the table's or the session's where there is none.
     #[prost(string, optional, tag = "2")]
     pub durability: Option<String>,
+    /// The one table is created with the columns and the rows. Without it, the tables must exist.
+    #[prost(enumeration = "AppendCreates", tag = "3")]
+    pub creates: i32,
+}
+
+/// Whether an [`Append`] creates its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub enum AppendCreates {
+    /// It does not.
+    No = 0,
+    /// It does; a table of the name is an error.
+    New = 1,
+    /// It does, in place of a table of the name.
+    Replacement = 2,
 }
 
 impl NamedMessage for Append {

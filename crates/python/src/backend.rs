@@ -10,11 +10,11 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use lockstep_cli::{columns_of, conversion_of};
-use lockstep_client::{ClientRequest, ColumnSet, RemoteClient, StatementResult};
+use lockstep_client::{AppendedRows, ClientRequest, ColumnSet, RemoteClient, StatementResult};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{
-    Conversion, Database, Difference, Durability, FindObject, Limits, Opened, Output, Parameter,
-    PreparedRequest, ProgressCallback, Relation, Session, TableBatches, Verification,
+    Conversion, Database, Difference, Durability, FindObject, IfExists, Limits, Opened, Output,
+    Parameter, PreparedRequest, ProgressCallback, Relation, Session, TableBatches, Verification,
     VerifyOptions,
 };
 use lockstep_row::{
@@ -162,6 +162,30 @@ impl Backend {
         }
     }
 
+    /// Creates a table with the columns and rows of batches; with `replaces`, in place of another.
+    pub(crate) fn create_table_of(
+        &self,
+        rows: &NewRows<'_>,
+        schema: &SchemaRef,
+        replaces: bool,
+    ) -> Result<Output> {
+        let NewRows { table, batches, durability } = *rows;
+        match self {
+            Self::Engine(session) => {
+                let if_exists = if replaces { IfExists::Replace } else { IfExists::Fail };
+                let mut batches = batches.iter().cloned().map(Ok);
+                session.create_table_of(table, schema, &mut batches, durability, if_exists)
+            }
+            Self::Server(client) => {
+                let empty = [RecordBatch::new_empty(Arc::clone(schema))];
+                let batches = if batches.is_empty() { &empty } else { batches };
+                let durability = durability.map(durability_name);
+                let appended = client.create_table_of(table, batches, durability, replaces)?;
+                Ok(appended_output(appended))
+            }
+        }
+    }
+
     /// Appends rows to several tables.
     pub(crate) fn append_tables(
         &self,
@@ -173,13 +197,7 @@ impl Backend {
             Self::Server(client) => {
                 let rows: Vec<_> = rows.iter().map(|of| (of.table, of.batches)).collect();
                 let appended = client.append_tables(&rows, durability.map(durability_name))?;
-                HAS_WRITTEN.set(true);
-                Ok(Output {
-                    rows_affected: Some(appended.rows),
-                    warnings: appended.warnings,
-                    message: Some("APPEND".to_owned()),
-                    ..Output::default()
-                })
+                Ok(appended_output(appended))
             }
         }
     }
@@ -189,14 +207,6 @@ impl Backend {
         match self {
             Self::Engine(session) => session.table_columns(table),
             Self::Server(client) => columns_of(&client.table_columns(table)?),
-        }
-    }
-
-    /// Creates a table from a schema.
-    pub(crate) fn create_table(&self, table: &str, schema: &SchemaRef) -> Result<()> {
-        match self {
-            Self::Engine(session) => session.create_table(table, schema),
-            Self::Server(client) => client.create_table(table, schema),
         }
     }
 
@@ -423,4 +433,22 @@ fn difference_of(one: &lockstep_client::ValueDifference) -> Difference {
 #[expect(clippy::cast_precision_loss, reason = "a duration for people")]
 fn elapsed_ns(count: u64, per_second: f64) -> u64 {
     if per_second > 0.0 { (count as f64 / per_second * 1e9) as u64 } else { 0 }
+}
+
+/// Rows to append to a table.
+pub(crate) struct NewRows<'r> {
+    pub(crate) table: &'r str,
+    pub(crate) batches: &'r [RecordBatch],
+    pub(crate) durability: Option<Durability>,
+}
+
+/// Makes the output of an append to a server.
+fn appended_output(appended: AppendedRows) -> Output {
+    HAS_WRITTEN.set(true);
+    Output {
+        rows_affected: Some(appended.rows),
+        warnings: appended.warnings,
+        message: Some("APPEND".to_owned()),
+        ..Output::default()
+    }
 }

@@ -12,7 +12,7 @@ use lockstep_client::{RemoteClient, ServerAddress, TlsMode};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{
     ArrowRows, Conversion, Database, Durability, OpenListener, OpenOptions, OpenProgress, Output,
-    Parameter, ProgressCallback, QueryContext, TableBatches, VerifyOptions,
+    Parameter, ProgressCallback, TableBatches, VerifyOptions,
 };
 use lockstep_host::sync::Mutex;
 use lockstep_row::{DataType, Value};
@@ -23,7 +23,7 @@ use pyo3::{
 use pyo3_arrow::PyTable;
 
 use crate::{
-    backend::{Backend, BackendQuery},
+    backend::{Backend, BackendQuery, NewRows},
     call::{attached, detached, writing},
     error::raise,
     from_python::{TargetColumn, is_missing, type_of, untyped, value_of},
@@ -148,42 +148,44 @@ impl PySession {
         Ok(PyRelation { relation: bound?, sql: sql.to_owned() })
     }
 
-    /// Appends an Arrow table. With `create`, a table that does not exist is created. `durability` is
-    /// what the call waits for, unless the table and the session are to say it.
+    /// Appends an Arrow table. With `create` "missing", a table that does not exist is created; with
+    /// "replacement", one that exists is replaced, too. `durability` is what the call waits for, unless
+    /// the table and the session are to say it.
     #[pyo3(signature = (table, data, create, durability=None))]
     fn append(
         &self,
         py: Python<'_>,
         table: &str,
         data: PyTable,
-        create: bool,
+        create: &str,
         durability: Option<&str>,
     ) -> PyResult<PyOutput> {
         let durability = durability_of(py, durability)?;
+        let create = Creates::of(create);
         let (batches, schema) = data.into_inner();
         let rows = NewRows { table, batches: &batches, durability };
-        let schema = create.then_some(&schema);
-        let appended = writing(py, None, || self.append_batches(&rows, schema))?;
+        let appended = writing(py, None, || self.append_batches(&rows, &schema, create))?;
         Ok(PyOutput::new(appended, ""))
     }
 
-    /// Appends rows given as dicts, or as tuples. With `create`, a table that does not exist is
-    /// created from dicts. `durability` is as for `append`.
+    /// Appends rows given as dicts, or as tuples. A table is created from dicts; `create` and
+    /// `durability` are as for `append`.
     #[pyo3(signature = (table, rows, create, durability=None))]
     fn append_rows(
         &self,
         py: Python<'_>,
         table: &str,
         rows: &Bound<'_, PyList>,
-        create: bool,
+        create: &str,
         durability: Option<&str>,
     ) -> PyResult<PyOutput> {
         let durability = durability_of(py, durability)?;
+        let create = Creates::of(create);
         let (columns, batch) = self.batch_of_rows(py, table, rows, create)?;
-        let schema = create.then(|| schema_of(&columns));
+        let schema = schema_of(&columns);
         debug_assert_eq!(batch.num_rows(), rows.len(), "each row is in the batch");
         let rows = NewRows { table, batches: &[batch], durability };
-        let append = || self.append_batches(&rows, schema.as_ref());
+        let append = || self.append_batches(&rows, &schema, create);
         Ok(PyOutput::new(writing(py, None, append)?, ""))
     }
 
@@ -200,7 +202,7 @@ impl PySession {
         let mut batches: Vec<Vec<RecordBatch>> = Vec::with_capacity(tables.len());
         for (table, rows) in &tables {
             batches.push(match rows.cast::<PyList>() {
-                Ok(rows) => vec![self.batch_of_rows(py, table, rows, false)?.1],
+                Ok(rows) => vec![self.batch_of_rows(py, table, rows, Creates::No)?.1],
                 Err(_) => rows.extract::<PyTable>()?.into_inner().0,
             });
         }
@@ -280,12 +282,18 @@ impl PySession {
         py: Python<'_>,
         table: &str,
         rows: &Bound<'_, PyList>,
-        create: bool,
+        create: Creates,
     ) -> PyResult<(Vec<(String, DataType)>, RecordBatch)> {
         let by_name = rows.iter().all(|row| row.is_instance_of::<PyDict>());
+        let is_created = create != Creates::No && by_name;
         let known = match py.detach(|| self.session.table_columns(table)) {
+            Ok(_) if create == Creates::Replacement && by_name => None,
             Ok(known) => Some(known),
-            Err(error) if error.code == code::UNDEFINED_TABLE && create && by_name => None,
+            Err(error) if error.code == code::UNDEFINED_TABLE && is_created => None,
+            Err(error) if error.code == code::UNDEFINED_TABLE && create != Creates::No => {
+                let hint = "Tuples do not name its columns: give dicts, or CREATE TABLE first.";
+                return Err(raise(py, &error.with_hint(hint), None));
+            }
             Err(error) => return Err(raise(py, &error, None)),
         };
         let (columns, batch) = if by_name {
@@ -302,21 +310,27 @@ impl PySession {
         Ok((columns, batch))
     }
 
-    /// Appends rows; creates the table with the schema `create` when it does not exist.
-    fn append_batches(&self, rows: &NewRows<'_>, create: Option<&SchemaRef>) -> Result<Output> {
+    /// Appends rows; where the table is to be created, it is created with the columns `schema`.
+    fn append_batches(
+        &self,
+        rows: &NewRows<'_>,
+        schema: &SchemaRef,
+        create: Creates,
+    ) -> Result<Output> {
         let NewRows { table, batches, durability } = *rows;
-        let appended = self.session.append_batches_as(table, batches, durability);
-        let (Err(error), Some(schema)) = (&appended, create) else { return appended };
-        if error.code != code::UNDEFINED_TABLE {
-            return appended;
+        if create == Creates::Replacement {
+            return self.session.create_table_of(rows, schema, true);
         }
-        self.session.create_table(table, schema)?;
-        self.session.append_batches_as(table, batches, durability).inspect_err(|_| {
-            // A table that was created for rows that it does not take is dropped, even if the call
-            // was interrupted.
-            let drop_table = format!("DROP TABLE {}", quoted(table));
-            QueryContext::new().run(|| drop(self.session.execute_with(&drop_table, &[])));
-        })
+        let append = || self.session.append_batches_as(table, batches, durability);
+        match append() {
+            Err(error) if error.code == code::UNDEFINED_TABLE && create == Creates::Missing => {}
+            appended => return appended,
+        }
+        match self.session.create_table_of(rows, schema, false) {
+            // Another thread was faster.
+            Err(error) if error.code == code::DUPLICATE_TABLE => append(),
+            created => created,
+        }
     }
 }
 
@@ -348,11 +362,25 @@ fn open_directory(
     opened.map_err(|error| raised.lock().take().unwrap_or(error))
 }
 
-/// Rows to append to a table.
-struct NewRows<'r> {
-    table: &'r str,
-    batches: &'r [RecordBatch],
-    durability: Option<Durability>,
+/// Whether an append creates its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Creates {
+    No,
+    /// Where it does not exist.
+    Missing,
+    /// In place of the one that exists, too.
+    Replacement,
+}
+
+impl Creates {
+    /// Reads what the Python half gives.
+    fn of(name: &str) -> Self {
+        match name {
+            "missing" => Self::Missing,
+            "replacement" => Self::Replacement,
+            _ => Self::No,
+        }
+    }
 }
 
 /// Reads the name of a level of durability.
@@ -401,12 +429,6 @@ fn parameters_of(
         })
     };
     objects.into_iter().enumerate().map(parameter).collect()
-}
-
-/// Quotes `[database.]table` for SQL.
-fn quoted(table: &str) -> String {
-    let parts: Vec<String> = table.split('.').map(|part| format!("`{part}`")).collect();
-    parts.join(".")
 }
 
 /// Returns the columns of the rows, with the table's types where there is a table.

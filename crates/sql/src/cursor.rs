@@ -8,6 +8,7 @@
 use lockstep_diagnostic::{Diagnostic, Result, Span, code, nearest};
 
 use crate::ast::{Ident, ObjectName};
+use crate::elsewhere;
 use crate::keyword;
 use crate::literal;
 use crate::token::{Token, TokenKind, tokenize};
@@ -227,6 +228,7 @@ impl<'a> Parser<'a> {
             TokenKind::Quoted => true,
             _ if self.is_double_quoted(token) => true,
             TokenKind::Word if self.nth_is_symbol(1, "(") => false,
+            TokenKind::Word if self.at_word("ASOF") && self.nth_is_word(1, "JOIN") => false,
             TokenKind::Word => !keyword::follows_item(self.text(token)),
             _ => false,
         };
@@ -304,9 +306,37 @@ impl<'a> Parser<'a> {
             return Diagnostic::new(code::SYNTAX_ERROR, message).at(token.span());
         }
         let error = syntax_error(self.text(token)).at(token.span());
+        if let Some(hint) = self.elsewhere(token) {
+            return error.with_hint(hint);
+        }
         match self.meant(token) {
             Some(word) => error.with_hint(format!("Did you mean `{word}`?")),
             None => error,
+        }
+    }
+
+    /// Returns what to write for a clause or an operator of another database, which begins here.
+    fn elsewhere(&self, token: Token) -> Option<&'static str> {
+        let before = |count: usize| {
+            let at = self.next.checked_sub(count)?;
+            self.tokens.get(at).map(|token| self.text(*token))
+        };
+        match self.text(token) {
+            "/" if before(1) == Some("/") => Some("Write x DIV y to divide whole numbers."),
+            "*" if before(1) == Some("*") => Some("Write pow(x, y)."),
+            "ALL" | "all" if before(1).is_some_and(|word| word.eq_ignore_ascii_case("SHOW")) => {
+                Some("Write SHOW VARIABLES.")
+            }
+            word if word.eq_ignore_ascii_case("FROM")
+                && before(3).is_some_and(|name| name.eq_ignore_ascii_case("extract")) =>
+            {
+                Some(
+                    "Write year(t), quarter(t), month(t), dayofmonth(t), dayofweek(t), hour(t), minute(t) or \
+                     second(t).",
+                )
+            }
+            word if token.kind == TokenKind::Word => elsewhere::of_clause(word),
+            _ => None,
         }
     }
 

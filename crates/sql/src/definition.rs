@@ -2,7 +2,7 @@
 //!
 //! `statement` calls it.
 
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 
 use crate::ast::{
     AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,
@@ -34,16 +34,15 @@ impl Parser<'_> {
         if self.eat_word("PROCEDURE") {
             return self.create_procedure(start, &Modifiers { or_replace, temporary });
         }
+        if !temporary && self.eat_word("TABLE") {
+            return self.create_table(or_replace);
+        }
         if or_replace || temporary {
-            let what = if temporary { "a temporary object" } else { "CREATE OR REPLACE" };
-            return self.unsupported(what).at(modifiers).err();
+            return self.refused_modifier(temporary, modifiers).err();
         }
         if self.eat_word("DATABASE") {
             let if_not_exists = self.if_not_exists();
             return Ok(Statement::CreateDatabase { name: self.ident()?, if_not_exists });
-        }
-        if self.eat_word("TABLE") {
-            return self.create_table();
         }
         if self.eat_word("INDEX") {
             return self.create_index();
@@ -65,8 +64,32 @@ impl Parser<'_> {
         self.eat_words(&["IF", "EXISTS"])
     }
 
-    fn create_table(&mut self) -> Result<Statement> {
+    /// Makes the error about OR REPLACE or TEMPORARY before an object that does not take it.
+    fn refused_modifier(&self, temporary: bool, at: Span) -> Diagnostic {
+        if temporary {
+            let error = self.unsupported("a temporary object").at(at);
+            return error.with_hint("CREATE TABLE makes one that stays until DROP TABLE.");
+        }
+        let error = self.unsupported("CREATE OR REPLACE of this object").at(at);
+        error.with_hint(
+            "Tables and procedures take OR REPLACE, and DEPLOY OR REPLACE replaces a deployment.",
+        )
+    }
+
+    /// Parses IF NOT EXISTS; an error beside OR REPLACE, which says the opposite.
+    pub(crate) fn if_not_exists_without(&mut self, or_replace: bool) -> Result<bool> {
+        let start = self.start();
         let if_not_exists = self.if_not_exists();
+        if if_not_exists && or_replace {
+            let message = "OR REPLACE and IF NOT EXISTS exclude each other";
+            let error = Diagnostic::new(code::SYNTAX_ERROR, message).at(self.span_from(start));
+            return error.with_hint("Leave out one of them.").err();
+        }
+        Ok(if_not_exists)
+    }
+
+    fn create_table(&mut self, or_replace: bool) -> Result<Statement> {
+        let if_not_exists = self.if_not_exists_without(or_replace)?;
         let name = self.object_name()?;
         let mut columns = Vec::new();
         let mut indexes = Vec::new();
@@ -85,7 +108,8 @@ impl Parser<'_> {
         let options = self.options_clause("OPTIONS")?;
         let takes_query = columns.is_empty() && like.is_none() && self.eat_word("AS");
         let query = if takes_query { Some(self.query()?) } else { None };
-        let table = CreateTable { name, if_not_exists, columns, indexes, options, like, query };
+        let table =
+            CreateTable { name, or_replace, if_not_exists, columns, indexes, options, like, query };
         Ok(Statement::CreateTable(Box::new(table)))
     }
 

@@ -8,6 +8,7 @@ mod access;
 pub mod ast;
 mod cursor;
 mod definition;
+mod elsewhere;
 mod expression;
 mod file_table;
 mod keyword;

@@ -11,6 +11,7 @@ use crate::ast::{
     RowLimit, Select, SelectItem, SetExpr, TableRef,
 };
 use crate::cursor::Parser;
+use crate::elsewhere;
 use crate::literal;
 use crate::token::{Token, TokenKind};
 
@@ -95,7 +96,7 @@ impl Parser<'_> {
         loop {
             if self.at_any_word(&["INTERSECT", "EXCEPT"]) {
                 let what = self.text(self.peek()).to_uppercase();
-                return self.unsupported(&what).err();
+                return self.unsupported(&what).with_hint(elsewhere::SET_OPERATION).err();
             }
             if !self.eat_word("UNION") {
                 return Ok(left);
@@ -292,7 +293,8 @@ impl Parser<'_> {
                 parser.eat_word("ASC");
             }
             if parser.at_word("NULLS") {
-                return parser.unsupported("NULLS FIRST or LAST").err();
+                let error = parser.unsupported("NULLS FIRST or LAST");
+                return error.with_hint(elsewhere::NULLS).err();
             }
             Ok(OrderBy { expr, descending })
         })

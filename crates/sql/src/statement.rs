@@ -8,32 +8,8 @@ use lockstep_diagnostic::Result;
 use crate::Parsed;
 use crate::ast::{Deploy, Estimate, Ident, Insert, InsertRow, LoadData, Show, Statement};
 use crate::cursor::Parser;
+use crate::elsewhere;
 use crate::token::TokenKind;
-
-/// The statements of other databases that Lockstep does not have, and what to write instead.
-const ELSEWHERE: &[(&[&str], &str)] = &[
-    (
-        &["UPDATE", "MERGE", "REPLACE"],
-        "A row is an event, which stays: INSERT a newer one, or DELETE it.",
-    ),
-    (&["BEGIN", "START", "COMMIT", "ROLLBACK"], "Each statement is done as a whole or not at all."),
-    (&["COPY"], "LOAD DATA INFILE 'path' INTO TABLE t reads, SELECT … INTO OUTFILE 'path' writes."),
-    (&["PRAGMA"], "Write SET name = value; SHOW VARIABLES lists the names."),
-    (
-        &["ATTACH"],
-        "Open another directory by another connection; CREATE DATABASE makes a name space.",
-    ),
-    (&["FROM"], "Write SELECT * FROM."),
-    (&["VALUES"], "Write SELECT with the values; UNION ALL adds rows."),
-    (
-        &["SUMMARIZE", "SUMMARISE"],
-        "DESC shows the columns; SELECT min(x), max(x), count(x) their range.",
-    ),
-    (&["VACUUM", "ANALYZE", "OPTIMIZE"], "Memory and files are kept in order without it."),
-    (&["INSTALL"], "Nothing has to be installed: S3, HTTP, Parquet and JSON are built in."),
-    (&["CLONE"], "CREATE TABLE … AS SELECT copies a table."),
-    (&["CANCEL"], "Write STOP JOB."),
-];
 
 /// The forms of SHOW that are one or two words.
 const SHOWN: &[(&[&str], Show)] = &[
@@ -129,8 +105,8 @@ impl Parser<'_> {
                 self.expect_word("JOB")?;
                 self.job_id().map(Statement::StopJob)
             }
-            word => match ELSEWHERE.iter().find(|(words, _)| words.contains(&word)) {
-                Some((_, hint)) => self.unsupported(word).with_hint(*hint).err(),
+            word => match elsewhere::of_statement(word) {
+                Some(hint) => self.unsupported(word).with_hint(hint).err(),
                 None => self.unexpected().err(),
             },
         }
@@ -192,13 +168,14 @@ impl Parser<'_> {
 
     fn deploy(&mut self) -> Result<Statement> {
         self.expect_word("DEPLOY")?;
-        let if_not_exists = self.eat_words(&["IF", "NOT", "EXISTS"]);
+        let or_replace = self.eat_words(&["OR", "REPLACE"]);
+        let if_not_exists = self.if_not_exists_without(or_replace)?;
         let name = self.object_name()?;
         let options = self.options_clause("OPTIONS")?;
         self.eat_word("AS");
         let query = self.top_level_query()?;
         let query_span = query.span;
-        let deploy = Deploy { name, if_not_exists, options, query, query_span };
+        let deploy = Deploy { name, or_replace, if_not_exists, options, query, query_span };
         Ok(Statement::Deploy(Box::new(deploy)))
     }
 

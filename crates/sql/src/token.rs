@@ -89,9 +89,15 @@ impl Token {
     }
 }
 
-/// The lexical rules of the dialect.
+/// The lexical rules of the dialect. A name consists of letters and digits of any script.
 #[derive(Debug)]
 struct Lexicon;
+
+/// Whether a character is an accent that is written behind its letter (the combining marks of Unicode's
+/// first block of them): a text in the decomposed form has such.
+fn is_mark(ch: char) -> bool {
+    ('\u{300}'..='\u{36f}').contains(&ch)
+}
 
 impl Dialect for Lexicon {
     /// Returns that of `BigQuery`: only its tokens have `#` comments and distinguish `b'…'` and
@@ -101,11 +107,11 @@ impl Dialect for Lexicon {
     }
 
     fn is_identifier_start(&self, ch: char) -> bool {
-        ch.is_ascii_alphabetic() || ch == '_'
+        ch.is_alphabetic() || ch == '_'
     }
 
     fn is_identifier_part(&self, ch: char) -> bool {
-        ch.is_ascii_alphanumeric() || ch == '_'
+        ch.is_alphanumeric() || ch == '_' || is_mark(ch)
     }
 
     fn is_delimited_identifier_start(&self, ch: char) -> bool {

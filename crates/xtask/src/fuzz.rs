@@ -331,6 +331,12 @@ fn follow(
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
+        // A canary is looked for until it is found.
+        if is_canary && !report.findings.is_empty() {
+            drop(child.kill());
+            drop(child.wait());
+            return None;
+        }
         let now_ms = clock.monotonic_ns() / 1_000_000;
         let text = fs::read_to_string(current).unwrap_or_default();
         let number = text.lines().next().unwrap_or_default().to_owned();

@@ -77,6 +77,9 @@ struct Field {
     is_quoted: bool,
 }
 
+/// The longest name of a column in a header.
+const NAME_BYTES_MAX: usize = 1_000;
+
 impl CsvRecords {
     /// Opens a file.
     pub(super) fn open(path: InputFile, options: &CsvOptions) -> Result<Self> {
@@ -162,9 +165,17 @@ impl CsvRecords {
     }
 
     /// Returns the names in a header line.
-    pub(super) fn names(&self) -> Vec<String> {
-        let name = |field| self.text(field).unwrap_or_default().trim().to_owned();
-        (0..self.width()).map(name).collect()
+    pub(super) fn names(&self) -> Result<Vec<String>> {
+        let name = |field| self.text(field).unwrap_or_default().trim();
+        let names = (0..self.width()).map(name);
+        if let Some(long) = names.clone().find(|name| name.len() > NAME_BYTES_MAX) {
+            let what = format!("the name of a column has {} bytes", long.len());
+            let hint = "Say OPTIONS(header = false) if it is a row, and OPTIONS(delimiter = '…') if other signs \
+                        separate its fields.";
+            let error = self.error(code::BAD_COPY_FORMAT, &what);
+            return error.with_hint(hint).err();
+        }
+        Ok(names.map(str::to_owned).collect())
     }
 
     /// Returns an error about the record.
@@ -182,7 +193,7 @@ impl CsvFile {
         let mut matched = in_order(&target);
         if target.options.csv.header && lines.advance()? {
             width = lines.width();
-            matched = match_columns(&target, &lines.path, &lines.names())?;
+            matched = match_columns(&target, &lines.path, &lines.names()?)?;
         }
         let ColumnMapping { sources: fields, notes } = matched;
         target.check_defaults(&fields, &lines.path)?;

@@ -184,7 +184,7 @@ fn infer_csv(
 ) -> Result<Vec<Column>> {
     let mut names = Vec::new();
     if options.header && lines.advance()? {
-        names = lines.names();
+        names = lines.names()?;
     }
     let mut guesses: Vec<Guess> = names.iter().map(|_| Guess::default()).collect();
     for _ in 0..SAMPLE_ROWS {

@@ -150,6 +150,18 @@ fn a_name_that_the_table_does_not_have_is_an_error() {
 }
 
 #[test]
+fn a_line_that_is_no_header_makes_a_short_message() {
+    let long = "x".repeat(3_000_000);
+    let error = outcome(&format!("{long},y\n1,2\n"), &LoadOptions::default()).unwrap_err();
+    let expected = "file `ledger.csv`, line 1: the name of a column has 3000000 bytes";
+    assert!(error.starts_with(expected) && error.len() < 300, "{} bytes", error.len());
+    // Many short names that are none of the table's.
+    let many = vec!["column"; 100_000].join(",");
+    let error = outcome(&format!("{many}\n"), &LoadOptions::default()).unwrap_err();
+    assert!(error.len() < 5_000, "{} bytes", error.len());
+}
+
+#[test]
 fn what_is_left_out_is_said() {
     let strict = LoadOptions::default();
     let ignoring =

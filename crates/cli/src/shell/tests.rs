@@ -7,7 +7,8 @@ use std::{
 
 use lockstep_host::sync::Mutex;
 
-use super::{Shell, ShellInput, duration_text};
+use super::{Shell, ShellInput};
+use crate::{result_printer::ResultPrinter, screen::Screen};
 
 #[derive(Clone, Default)]
 struct OutputCapture(Arc<Mutex<Vec<u8>>>);
@@ -31,14 +32,28 @@ impl OutputCapture {
 
 /// Runs the shell; returns the exit code, the output and the errors.
 fn run(args: &[&str], input: &str, interactive: bool) -> (i32, String, String) {
+    run_on(|| None, args, input, interactive)
+}
+
+/// Runs the shell with an output of this size.
+fn run_on(
+    screen: fn() -> Option<Screen>,
+    args: &[&str],
+    input: &str,
+    interactive: bool,
+) -> (i32, String, String) {
     let (out, err) = (OutputCapture::default(), OutputCapture::default());
-    let mut shell = Shell::new(Box::new(out.clone()), Box::new(err.clone()));
+    let printer = ResultPrinter::new(Box::new(out.clone()), Box::new(err.clone()));
+    let mut shell = Shell::new(printer.with_screen(screen));
     let args = args.iter().map(ToString::to_string).collect();
     let mut input = input.as_bytes();
     let input =
         if interactive { ShellInput::Lines(&mut input) } else { ShellInput::Script(&mut input) };
     let code = shell.run(args, input);
-    (code, out.text(), err.text())
+    // A busy machine opens a directory slowly, which is said.
+    let errors = err.text();
+    let lines = errors.split_inclusive('\n').filter(|line| !line.starts_with("open"));
+    (code, out.text(), lines.collect())
 }
 
 #[test]
@@ -46,15 +61,15 @@ fn each_statement_of_a_script_prints_its_result() {
     let script = "CREATE TABLE t (k STRING, v INT); INSERT INTO t VALUES ('a', 1), (NULL, 20);
                   SELECT k, v FROM t ORDER BY v;";
     let (code, out, err) = run(&["-c", script], "", false);
-    assert_eq!((code, err.as_str()), (0, ""));
-    assert!(out.contains("k    |  v\n-----+---\na    |  1\nNULL | 20\n(2 rows, "), "{out}");
+    assert_eq!((code, err.as_str()), (0, "CREATE TABLE\nINSERT (2 rows)\n"));
+    assert_eq!(out, "k    |  v\n-----+---\na    |  1\nNULL | 20\n(2 rows)\n\n");
 }
 
 #[test]
 fn an_error_shows_the_line_of_the_script_and_ends_it() {
     let (code, out, err) = run(&[], "SELECT 1;\nSELECT\n  nonsense(2);\nSELECT 3 AS never;", false);
     assert_eq!(code, 1);
-    assert!(out.contains("(1 row, ") && !out.contains("never"), "{out}");
+    assert!(out.contains("(1 row)") && !out.contains("never"), "{out}");
     assert!(err.starts_with("error[42883]: "), "{err}");
     assert!(err.contains("line 3:   nonsense(2);\n          ^"), "{err}");
 }
@@ -64,9 +79,131 @@ fn the_prompt_waits_for_the_semicolon_and_goes_on_after_an_error() {
     let (code, out, err) =
         run(&[], "SELECT\n1 AS one;\nnonsense;\n.nope\n\\q\nSELECT 9 AS never;\n", true);
     assert_eq!(code, 0);
-    assert!(out.contains("lockstep>      ...> one\n"), "{out}");
-    assert!(!out.contains("never"), "{out}");
+    assert_eq!(out, "one\n---\n  1\n(1 row)\n\n");
+    assert!(err.contains("lockstep>      ...> Time: "), "{err}");
     assert!(err.contains("error[42601]") && err.contains("`.nope` is no command"), "{err}");
+}
+
+/// Runs a script that succeeds, with this before it; returns the output.
+fn output_of(script: &str) -> String {
+    let setup = "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts));
+                 CREATE TABLE users (name STRING); INSERT INTO users VALUES ('ann');
+                 DEPLOY d AS SELECT k FROM t;";
+    let (code, out, err) = run(&["-q", "-c", setup, "-c", script], "", false);
+    assert_eq!((code, err.as_str()), (0, ""), "{script}");
+    out
+}
+
+#[test]
+fn commands_list_what_there_is() {
+    let tables = "table\n-----\nt\nusers\n(2 rows)\n\n";
+    for command in ["\\d", "\\dt", ".tables", "\\dt;"] {
+        assert_eq!(output_of(command), tables, "{command}");
+    }
+    assert_eq!(output_of("\\dt u*"), "table\n-----\nusers\n(1 row)\n\n");
+    let described = output_of("\\d t");
+    assert!(
+        described.contains("k      | STRING") && described.contains("index0 | k "),
+        "{described}"
+    );
+    let indexes = output_of("\\di t");
+    assert!(indexes.contains("key_columns") && indexes.ends_with("(1 row)\n\n"), "{indexes}");
+    let functions = output_of("\\df topn_f*");
+    assert!(
+        functions.contains("topn_frequency(") && functions.ends_with("(1 row)\n\n"),
+        "{functions}"
+    );
+    assert!(output_of("\\df").contains("\nsum "));
+    assert!(output_of("\\dd").contains("default  | d "));
+    assert!(output_of("\\dd d").contains("SELECT k FROM t"));
+    assert!(output_of("\\l").contains("database\n--------\ndefault\n"));
+    assert!(output_of(".schema users").starts_with("CREATE TABLE `users` ("));
+    assert_eq!(output_of(".schema").matches("CREATE TABLE").count(), 2);
+    assert!(output_of("help").contains("\\watch [SECONDS]"));
+    let (code, _, err) = run(&["-c", "\\d nowhere"], "", false);
+    assert!(code == 1 && err.starts_with("error[42P01]"), "{err}");
+}
+
+#[test]
+fn a_command_may_change_how_results_are_printed() {
+    assert_eq!(output_of("\\x\nSELECT * FROM users"), "-[ ROW 1 ]\nname | ann\n(1 row)\n\n");
+    assert_eq!(output_of(".mode csv\nSELECT * FROM users"), "name\r\nann\r\n");
+    assert!(output_of("\\x on\n\\x\nSELECT * FROM users").starts_with("name\n----\n"));
+    let (code, out, err) = run(&["-c", ".timer on\nSELECT 1 AS a"], "", false);
+    assert_eq!((code, out.as_str()), (0, "a\n-\n1\n(1 row)\n\n"));
+    assert!(err.starts_with("Timing is on.\nTime: "), "{err}");
+}
+
+#[test]
+fn results_go_to_a_file_and_scripts_are_read_from_one() {
+    let directory = TestDirectory::new("files");
+    std::fs::create_dir(&directory.0).unwrap();
+    let [results, script] =
+        ["results", "it self.sql"].map(|name| format!("{}/{name}", directory.0));
+    std::fs::write(&script, "\u{feff}SELECT 2 AS b;\r\n\\dt\r\nSELECT 3 AS c;\r\n").unwrap();
+    let text = format!("\\o {results}\nSELECT 1 AS a;\n\\o\n\\i '{script}'\n");
+    let out = output_of(&text);
+    assert!(
+        out.starts_with("b\n-\n2\n(1 row)\n\ntable\n") && out.ends_with("c\n-\n3\n(1 row)\n\n")
+    );
+    assert_eq!(std::fs::read_to_string(&results).unwrap(), "a\n-\n1\n(1 row)\n\n");
+    assert_eq!(run(&["-f", &script], "", false).1, run(&[&script], "", false).1);
+    std::fs::write(&script, format!(".read \"{script}\"")).unwrap();
+    let (code, _, err) = run(&[&script], "", false);
+    assert_eq!(code, 1);
+    assert!(err.contains("16 scripts run one inside another"), "{err}");
+    let (code, _, err) = run(&["-c", "\\o /nowhere/a"], "", false);
+    assert!(code == 1 && err.starts_with("error[58P01]: file `/nowhere/a`: "), "{err}");
+}
+
+#[test]
+fn scripts_run_in_their_order_until_one_fails_or_quits() {
+    let args = ["--csv", "-c", "SELECT 1 AS a", "-f", "-", "-c", "SELECT 3 AS c"];
+    let (code, out, err) = run(&args, "\u{feff}SELECT 2 AS b;\r\n", false);
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "a\r\n1\r\nb\r\n2\r\nc\r\n3\r\n", ""));
+    let (code, out, _) = run(&args, "SELECT 2 AS b;\nexit\nSELECT 4 AS d;", false);
+    assert_eq!((code, out.as_str()), (0, "a\r\n1\r\nb\r\n2\r\n"));
+    let (code, out, err) = run(&args, "\\nope\n", false);
+    assert_eq!((code, out.as_str()), (1, "a\r\n1\r\n"));
+    assert!(err.contains("`\\nope` is no command of the shell"), "{err}");
+}
+
+#[test]
+fn formats_for_programs_have_nothing_but_results_and_all_of_them() {
+    let script = "CREATE TABLE t (v INT); SELECT 1 AS a; INSERT INTO t VALUES (2); SELECT v FROM t";
+    for (flag, expected) in [
+        ("--csv", "a\r\n1\r\nv\r\n2\r\n"),
+        ("--json", "[{\"a\":1}]\n[{\"v\":2}]\n"),
+        ("--markdown", "| a |\n|---:|\n| 1 |\n| v |\n|---:|\n| 2 |\n"),
+    ] {
+        let (code, out, err) = run(&[flag, "-c", script, "-c", "\\timing on"], "", false);
+        assert_eq!((code, out.as_str()), (0, expected), "{flag}");
+        assert_eq!(err, "CREATE TABLE\nINSERT (1 row)\nTiming is on.\n");
+    }
+    let values: Vec<String> = (0..1_500).map(|value| format!("({value})")).collect();
+    let insert = format!("CREATE TABLE t (v INT); INSERT INTO t VALUES {}", values.join(", "));
+    let (_, out, _) = run(&["--csv", "-c", &insert, "-c", "SELECT v FROM t"], "", false);
+    assert_eq!(out.lines().count(), 1_501);
+    let (_, out, _) = run(&["-c", &insert, "-c", "SELECT v FROM t"], "", false);
+    assert!(out.ends_with("… 500 more rows\n(1500 rows)\n\n"));
+}
+
+#[test]
+fn a_statement_is_watched_as_often_as_wanted() {
+    assert_eq!(output_of("SELECT 1 AS a \\watch 0.01 c=3"), "a\n-\n1\n(1 row)\n\n".repeat(3));
+    let (code, _, err) = run(&["-c", "\\watch"], "", false);
+    assert!(code == 1 && err.contains("there is none"), "{err}");
+}
+
+#[test]
+fn a_terminal_gets_the_columns_that_fit() {
+    let wide = || Some(Screen { columns: 20, rows: 100 });
+    let sql = "SELECT 'aaaaaaaaaa' AS a, 'bbbbbbb' AS b, 3 AS c";
+    let (_, out, _) = run_on(wide, &["-c", sql], "", false);
+    assert!(out.starts_with("a          | b\n"), "{out}");
+    assert!(out.ends_with("(1 row; 1 of 3 columns hidden, `\\x` shows them)\n\n"), "{out}");
+    let (_, out, _) = run_on(wide, &["--csv", "-c", sql], "", false);
+    assert_eq!(out, "a,b,c\r\naaaaaaaaaa,bbbbbbb,3\r\n");
 }
 
 #[test]
@@ -81,13 +218,6 @@ fn a_server_needs_a_directory() {
     let (code, _, err) = run(&["serve"], "", false);
     assert_eq!(code, 2);
     assert!(err.contains("required") && err.contains("lockstep serve <DIR>"), "{err}");
-}
-
-#[test]
-fn durations_are_short() {
-    assert_eq!(duration_text(12_345), "12 µs");
-    assert_eq!(duration_text(12_345_678), "12.3 ms");
-    assert_eq!(duration_text(12_345_678_901), "12.34 s");
 }
 
 /// A path for a database, removed when it is dropped.
@@ -113,16 +243,16 @@ fn a_directory_keeps_what_a_run_has_stored() {
     let directory = TestDirectory::new("keeps");
     let path = directory.0.as_str();
     let create = "CREATE TABLE t (a INT); INSERT INTO t VALUES (7), (8)";
-    let (code, _, err) = run(&["-c", create, path], "", false);
-    assert_eq!((code, err.as_str()), (0, ""));
+    let (code, out, err) = run(&["-q", "-c", create, path], "", false);
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "", ""));
     let (code, out, err) = run(&["-c", "SELECT a FROM t ORDER BY a", path], "", false);
     assert_eq!((code, err.as_str()), (0, ""));
-    assert!(out.contains("a\n-\n7\n8\n(2 rows, "), "{out}");
+    assert!(out.contains("a\n-\n7\n8\n(2 rows)"), "{out}");
     let (code, _, err) = run(&[path], "INSERT INTO t VALUES (9);", false);
-    assert_eq!((code, err.as_str()), (0, ""));
-    let (code, out, _) = run(&[path], "SELECT count(a) AS n FROM t;\n", true);
+    assert_eq!((code, err.as_str()), (0, "INSERT (1 row)\n"));
+    let (code, out, err) = run(&[path], "SELECT count(a) AS n FROM t;\n", true);
     assert_eq!(code, 0);
-    assert!(out.contains(&format!(", {path}: 3 rows in ")), "{out}");
+    assert!(err.contains(&format!(", {path}: 3 rows in ")), "{err}");
     assert!(out.contains("n\n-\n3\n"), "{out}");
 }
 
@@ -137,8 +267,8 @@ fn a_directory_that_is_only_read_refuses_changes() {
     let input = "INSERT INTO t VALUES (1);\nSELECT a FROM t;\n";
     let (code, out, err) = run(&["--read-only", path], input, true);
     assert_eq!(code, 0);
-    assert!(out.contains(&format!("{path}, read only: 0 rows in ")), "{out}");
-    assert!(out.contains("(0 rows, ") && err.starts_with("error[25006]: "), "{out}{err}");
+    assert!(err.contains(&format!("{path}, read only: 0 rows in ")), "{err}");
+    assert!(out.contains("(0 rows)") && err.contains("error[25006]: "), "{out}{err}");
 }
 
 #[test]

@@ -3,14 +3,18 @@
 //! Operations that were acknowledged are there. Of each writer, the first one that was not may be there
 //! or not; the driver finds out by what it would change, and then everything is to be the same.
 
-use std::{collections::BTreeMap, fmt::Write, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    path::Path,
+};
 
 use super::{Comparison, Driver, WRITERS};
 use crate::{
     child::open,
     difference::{Violation, ViolationKind, compare},
     merge::{SentOperation, merged},
-    objects::SHARED_TRUNCATED,
+    objects::{Effect, SHARED_TRUNCATED},
     observation::Observation,
     operation::{Action, AddedRows, ChildAnswer, ChildRequest, Witness, is_done},
     process::ChildProcess,
@@ -30,6 +34,7 @@ impl Driver<'_> {
         }
         let is_uncertain = |sent: &&SentOperation| sent.acknowledged.is_none();
         self.uncertain_loads.extend(sent.iter().filter(is_uncertain).filter_map(load_of));
+        let replaced = replaced(&sent);
         let unacknowledged = self.replay(sent, &found, &mut violations);
         let now_ms = self.child_options.now_ms;
         self.model.reopen(WRITERS, now_ms);
@@ -50,10 +55,10 @@ impl Driver<'_> {
         }
         expected = self.model.observe();
         violations.extend(compare(&self.certain(&expected), &self.certain(&found)));
-        violations.extend(moved_rows(&self.observed, &found));
+        violations.extend(moved_rows(&self.observed, &found, &replaced));
         if let Some(seen) = self.seen.take() {
             violations.extend(compare(&self.certain(&seen), &self.certain(&found)));
-            violations.extend(moved_rows(&seen, &found));
+            violations.extend(moved_rows(&seen, &found, &replaced));
         }
         self.report.texts_compared += u64::try_from(found.texts.len()).expect("they are few");
         let rows: usize = found.arrivals.values().map(Vec::len).sum();
@@ -210,10 +215,23 @@ fn load_of(sent: &SentOperation) -> Option<String> {
     }
 }
 
-/// Compares the arrivals of rows that were there before.
-pub(crate) fn moved_rows(before: &Observation, after: &Observation) -> Vec<Violation> {
+/// Returns the tables that operations put in the place of others, which may have rows of theirs.
+fn replaced(sent: &[SentOperation]) -> BTreeSet<String> {
+    let replaced = sent.iter().filter_map(|sent| match &sent.operation.effect {
+        Effect::Table(name, _) => Some(name.clone()),
+        _ => None,
+    });
+    replaced.collect()
+}
+
+/// Compares the arrivals of rows that were there before, except those of tables that were replaced.
+pub(crate) fn moved_rows(
+    before: &Observation,
+    after: &Observation,
+    replaced: &BTreeSet<String>,
+) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for table in before.tables() {
+    for table in before.tables().filter(|table| !replaced.contains(*table)) {
         let arrivals = |observation: &Observation| -> BTreeMap<u64, u64> {
             let arrivals = observation.arrivals.get(table).cloned().unwrap_or_default();
             observation.numbers(table).into_iter().zip(arrivals).collect()

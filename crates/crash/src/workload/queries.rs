@@ -52,11 +52,22 @@ pub(super) fn deploy(writer: &mut Writer, random: &mut Random) -> Option<Draft> 
     if writer.objects.deployments.contains_key(&name) {
         return None;
     }
+    Some(deployment("DEPLOY", &name, writer, random))
+}
+
+/// Draws a DEPLOY OR REPLACE of a deployment that there is.
+pub(super) fn replace_deployment(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = pick(writer.objects.deployments.keys(), random)?;
+    Some(deployment("DEPLOY OR REPLACE", &name, writer, random))
+}
+
+/// Draws a deployment of this name.
+fn deployment(verb: &str, name: &str, writer: &Writer, random: &mut Random) -> Draft {
     let (table, template) = query(writer, random);
     let (database, query) = text(&template, &table);
-    let sql = format!("USE `{database}`; DEPLOY `default`.{name} AS {query}; USE `default`");
-    let draft = Draft::script(sql).with_effect(Effect::Deployment(name.clone(), table));
-    Some(draft.seen_in(format!("SHOW DEPLOYMENT {name}"), ""))
+    let sql = format!("USE `{database}`; {verb} `default`.{name} AS {query}; USE `default`");
+    let draft = Draft::script(sql).with_effect(Effect::Deployment(name.to_owned(), table));
+    draft.seen_in(format!("SHOW DEPLOYMENT {name}"), "")
 }
 
 /// Draws a DEPLOY over a table that there is not.

@@ -37,6 +37,9 @@ const CREATED: &[(&str, &str)] = &[
     ("by_all", "(n, k) OPTIONS (ts=ts, ttl=0m, ttl_type=absolute)"),
 ];
 
+/// The definition of a table of a query's rows.
+pub(super) const OF_QUERY: usize = INDEXES.len();
+
 /// The number of tables of a writer in each of its databases.
 const TABLES: usize = 3;
 
@@ -50,13 +53,42 @@ pub(super) fn create_table(writer: &mut Writer, random: &mut Random) -> Option<D
     if writer.objects.tables.contains_key(&name) {
         return None;
     }
-    let (indexes, has_event_time) = *random.pick(INDEXES);
+    let definition = random.below(INDEXES.len());
+    let (indexes, has_event_time) = INDEXES[definition];
     let options = random.pick(OPTIONS);
-    let own = OwnTable { has_event_time, ..OwnTable::default() };
+    let own = OwnTable { definition, has_event_time, ..OwnTable::default() };
     let draft = Draft::script(format!("CREATE TABLE {name} ({COLUMNS}{indexes}){options}"));
     let draft = Draft { needs_directory: false, ..draft };
     let seen = format!("SHOW CREATE TABLE {name}");
     Some(draft.with_effect(Effect::Table(name, own)).seen_in(seen, ""))
+}
+
+/// Draws a CREATE OR REPLACE TABLE of a table that there is, with another definition, so that it is
+/// seen whether it was done.
+pub(super) fn replace_table(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let table = writer.own_table(random).filter(|table| !writer.objects.is_read(table))?;
+    let definition = random.below(INDEXES.len());
+    if writer.objects.tables[&table].definition == definition {
+        return None;
+    }
+    let (indexes, has_event_time) = INDEXES[definition];
+    let own = OwnTable { definition, has_event_time, ..OwnTable::default() };
+    let draft = Draft::script(format!("CREATE OR REPLACE TABLE {table} ({COLUMNS}{indexes})"));
+    let seen = format!("SHOW CREATE TABLE {table}");
+    Some(draft.with_effect(Effect::Table(table, own)).seen_in(seen, ""))
+}
+
+/// Draws a CREATE OR REPLACE TABLE of the rows of a table, its own ones or those of another.
+pub(super) fn replace_table_as(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let table = writer.own_table(random).filter(|table| !writer.objects.is_read(table))?;
+    if writer.objects.tables[&table].definition == OF_QUERY {
+        return None;
+    }
+    let source = writer.own_table(random)?;
+    let own = OwnTable { definition: OF_QUERY, ..OwnTable::default() };
+    let sql = format!("CREATE OR REPLACE TABLE {table} AS SELECT * FROM {source}");
+    let seen = format!("SHOW CREATE TABLE {table}");
+    Some(Draft::script(sql).with_effect(Effect::Table(table, own)).seen_in(seen, ""))
 }
 
 /// Draws a CREATE TABLE of a table that there is.

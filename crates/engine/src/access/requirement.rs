@@ -50,6 +50,15 @@ impl Needs {
         Self::of(vec![Requirement::new(Privilege::Admin, Securable::Everything)])
     }
 
+    /// Needs DROP on the same object, too, where a statement replaces it.
+    fn with_drop_if(mut self, replaces: bool) -> Self {
+        if replaces && let [created] = self.requirements.as_slice() {
+            let dropped = Requirement::new(Privilege::Drop, created.object.clone());
+            self.requirements.push(Requirement { span: created.span, ..dropped });
+        }
+        self
+    }
+
     fn with_file(mut self, path: &str, span: Span) -> Self {
         self.files.push(NeededFile { path: path.to_owned(), span });
         self
@@ -65,6 +74,9 @@ impl Session {
             |privilege, name: &ObjectName| Needs::one(privilege, table(name), name.name.span);
         let on_deployment =
             |privilege, name: &ObjectName| Needs::one(privilege, deployment(name), name.name.span);
+        let on_deployment_of = |name: &ObjectName, or_replace: bool| {
+            on_deployment(Privilege::Deploy, name).with_drop_if(or_replace)
+        };
         let on_database = |privilege, name: &Ident| {
             Needs::one(privilege, Securable::Database(name.text.clone()), name.span)
         };
@@ -77,10 +89,9 @@ impl Session {
             Statement::Use(name) => Needs::any(Securable::Database(name.text.clone()), name.span),
             Statement::CreateTable(create) => {
                 let needs = on_table(Privilege::Create, &create.name);
-                match &create.like {
-                    Some(like) => needs.with_file(&like.path, like.span),
-                    None => needs,
-                }
+                let needs = needs.with_drop_if(create.or_replace);
+                let like = create.like.as_ref();
+                like.into_iter().fold(needs, |needs, like| needs.with_file(&like.path, like.span))
             }
             Statement::DropTable { name, .. } => on_table(Privilege::Drop, name),
             Statement::CreateIndex(create) => on_table(Privilege::Index, &create.table),
@@ -97,8 +108,8 @@ impl Session {
                     needs.with_file(&action.path, action.span)
                 })
             }
-            Statement::Deploy(deploy) => on_deployment(Privilege::Deploy, &deploy.name),
-            Statement::CreateProcedure(create) => on_deployment(Privilege::Deploy, &create.name),
+            Statement::Deploy(deploy) => on_deployment_of(&deploy.name, deploy.or_replace),
+            Statement::CreateProcedure(new) => on_deployment_of(&new.name, new.or_replace),
             Statement::DropDeployment { name, .. } | Statement::DropProcedure { name, .. } => {
                 on_deployment(Privilege::Drop, name)
             }

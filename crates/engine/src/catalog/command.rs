@@ -28,10 +28,10 @@ use crate::{
 pub(crate) enum CatalogCommand {
     CreateDatabase { name: String },
     DropDatabase { name: String },
-    CreateTable { name: QualifiedName, table: Arc<Table>, options: TableOptions },
+    CreateTable { name: QualifiedName, table: Arc<Table>, options: TableOptions, or_replace: bool },
     DropTable { name: QualifiedName, id: u64 },
     ChangeOffline { table: TableReference, change: OfflineChange },
-    CreateDeployment { deployment: Arc<Deployment>, seen: CatalogEpoch },
+    CreateDeployment { deployment: Arc<Deployment>, or_replace: bool, seen: CatalogEpoch },
     DropDeployment { name: QualifiedName },
     CreateProcedure { procedure: Arc<Procedure>, or_replace: bool, seen: CatalogEpoch },
     DropProcedure { name: QualifiedName },
@@ -79,13 +79,13 @@ impl Objects {
         let removed = match command {
             CatalogCommand::CreateDatabase { name } => self.create_database(name.clone()),
             CatalogCommand::DropDatabase { name } => self.drop_database(name),
-            CatalogCommand::CreateTable { name, table, options } => {
-                self.create_table(name.clone(), Arc::clone(table), options.clone())
+            CatalogCommand::CreateTable { name, table, options, or_replace } => {
+                self.create_table(name.clone(), Arc::clone(table), options.clone(), *or_replace)
             }
             CatalogCommand::DropTable { name, id } => self.drop_table(name, *id),
             CatalogCommand::ChangeOffline { table, change } => self.change_offline(table, change),
-            CatalogCommand::CreateDeployment { deployment, seen } => {
-                self.create_deployment(Arc::clone(deployment), *seen)
+            CatalogCommand::CreateDeployment { deployment, or_replace, seen } => {
+                self.create_deployment(Arc::clone(deployment), *or_replace, *seen)
             }
             CatalogCommand::DropDeployment { name } => self.drop_deployment(name),
             CatalogCommand::CreateProcedure { procedure, or_replace, seen } => {
@@ -129,18 +129,35 @@ impl Objects {
         name: QualifiedName,
         table: Arc<Table>,
         options: TableOptions,
+        or_replace: bool,
     ) -> Result<Removed> {
         let id = table.log_id().expect("a table of the catalog has an id");
-        let tables = &mut self.database_mut(&name.database)?.tables;
-        if tables.contains_key(&name.name) {
-            let message = format!("table `{}` exists already", name.name);
-            return Diagnostic::new(code::DUPLICATE_TABLE, message).err();
+        if let Some(present) = self.database(&name.database)?.tables.get(&name.name) {
+            if !or_replace {
+                let message = format!("table `{}` exists already", name.name);
+                return Diagnostic::new(code::DUPLICATE_TABLE, message)
+                    .with_hint("CREATE OR REPLACE TABLE replaces it; IF NOT EXISTS leaves it.")
+                    .err();
+            }
+            self.check_unread(&name, present.id)?;
         }
         let definition = Definition::new(ObjectKind::Table, name.clone());
         let entry = TableEntry { id, table, options, offline: Arc::default(), definition };
-        let replaced = tables.insert(name.name, entry);
-        debug_assert!(replaced.is_none(), "the name was free");
-        Ok(Removed::Nothing)
+        let tables = &mut self.database_mut(&name.database)?.tables;
+        Ok(tables.insert(name.name, entry).map_or(Removed::Nothing, Removed::Table))
+    }
+
+    /// Checks that no deployment and no procedure reads a table that is to be removed.
+    fn check_unread(&self, name: &QualifiedName, id: u64) -> Result<()> {
+        let readers = self.readers_of(id);
+        if readers.is_empty() {
+            return Ok(());
+        }
+        let message =
+            format!("table `{}` has associated deployments: {}", name.name, readers.join(", "));
+        Diagnostic::new(code::DEPENDENT_OBJECTS, message)
+            .with_hint("Drop them first with DROP DEPLOYMENT or DROP PROCEDURE.")
+            .err()
     }
 
     fn drop_table(&mut self, name: &QualifiedName, id: u64) -> Result<Removed> {
@@ -155,14 +172,7 @@ impl Objects {
         if entry.id != id {
             return stale(ObjectKind::Table, name).err();
         }
-        let readers = self.readers_of(id);
-        if !readers.is_empty() {
-            let message =
-                format!("table `{}` has associated deployments: {}", name.name, readers.join(", "));
-            return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
-                .with_hint("Drop them first with DROP DEPLOYMENT or DROP PROCEDURE.")
-                .err();
-        }
+        self.check_unread(name, id)?;
         let tables = &mut self.database_mut(&name.database)?.tables;
         let entry = tables.remove(&name.name).expect("it was found above");
         Ok(Removed::Table(entry))
@@ -197,14 +207,16 @@ impl Objects {
     fn create_deployment(
         &mut self,
         deployment: Arc<Deployment>,
+        or_replace: bool,
         seen: CatalogEpoch,
     ) -> Result<Removed> {
         let name = deployment.name().clone();
-        self.check_free(&name, ObjectKind::Deployment)?;
+        self.check_deployment_free(&name, or_replace)?;
         self.check_tables(&deployment.tables, seen)?;
-        let replaced = self.database_mut(&name.database)?.deployments.insert(name.name, deployment);
-        debug_assert!(replaced.is_none(), "the name was free");
-        Ok(Removed::Nothing)
+        let deployments = &mut self.database_mut(&name.database)?.deployments;
+        debug_assert!(or_replace || !deployments.contains_key(&name.name), "the name was free");
+        let replaced = deployments.insert(name.name, deployment);
+        Ok(replaced.map_or(Removed::Nothing, Removed::Deployment))
     }
 
     fn drop_deployment(&mut self, name: &QualifiedName) -> Result<Removed> {
@@ -226,10 +238,8 @@ impl Objects {
         self.check_tables(&procedure.tables, seen)?;
         let procedures = &mut self.database_mut(&name.database)?.procedures;
         debug_assert!(or_replace || !procedures.contains_key(&name.name), "the name was free");
-        Ok(match procedures.insert(name.name, procedure) {
-            Some(replaced) => Removed::Procedure(replaced),
-            None => Removed::Nothing,
-        })
+        let replaced = procedures.insert(name.name, procedure);
+        Ok(replaced.map_or(Removed::Nothing, Removed::Procedure))
     }
 
     fn drop_procedure(&mut self, name: &QualifiedName) -> Result<Removed> {
@@ -254,9 +264,25 @@ impl Objects {
         let message = format!("{taken_by} `{}` exists already", name.name);
         let error = Diagnostic::new(code::DUPLICATE_OBJECT, message);
         if taken_by == wanted {
-            return error.err();
+            let replace = match wanted {
+                ObjectKind::Deployment => "DEPLOY OR REPLACE",
+                _ => "CREATE OR REPLACE PROCEDURE",
+            };
+            return error.with_hint(format!("{replace} replaces it.")).err();
         }
         error.with_detail("CALL takes deployments and procedures, which share their names.").err()
+    }
+
+    /// Checks that a deployment may take the name; with OR REPLACE it may be a deployment's.
+    pub(crate) fn check_deployment_free(
+        &self,
+        name: &QualifiedName,
+        or_replace: bool,
+    ) -> Result<()> {
+        if or_replace && self.database(&name.database)?.deployments.contains_key(&name.name) {
+            return Ok(());
+        }
+        self.check_free(name, ObjectKind::Deployment)
     }
 
     /// Checks that a procedure may take the name; with OR REPLACE it may be a procedure's.

@@ -41,12 +41,16 @@ pub(crate) enum CatalogRecord {
         name: QualifiedName,
         schema: TableSchema,
         options: TableOptions,
+        /// Also removes a table of this name.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        or_replace: bool,
     },
     DropTable {
         id: u64,
         name: QualifiedName,
     },
-    /// A table of copied rows, which `ChangeOffline` gives to a table of the catalog.
+    /// A table of rows which nobody sees until `ChangeOffline` gives it to a table of the catalog, or
+    /// `CreateTable` makes it one.
     CreateOfflineRows {
         id: u64,
         schema: TableSchema,
@@ -55,6 +59,7 @@ pub(crate) enum CatalogRecord {
         table: u64,
         data: OfflineRecord,
     },
+    /// Also replaces one of this name.
     CreateDeployment {
         name: QualifiedName,
         source: QuerySource,
@@ -93,11 +98,12 @@ impl CatalogRecord {
         match command {
             CatalogCommand::CreateDatabase { name } => Self::CreateDatabase { name: name.clone() },
             CatalogCommand::DropDatabase { name } => Self::DropDatabase { name: name.clone() },
-            CatalogCommand::CreateTable { name, table, options } => Self::CreateTable {
+            CatalogCommand::CreateTable { name, table, options, or_replace } => Self::CreateTable {
                 id: table.log_id().expect("a table of the catalog has an id"),
                 name: name.clone(),
                 schema: TableSchema::clone(&table.schema()),
                 options: options.clone(),
+                or_replace: *or_replace,
             },
             CatalogCommand::DropTable { name, id } => {
                 Self::DropTable { id: *id, name: name.clone() }
@@ -209,6 +215,7 @@ impl Objects {
                 name: entry.definition.name().clone(),
                 schema: columns_of(&entry.table),
                 options: entry.options.clone(),
+                or_replace: false,
             });
             if let Some((id, rows)) = entry.offline.logged_rows() {
                 records.push(CatalogRecord::CreateOfflineRows { id, schema: columns_of(rows) });

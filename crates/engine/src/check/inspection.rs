@@ -383,15 +383,30 @@ fn are_rows(rows: &LoggedRows<'_>, codec: &RowCodec, count: u32) -> bool {
 
 /// Notes the tables that a record of the catalog is about.
 fn catalog_record(tables: &mut BTreeMap<u64, InspectedTable>, record: &CatalogRecord) {
-    let mut add = |id: u64, name: String, schema: &TableSchema| {
+    let add = |tables: &mut BTreeMap<_, _>, id: u64, name: String, schema: &TableSchema| {
         let codec = RowCodec::new(schema);
-        let new = InspectedTable { name, codec, position: 0, is_dropped: false, rows_lost: 0 };
-        tables.entry(id).or_insert(new);
+        let new = InspectedTable {
+            name: name.clone(),
+            codec,
+            position: 0,
+            is_dropped: false,
+            rows_lost: 0,
+        };
+        // Rows that are logged before the record of their table have no name until then.
+        tables.entry(id).or_insert(new).name = name;
     };
     match record {
-        CatalogRecord::CreateTable { id, name, schema, .. } => add(*id, name.to_string(), schema),
+        CatalogRecord::CreateTable { id, name, schema, or_replace, .. } => {
+            let name = name.to_string();
+            if *or_replace {
+                let others = tables.iter_mut().filter(|(found, _)| *found != id);
+                let replaced = others.map(|(_, table)| table).filter(|table| table.name == name);
+                replaced.for_each(|replaced| replaced.is_dropped = true);
+            }
+            add(tables, *id, name, schema);
+        }
         CatalogRecord::CreateOfflineRows { id, schema } => {
-            add(*id, format!("offline rows {id}"), schema);
+            add(tables, *id, format!("rows {id} without a table"), schema);
         }
         CatalogRecord::ChangeOffline { table, data } => {
             let owner = tables.get(table).map(|owner| owner.name.clone());

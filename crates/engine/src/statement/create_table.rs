@@ -2,15 +2,16 @@
 
 mod options;
 
-use arrow::datatypes::SchemaRef;
+use std::sync::Arc;
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_batch::load::{FileFormat, LoadOptions, infer_schema};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
-use lockstep_host::QueryContext;
 use lockstep_plan::{BindOptions, bind_constant, type_of};
 use lockstep_row::{Column, DataType, TableSchema, Value, arrow::importable};
 use lockstep_sql::ast::{ColumnDefinition, CreateLike, CreateTable, ObjectName, Query};
-use lockstep_table::Table;
+use lockstep_table::{Appended, Durability, Table, with_durability};
 
 pub(crate) use options::TableOptions;
 
@@ -21,9 +22,9 @@ use super::{
 };
 use crate::{
     Output, Parameter, Session,
-    access::Needs,
+    access::{Needs, Requirement},
     append::{self, AppendRule, table_error},
-    catalog::CatalogCommand,
+    catalog::{CatalogCommand, CatalogRecord},
     entrance::{CallDescription, no_plan},
     literal::{ConstantPosition, coerce},
     session::object_name,
@@ -51,8 +52,66 @@ impl Session {
         };
         self.enter(operation, || {
             let schema = schema_of_arrow(table, schema)?;
-            self.add_table(&name, schema, TableOptions::default(), false)
+            let created =
+                NewTable { name: &name, options: TableOptions::default(), rule: NameRule::Free };
+            self.add_table(created, schema)
         })
+    }
+
+    /// Creates a table with the columns of an Arrow schema and these rows; with
+    /// [`IfExists::Replace`], it takes the place of a table of this name that no deployment reads.
+    /// Nobody sees the table without its rows, also after a crash. They are acknowledged when they are
+    /// as durable as `durability` says; `None`: as the session says.
+    ///
+    /// ```
+    /// # use lockstep_engine::{Database, IfExists};
+    /// let session = Database::in_memory().session();
+    /// let rows = session.execute("SELECT 'a' AS k, 1 AS n")?.batches;
+    /// for _ in 0..2 {
+    ///     let mut batches = rows.iter().cloned().map(Ok);
+    ///     let schema = rows[0].schema();
+    ///     session.create_table_of("t", &schema, &mut batches, None, IfExists::Replace)?;
+    /// }
+    /// assert_eq!(session.execute("SELECT * FROM t")?.row_count(), 1);
+    /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
+    /// ```
+    pub fn create_table_of(
+        &self,
+        table: &str,
+        schema: &SchemaRef,
+        batches: &mut dyn Iterator<Item = Result<RecordBatch>>,
+        durability: Option<Durability>,
+        if_exists: IfExists,
+    ) -> Result<Output> {
+        let name = object_name(table);
+        let mut privileges = vec![Privilege::Create, Privilege::Insert];
+        if if_exists == IfExists::Replace {
+            privileges.push(Privilege::Drop);
+        }
+        let operation = || {
+            let object = Securable::Table(self.qualified(&name));
+            let of = |privilege: &Privilege| Requirement::new(*privilege, object.clone());
+            CallDescription {
+                action: "CREATE TABLE",
+                text: table,
+                needs: Needs::of(privileges.iter().map(of).collect()),
+                is_audited: true,
+                plan: &no_plan,
+            }
+        };
+        let rule = match if_exists {
+            IfExists::Fail => NameRule::Free,
+            IfExists::Replace => NameRule::Replaced,
+        };
+        let create = || {
+            self.check_insert_memory()?;
+            let schema = schema_of_arrow(table, schema)?;
+            let new = NewTable { name: &name, options: TableOptions::default(), rule };
+            self.add_table_with_rows(new, schema, batches)
+        };
+        let durability = durability.unwrap_or_else(|| self.durability());
+        let appended = self.enter(operation, || with_durability(durability, create))?;
+        Ok(Output { rows_affected: Some(appended.rows), ..Output::of_message("APPEND") })
     }
 
     /// Runs CREATE TABLE.
@@ -65,7 +124,7 @@ impl Session {
             return Ok(Output::of_message("CREATE TABLE"));
         }
         if let Some(query) = &create.query {
-            return self.create_table_of(create, query, parameters);
+            return self.create_table_as(create, query, parameters);
         }
         let mut schema = match &create.like {
             Some(like) => schema_of_file(like, self.settings())?,
@@ -81,13 +140,12 @@ impl Session {
             add_default_index(&mut schema);
         }
         let (options, warnings) = TableOptions::read(&create.options)?;
-        self.add_table(&create.name, schema, options, create.if_not_exists)?;
+        self.add_table(NewTable::of(create, options), schema)?;
         Ok(Output { warnings, ..Output::of_message("CREATE TABLE") })
     }
 
-    /// Creates a table of the columns and rows of a query, which runs before. A table that cannot
-    /// take the rows is dropped again.
-    fn create_table_of(
+    /// Creates a table of the columns and rows of a query, which runs before.
+    fn create_table_as(
         &self,
         create: &CreateTable,
         query: &Query,
@@ -98,36 +156,93 @@ impl Session {
         let schema = schema_of_query(&rows, query.span)?;
         let names: Vec<String> = rows.columns.iter().map(|(name, _)| name.clone()).collect();
         let (options, mut warnings) = TableOptions::read(&create.options)?;
-        self.add_table(&create.name, schema, options, create.if_not_exists)?;
-        let entry = self.find_entry(&create.name)?;
         let batches = rows.batches.iter().map(|batch| renamed(batch, &names));
-        let load = |table: &Table| append::load(batches, table, AppendRule::Any, self.conversion());
-        match entry.write(load) {
-            Ok(appended) => {
-                warnings.extend(rows.warnings);
-                let rows_affected = Some(appended.rows);
-                Ok(Output { rows_affected, warnings, ..Output::of_message("CREATE TABLE") })
-            }
-            Err(error) => {
-                // Also where the statement was cancelled.
-                QueryContext::new().run(|| self.drop_table(&create.name, true))?;
-                Err(error)
-            }
-        }
+        let new = NewTable::of(create, options);
+        let appended = self.add_table_with_rows(new, schema, batches)?;
+        warnings.extend(rows.warnings);
+        let rows_affected = Some(appended.rows);
+        Ok(Output { rows_affected, warnings, ..Output::of_message("CREATE TABLE") })
     }
 
-    fn add_table(
+    /// Adds an empty table to the catalog.
+    fn add_table(&self, new: NewTable<'_>, schema: TableSchema) -> Result<()> {
+        self.name_table(new, self.make_shared_table(schema)?)
+    }
+
+    /// Adds a table with rows to the catalog, or takes the place of another with it, at once: nobody
+    /// sees it without its rows, also after a crash.
+    fn add_table_with_rows(
         &self,
-        name: &ObjectName,
+        new: NewTable<'_>,
         schema: TableSchema,
-        options: TableOptions,
-        if_not_exists: bool,
-    ) -> Result<()> {
+        batches: impl Iterator<Item = Result<RecordBatch>>,
+    ) -> Result<Appended> {
+        let table = self.make_shared_table(schema)?;
+        let (id, schema) = (table.log_id().unwrap_or(0), TableSchema::clone(&table.schema()));
+        let record = CatalogRecord::CreateOfflineRows { id, schema };
+        self.database.log_unnamed_table(id, &table, &record)?;
+        let conversion = self.conversion();
+        let load = || append::load(batches, &table, AppendRule::Any, conversion);
+        let appended = match new.options.durability() {
+            Some(durability) => with_durability(durability, load),
+            None => load(),
+        }?;
+        self.name_table(new, Arc::clone(&table))?;
+        Ok(appended)
+    }
+
+    fn make_shared_table(&self, schema: TableSchema) -> Result<Arc<Table>> {
         let table = self.database.make_table(schema).map_err(|error| table_error(&error))?;
-        let table = table.shared(self.database().host().threads);
-        let command = CatalogCommand::CreateTable { name: self.qualified(name), table, options };
-        let tolerated = if_not_exists.then_some(code::DUPLICATE_TABLE);
+        Ok(table.shared(self.database().host().threads))
+    }
+
+    /// Gives a table its name in the catalog.
+    fn name_table(&self, new: NewTable<'_>, table: Arc<Table>) -> Result<()> {
+        let NewTable { name, options, rule } = new;
+        let or_replace = rule == NameRule::Replaced;
+        let tolerated = (rule == NameRule::Tolerated).then_some(code::DUPLICATE_TABLE);
+        let name_of_table = self.qualified(name);
+        let command =
+            CatalogCommand::CreateTable { name: name_of_table, table, options, or_replace };
         outcome(self.database.commit(&command), tolerated, name, "CREATE TABLE").map(|_| ())
+    }
+}
+
+/// What becomes of a table whose name a new one is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfExists {
+    /// The call fails.
+    Fail,
+    /// It is replaced.
+    Replace,
+}
+
+/// The name and options of a table that is created.
+struct NewTable<'n> {
+    name: &'n ObjectName,
+    options: TableOptions,
+    rule: NameRule,
+}
+
+/// What becomes of a table that has the name already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NameRule {
+    /// There must be none.
+    Free,
+    /// It stays, and nothing is created.
+    Tolerated,
+    /// It is replaced.
+    Replaced,
+}
+
+impl<'n> NewTable<'n> {
+    fn of(create: &'n CreateTable, options: TableOptions) -> Self {
+        let rule = match (create.or_replace, create.if_not_exists) {
+            (true, _) => NameRule::Replaced,
+            (false, true) => NameRule::Tolerated,
+            (false, false) => NameRule::Free,
+        };
+        Self { name: &create.name, options, rule }
     }
 }
 

@@ -31,13 +31,14 @@ impl Session {
     pub(crate) fn deploy(&self, deploy: &Deploy, script: &str) -> Result<Output> {
         let name = self.qualified(&deploy.name);
         let tolerated = deploy.if_not_exists.then_some(code::DUPLICATE_OBJECT);
-        let free = self.database.objects().check_free(&name, ObjectKind::Deployment);
+        let free = self.database.objects().check_deployment_free(&name, deploy.or_replace);
         if free.is_err() {
             return outcome(free, tolerated, &deploy.name, "DEPLOY");
         }
         let seen = self.database.objects().epoch();
         let (deployment, warnings) = self.compile_deployment(name, deploy, script)?;
-        let command = CatalogCommand::CreateDeployment { deployment: Arc::new(deployment), seen };
+        let (deployment, or_replace) = (Arc::new(deployment), deploy.or_replace);
+        let command = CatalogCommand::CreateDeployment { deployment, or_replace, seen };
         let committed = self.database.commit(&command);
         Ok(Output { warnings, ..outcome(committed, tolerated, &deploy.name, "DEPLOY")? })
     }

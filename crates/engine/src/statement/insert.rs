@@ -9,7 +9,7 @@ use arrow::{
     array::RecordBatch,
     datatypes::{Field, Schema},
 };
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::{Diagnostic, Result, code, listed};
 use lockstep_function::Compatibility;
 use lockstep_plan::{BindOptions, bind_constant};
 use lockstep_row::{Arena, DataType, Datum, TableSchema, Value};
@@ -152,7 +152,14 @@ impl RowValues<'_> {
         if row.values.len() != self.positions.len() {
             let (expected, found) = (self.positions.len(), row.values.len());
             let message = format!("expected {expected} values, found {found}");
-            return Diagnostic::new(code::SYNTAX_ERROR, message).at(row.span).err();
+            let columns = self.positions.iter().map(|at| self.schema.columns[*at].name.as_str());
+            return Diagnostic::new(code::SYNTAX_ERROR, message)
+                .at(row.span)
+                .with_hint(format!(
+                    "The columns are {}. INSERT INTO t (a, b) VALUES … names those that are given.",
+                    listed(columns)
+                ))
+                .err();
         }
         let columns = &self.schema.columns;
         let mut values: Vec<Value> =

@@ -17,9 +17,9 @@ use arrow_flight::{
 };
 use futures::{StreamExt, stream};
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_engine::{Durability, Output, Session, TableBatches};
+use lockstep_engine::{Durability, IfExists, Output, Session, TableBatches};
 use lockstep_host::failpoint;
-use lockstep_protocol::{Append, NamedMessage};
+use lockstep_protocol::{Append, AppendCreates, NamedMessage};
 use prost::Message;
 use tokio::runtime::Handle;
 use tonic::{Request, Status, Streaming};
@@ -247,49 +247,59 @@ fn ingest_rows(
         _ => ingest.table.clone(),
     };
     let schema = reader.schema()?;
-    let made = make_table(session, &table, &schema, ingest.table_definition_options.as_ref())?;
+    let creates = creates(session, &table, ingest.table_definition_options.as_ref())?;
     let durability = ingest.options.get(DURABILITY_OPTION).map(|text| durability(text));
     let durability = durability.transpose()?;
     let mut batches = std::iter::from_fn(|| reader.next_batch());
-    session.append_each(&table, &mut batches, durability).inspect_err(|_| {
-        if made {
-            // A table that was made for rows that it does not take is dropped.
-            let _dropped = session.execute(&format!("DROP TABLE {}", quoted(&table)));
+    match creates {
+        None => session.append_each(&table, &mut batches, durability),
+        Some(if_exists) => {
+            session.create_table_of(&table, &schema, &mut batches, durability, if_exists)
         }
-    })
+    }
 }
 
-/// Makes the table of an ingest where it is to be made. Returns whether it was.
-fn make_table(
+/// Returns whether an ingest creates its table, and what becomes of one that is there.
+fn creates(
     session: &Session,
     table: &str,
-    schema: &SchemaRef,
     options: Option<&TableDefinitionOptions>,
-) -> Result<bool> {
-    let Some(options) = options else { return Ok(false) };
+) -> Result<Option<IfExists>> {
+    let Some(options) = options else { return Ok(None) };
     let exists = session.has_table(table);
     if exists && options.if_exists == TableExistsOption::Fail as i32 {
         let message = format!("table `{table}` exists already");
         return Diagnostic::new(code::DUPLICATE_TABLE, message).err();
     }
     let is_replaced = exists && options.if_exists == TableExistsOption::Replace as i32;
-    if is_replaced {
-        session.execute(&format!("DROP TABLE {}", quoted(table)))?;
-    }
-    let is_missing = !exists || is_replaced;
-    let is_made = is_missing && options.if_not_exist == TableNotExistOption::Create as i32;
-    if is_made {
-        session.create_table(table, schema)?;
-    }
-    Ok(is_made)
+    let is_made = !exists && options.if_not_exist == TableNotExistOption::Create as i32;
+    Ok(match (is_replaced, is_made) {
+        (true, _) => Some(IfExists::Replace),
+        (false, true) => Some(IfExists::Fail),
+        (false, false) => None,
+    })
 }
 
 /// Appends the rows of Lockstep's own client.
 fn append_rows(session: &Session, append: &Append, reader: &mut PutReader) -> Result<Output> {
     let durability = append.durability.as_deref().map(durability).transpose()?;
     if let [table] = append.tables.as_slice() {
+        let if_exists = match append.creates() {
+            AppendCreates::No => None,
+            AppendCreates::New => Some(IfExists::Fail),
+            AppendCreates::Replacement => Some(IfExists::Replace),
+        };
+        let schema = if_exists.map(|_| reader.schema()).transpose()?;
         let mut batches = std::iter::from_fn(|| reader.next_batch());
-        return session.append_each(table, &mut batches, durability);
+        return match if_exists.zip(schema) {
+            None => session.append_each(table, &mut batches, durability),
+            Some((if_exists, schema)) => {
+                session.create_table_of(table, &schema, &mut batches, durability, if_exists)
+            }
+        };
+    }
+    if append.creates() != AppendCreates::No {
+        return Err(malformed("an append that creates a table has one"));
     }
     let mut collected: Vec<Vec<RecordBatch>> = vec![Vec::new(); append.tables.len()];
     let (mut at, mut bytes) = (None, 0);
@@ -333,12 +343,6 @@ fn durability(text: &str) -> Result<Durability> {
             Diagnostic::new(code::INVALID_PARAMETER, message).err()
         }
     }
-}
-
-/// Quotes `[database.]table` for SQL.
-fn quoted(table: &str) -> String {
-    let parts: Vec<String> = table.split('.').map(|part| format!("`{part}`")).collect();
-    parts.join(".")
 }
 
 /// Returns why a message was not read: the client is gone, or has sent something else.

@@ -73,6 +73,8 @@ pub struct IndexDefinition {
 pub struct CreateTable {
     /// The name.
     pub name: ObjectName,
+    /// OR REPLACE.
+    pub or_replace: bool,
     /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// The columns.
@@ -142,6 +144,8 @@ pub struct LoadData {
 pub struct Deploy {
     /// The name.
     pub name: ObjectName,
+    /// OR REPLACE.
+    pub or_replace: bool,
     /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// OPTIONS(…).

@@ -74,6 +74,8 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("WINDOW", "window that extends another"),
     ("WINDOW", "window in OVER"),
     ("WINDOW", "window without ORDER BY"),
+    ("WINDOW", "window without PARTITION BY"),
+    ("WINDOW", "row_number, rank and dense_rank"),
     ("WINDOW", "window ordered by another column"),
     ("WINDOW", "ROWS"),
     ("WINDOW", "ROWS_RANGE"),

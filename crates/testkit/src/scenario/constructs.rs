@@ -57,6 +57,7 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("WINDOW", "several windows"),
     ("WINDOW", "window over a LAST JOIN"),
     ("WINDOW", "PARTITION BY two columns"),
+    ("WINDOW", "window without PARTITION BY"),
     ("WINDOW", "window without ORDER BY"),
     ("WINDOW", "ROWS"),
     ("WINDOW", "ROWS_RANGE"),
@@ -213,6 +214,7 @@ fn note_window(window: &OracleWindow, note: &mut impl FnMut(&str, &str, bool)) {
     let is_open = |end: &FrameEnd| matches!(end, FrameEnd::OpenPreceding(_));
     let far = if window.is_range { 1 << 40 } else { 1_000 };
     note("WINDOW", "PARTITION BY two columns", window.partition_by.len() > 1);
+    note("WINDOW", "window without PARTITION BY", window.partition_by.is_empty());
     note("WINDOW", "window without ORDER BY", window.order_by.is_none());
     note("WINDOW", "ROWS", !window.is_range);
     note("WINDOW", "ROWS_RANGE", window.is_range);

@@ -266,7 +266,11 @@ fn query(
     let windows = vec(window(unions, is_ordered), 1..=3);
     let column_count = columns.len();
     let mode = select(vec![OracleMode::Standard, OracleMode::Standard, OracleMode::OpenMldb]);
-    (joins, windows, items, mode).prop_map(move |(joins, windows, calls, mode)| {
+    (joins, windows, items, mode).prop_map(move |(joins, mut windows, calls, mode)| {
+        if mode == OracleMode::OpenMldb {
+            let without_key = windows.iter_mut().filter(|window| window.partition_by.is_empty());
+            without_key.for_each(|window| window.partition_by.push(KEY));
+        }
         let mut items = vec![Item::Column(ID)];
         items.extend((1..=joins.len()).map(|join| Item::Column(join * column_count + ID)));
         items.extend(calls.into_iter().map(|(window, function)| Item::Call {
@@ -303,8 +307,14 @@ fn join(table: usize, width: usize) -> impl Strategy<Value = OracleJoin> {
 }
 
 fn window(unions: usize, is_ordered: bool) -> impl Strategy<Value = OracleWindow> {
-    let partition_by =
-        select(vec![vec![KEY], vec![SECOND_KEY], vec![KEY, SECOND_KEY], vec![SECOND_KEY, KEY]]);
+    let partition_by = select(vec![
+        vec![KEY],
+        vec![KEY],
+        vec![SECOND_KEY],
+        vec![KEY, SECOND_KEY],
+        vec![SECOND_KEY, KEY],
+        vec![],
+    ]);
     let sources: Vec<usize> = (1..=unions).collect();
     let sources = proptest::sample::subsequence(sources, 0..=unions);
     let max_size = option::weighted(0.3, 1_usize..4);

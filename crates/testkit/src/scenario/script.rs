@@ -165,13 +165,15 @@ pub fn window_spec(scenario: &Scenario, window: &OracleWindow) -> String {
     }
     let keys: Vec<String> =
         window.partition_by.iter().map(|column| column_name(scenario, *column)).collect();
-    let _ = write!(text, "PARTITION BY {}", keys.join(", "));
+    if !keys.is_empty() {
+        let _ = write!(text, "PARTITION BY {} ", keys.join(", "));
+    }
     if let Some(order_by) = window.order_by {
-        let _ = write!(text, " ORDER BY {}", column_name(scenario, order_by));
+        let _ = write!(text, "ORDER BY {} ", column_name(scenario, order_by));
     }
     let unit = if window.is_range { "ROWS_RANGE" } else { "ROWS" };
     let start = end(window.start, window.is_range);
-    let _ = write!(text, " {unit} BETWEEN {start} AND {}", end(window.end, window.is_range));
+    let _ = write!(text, "{unit} BETWEEN {start} AND {}", end(window.end, window.is_range));
     if let Some(max_size) = window.max_size {
         let _ = write!(text, " MAXSIZE {max_size}");
     }

@@ -181,7 +181,7 @@ mod tests {
     const COUNTS: &[(&str, &[(&str, usize)])] = &[
         (DEVIATIONS, &[("case", 226), ("differs", 26), ("more", 125)]),
         (PENDING, &[("missing", 8)]),
-        (DEFAULT, &[("row", 819)]),
+        (DEFAULT, &[("row", 831)]),
     ];
 
     fn lines(names: &[&str]) -> BTreeSet<ListLine> {

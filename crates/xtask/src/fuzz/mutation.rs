@@ -66,6 +66,9 @@ pub(super) fn mutate(
 ) -> Vec<u8> {
     let mut parts = split(form, bytes);
     let other = split(form, random.pick::<Vec<u8>>(others));
+    if random.chance(15) {
+        mutate_short_field(&mut parts, random);
+    }
     for _ in 0..=random.below(3) {
         mutate_parts(&mut parts, &other, random);
     }
@@ -120,27 +123,64 @@ fn mutate_body(part: &mut WirePart, random: &mut Random) {
     }
 }
 
+/// A message of a gRPC body, with the flag before it.
+type GrpcMessage = (u8, Vec<u8>);
+
 /// Changes a message among those of a gRPC body. Returns whether it has whole messages.
 fn mutate_grpc(body: &mut Vec<u8>, random: &mut Random) -> bool {
-    let (mut messages, mut rest) = (Vec::new(), body.as_slice());
+    let Some(mut messages) = grpc_messages(body) else { return false };
+    let at = random.below(messages.len());
+    mutate_message(&mut messages[at].1, random, DEPTH_MAX);
+    *body = grpc_body(messages);
+    true
+}
+
+/// Gives a field of four bytes another number: a position in binary, which text and other fields
+/// outnumber by far.
+fn mutate_short_field(parts: &mut [WirePart], random: &mut Random) {
+    let is_short =
+        |value: &FieldValue| matches!(value, FieldValue::Bytes(bytes) if bytes.len() == 4);
+    let mut places = Vec::new();
+    for (part, body) in parts.iter().enumerate() {
+        let messages = grpc_messages(&body.body).unwrap_or_default();
+        for (message, (_, bytes)) in messages.iter().enumerate() {
+            let fields = fields_of(bytes).unwrap_or_default();
+            let short = fields.iter().enumerate().filter(|(_, (_, value))| is_short(value));
+            places.extend(short.map(|(field, _)| (part, message, field)));
+        }
+    }
+    if places.is_empty() {
+        return;
+    }
+    let (part, message, field) = *random.pick(&places);
+    let mut messages = grpc_messages(&parts[part].body).expect("the place was found in it");
+    let mut fields = fields_of(&messages[message].1).expect("the place was found in it");
+    let number = random.pick(&NUMBERS).to_le_bytes();
+    fields[field].1 = FieldValue::Bytes(number[..4].to_vec());
+    messages[message].1 = bytes_of(&fields);
+    parts[part].body = grpc_body(messages);
+}
+
+/// Splits a gRPC body; `None` where it has no messages, or a part of one.
+fn grpc_messages(body: &[u8]) -> Option<Vec<GrpcMessage>> {
+    let (mut messages, mut rest) = (Vec::new(), body);
     while let Some([flag, length @ ..]) = rest.first_chunk::<5>() {
         let length = u32::from_be_bytes(*length) as usize;
-        let Some(message) = rest.get(5..5 + length) else { return false };
+        let message = rest.get(5..5 + length)?;
         messages.push((*flag, message.to_vec()));
         rest = &rest[5 + length..];
     }
-    if messages.is_empty() || !rest.is_empty() {
-        return false;
-    }
-    let at = random.below(messages.len());
-    mutate_message(&mut messages[at].1, random, DEPTH_MAX);
-    body.clear();
+    (!messages.is_empty() && rest.is_empty()).then_some(messages)
+}
+
+fn grpc_body(messages: Vec<GrpcMessage>) -> Vec<u8> {
+    let mut body = Vec::new();
     for (flag, message) in messages {
         body.push(flag);
         body.extend(u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
         body.extend(message);
     }
-    true
+    body
 }
 
 /// The value of a field of Protocol Buffers.

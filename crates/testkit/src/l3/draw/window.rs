@@ -28,6 +28,8 @@ pub(super) struct Windows {
     pub(super) other: Option<String>,
     /// ` WINDOW …`, or nothing.
     pub(super) clause: String,
+    /// Whether the first one has an ORDER BY.
+    pub(super) is_ordered: bool,
 }
 
 /// Aggregates over the columns, for windows and groups, with the name of the construct.
@@ -113,26 +115,35 @@ impl QueryDraw<'_> {
     /// Draws the windows over a source.
     pub(super) fn windows_of(&mut self, source: WindowSource) -> Windows {
         let spec = self.window_spec_of(source);
+        // The order of a UNION's sub-query stands in parentheses before that of the window.
+        let is_ordered = spec.rsplit(')').next().is_some_and(|own| own.contains("ORDER BY"));
         let over = " OVER w".to_owned();
         match self.random.below(6) {
             0 => {
                 self.feature("window in OVER");
-                Windows { over: format!(" OVER ({spec})"), other: None, clause: String::new() }
+                Windows {
+                    over: format!(" OVER ({spec})"),
+                    other: None,
+                    clause: String::new(),
+                    is_ordered,
+                }
             }
             1 => {
                 self.feature("two windows");
                 let second = self.window_spec_of(source);
                 let clause = format!(" WINDOW w AS ({spec}), w2 AS ({second})");
-                Windows { over, other: Some(" OVER w2".to_owned()), clause }
+                Windows { over, other: Some(" OVER w2".to_owned()), clause, is_ordered }
             }
             2 if !spec.contains("MAXSIZE") => {
                 self.feature("window that extends another");
                 let clause = format!(
                     " WINDOW w AS ({spec}), w2 AS (w ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)"
                 );
-                Windows { over, other: Some(" OVER w2".to_owned()), clause }
+                Windows { over, other: Some(" OVER w2".to_owned()), clause, is_ordered }
             }
-            _ => Windows { over, other: None, clause: format!(" WINDOW w AS ({spec})") },
+            _ => {
+                Windows { over, other: None, clause: format!(" WINDOW w AS ({spec})"), is_ordered }
+            }
         }
     }
 
@@ -141,6 +152,16 @@ impl QueryDraw<'_> {
         let mut items = vec![self.calls(&windows.over)];
         if let Some(other) = &windows.other {
             items.push(format!("{} AS o", self.some_call(other)));
+        }
+        if self.is_standard && self.random.chance(10) {
+            self.feature("row_number, rank and dense_rank");
+            let mut functions = vec!["row_number() * 2"];
+            // The others need an order.
+            if windows.is_ordered {
+                functions.extend(["rank()", "dense_rank()", "rank() - dense_rank()"]);
+            }
+            let item = self.random.pick(&functions).replace("()", &format!("(){}", windows.over));
+            items.push(format!("{item} AS n"));
         }
         if self.random.chance(50) {
             let (feature, item) = *self.random.pick(&ITEMS);
@@ -211,6 +232,13 @@ impl QueryDraw<'_> {
         if partition.contains(['(', '%']) {
             self.feature("expression as a partition key");
         }
+        let partition = match self.is_standard && self.random.chance(6) {
+            true => {
+                self.feature("window without PARTITION BY");
+                String::new()
+            }
+            false => format!("PARTITION BY {partition} "),
+        };
         if self.random.chance(8) {
             self.feature("window without ORDER BY");
             let frame = *self.random.pick(&[
@@ -221,14 +249,14 @@ impl QueryDraw<'_> {
             if frame.contains("UNBOUNDED") {
                 self.feature("frame without an end");
             }
-            return format!("{union}PARTITION BY {partition} {frame}");
+            return format!("{union}{partition}{frame}");
         }
         let order = *self.random.pick(&["ts", "ts", "ts", "ts", "ts", "v", "id", "b"]);
         if order != "ts" {
             self.feature("window ordered by another column");
         }
         let (frame, attributes) = (self.frame(), self.attributes());
-        format!("{union}PARTITION BY {partition} ORDER BY {order} {frame}{attributes}")
+        format!("{union}{partition}ORDER BY {order} {frame}{attributes}")
     }
 
     fn window_union(&mut self) -> String {
