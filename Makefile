@@ -10,10 +10,11 @@ WHEELS := $(CARGO_TARGET_DIR)/wheels
 DENY_VERSION := 0.20.2
 DENY := $(CARGO_TARGET_DIR)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help demo test test-rust test-python nightly nightly-differential nightly-generated advisories lint docs wheel install release release-try bench clean
+.PHONY: help demo examples test test-rust test-python nightly nightly-differential nightly-generated advisories lint docs wheel install release release-try bench clean
 
 help:
 	@echo "make demo   builds Lockstep and runs the demonstration on real flights"
+	@echo "make examples  runs the examples: card fraud, recommendation, trip duration"
 	@echo "make test   runs every test"
 	@echo "make nightly  the long forms of the generated tests: DuckDB, parity, L3, crashes, fuzzing, loom, Miri"
 	@echo "make lint   checks format and lints"
@@ -25,6 +26,11 @@ help:
 
 demo: install
 	$(BIN)/lockstep demo flights
+
+examples: install
+	@for name in card_fraud recommendation trip_duration; do \
+	    $(BIN)/python examples/$$name/$$name.py || exit 1; \
+	done
 
 test: test-rust test-python
 
@@ -69,8 +75,8 @@ advisories: $(DENY)
 
 lint: $(VENV)/.tools $(DENY)
 	cargo xtask lint
-	$(BIN)/ruff check python release
-	$(BIN)/ruff format --check python release
+	$(BIN)/ruff check python release examples
+	$(BIN)/ruff format --check python release examples
 	$(DENY) --locked --log-level error check bans licenses sources
 
 docs: $(VENV)/.docs

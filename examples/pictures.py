@@ -52,7 +52,8 @@ def draw_latencies(latencies_ns: np.ndarray, what: str) -> Axes:
         title=f"{len(microseconds):,} {what}",
     )
     axes.set_ylim(0.7, axes.get_ylim()[1] * 6)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    # Labels of many decades would cover each other.
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1e3 * low else (1,)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     # One below the other, so that labels that are close do not cover each other.
@@ -65,7 +66,9 @@ def draw_latencies(latencies_ns: np.ndarray, what: str) -> Axes:
             color=RED,
             va="top",
         )
-    print(f"{len(microseconds):,} {what}: " + ", ".join(f"{n} {v:,.0f} µs" for n, v in marks.items()))
+    print(
+        f"{len(microseconds):,} {what}: " + ", ".join(f"{n} {v:,.0f} µs" for n, v in marks.items())
+    )
     return axes
 
 

@@ -162,7 +162,9 @@ def error(predicted: np.ndarray) -> float:
 
 
 ALL = [name for name in offline.column_names if name != "trip_id"]
-HISTORY = [name for name in ALL if name.startswith(("city", "hour_14d", "origin", "target", "route"))]
+HISTORY = [
+    name for name in ALL if name.startswith(("city", "hour_14d", "origin", "target", "route"))
+]
 TRIP = [name for name in ALL if name not in HISTORY]
 offline_test = offline.filter(test)
 km = offline["km"].to_numpy()
