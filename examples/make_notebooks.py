@@ -59,6 +59,7 @@ def run(name: str) -> NotebookNode:
 
 
 def main(names: list[str]) -> None:
+    """Writes the notebooks of these examples, or of all."""
     for name in names or NAMES:
         path = HERE / name / f"{name}.ipynb"
         nbformat.write(run(name), path)
