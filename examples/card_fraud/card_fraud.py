@@ -296,9 +296,9 @@ print(served.verify("fraud", sample=20_000))
 # ## What the model finds
 #
 # On the left the precision for other budgets. It falls to the right for every model, since a day
-# has fewer frauds than that. On the right the frauds of the test by pattern, and how many of them are
-# among the reviewed payments. The first payments of an attack are missed: nothing has happened yet
-# that a window could count.
+# has fewer frauds than that. On the right the frauds of the test by pattern, and how many of them
+# are among the reviewed payments. The first payments of an attack are missed: nothing has happened
+# yet that a window could count.
 
 # %%
 _, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6))
