@@ -314,7 +314,7 @@ for label, values, color, style in [
     curve = [precision(values, budget) for budget in budgets]
     left.plot(budgets, curve, style, color=color, label=label)
 left.axvline(BUDGET, color="black", linewidth=0.8)
-left.text(BUDGET + 1, 0.02, "the budget", fontsize=8)
+left.text(BUDGET + 1, 1.0, "the budget", fontsize=8)
 left.set(
     xlabel="reviewed payments a day",
     ylabel="share that is fraud",

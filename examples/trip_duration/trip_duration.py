@@ -8,9 +8,9 @@
 # small sample of all trips ([source and licence](README.md)). With so few trips, do not expect
 # much of features about the traffic; this page shows what they are worth here.
 #
-# The measure is the **mean absolute error in minutes**, over trips of less than three hours: the few
-# longer ones are meters that nobody stopped, most of them after a whole day, and they would
-# outweigh all others.
+# The measure is the **mean absolute error in minutes**, over trips of less than three hours: the
+# few longer ones are meters that nobody stopped, most of them for nearly a whole day, and they
+# would outweigh all others.
 
 # %%
 import sys
@@ -191,8 +191,8 @@ for label, predicted in answers_of.items():
 
 # %% [markdown]
 # Nearly everything is in the trip itself: where from, where to, and at what time. The history of
-# seven trips in an hour adds next to nothing. With all trips of the city the windows would hold some
-# hundred times as many.
+# seven trips in an hour adds next to nothing. With all trips of the city the windows would hold
+# some hundred times as many.
 #
 # ## The leak
 #
@@ -285,7 +285,9 @@ left.grid(axis="y", visible=False)
 left.set(xlabel="mean absolute error (minutes)", title="How wrong")
 left.set_xlim(0, max(bar[1] for bar in bars) * 1.15)
 
-right.plot(minutes[test][stopped], online_minutes[stopped], ".", color=BLUE, markersize=2.5, alpha=0.5)
+right.plot(
+    minutes[test][stopped], online_minutes[stopped], ".", color=BLUE, markersize=2.5, alpha=0.5
+)
 right.plot([1, 100], [1, 100], color=ORANGE, linewidth=1)
 right.set(
     xscale="log",

@@ -37,6 +37,8 @@ def check_card_fraud(text: str) -> None:
     online = number(r"^precision at \d+ payments a day, online: +([\d.]+)", text)
     assert offline == online
     assert number(r"^scores that differ: (\d+)", text) == 0
+    for baseline in ("chosen at random", "the highest amounts", "a model of the payment alone"):
+        assert online > 2 * number(rf"^  ([\d.]+)  {baseline}$", text)
     # The leak looks better than it is.
     assert number(r"^with the leak, offline: ([\d.]+)", text) > offline
     assert number(r"^with the leak, online: +([\d.]+)", text) < online
@@ -53,6 +55,11 @@ def check_trip_duration(text: str) -> None:
     model = number(r"^mean absolute error offline: ([\d.]+) minutes", text)
     assert model == number(r"^mean absolute error online: +([\d.]+) minutes", text)
     assert number(r"^predictions that differ: (\d+)", text) == 0
+    for baseline in ("always the median", "distance, at the median pace"):
+        assert model < number(rf"^ +([\d.]+)  {baseline}$", text) / 2
+    # So few trips say little about the traffic: not better by a margin, and not worse.
+    assert model < 1.02 * number(r"^ +([\d.]+)  model of the trip alone$", text)
+    assert number(r"^with the leak, offline: ([\d.]+) minutes", text) < model
     assert model < number(r"^with the leak, online: +([\d.]+) minutes", text)
 
 
