@@ -49,7 +49,7 @@ raw.head(3).T
 # `origin` and `target` are cells of a grid, about 2 km wide. They are columns, and not computed in
 # the query, because windows are partitioned by them: **an index is over columns**. A window that is
 # partitioned by an expression gives the same values, but each request reads the whole table. So
-# are `city`, for a window over all trips, and `clock_hour`.
+# `clock_hour` is a column, too.
 
 # %%
 clock = (raw["pickup_datetime"] + pd.Timedelta(hours=8)).astype("datetime64[ms]")
@@ -70,7 +70,6 @@ known = pd.DataFrame(
         "pickup_lat": raw["pickup_latitude"],
         "dropoff_lon": raw["dropoff_longitude"],
         "dropoff_lat": raw["dropoff_latitude"],
-        "city": "New York",
         "clock_hour": clock.dt.hour,
         "origin": cell("pickup"),
         "target": cell("dropoff"),
@@ -93,6 +92,7 @@ EVENTS = {"trips": trips, "finished": finished}
 # begun. What the windows say:
 #
 # * `city_2h`: the pace, in minutes per kilometre, of all trips that ended in the last two hours.
+#   It has no PARTITION BY, so that it is one window over the whole city.
 # * `hour_14d`: the pace at this hour of the day, in two weeks.
 # * `origin_14d` and `target_14d`: the pace of trips from this cell, and to that cell.
 # * `route_30d`: trips with the same two cells. One trip in nine has none.

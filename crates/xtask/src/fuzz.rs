@@ -158,9 +158,12 @@ fn try_inputs(options: &FuzzRun, first: u64, current: &Path) -> bool {
     let clock = SystemClock::new();
     let elapsed_ms = || clock.monotonic_ns() / 1_000_000;
     let (start_ms, limit_ms) = (elapsed_ms(), options.seconds.saturating_mul(1_000));
+    let written = current.with_extension("next");
     let before = |number: u64, text: &str| {
-        // An error only means that a finding does not name its input.
-        drop(fs::write(current, format!("{number}\n{text}")));
+        // The watching process sees the one input or the next, never a part. An error only means that
+        // a finding does not name its input.
+        drop(fs::write(&written, format!("{number}\n{text}")));
+        drop(fs::rename(&written, current));
     };
     let mut next = first;
     while elapsed_ms() - start_ms < limit_ms {
@@ -281,7 +284,9 @@ fn watch(options: &FuzzRun) -> bool {
         report.add(what, input);
         first = number.parse::<u64>().map_or(first + INPUTS_PER_REPORT, |number| number + 1);
     }
+    // The second is there if the process was killed between its steps.
     drop(fs::remove_file(&current));
+    drop(fs::remove_file(current.with_extension("next")));
     print(&report, options);
     match &options.canary {
         Some(name) => {
@@ -327,7 +332,10 @@ fn follow(
     let (mut seen, mut seen_ms) = (String::new(), clock.monotonic_ns() / 1_000_000);
     loop {
         match lines.recv_timeout(Duration::from_secs(1)) {
-            Ok(line) => add_up(report, &line),
+            Ok(line) => {
+                add_up(report, &line);
+                seen_ms = clock.monotonic_ns() / 1_000_000;
+            }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
         }

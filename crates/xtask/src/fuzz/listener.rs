@@ -268,12 +268,15 @@ fn shown(number: u64, bytes: &[u8]) -> String {
 }
 
 /// The panics of all threads are findings, whoever catches them; except those of Arrow's readers, which
-/// the server expects. Where it does not, it logs an internal error.
+/// the server expects. Where it does not, it logs an internal error. They are printed, too: one may be
+/// that of a test which judges the run.
 fn keep_panics() {
-    panic::set_hook(Box::new(|panic| {
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
         let is_expected = panic.location().is_some_and(|at| at.file().contains("/arrow-"));
         if !is_expected {
             SEEN.lock().push(format!("panic: {panic}"));
+            print(panic);
         }
     }));
 }
