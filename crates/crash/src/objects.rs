@@ -38,7 +38,9 @@ pub struct OwnTable {
 pub struct WriterObjects {
     /// Tables, by name.
     pub tables: BTreeMap<String, OwnTable>,
-    /// Deployments, with the table that each reads.
+    /// Views, with the table that each reads.
+    pub views: BTreeMap<String, String>,
+    /// Deployments, with the table or view that each reads.
     pub deployments: BTreeMap<String, String>,
     /// Procedures, likewise.
     pub procedures: BTreeMap<String, String>,
@@ -59,6 +61,10 @@ pub enum Effect {
     Table(String, OwnTable),
     /// A table is gone.
     DropTable(String),
+    /// A view reads a table.
+    View(String, String),
+    /// A view is gone.
+    DropView(String),
     /// A table of a writer, or a shared one, has an index.
     Index(String, String),
     /// It has no longer.
@@ -91,6 +97,12 @@ impl WriterObjects {
             }
             Effect::DropTable(name) => {
                 self.tables.remove(name);
+            }
+            Effect::View(name, table) => {
+                self.views.insert(name.clone(), table.clone());
+            }
+            Effect::DropView(name) => {
+                self.views.remove(name);
             }
             Effect::Index(table, index) => {
                 self.indexes_of(table).insert(index.clone());
@@ -132,8 +144,9 @@ impl WriterObjects {
         }
     }
 
-    /// Returns whether a deployment or a procedure reads a table.
+    /// Returns whether a view, a deployment or a procedure reads a table or view.
     pub fn is_read(&self, table: &str) -> bool {
-        self.deployments.values().chain(self.procedures.values()).any(|read| read == table)
+        let queries = self.deployments.values().chain(self.procedures.values());
+        queries.chain(self.views.values()).any(|read| read == table)
     }
 }

@@ -77,6 +77,11 @@ impl DatabaseObserver {
             }
         }
         self.session.execute("USE `default`").expect("it is always there");
+        self.show("SHOW VIEWS");
+        for view in self.names("SHOW VIEWS") {
+            self.show(&format!("SHOW CREATE VIEW {view}"));
+            self.show_as(&format!("rows of view {view}"), &format!("SELECT * FROM {view}"));
+        }
         for show in ["SHOW DATABASES", "SHOW PROCEDURES", "SHOW USERS", "SHOW DEPLOYMENTS"] {
             self.show(show);
         }

@@ -46,6 +46,8 @@ pub mod code {
     pub const UNDEFINED_FUNCTION: &str = "42883";
     /// A table that does not exist.
     pub const UNDEFINED_TABLE: &str = "42P01";
+    /// A view where a statement takes tables only.
+    pub const WRONG_OBJECT_TYPE: &str = "42809";
     /// A table that exists already.
     pub const DUPLICATE_TABLE: &str = "42P07";
     /// A database that does not exist.

@@ -4,6 +4,8 @@
 //! after a crash. They become visible together: a query or a request over several of the tables sees
 //! them in each or in none (`lockstep_table::BulkLoad::finish_all`).
 
+use std::collections::BTreeMap;
+
 use arrow::array::RecordBatch;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_sql::ast::ObjectName;
@@ -58,8 +60,11 @@ impl Session {
             let entries = entries.collect::<Result<Vec<TableEntry>>>()?;
             let level = |entry: &TableEntry| entry.options.durability().unwrap_or(of_session);
             let level = durability.or_else(|| entries.iter().map(level).max());
-            check_definitions(&entries)?;
             let level = level.unwrap_or(of_session);
+            let distinct: BTreeMap<u64, &TableEntry> =
+                entries.iter().map(|entry| (entry.id, entry)).collect();
+            let _writing: Vec<_> = distinct.values().map(|entry| entry.writers.read()).collect();
+            check_definitions(&entries)?;
             with_durability(level, || append_all(&entries, rows, conversion)).or_else(|error| {
                 // A table that was dropped meanwhile refuses rows as well; this error names it. Where
                 // rows were stored they were so before the DROP: a second attempt would store them in

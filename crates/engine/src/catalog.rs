@@ -16,7 +16,8 @@ use std::{
 };
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_plan::{Catalog, CatalogTable};
+use lockstep_host::sync::{RwLock, RwLockWriteGuard};
+use lockstep_plan::{Catalog, CatalogTable, NamedQuery};
 use lockstep_sql::ast::FileTable;
 use lockstep_table::{Durability, Table, with_durability};
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,7 @@ use crate::{
     system::{self, SYSTEM_DATABASE},
     user::{Privilege, Securable, Users},
     variables::Variables,
+    view::View,
 };
 
 pub(crate) use command::CatalogCommand;
@@ -63,13 +65,17 @@ pub(crate) struct Objects {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DatabaseObjects {
     pub(crate) tables: BTreeMap<String, TableEntry>,
+    pub(crate) views: BTreeMap<String, Arc<View>>,
     pub(crate) deployments: BTreeMap<String, Arc<Deployment>>,
     pub(crate) procedures: BTreeMap<String, Arc<Procedure>>,
 }
 
 impl DatabaseObjects {
     fn is_empty(&self) -> bool {
-        self.tables.is_empty() && self.deployments.is_empty() && self.procedures.is_empty()
+        self.tables.is_empty()
+            && self.views.is_empty()
+            && self.deployments.is_empty()
+            && self.procedures.is_empty()
     }
 }
 
@@ -90,6 +96,7 @@ impl fmt::Display for QualifiedName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectKind {
     Table,
+    View,
     Deployment,
     Procedure,
 }
@@ -98,6 +105,7 @@ impl fmt::Display for ObjectKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Table => "table",
+            Self::View => "view",
             Self::Deployment => "deployment",
             Self::Procedure => "procedure",
         })
@@ -126,7 +134,9 @@ impl Definition {
     pub(crate) fn requirement(&self) -> Requirement {
         let name = self.name.clone();
         match self.kind {
-            ObjectKind::Table => Requirement::new(Privilege::Select, Securable::Table(name)),
+            ObjectKind::Table | ObjectKind::View => {
+                Requirement::new(Privilege::Select, Securable::Table(name))
+            }
             ObjectKind::Deployment | ObjectKind::Procedure => {
                 Requirement::new(Privilege::Execute, Securable::Deployment(name))
             }
@@ -176,9 +186,18 @@ pub(crate) struct TableEntry {
     /// The rows that statements in offline mode read instead of the table's.
     pub(crate) offline: Arc<OfflineData>,
     pub(crate) definition: Arc<Definition>,
+    /// Held by writers, and alone by ALTER TABLE while another table takes its place.
+    pub(crate) writers: Arc<RwLock<()>>,
 }
 
 impl TableEntry {
+    /// Keeps writers out: they wait, and then find that the table was replaced, if it was.
+    pub(crate) fn hold_writes(&self) -> Result<RwLockWriteGuard<'_, ()>> {
+        let held = self.writers.write();
+        self.definition.check()?;
+        Ok(held)
+    }
+
     /// Makes the command that changes the table's offline data.
     pub(crate) fn offline_command(&self, change: OfflineChange) -> CatalogCommand {
         let table = TableReference { id: self.id, name: self.definition.name().clone() };
@@ -198,6 +217,7 @@ impl TableEntry {
         durability: Option<Durability>,
         write: impl FnOnce(&Table) -> Result<T>,
     ) -> Result<T> {
+        let _writing = self.writers.read();
         self.definition.check()?;
         let written = match durability.or(self.options.durability()) {
             Some(durability) => with_durability(durability, || write(&self.table)),
@@ -271,6 +291,10 @@ impl Objects {
         self.databases.get(database)?.tables.get(name)
     }
 
+    pub(crate) fn find_view(&self, name: &QualifiedName) -> Option<&Arc<View>> {
+        self.databases.get(&name.database)?.views.get(&name.name)
+    }
+
     /// Returns whether a name is that of the system tables' database.
     pub(crate) fn shows_system(&self, database: &str) -> bool {
         database == SYSTEM_DATABASE && !self.databases.contains_key(database)
@@ -328,6 +352,11 @@ impl Catalog for CatalogView<'_> {
         }))
     }
 
+    fn find_view(&self, database: &str, name: &str) -> Option<NamedQuery> {
+        let name = QualifiedName { database: database.to_owned(), name: name.to_owned() };
+        self.objects.find_view(&name).map(View::named_query)
+    }
+
     fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>> {
         match self.sources {
             Some(sources) => sources.find_files(files),
@@ -347,6 +376,9 @@ impl Catalog for CatalogView<'_> {
         let is_seen = |name: &&String| {
             self.reader.is_none_or(|reader| reader.sees_table(self.objects, database, name))
         };
-        found.tables.keys().filter(is_seen).cloned().collect()
+        let mut names: Vec<String> =
+            found.tables.keys().chain(found.views.keys()).filter(is_seen).cloned().collect();
+        names.sort();
+        names
     }
 }

@@ -23,6 +23,7 @@ use crate::{
     entrance::{CallDescription, no_plan},
     session::{object_name, retried},
     user::{Privilege, Securable},
+    view::View,
 };
 
 /// A named, compiled query that serves requests.
@@ -35,6 +36,8 @@ pub(crate) struct Deployment {
     pub(crate) request: Arc<PreparedRequest>,
     /// The tables that it reads, which cannot be dropped while it exists.
     pub(crate) tables: Vec<TableReference>,
+    /// The views that it reads, which cannot be dropped or replaced while it exists.
+    pub(crate) views: Vec<Arc<View>>,
     /// The session's settings at DEPLOY, on which the query's meaning depends.
     pub(crate) settings: Settings,
     /// The session's database at DEPLOY, in which the names of the query were looked up.
@@ -55,6 +58,8 @@ pub(crate) struct Procedure {
     pub(crate) request: Arc<PreparedRequest>,
     /// The tables that it reads, which cannot be dropped while it exists.
     pub(crate) tables: Vec<TableReference>,
+    /// The views that it reads, which cannot be dropped or replaced while it exists.
+    pub(crate) views: Vec<Arc<View>>,
     /// The session's settings at CREATE PROCEDURE.
     pub(crate) settings: Settings,
     /// The session's database at CREATE PROCEDURE.
@@ -76,7 +81,7 @@ pub(crate) struct QuerySource {
 
 impl QuerySource {
     /// Makes the source of a statement of a session with these settings.
-    fn new(sql: &str, current_database: &str, settings: Settings) -> Self {
+    pub(crate) fn new(sql: &str, current_database: &str, settings: Settings) -> Self {
         Self {
             sql: sql.to_owned(),
             current_database: current_database.to_owned(),

@@ -80,6 +80,7 @@ mod system;
 mod user;
 mod variables;
 mod verify;
+mod view;
 
 pub use append_tables::TableBatches;
 pub use appender::Appender;

@@ -10,7 +10,6 @@ use lockstep_batch::load::{ColumnMatch, FileFormat, LoadOptions, read_file};
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_host::QueryContext;
 use lockstep_row::{Arena, Datum, Retention, TableSchema};
-use lockstep_sql::ast::AlterTableAction;
 use lockstep_table::{Appended, Table};
 use serde::{Deserialize, Serialize};
 
@@ -65,12 +64,22 @@ impl LoadMode {
 #[derive(Debug)]
 pub(crate) enum OfflineChange {
     /// ALTER TABLE: all of its actions or none.
-    Paths(Vec<AlterTableAction>),
+    Paths(Vec<PathChange>),
     /// LOAD DATA with `deep_copy=false`.
     Link { path: String, options: LoadOptions, mode: LoadMode, span: Span },
     /// LOAD DATA with `deep_copy=true`. The rows were appended to the table of
     /// [`OfflineData::rows_for`], or are a table of their own.
     AddRows { rows: Arc<Table>, mode: LoadMode, span: Span },
+}
+
+/// A path that ALTER TABLE adds or drops.
+#[derive(Debug)]
+pub(crate) struct PathChange {
+    /// ADD; DROP otherwise.
+    pub(crate) add: bool,
+    pub(crate) path: String,
+    /// The position of the path.
+    pub(crate) span: Span,
 }
 
 /// The offline data of a table as the log has it.
@@ -111,11 +120,10 @@ impl OfflineData {
         match change {
             OfflineChange::Paths(actions) => {
                 let mut changed = self.clone();
-                for action in actions {
-                    if action.add {
-                        changed.add_path(&action.path, action.span)?;
-                    } else {
-                        changed.drop_path(&action.path, action.span)?;
+                for PathChange { add, path, span } in actions {
+                    match add {
+                        true => changed.add_path(path, *span)?,
+                        false => changed.drop_path(path, *span)?,
                     }
                 }
                 *self = changed;
@@ -128,6 +136,11 @@ impl OfflineData {
                 self.add_rows(Arc::clone(rows), *mode, *span)
             }
         }
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_none() && self.files.is_empty()
     }
 
     /// Whether rows were copied.

@@ -29,6 +29,7 @@ use crate::{
     database::TableSet,
     deployment::source_of,
     named_source::not_stored,
+    view::{requirements_of, views_of},
 };
 
 /// A compiled request. May be shared between threads. That of a user checks at each answer that the user
@@ -47,12 +48,20 @@ pub struct WeakRequest {
     guard: Option<Arc<AccessGuard>>,
 }
 
+/// What a request was compiled from.
+#[derive(Default)]
+struct RequestSources {
+    /// A deployment, or the tables and views of a query. Once one of them is dropped or replaced, every
+    /// answer is an error.
+    definitions: Vec<Arc<Definition>>,
+    /// What a user needs who asks for answers.
+    requirements: Vec<Requirement>,
+}
+
 /// What requests of all users share.
 struct CompiledRequest {
     program: Program,
-    /// The definitions from which it was compiled: a deployment, or the tables of a query. Once one
-    /// of them is dropped, every answer is an error.
-    definitions: Vec<Arc<Definition>>,
+    sources: RequestSources,
     /// The columns of the request row, as the table declares them.
     columns: Vec<Column>,
     /// For each of them, whether an answer depends on it.
@@ -102,9 +111,13 @@ impl BatchFallback for BatchModeFallback {
 impl PreparedRequest {
     /// Compiles a bound query against the tables that it names.
     pub(crate) fn compile(query: &BoundQuery, entries: &[TableEntry]) -> Result<Self> {
-        let definitions = entries.iter().map(|entry| Arc::clone(&entry.definition)).collect();
-        let tables = TableSet::of(entries);
-        Self::compile_with(query, &tables, definitions, CompileOptions::default())
+        let tables = entries.iter().map(|entry| Arc::clone(&entry.definition));
+        let views = views_of(query).into_iter().map(|view| Arc::clone(&view.definition));
+        let sources = RequestSources {
+            definitions: tables.chain(views).collect(),
+            requirements: requirements_of(query),
+        };
+        Self::compile_with(query, &TableSet::of(entries), sources, CompileOptions::default())
     }
 
     /// Compiles the query of a deployment or a procedure, whose requests are frequent and whose
@@ -117,7 +130,11 @@ impl PreparedRequest {
     ) -> Result<Self> {
         let options =
             CompileOptions { includes: true, pre_aggregation, ..CompileOptions::default() };
-        Self::compile_with(query, tables, vec![Arc::clone(definition)], options)
+        let sources = RequestSources {
+            definitions: vec![Arc::clone(definition)],
+            requirements: vec![definition.requirement()],
+        };
+        Self::compile_with(query, tables, sources, options)
     }
 
     /// Compiles a bound query against tables that are not in the catalog.
@@ -127,13 +144,13 @@ impl PreparedRequest {
         pre_aggregation: PreAggregation,
     ) -> Result<Self> {
         let options = CompileOptions { pre_aggregation, ..CompileOptions::default() };
-        Self::compile_with(query, tables, Vec::new(), options)
+        Self::compile_with(query, tables, RequestSources::default(), options)
     }
 
     fn compile_with(
         query: &BoundQuery,
         tables: &TableSet,
-        definitions: Vec<Arc<Definition>>,
+        sources: RequestSources,
         options: CompileOptions,
     ) -> Result<Self> {
         if let Some(source) = source_of(&query.plan) {
@@ -149,7 +166,7 @@ impl PreparedRequest {
         };
         let input = columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
         let output = query.columns.clone();
-        let compiled = CompiledRequest { program, definitions, columns, reads, input, output };
+        let compiled = CompiledRequest { program, sources, columns, reads, input, output };
         Ok(Self { compiled: Arc::new(compiled), guard: None })
     }
 
@@ -194,7 +211,7 @@ impl PreparedRequest {
 
     /// Returns what a user needs for it.
     pub(crate) fn requirements(&self) -> Vec<Requirement> {
-        self.compiled.definitions.iter().map(|definition| definition.requirement()).collect()
+        self.compiled.sources.requirements.clone()
     }
 
     /// Fails once a definition from which the request was compiled was dropped or replaced, or its user
@@ -204,7 +221,7 @@ impl PreparedRequest {
         if let Some(guard) = &self.guard {
             guard.check()?;
         }
-        self.compiled.definitions.iter().try_for_each(|definition| definition.check())
+        self.compiled.sources.definitions.iter().try_for_each(|definition| definition.check())
     }
 
     /// Returns the columns of the request row; empty for a query without a table.

@@ -33,7 +33,7 @@ use crate::{
     deployment::QuerySource,
     log_error::log_error,
     offline_data::OfflineData,
-    statement::{LoggedCondition, deploy_script},
+    statement::{LoggedCondition, create_view_script, deploy_script},
     store::{DirectoryLog, OpenDirectory},
 };
 
@@ -138,6 +138,8 @@ struct EngineRecovery<'d> {
     /// Tables by id, those of copied rows included, with what is to be done for each at the end.
     tables: BTreeMap<u64, RecoveredTable>,
     /// Deployments and procedures, which are compiled at the end, in the order of their names.
+    /// The views, in an order in which they can be created.
+    views: Vec<(QualifiedName, StoredQuery)>,
     queries: BTreeMap<(QueryKind, QualifiedName), StoredQuery>,
     variables: BTreeMap<String, String>,
     next_table_id: u64,
@@ -158,6 +160,7 @@ struct RecoveredTable {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum QueryKind {
+    View,
     Deployment,
     Procedure,
 }
@@ -173,6 +176,7 @@ impl<'d> EngineRecovery<'d> {
         Self {
             database,
             tables: BTreeMap::new(),
+            views: Vec::new(),
             queries: BTreeMap::new(),
             variables: BTreeMap::new(),
             next_table_id: 1,
@@ -381,6 +385,15 @@ impl<'d> EngineRecovery<'d> {
                 self.tables.remove(&id);
                 self.run(&CatalogCommand::DropTable { name, id })
             }
+            CatalogRecord::CreateView { name, source } => {
+                self.views.retain(|(known, _)| *known != name);
+                self.views.push((name, StoredQuery { source, options: Vec::new() }));
+                Ok(())
+            }
+            CatalogRecord::DropView { name } => {
+                self.views.retain(|(known, _)| *known != name);
+                Ok(())
+            }
             CatalogRecord::CreateOfflineRows { id, schema } => {
                 self.make_table(id, schema).map(|_| ())
             }
@@ -482,9 +495,12 @@ impl<'d> EngineRecovery<'d> {
         }
         self.database.set_next_table_id(self.next_table_id);
         failpoint::reach("recovery.compile");
-        for ((kind, name), query) in self.queries {
+        // What a query or a view reads comes before it.
+        let views = self.views.into_iter().map(|(name, query)| ((QueryKind::View, name), query));
+        for ((kind, name), query) in views.chain(self.queries) {
             if let Err(error) = compile(self.database, kind, &name, &query) {
                 let of = match kind {
+                    QueryKind::View => "view",
                     QueryKind::Deployment => "deployment",
                     QueryKind::Procedure => "procedure",
                 };
@@ -523,6 +539,7 @@ fn compile(
         session.set_variable(&variable, &OptionValue::Literal(Literal::String(value.clone())))?;
     }
     let statement = match kind {
+        QueryKind::View => create_view_script(name, &source.sql),
         QueryKind::Deployment => deploy_script(name, options, &source.sql),
         QueryKind::Procedure => source.sql.clone(),
     };

@@ -19,6 +19,7 @@ use crate::{
     entrance::{rows_max, too_many_rows},
     index_read, system,
     variables::Storage,
+    view::check_views,
 };
 
 /// A function that is called with the fraction of the work that is done, from 0.0 to 1.0, from any
@@ -93,6 +94,7 @@ impl Relation {
         if let Some(guard) = &self.guard {
             guard.check()?;
         }
+        check_views(&self.query)?;
         let mut output = self.context.limits.run(|| self.run(progress))?;
         output.warnings.extend(self.context.warnings.iter().cloned());
         Ok(output)
@@ -110,6 +112,7 @@ impl Relation {
         if let Some(guard) = &self.guard {
             guard.check()?;
         }
+        check_views(&self.query)?;
         self.context.limits.run(|| {
             if self.requests.is_some() {
                 return self.run(progress)?.batches.into_iter().try_for_each(consume);

@@ -146,6 +146,10 @@ impl Session {
             Statement::DropTable { name, if_exists } => self.drop_table(name, *if_exists),
             Statement::AlterTable { table, actions } => self.alter_table(table, actions),
             Statement::Truncate(name) => self.truncate(name),
+            Statement::CreateView(create) => {
+                self.create_view(create, script, parsed.parameter_count)
+            }
+            Statement::DropView { name, if_exists } => self.drop_view(name, *if_exists),
             Statement::CreateIndex(create) => self.create_index(create),
             Statement::DropIndex { table, name } => self.drop_index(table, name),
             Statement::Deploy(deploy) => self.deploy(deploy, script),

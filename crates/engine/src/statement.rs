@@ -11,6 +11,8 @@
 //! | `insert`, `delete`, `load_data` | INSERT, DELETE, LOAD DATA |
 //! | `database` | CREATE DATABASE, DROP DATABASE, USE |
 //! | `create_table`, `table` | CREATE TABLE; DROP, ALTER and TRUNCATE TABLE |
+//! | `view` | CREATE VIEW, DROP VIEW |
+//! | `alter_columns` | ALTER TABLE that adds, drops or renames columns |
 //! | `create_index` | CREATE INDEX, DROP INDEX, and the indexes of CREATE TABLE |
 //! | `deploy`, `procedure` | DEPLOY, DROP DEPLOYMENT; CREATE and DROP PROCEDURE, CALL |
 //! | `function` | CREATE FUNCTION, DROP FUNCTION |
@@ -18,6 +20,7 @@
 //! | `set`, `user`, `job` | SET; users and privileges; jobs |
 //! | `show`, `memory` | SHOW, DESC; SHOW MEMORY, ESTIMATE |
 
+mod alter_columns;
 mod checkpoint;
 mod create_index;
 mod create_table;
@@ -38,6 +41,7 @@ mod set;
 mod show;
 mod table;
 mod user;
+mod view;
 
 pub use create_table::IfExists;
 pub(crate) use create_table::TableOptions;
@@ -46,6 +50,7 @@ pub(crate) use deploy::deploy_script;
 pub(crate) use function::{create_function, drop_function};
 pub(crate) use query_config::check as check_query_config;
 pub(crate) use show::retention_text;
+pub(crate) use view::create_view_script;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::{
@@ -92,6 +97,8 @@ pub(crate) fn action_of(statement: &Statement) -> &'static str {
         Statement::Use(_) => "USE",
         Statement::CreateTable(_) => "CREATE TABLE",
         Statement::DropTable { .. } => "DROP TABLE",
+        Statement::CreateView(_) => "CREATE VIEW",
+        Statement::DropView { .. } => "DROP VIEW",
         Statement::CreateIndex(_) => "CREATE INDEX",
         Statement::DropIndex { .. } => "DROP INDEX",
         Statement::Insert(_) => "INSERT",

@@ -53,6 +53,7 @@ const TABLES: &[&SystemTable] = &[
     &operation::SLOW_REQUESTS,
     &catalog::TABLES,
     &catalog::USERS,
+    &catalog::VIEWS,
 ];
 
 /// The id of the last system table; the others have the ids before it. Stored tables count from 1.
@@ -125,6 +126,7 @@ impl Database {
             options: TableOptions::default(),
             offline: Arc::default(),
             definition: Definition::new(ObjectKind::Table, name),
+            writers: Arc::default(),
         })
     }
 }

@@ -1,8 +1,8 @@
-//! The directory of format 1 that is checked in: it opens with the answers that it had.
+//! The directories of format 1 that are checked in: they open with the answers that they had.
 //!
-//! `golden/format-1.sql` has the statements that made it, `golden/format-1.txt` what it shows. That it
-//! has every kind of record is a test beside `CatalogRecord`. It is never made again: a newer format
-//! gets a directory of its own.
+//! `golden/NAME.sql` has the statements that made a directory, `golden/NAME.txt` what it shows. That they
+//! have every kind of record is a test beside `CatalogRecord`. None is made again: a newer format, or a
+//! new kind of record, gets a directory of its own.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -15,14 +15,62 @@ use std::{
 use lockstep_engine::{Database, OpenOptions, Session, StorageTuning, code};
 use lockstep_host::{Host, ManualClock, Threads};
 
-const DIRECTORY: &str = "tests/golden/format-1";
-const STATEMENTS: &str = include_str!("golden/format-1.sql");
-const SHOWN: &str = "tests/golden/format-1.txt";
-
 /// When it was made.
 const NOW_MS: i64 = 1_700_000_000_000;
 
-/// What shows all of it.
+/// A directory that is checked in.
+struct GoldenDirectory {
+    name: &'static str,
+    /// The statements that made it.
+    statements: &'static str,
+    /// What shows all of it.
+    shows: &'static [&'static str],
+    /// Statements that change it.
+    writes: &'static [&'static str],
+}
+
+const DIRECTORIES: [GoldenDirectory; 2] = [
+    GoldenDirectory {
+        name: "format-1",
+        statements: include_str!("golden/format-1.sql"),
+        shows: SHOWS,
+        writes: &[
+            "INSERT INTO t VALUES ('a', 9, 9.5, 9000)",
+            "INSERT INTO other.u (k) VALUES ('more')",
+            "CREATE TABLE added (k STRING)",
+        ],
+    },
+    // Views, tables that took the place of others, ALTER TABLE, roles and tokens.
+    GoldenDirectory {
+        name: "format-1-views",
+        statements: include_str!("golden/format-1-views.sql"),
+        shows: &[
+            "SELECT * FROM t",
+            "SELECT * FROM replaced",
+            "SELECT * FROM large",
+            "SELECT * FROM other.small",
+            "SELECT * FROM lockstep.views",
+            "SHOW VIEWS",
+            "SHOW CREATE VIEW larger",
+            "SHOW CREATE TABLE t",
+            "SHOW DEPLOYMENT d",
+            "SHOW DATABASES",
+            "SHOW TABLES",
+            "SHOW USERS",
+            "SHOW ROLES",
+            "SHOW GRANTS FOR alice",
+            "CALL d ('a', 3000, 7)",
+        ],
+        writes: &[
+            "INSERT INTO t VALUES ('a', 9000, 8)",
+            "CREATE OR REPLACE VIEW small AS SELECT k FROM t",
+            "CREATE TABLE added (k STRING)",
+            "ALTER TABLE added ADD COLUMN n INT",
+        ],
+    },
+];
+
+/// What shows all of the first one.
 const SHOWS: &[&str] = &[
     "SELECT * FROM t",
     "SELECT * FROM types",
@@ -49,6 +97,28 @@ const SHOWS: &[&str] = &[
     "CALL e ('a', 2, 2.5, 2500)",
 ];
 
+impl GoldenDirectory {
+    fn path(&self) -> PathBuf {
+        Path::new("tests/golden").join(self.name)
+    }
+
+    /// Returns the file of what it showed when it was made.
+    fn shown(&self) -> PathBuf {
+        Path::new("tests/golden").join(format!("{}.txt", self.name))
+    }
+
+    fn expected(&self) -> String {
+        fs::read_to_string(self.shown()).unwrap()
+    }
+
+    /// Copies it for a test.
+    fn copy(&self, name: &str) -> TestDirectory {
+        let copy = TestDirectory::new(&format!("{name}-{}", self.name));
+        copy_directory(&self.path(), &copy.0);
+        copy
+    }
+}
+
 /// A directory of a test, removed when it is dropped.
 struct TestDirectory(PathBuf);
 
@@ -58,13 +128,6 @@ impl TestDirectory {
         let path = std::env::temp_dir().join(name);
         drop(fs::remove_dir_all(&path));
         Self(path)
-    }
-
-    /// Copies the golden directory.
-    fn golden(name: &str) -> Self {
-        let copy = Self::new(name);
-        copy_directory(Path::new(DIRECTORY), &copy.0);
-        copy
     }
 }
 
@@ -132,9 +195,9 @@ impl Sessions {
         }
     }
 
-    fn show(&self) -> String {
+    fn show(&self, golden: &GoldenDirectory) -> String {
         let shown = |sql: &&str| format!("> {sql}\n{}\n\n", self.run(sql));
-        SHOWS.iter().map(shown).collect()
+        golden.shows.iter().map(shown).collect()
     }
 }
 
@@ -146,57 +209,58 @@ fn check(shown: &str, expected: &str) {
     assert_eq!(shown.len(), expected.len());
 }
 
-fn expected() -> String {
-    fs::read_to_string(SHOWN).unwrap()
-}
-
 #[test]
-#[ignore = "makes the directory of a format that has none yet"]
-fn make_the_golden_directory() {
-    let path = Path::new(DIRECTORY);
-    assert!(!path.exists(), "the directory of a format is never made again");
-    let database = open(path, false);
-    let sessions = Sessions::of(&database);
-    let statements = STATEMENTS.lines().filter(|line| !line.starts_with("--"));
-    statements.for_each(|statement| drop(sessions.run(statement)));
-    fs::write(SHOWN, sessions.show()).unwrap();
-    database.close().unwrap();
-}
-
-#[test]
-fn the_golden_directory_opens_and_answers_as_it_did() {
-    let directory = TestDirectory::golden("opens");
-    check(&Sessions::of(&open(&directory.0, false)).show(), &expected());
-}
-
-#[test]
-fn the_golden_directory_opens_for_reading_and_stays_as_it_is() {
-    let directory = TestDirectory::golden("reads");
-    let database = open(&directory.0, true);
-    let sessions = Sessions::of(&database);
-    check(&sessions.show(), &expected());
-    let refused = sessions.online.execute("INSERT INTO other.u VALUES ('a', 1)").unwrap_err();
-    assert_eq!(refused.code, code::READ_ONLY);
-    drop((sessions, database));
-    check(&Sessions::of(&open(&directory.0, true)).show(), &expected());
-}
-
-#[test]
-fn the_golden_directory_takes_writes_and_checkpoints() {
-    let directory = TestDirectory::golden("writes");
-    let written = {
-        let database = open(&directory.0, false);
+#[ignore = "makes the directories that are not there yet"]
+fn make_the_golden_directories() {
+    // A directory is never made again.
+    for golden in DIRECTORIES.iter().filter(|golden| !golden.path().exists()) {
+        let database = open(&golden.path(), false);
         let sessions = Sessions::of(&database);
-        sessions.run("INSERT INTO t VALUES ('a', 9, 9.5, 9000)");
-        sessions.run("INSERT INTO other.u (k) VALUES ('more')");
-        sessions.run("CREATE TABLE added (k STRING)");
-        sessions.show()
-    };
-    assert_ne!(written, expected());
-    for _ in 0..2 {
-        let database = open(&directory.0, false);
+        let statements = golden.statements.lines().filter(|line| !line.starts_with("--"));
+        statements.for_each(|statement| drop(sessions.run(statement)));
+        fs::write(golden.shown(), sessions.show(golden)).unwrap();
+        database.close().unwrap();
+    }
+}
+
+#[test]
+fn the_golden_directories_open_and_answer_as_they_did() {
+    for golden in &DIRECTORIES {
+        let directory = golden.copy("opens");
+        check(&Sessions::of(&open(&directory.0, false)).show(golden), &golden.expected());
+    }
+}
+
+#[test]
+fn the_golden_directories_open_for_reading_and_stay_as_they_are() {
+    for golden in &DIRECTORIES {
+        let directory = golden.copy("reads");
+        let database = open(&directory.0, true);
         let sessions = Sessions::of(&database);
-        check(&sessions.show(), &written);
-        sessions.run("CHECKPOINT");
+        check(&sessions.show(golden), &golden.expected());
+        let refused = sessions.online.execute(golden.writes[0]).unwrap_err();
+        assert_eq!(refused.code, code::READ_ONLY);
+        drop((sessions, database));
+        check(&Sessions::of(&open(&directory.0, true)).show(golden), &golden.expected());
+    }
+}
+
+#[test]
+fn the_golden_directories_take_writes_and_checkpoints() {
+    for golden in &DIRECTORIES {
+        let directory = golden.copy("writes");
+        let written = {
+            let database = open(&directory.0, false);
+            let sessions = Sessions::of(&database);
+            golden.writes.iter().for_each(|statement| drop(sessions.run(statement)));
+            sessions.show(golden)
+        };
+        assert_ne!(written, golden.expected());
+        for _ in 0..2 {
+            let database = open(&directory.0, false);
+            let sessions = Sessions::of(&database);
+            check(&sessions.show(golden), &written);
+            sessions.run("CHECKPOINT");
+        }
     }
 }

@@ -21,6 +21,8 @@ use crate::{
     scope::{NameScope, Qualifier, ScopeColumn},
     select::expression_count,
     size::{Size, Weight},
+    sub_query::SelectSubQueries,
+    view::NamedObjects,
 };
 
 /// The binder of one statement.
@@ -32,10 +34,17 @@ pub(crate) struct Binder<'a> {
     names: RefCell<HashMap<String, usize>>,
     /// The common tables in scope, innermost last.
     pub(crate) common_tables: RefCell<Vec<BoundCommonTable>>,
+    /// The databases of the unqualified names in the views that are being bound, innermost last.
+    pub(crate) view_databases: RefCell<Vec<String>>,
+    /// The objects that the statement names, and the views that it uses.
+    pub(crate) named: RefCell<NamedObjects>,
     /// The windows and joins bound so far, as they were written.
     pub(crate) written: RefCell<Written>,
     /// The size of the statement so far.
     pub(crate) size: Size,
+    /// The sub-queries in expressions of the SELECTs that are being bound, innermost last; `None` where
+    /// there may be none.
+    pub(crate) sub_queries: RefCell<Vec<Option<SelectSubQueries>>>,
     /// The calls of `at` whose first argument is known not to be a list.
     non_list_calls: RefCell<NonListCalls>,
 }
@@ -73,8 +82,11 @@ impl<'a> Binder<'a> {
             parameters,
             names: RefCell::default(),
             common_tables: RefCell::default(),
+            view_databases: RefCell::default(),
+            named: RefCell::default(),
             written: RefCell::default(),
             size: Size::default(),
+            sub_queries: RefCell::default(),
             non_list_calls: RefCell::default(),
         }
     }
@@ -94,13 +106,21 @@ impl<'a> Binder<'a> {
             written: Some(&self.written),
             size: &self.size,
             non_list_calls: Some(&self.non_list_calls),
+            sub_queries: Some(self),
+        }
+    }
+
+    /// Returns the database of unqualified names.
+    pub(crate) fn current_database(&self) -> String {
+        match self.view_databases.borrow().last() {
+            Some(database) => database.clone(),
+            None => self.catalog.current_database().to_owned(),
         }
     }
 
     /// Returns the qualifier of an alias, which belongs to the current database.
     pub(crate) fn alias_qualifier(&self, alias: &str) -> Qualifier {
-        let database = Some(self.catalog.current_database().to_owned());
-        Qualifier { database, table: alias.to_owned() }
+        Qualifier { database: Some(self.current_database()), table: alias.to_owned() }
     }
 
     /// Returns the scan of a stored table under an alias.

@@ -9,7 +9,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::Result;
 use lockstep_row::TableSchema;
-use lockstep_sql::ast::FileTable;
+use lockstep_sql::ast::{FileTable, Query};
 
 /// What an executor reads the rows of a table from that is not stored; the executor knows its type.
 pub type SourceHandle = Arc<dyn Any + Send + Sync>;
@@ -58,7 +58,18 @@ impl TableSource for CatalogTable {
     }
 }
 
-/// The databases and tables that a statement may name.
+/// A view: a query with a name.
+#[derive(Debug, Clone)]
+pub struct NamedQuery {
+    /// The database to which the unqualified names in the query belong.
+    pub current_database: String,
+    /// The query.
+    pub query: Arc<Query>,
+    /// The view in its catalog, which knows the type.
+    pub object: SourceHandle,
+}
+
+/// The databases, tables and views that a statement may name.
 pub trait Catalog {
     /// Returns the database that unqualified names belong to.
     fn current_database(&self) -> &str;
@@ -69,10 +80,15 @@ pub trait Catalog {
     }
     /// Finds a table.
     fn find_table(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>>;
+    /// Finds a view. Tables and views share their names.
+    fn find_view(&self, database: &str, name: &str) -> Option<NamedQuery> {
+        let _ = (database, name);
+        None
+    }
     /// Opens the files of an item of FROM.
     fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>>;
     /// Returns whether a database exists.
     fn has_database(&self, database: &str) -> bool;
-    /// Returns the names of a database's tables, for hints.
+    /// Returns the names of a database's tables and views, for hints.
     fn table_names(&self, database: &str) -> Vec<String>;
 }

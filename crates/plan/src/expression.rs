@@ -20,6 +20,7 @@ use crate::{
     rank::Numbering,
     scope::NameScope,
     size::Size,
+    sub_query::{not_here, only_query},
 };
 
 /// A typed expression.
@@ -64,6 +65,12 @@ pub(crate) trait Aggregates {
     fn leave(&mut self);
 }
 
+/// The part of the binder that binds sub-queries in expressions.
+pub(crate) trait SubQueries {
+    /// Binds `operand IN (query)`.
+    fn contains(&self, operand: TypedExpr, query: &ast::Query, span: Span) -> Result<TypedExpr>;
+}
+
 /// The binder of the expressions of one clause.
 pub(crate) struct ExprBinder<'a> {
     pub(crate) scope: &'a NameScope,
@@ -77,6 +84,8 @@ pub(crate) struct ExprBinder<'a> {
     /// The calls of `at` whose first argument is known not to be a list; `None` where there are no
     /// aggregates.
     pub(crate) non_list_calls: Option<&'a RefCell<NonListCalls>>,
+    /// Binds sub-queries; `None` for an expression without tables.
+    pub(crate) sub_queries: Option<&'a dyn SubQueries>,
 }
 
 /// The calls of `at` whose first argument is not a list, by position and scope. Their arguments are
@@ -149,10 +158,7 @@ impl ExprBinder<'_> {
                 return call::operator("element_at", arguments, self.settings, expr.span);
             }
             ExprKind::SubQuery { .. } => {
-                return Diagnostic::unsupported("a sub-query in an expression is not supported")
-                    .at(expr.span)
-                    .with_hint("Use LAST JOIN to look a row up in another table.")
-                    .err();
+                return not_here(expr.span).err();
             }
             ExprKind::Array { element, items } => {
                 return self.array(element.as_ref(), items, expr.span);
@@ -361,6 +367,10 @@ impl ExprBinder<'_> {
         span: Span,
     ) -> Result<TypedExpr> {
         let operand = self.bind(operand)?;
+        if let (Some(query), Some(sub_queries)) = (only_query(items), self.sub_queries) {
+            let bound = sub_queries.contains(operand, query, span)?;
+            return if negated { self.not(bound, span) } else { Ok(bound) };
+        }
         let items = items.iter().map(|item| self.bind(item)).collect::<Result<Vec<_>>>()?;
         if !self.may_copy(&operand, items.len())? {
             let items = self.beside(&operand, items, span)?;

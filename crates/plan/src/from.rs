@@ -14,7 +14,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::ast::{self, JoinKind, TableRef};
 
 use crate::{
-    CatalogTable,
+    Catalog, CatalogTable, NamedQuery,
     binder::{Binder, BoundRelation, planning},
     last_join::PendingLastJoin,
     scope::NameScope,
@@ -124,8 +124,10 @@ impl Binder<'_> {
                 return self.common_table(relation, alias.unwrap_or(&name.name));
             }
         }
-        let table = self.find_table(name)?;
-        self.scan(&table, alias.map(|alias| alias.text.as_str()))
+        match self.find_object(name)? {
+            FoundObject::Table(table) => self.scan(&table, alias.map(|alias| alias.text.as_str())),
+            FoundObject::View(view) => self.view(&view, name, alias),
+        }
     }
 
     /// Projects a common table to new internal names, which each use of it needs.
@@ -137,9 +139,19 @@ impl Binder<'_> {
             .aliased(Some(self.alias_qualifier(&alias.text))))
     }
 
-    /// Finds a stored table.
-    pub(crate) fn find_table(&self, name: &ast::ObjectName) -> Result<Arc<CatalogTable>> {
-        find_table(self.catalog, name)
+    /// Finds a stored table or a view.
+    fn find_object(&self, name: &ast::ObjectName) -> Result<FoundObject> {
+        let written = name.database.as_ref();
+        let database = written.map_or_else(|| self.current_database(), |name| name.text.clone());
+        // Who may read a view may read what it shows.
+        if self.view_databases.borrow().is_empty() {
+            check_access(self.catalog, &database, name)?;
+            self.named.borrow_mut().add(&database, &name.name.text);
+        }
+        if let Some(view) = self.catalog.find_view(&database, &name.name.text) {
+            return Ok(FoundObject::View(view));
+        }
+        find_in(self.catalog, &database, name).map(FoundObject::Table)
     }
 
     fn plain_join(&self, join: &ast::Join) -> Result<BoundRelation> {
@@ -167,23 +179,45 @@ impl Binder<'_> {
     }
 }
 
+/// An object that FROM names.
+enum FoundObject {
+    Table(Arc<CatalogTable>),
+    View(NamedQuery),
+}
+
 /// Finds a stored table by its possibly qualified name.
-pub fn find_table(
-    catalog: &dyn crate::Catalog,
-    name: &ast::ObjectName,
-) -> Result<Arc<CatalogTable>> {
+pub fn find_table(catalog: &dyn Catalog, name: &ast::ObjectName) -> Result<Arc<CatalogTable>> {
     let database = match &name.database {
         Some(database) => database.text.as_str(),
         None => catalog.current_database(),
     };
+    check_access(catalog, database, name)?;
+    find_in(catalog, database, name)
+}
+
+fn check_access(catalog: &dyn Catalog, database: &str, name: &ast::ObjectName) -> Result<()> {
     let access = catalog.check_access(database, &name.name.text);
-    access.map_err(|error| Box::new(error.at(name.name.span)))?;
+    access.map_err(|error| Box::new(error.at(name.name.span)))
+}
+
+fn find_in(
+    catalog: &dyn Catalog,
+    database: &str,
+    name: &ast::ObjectName,
+) -> Result<Arc<CatalogTable>> {
     if let Some(table) = catalog.find_table(database, &name.name.text) {
         return Ok(table);
     }
     if let Some(written) = name.database.as_ref().filter(|d| !catalog.has_database(&d.text)) {
         let message = format!("database `{}` does not exist", written.text);
         return Diagnostic::new(code::UNDEFINED_DATABASE, message).at(written.span).err();
+    }
+    if catalog.find_view(database, &name.name.text).is_some() {
+        let message = format!("`{}` is a view, which has no rows of its own", name.name.text);
+        return Diagnostic::new(code::WRONG_OBJECT_TYPE, message)
+            .at(name.name.span)
+            .with_hint("Name a table that it reads; SHOW CREATE VIEW shows its query.")
+            .err();
     }
     let names = catalog.table_names(database);
     let message = format!("table `{}` does not exist in database `{database}`", name.name.text);

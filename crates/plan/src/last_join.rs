@@ -33,6 +33,16 @@ pub(crate) struct PendingLastJoin {
 }
 
 impl PendingLastJoin {
+    /// Joins the last row of a relation, whatever the left row.
+    pub(crate) fn without_keys(span: Span, right: BoundRelation) -> Self {
+        Self { span, right, keys: Vec::new(), order_by: None, time_bound: None, filter: None }
+    }
+
+    /// Returns the columns that the join adds.
+    pub(crate) fn columns(&self) -> Vec<Column> {
+        self.right.plan.schema().columns()
+    }
+
     /// Returns the columns that the join itself reads, of both sides.
     pub(crate) fn reads(&self) -> impl Iterator<Item = &Column> {
         let keys = self.keys.iter().flat_map(|(left, right)| [left, right]);
@@ -145,6 +155,7 @@ impl Binder<'_> {
         let order_by = order.map(|bound| bound.expr);
         self.written.borrow_mut().joins.push(WrittenJoin {
             span: join.span,
+            is_in: false,
             right: right.plan.clone(),
             keys: keys.iter().map(|(_, right)| right.clone()).collect(),
             order_by: order_by.clone(),
@@ -194,14 +205,19 @@ impl Binder<'_> {
             return Ok(None);
         };
         let (l, r) = (self.scalar_binder(both).bind(left)?, self.scalar_binder(both).bind(right)?);
-        let (l, r) = match (side(&l.expr, rights), side(&r.expr, rights)) {
-            (JoinSide::Left, JoinSide::Right) => (l, r),
-            (JoinSide::Right, JoinSide::Left) => (r, l),
-            _ => return Ok(None),
-        };
-        let (l, r) = comparison::agree(l, r, self.settings, part.span)?;
+        match (side(&l.expr, rights), side(&r.expr, rights)) {
+            (JoinSide::Left, JoinSide::Right) => self.equal_pair(l, r, part.span),
+            (JoinSide::Right, JoinSide::Left) => self.equal_pair(r, l, part.span),
+            _ => Ok(None),
+        }
+    }
+
+    /// Converts the two sides of an equality to what an index compares; `None` for values that no
+    /// index holds.
+    fn equal_pair(&self, l: TypedExpr, r: TypedExpr, span: Span) -> Result<Option<(Expr, Expr)>> {
+        let (l, r) = comparison::agree(l, r, self.settings, span)?;
         // Refuses the pairs of types that the operator refuses.
-        comparison::comparison(Operator::Eq, l.clone(), r.clone(), self.settings, part.span)?;
+        comparison::comparison(Operator::Eq, l.clone(), r.clone(), self.settings, span)?;
         if l.data_type.is_float() || r.data_type.is_float() {
             return Ok(None);
         }
@@ -216,8 +232,8 @@ impl Binder<'_> {
             call::common_type([&l.data_type, &r.data_type].into_iter())
         };
         if to == DataType::String || to.is_integer() {
-            let l = call::cast(l, &to, self.settings, part.span)?;
-            let r = call::cast(r, &to, self.settings, part.span)?;
+            let l = call::cast(l, &to, self.settings, span)?;
+            let r = call::cast(r, &to, self.settings, span)?;
             return Ok(Some((l.expr, r.expr)));
         }
         Ok(None)
@@ -279,6 +295,39 @@ impl Binder<'_> {
     }
 }
 
+impl Binder<'_> {
+    /// Joins the last row of `right` whose `value` is equal to the operand.
+    pub(crate) fn looked_up(
+        &self,
+        right: BoundRelation,
+        operand: TypedExpr,
+        value: TypedExpr,
+        span: Span,
+    ) -> Result<PendingLastJoin> {
+        let pair = self.equal_pair(operand.clone(), value.clone(), span)?;
+        let filter = match pair {
+            Some(_) => None,
+            None => {
+                let (l, r) = comparison::agree(operand, value, self.settings, span)?;
+                Some(comparison::comparison(Operator::Eq, l, r, self.settings, span)?.expr)
+            }
+        };
+        let keys: Vec<(Expr, Expr)> = pair.into_iter().collect();
+        let order_by = implied_order(&right, &keys).map(|order| order.expr);
+        self.written.borrow_mut().joins.push(WrittenJoin {
+            span,
+            is_in: true,
+            right: right.plan.clone(),
+            keys: keys.iter().map(|(_, right)| right.clone()).collect(),
+            order_by: order_by.clone(),
+            is_bounded: false,
+            is_later: false,
+            name: right_name(&right.scope),
+        });
+        Ok(PendingLastJoin { span, right, keys, order_by, time_bound: None, filter })
+    }
+}
+
 /// Returns the one name that qualifies all columns of a relation, if there is one.
 fn right_name(right: &NameScope) -> Option<String> {
     let mut names = right.columns.iter().map(|column| column.qualifier.as_ref().map(|q| &q.table));
@@ -299,7 +348,7 @@ pub(crate) fn is_order_type(data_type: &DataType) -> bool {
 }
 
 /// Returns the parts of a condition that AND joins, left to right.
-fn conjuncts(on: &ast::Expr) -> Vec<&ast::Expr> {
+pub(crate) fn conjuncts(on: &ast::Expr) -> Vec<&ast::Expr> {
     let mut parts = Vec::new();
     let mut stack = vec![on];
     while let Some(expr) = stack.pop() {

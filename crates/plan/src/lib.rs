@@ -38,11 +38,13 @@ mod rank;
 mod scope;
 mod select;
 mod size;
+mod sub_query;
+mod view;
 mod window;
 mod window_calls;
 mod written;
 
-pub use catalog::{Catalog, CatalogTable, SourceHandle};
+pub use catalog::{Catalog, CatalogTable, NamedQuery, SourceHandle};
 pub use columns_read::{columns_read, mark_columns};
 pub use comparison::text_constant;
 pub use expression::quoted_name;

@@ -9,7 +9,7 @@ use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{self, SetExpr};
 
 use crate::{
-    Catalog, CatalogTable, Written,
+    Catalog, CatalogTable, SourceHandle, Written,
     binder::{Binder, BoundCommonTable, BoundRelation, planning},
     lineage::leftmost_table,
     scope::ScopeColumn,
@@ -27,6 +27,10 @@ pub struct BoundQuery {
     pub request_table: Option<Arc<CatalogTable>>,
     /// Windows and joins as they were written.
     pub written: Written,
+    /// The tables and views that its own text names, as (database, name): not what its views read.
+    pub named: Vec<(String, String)>,
+    /// The views that it reads, and those that they read.
+    pub views: Vec<SourceHandle>,
     /// The settings that it was bound with.
     pub settings: Settings,
 }
@@ -60,7 +64,8 @@ fn bind_query(
     let request_table = leftmost_table(&relation.plan).cloned().map(Arc::new);
     let written = Written { span: query.span, ..binder.written.into_inner() };
     let settings = options.settings;
-    Ok(BoundQuery { plan: relation.plan, columns, request_table, written, settings })
+    let (named, views) = binder.named.into_inner().into_parts();
+    Ok(BoundQuery { plan: relation.plan, columns, request_table, written, named, views, settings })
 }
 
 /// Binds a constant expression, such as a value of INSERT or a DEFAULT, and casts it to a type.
@@ -75,6 +80,7 @@ pub fn bind_constant(expr: &ast::Expr, options: &BindOptions) -> Option<Value> {
         written: None,
         size: &size,
         non_list_calls: None,
+        sub_queries: None,
     };
     let bound = lockstep_host::with_large_stack(|| binder.bind(expr)).ok()?;
     crate::literal::constant(&bound.expr)

@@ -21,6 +21,7 @@ use crate::{
     from::From,
     group::{GroupCalls, has_group_aggregate},
     scope::NameScope,
+    sub_query::SelectSubQueries,
     window_calls::WindowCalls,
 };
 
@@ -65,23 +66,36 @@ impl Binder<'_> {
         order_by: &[ast::OrderBy],
         from: From,
     ) -> Result<BoundRelation> {
-        let filter = match &select.filter {
-            Some(filter) => Some(self.scalar_binder(&from.scope).condition(filter)?.expr),
-            None => None,
-        };
         let scope = from.scope.clone();
-        let mut calls = WindowCalls::new(self, &select.windows, &from)?;
-        let items = self.items(&select.items, &from.scope, &mut calls)?;
-        let sort = self.sort_keys(order_by, &items, &from.scope, &mut calls)?;
-        let items = if select.distinct { self.comparable(items, select.span)? } else { items };
+        let filter = select.filter.as_ref();
+        let sub_queries = SelectSubQueries::new(&from, filter);
+        let (filter, joins) =
+            self.with_sub_queries(Some(sub_queries), || self.condition(filter, &scope))?;
         let mut from = from;
+        let (filter, of_filter) = self.below_filter(&mut from, filter, joins)?;
+        let mut calls = WindowCalls::new(self, &select.windows, &from)?;
+        let sub_queries = SelectSubQueries::new(&from, None);
+        let ((items, sort), joins) = self.with_sub_queries(Some(sub_queries), || {
+            let items = self.items(&select.items, &scope, &mut calls)?;
+            let sort = self.sort_keys(order_by, &items, &scope, &mut calls)?;
+            Ok((items, sort))
+        })?;
+        let items = if select.distinct { self.comparable(items, select.span)? } else { items };
         // A UNION source is matched with the columns of the join by position.
-        if !calls.has_unions() {
-            let items = items.iter().map(|(_, expr, _)| expr);
-            let sort = sort.iter().map(|key| &key.expr);
-            from.narrow(items.chain(sort).chain(&filter).chain(calls.expressions()))?;
-        }
-        let plan = calls.into_plan(from, filter)?;
+        let above = match calls.has_unions() {
+            true => {
+                calls.check_without(&of_filter, &joins)?;
+                joins
+            }
+            false => {
+                from.joins.extend(of_filter.into_iter().chain(joins));
+                let items = items.iter().map(|(_, expr, _)| expr);
+                let sort = sort.iter().map(|key| &key.expr);
+                from.narrow(items.chain(sort).chain(&filter).chain(calls.expressions()))?;
+                Vec::new()
+            }
+        };
+        let plan = self.joined(above, calls.into_plan(from, filter)?)?;
         Ok(self.project(sorted(plan, sort)?, items, "select")?.qualified_like(&scope))
     }
 
@@ -92,14 +106,35 @@ impl Binder<'_> {
         order_by: &[ast::OrderBy],
         from: From,
     ) -> Result<BoundRelation> {
+        let sub_queries = SelectSubQueries::new(&from, select.filter.as_ref());
+        let (filter, joins) = self.with_sub_queries(Some(sub_queries), || {
+            self.condition(select.filter.as_ref(), &from.scope)
+        })?;
+        let mut from = from;
+        from.joins.extend(joins);
         let input = self.whole(from)?;
-        let input = match &select.filter {
-            Some(filter) => {
-                let filter = self.scalar_binder(&input.scope).condition(filter)?.expr;
-                input.filtered(filter)?
-            }
+        let input = match filter {
+            Some(filter) => input.filtered(filter)?,
             None => input,
         };
+        let (relation, _) =
+            self.with_sub_queries(None, || self.over_groups(select, order_by, input))?;
+        Ok(relation)
+    }
+
+    /// Binds WHERE.
+    fn condition(&self, filter: Option<&ast::Expr>, scope: &NameScope) -> Result<Option<Expr>> {
+        let bound = filter.map(|filter| self.scalar_binder(scope).condition(filter));
+        Ok(bound.transpose()?.map(|bound| bound.expr))
+    }
+
+    /// Binds the select list, HAVING and ORDER BY over the groups of the kept rows.
+    fn over_groups(
+        &self,
+        select: &Select,
+        order_by: &[ast::OrderBy],
+        input: BoundRelation,
+    ) -> Result<BoundRelation> {
         let scope = input.scope.clone();
         let aliases = &select.items;
         let keys = select.group_by.iter().map(|key| self.group_key(key, &scope, aliases));

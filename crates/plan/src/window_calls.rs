@@ -21,11 +21,13 @@ use crate::{
     call,
     expression::{Aggregates, ExprBinder, TypedExpr},
     from::From,
+    last_join::PendingLastJoin,
     literal::constant,
     nested::{ComposedAggregate, InnerCalls, IsSameWindow, OuterAggregate},
     rank::Numbering,
     scope::NameScope,
     select::{column_set, uses_only},
+    sub_query::not_here,
     window::{BoundWindow, NamedWindows, UnionSource, windowing},
     written::{WrittenCall, WrittenWindow},
 };
@@ -269,6 +271,21 @@ impl<'a> WindowCalls<'a> {
     /// Returns the expressions of the windows and of their calls.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
         self.groups.iter().flat_map(CallGroup::expressions)
+    }
+
+    /// Fails where WHERE, which is below the windows, needs joins, or where a window or one of its
+    /// aggregates reads a column of a join: the rows of a UNION do not have those columns.
+    pub(crate) fn check_without(
+        &self,
+        of_filter: &[PendingLastJoin],
+        joins: &[PendingLastJoin],
+    ) -> Result<()> {
+        let columns: HashSet<Column> = joins.iter().flat_map(PendingLastJoin::columns).collect();
+        let reads = |expr: &Expr| expr.column_refs().iter().any(|column| columns.contains(column));
+        let read = joins.first().filter(|_| self.expressions().any(reads));
+        let Some(join) = of_filter.first().or(read) else { return Ok(()) };
+        let detail = "A window with UNION would read it, for rows of another table.";
+        not_here(join.span).with_detail(detail).err()
     }
 
     /// Puts the windows, the LAST JOINs and the WHERE condition on top of FROM's first table.

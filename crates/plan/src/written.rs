@@ -80,11 +80,13 @@ pub struct WrittenCall {
     pub frame: Frame,
 }
 
-/// A LAST JOIN.
+/// A LAST JOIN, or the one that `x IN (SELECT …)` is.
 #[derive(Debug, Clone)]
 pub struct WrittenJoin {
-    /// The position of the words LAST JOIN.
+    /// The position of the words LAST JOIN, or of the whole of IN.
     pub span: Span,
+    /// Whether it was written as `x IN (SELECT …)`.
+    pub is_in: bool,
     /// The right side.
     pub right: LogicalPlan,
     /// The keys, over the columns of the right side.

@@ -6,8 +6,8 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 
 use crate::ast::{
     AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,
-    CreateTable, Ident, IndexDefinition, ObjectName, OptionItem, OptionValue, ParameterDefinition,
-    Query, Statement, UserDefinition,
+    CreateTable, CreateView, Ident, IndexDefinition, ObjectName, OptionItem, OptionValue,
+    ParameterDefinition, Query, Statement, UserDefinition,
 };
 use crate::cursor::Parser;
 use crate::token::TokenKind;
@@ -36,6 +36,9 @@ impl Parser<'_> {
         }
         if !temporary && self.eat_word("TABLE") {
             return self.create_table(or_replace);
+        }
+        if !temporary && self.eat_word("VIEW") {
+            return self.create_view(or_replace);
         }
         if or_replace || temporary {
             return self.refused_modifier(temporary, modifiers).err();
@@ -72,7 +75,7 @@ impl Parser<'_> {
         }
         let error = self.unsupported("CREATE OR REPLACE of this object").at(at);
         error.with_hint(
-            "Tables and procedures take OR REPLACE, and DEPLOY OR REPLACE replaces a deployment.",
+            "Tables, views and procedures take OR REPLACE, and DEPLOY OR REPLACE replaces a deployment.",
         )
     }
 
@@ -111,6 +114,18 @@ impl Parser<'_> {
         let table =
             CreateTable { name, or_replace, if_not_exists, columns, indexes, options, like, query };
         Ok(Statement::CreateTable(Box::new(table)))
+    }
+
+    fn create_view(&mut self, or_replace: bool) -> Result<Statement> {
+        let if_not_exists = self.if_not_exists_without(or_replace)?;
+        let name = self.object_name()?;
+        if self.at_symbol("(") {
+            let hint = "Name the columns in the query, with AS.";
+            return self.unexpected().with_hint(hint).err();
+        }
+        self.expect_word("AS")?;
+        let query = self.query()?;
+        Ok(Statement::CreateView(Box::new(CreateView { name, or_replace, if_not_exists, query })))
     }
 
     fn create_like(&mut self) -> Result<CreateLike> {
@@ -269,13 +284,34 @@ impl Parser<'_> {
     }
 
     fn alter_table_action(&mut self) -> Result<AlterTableAction> {
+        if self.eat_word("RENAME") {
+            self.eat_word("COLUMN");
+            let column = self.ident()?;
+            if column.text.eq_ignore_ascii_case("to") && !self.at_word("TO") {
+                let error = self.unsupported("RENAME of a table").at(column.span);
+                let hint = "CREATE TABLE u AS SELECT * FROM t copies its rows.";
+                return error.with_hint(hint).err();
+            }
+            self.expect_word("TO")?;
+            return Ok(AlterTableAction::RenameColumn { column, to: self.ident()? });
+        }
         let add = self.eat_word("ADD");
         if !add {
             self.expect_word("DROP")?;
         }
-        self.expect_word("OFFLINE_PATH")?;
-        let (path, span) = self.string()?;
-        Ok(AlterTableAction { add, path, span })
+        if self.at_word("OFFLINE_PATH") && self.peek_nth(1).kind == TokenKind::String {
+            self.advance();
+            let (path, span) = self.string()?;
+            return Ok(AlterTableAction::OfflinePath { add, path, span });
+        }
+        self.eat_word("COLUMN");
+        if add {
+            let if_not_exists = self.if_not_exists();
+            let column = Box::new(self.column_definition()?);
+            return Ok(AlterTableAction::AddColumn { column, if_not_exists });
+        }
+        let if_exists = self.if_exists();
+        Ok(AlterTableAction::DropColumn { column: self.ident()?, if_exists })
     }
 
     pub(crate) fn drop_object(&mut self) -> Result<Statement> {
@@ -283,6 +319,10 @@ impl Parser<'_> {
         if self.eat_word("TABLE") {
             let if_exists = self.if_exists();
             return Ok(Statement::DropTable { name: self.object_name()?, if_exists });
+        }
+        if self.eat_word("VIEW") {
+            let if_exists = self.if_exists();
+            return Ok(Statement::DropView { name: self.object_name()?, if_exists });
         }
         if self.eat_word("DATABASE") {
             let if_exists = self.if_exists();

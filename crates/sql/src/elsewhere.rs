@@ -42,12 +42,8 @@ const CLAUSES: &[(&[&str], &str)] = &[
     ),
     (&["EXCLUDE"], "A star is all columns; name those that are wanted."),
     (
-        &["VIEW", "MATERIALIZED"],
-        "There are no views: DEPLOY names a query that answers requests, CREATE TABLE … AS stores rows, WITH names a sub-query.",
-    ),
-    (
-        &["COLUMN", "RENAME"],
-        "A table keeps its columns: CREATE OR REPLACE TABLE t AS SELECT … FROM t makes it anew.",
+        &["MATERIALIZED"],
+        "CREATE VIEW names a query, CREATE TABLE … AS stores its rows, DEPLOY keeps what its requests read.",
     ),
     (&["TABLESAMPLE"], "Write WHERE hash64(id) % 100 = 0 for a hundredth of the rows."),
     (

@@ -15,6 +15,7 @@ use crate::token::TokenKind;
 const SHOWN: &[(&[&str], Show)] = &[
     (&["DATABASES"], Show::Databases),
     (&["TABLES"], Show::Tables),
+    (&["VIEWS"], Show::Views),
     (&["DEPLOYMENTS"], Show::Deployments),
     (&["FUNCTIONS"], Show::Functions),
     (&["VARIABLES"], Show::Variables),
@@ -187,6 +188,8 @@ impl Parser<'_> {
         }
         let show = if self.eat_words(&["CREATE", "TABLE"]) {
             Show::CreateTable(self.object_name()?)
+        } else if self.eat_words(&["CREATE", "VIEW"]) {
+            Show::CreateView(self.object_name()?)
         } else if self.eat_words(&["CREATE", "PROCEDURE"]) {
             Show::CreateProcedure(self.object_name()?)
         } else if self.eat_word("DEPLOYMENT") {

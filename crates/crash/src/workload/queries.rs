@@ -70,6 +70,58 @@ fn deployment(verb: &str, name: &str, writer: &Writer, random: &mut Random) -> D
     draft.seen_in(format!("SHOW DEPLOYMENT {name}"), "")
 }
 
+/// Returns a view over a table, as the statement that makes it.
+fn view(verb: &str, name: &str, table: String, random: &mut Random) -> Draft {
+    let at_least = random.below(1_000);
+    let sql = format!("{verb} {name} AS SELECT k, n, v, ts FROM {table} WHERE n >= {at_least}");
+    let seen = format!("SHOW CREATE VIEW {name}");
+    Draft::script(sql).with_effect(Effect::View(name.to_owned(), table)).seen_in(seen, "")
+}
+
+pub(super) fn create_view(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = format!("w{}_v{}", writer.number, random.below(NAMES));
+    if writer.objects.views.contains_key(&name) {
+        return None;
+    }
+    let table = writer.own_table(random)?;
+    Some(view("CREATE VIEW", &name, table, random))
+}
+
+/// Draws a CREATE OR REPLACE VIEW of a view that nothing reads.
+pub(super) fn replace_view(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = pick(writer.objects.views.keys(), random)?;
+    let table = writer.own_table(random).filter(|_| !writer.objects.is_read(&name))?;
+    Some(view("CREATE OR REPLACE VIEW", &name, table, random))
+}
+
+pub(super) fn drop_view(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = pick(writer.objects.views.keys(), random)?;
+    if writer.objects.is_read(&name) {
+        return None;
+    }
+    let seen = format!("SHOW CREATE VIEW {name}");
+    Some(
+        Draft::script(format!("DROP VIEW {name}"))
+            .with_effect(Effect::DropView(name))
+            .seen_in(seen, ""),
+    )
+}
+
+/// Draws a DEPLOY of a query over a view.
+pub(super) fn deploy_view(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = format!("w{}_d{}", writer.number, random.below(NAMES));
+    let view = pick(writer.objects.views.keys(), random)?;
+    if writer.objects.deployments.contains_key(&name) {
+        return None;
+    }
+    let sql = format!(
+        "DEPLOY {name} AS SELECT k, sum(v) OVER x AS a FROM {view} \
+         WINDOW x AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 9d PRECEDING AND CURRENT ROW)"
+    );
+    let draft = Draft::script(sql).with_effect(Effect::Deployment(name.clone(), view));
+    Some(draft.seen_in(format!("SHOW DEPLOYMENT {name}"), ""))
+}
+
 /// Draws a DEPLOY over a table that there is not.
 pub(super) fn deploy_refused(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
     let name = format!("w{}_d{}", writer.number, random.below(NAMES));

@@ -91,6 +91,25 @@ pub(super) fn replace_table_as(writer: &mut Writer, random: &mut Random) -> Opti
     Some(Draft::script(sql).with_effect(Effect::Table(table, own)).seen_in(seen, ""))
 }
 
+/// Draws an ALTER TABLE that drops the last column and adds it again, with another default, which its
+/// rows then have.
+pub(super) fn alter_table(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let table = writer.own_table(random).filter(|table| !writer.objects.is_read(table))?;
+    let own = writer.objects.tables[&table].clone();
+    let is_offline = own.has_offline_rows || !own.links.is_empty();
+    // Elsewhere an index counts from the arrival of its rows.
+    let is_timed = own.has_event_time || own.definition == OF_QUERY;
+    if is_offline || !is_timed {
+        return None;
+    }
+    let (year, month, day) = (2000 + random.below(20), 1 + random.below(12), 1 + random.below(28));
+    let sql = format!(
+        "ALTER TABLE {table} DROP COLUMN d, ADD COLUMN d DATE DEFAULT '{year}-{month:02}-{day:02}'"
+    );
+    let seen = format!("SHOW CREATE TABLE {table}");
+    Some(Draft::script(sql).with_effect(Effect::Table(table, own)).seen_in(seen, ""))
+}
+
 /// Draws a CREATE TABLE of a table that there is.
 pub(super) fn create_table_refused(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
     let table = writer.own_table(random)?;

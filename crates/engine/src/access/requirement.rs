@@ -5,7 +5,8 @@
 
 use lockstep_diagnostic::Span;
 use lockstep_sql::ast::{
-    Ident, ObjectName, OptionValue, Privileges, Query, Show, Statement, UserDefinition,
+    AlterTableAction, Ident, ObjectName, OptionValue, Privileges, Query, Show, Statement,
+    UserDefinition,
 };
 
 use super::Requirement;
@@ -94,6 +95,10 @@ impl Session {
                 like.into_iter().fold(needs, |needs, like| needs.with_file(&like.path, like.span))
             }
             Statement::DropTable { name, .. } => on_table(Privilege::Drop, name),
+            Statement::CreateView(create) => {
+                on_table(Privilege::Create, &create.name).with_drop_if(create.or_replace)
+            }
+            Statement::DropView { name, .. } => on_table(Privilege::Drop, name),
             Statement::CreateIndex(create) => on_table(Privilege::Index, &create.table),
             Statement::DropIndex { table, .. } => on_table(Privilege::Index, table),
             Statement::Insert(insert) => on_table(Privilege::Insert, &insert.table),
@@ -103,9 +108,12 @@ impl Session {
                 on_table(Privilege::Insert, &load.table).with_file(&load.path, load.path_span)
             }
             Statement::AlterTable { table, actions } => {
-                let added = actions.iter().filter(|action| action.add);
-                added.fold(on_table(Privilege::Alter, table), |needs, action| {
-                    needs.with_file(&action.path, action.span)
+                let needs = on_table(Privilege::Alter, table);
+                actions.iter().fold(needs, |needs, action| match action {
+                    AlterTableAction::OfflinePath { add: true, path, span } => {
+                        needs.with_file(path, *span)
+                    }
+                    _ => needs,
                 })
             }
             Statement::Deploy(deploy) => on_deployment_of(&deploy.name, deploy.or_replace),
@@ -160,7 +168,7 @@ impl Session {
 
     fn needs_of_show(&self, show: &Show) -> Needs {
         match show {
-            Show::CreateTable(name) | Show::Indexes(name) => {
+            Show::CreateTable(name) | Show::CreateView(name) | Show::Indexes(name) => {
                 Needs::any(Securable::Table(self.qualified(name)), name.name.span)
             }
             Show::Deployment(name) | Show::CreateProcedure(name) => {
@@ -179,6 +187,7 @@ impl Session {
             // The lists have what the caller may see.
             Show::Databases
             | Show::Tables
+            | Show::Views
             | Show::TableStatus(_)
             | Show::Deployments
             | Show::Procedures

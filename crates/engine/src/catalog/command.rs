@@ -21,6 +21,7 @@ use crate::{
     offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
     user::UserCommand,
+    view::View,
 };
 
 /// A change of the catalog.
@@ -30,6 +31,8 @@ pub(crate) enum CatalogCommand {
     DropDatabase { name: String },
     CreateTable { name: QualifiedName, table: Arc<Table>, options: TableOptions, or_replace: bool },
     DropTable { name: QualifiedName, id: u64 },
+    CreateView { view: Arc<View>, or_replace: bool, seen: CatalogEpoch },
+    DropView { name: QualifiedName },
     ChangeOffline { table: TableReference, change: OfflineChange },
     CreateDeployment { deployment: Arc<Deployment>, or_replace: bool, seen: CatalogEpoch },
     DropDeployment { name: QualifiedName },
@@ -45,6 +48,7 @@ pub(crate) enum CatalogCommand {
 pub(crate) enum Removed {
     Nothing,
     Table(TableEntry),
+    View(Arc<View>),
     Deployment(Arc<Deployment>),
     Procedure(Arc<Procedure>),
 }
@@ -54,6 +58,7 @@ impl Removed {
     pub(crate) fn mark(&self) {
         match self {
             Self::Table(entry) => entry.definition.mark_dropped(),
+            Self::View(view) => view.definition.mark_dropped(),
             Self::Deployment(deployment) => deployment.definition.mark_dropped(),
             Self::Procedure(procedure) => procedure.definition.mark_dropped(),
             Self::Nothing => {}
@@ -65,6 +70,7 @@ impl Removed {
     pub(crate) fn release(self) {
         match self {
             Self::Table(entry) => entry.table.close(),
+            Self::View(view) => drop(view),
             Self::Deployment(deployment) => drop(deployment),
             Self::Procedure(procedure) => drop(procedure),
             Self::Nothing => {}
@@ -83,6 +89,10 @@ impl Objects {
                 self.create_table(name.clone(), Arc::clone(table), options.clone(), *or_replace)
             }
             CatalogCommand::DropTable { name, id } => self.drop_table(name, *id),
+            CatalogCommand::CreateView { view, or_replace, seen } => {
+                self.create_view(view, *or_replace, *seen)
+            }
+            CatalogCommand::DropView { name } => self.drop_view(name),
             CatalogCommand::ChangeOffline { table, change } => self.change_offline(table, change),
             CatalogCommand::CreateDeployment { deployment, or_replace, seen } => {
                 self.create_deployment(Arc::clone(deployment), *or_replace, *seen)
@@ -116,7 +126,7 @@ impl Objects {
         if !self.database(name)?.is_empty() {
             let message = format!("database `{name}` is not empty");
             return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
-                .with_hint("Drop its deployments and tables first.")
+                .with_hint("Drop its deployments, views and tables first.")
                 .err();
         }
         let removed = self.databases.remove(name);
@@ -132,6 +142,12 @@ impl Objects {
         or_replace: bool,
     ) -> Result<Removed> {
         let id = table.log_id().expect("a table of the catalog has an id");
+        if self.find_view(&name).is_some() {
+            let message = format!("view `{}` exists already", name.name);
+            return Diagnostic::new(code::DUPLICATE_TABLE, message)
+                .with_detail("Tables and views share their names.")
+                .err();
+        }
         if let Some(present) = self.database(&name.database)?.tables.get(&name.name) {
             if !or_replace {
                 let message = format!("table `{}` exists already", name.name);
@@ -142,27 +158,141 @@ impl Objects {
             self.check_unread(&name, present.id)?;
         }
         let definition = Definition::new(ObjectKind::Table, name.clone());
-        let entry = TableEntry { id, table, options, offline: Arc::default(), definition };
+        let entry = TableEntry {
+            id,
+            table,
+            options,
+            offline: Arc::default(),
+            definition,
+            writers: Arc::default(),
+        };
         let tables = &mut self.database_mut(&name.database)?.tables;
         Ok(tables.insert(name.name, entry).map_or(Removed::Nothing, Removed::Table))
     }
 
-    /// Checks that no deployment and no procedure reads a table that is to be removed.
-    fn check_unread(&self, name: &QualifiedName, id: u64) -> Result<()> {
-        let readers = self.readers_of(id);
+    /// Checks that no deployment, procedure or view reads a table that is to be removed.
+    pub(crate) fn check_unread(&self, name: &QualifiedName, id: u64) -> Result<()> {
+        let (queries, views) = self.readers_of(id);
+        if queries.is_empty() && views.is_empty() {
+            return Ok(());
+        }
+        let message = match views.is_empty() {
+            true => {
+                let queries = queries.join(", ");
+                format!("table `{}` has associated deployments: {queries}", name.name)
+            }
+            false => {
+                let readers: Vec<String> = queries.into_iter().chain(views).collect();
+                format!("table `{}` is read by {}", name.name, readers.join(", "))
+            }
+        };
+        still_read(message).err()
+    }
+
+    /// Checks that a table or view of this name can be replaced by CREATE VIEW, or that there is none.
+    pub(crate) fn check_view_free(&self, name: &QualifiedName, or_replace: bool) -> Result<()> {
+        let found = self.database(&name.database)?;
+        if found.tables.contains_key(&name.name) {
+            let message = format!("table `{}` exists already", name.name);
+            return Diagnostic::new(code::DUPLICATE_TABLE, message)
+                .with_detail("Tables and views share their names.")
+                .err();
+        }
+        match found.views.get(&name.name) {
+            Some(_) if !or_replace => {
+                let message = format!("view `{}` exists already", name.name);
+                Diagnostic::new(code::DUPLICATE_TABLE, message)
+                    .with_hint("CREATE OR REPLACE VIEW replaces it; IF NOT EXISTS leaves it.")
+                    .err()
+            }
+            Some(view) => self.check_unused(view),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that nothing reads a view that is to be removed.
+    fn check_unused(&self, view: &Arc<View>) -> Result<()> {
+        let reads = |views: &[Arc<View>]| views.iter().any(|found| Arc::ptr_eq(found, view));
+        let mut readers = Vec::new();
+        for database in self.databases.values() {
+            let views = database.views.values().filter(|found| reads(&found.views));
+            readers.extend(views.map(|found| format!("`{}`", found.name().name)));
+            let deployments = database.deployments.values().filter(|found| reads(&found.views));
+            readers.extend(deployments.map(|found| format!("`{}`", found.name().name)));
+            let procedures = database.procedures.values().filter(|found| reads(&found.views));
+            readers.extend(procedures.map(|found| format!("`{}`", found.name().name)));
+        }
         if readers.is_empty() {
             return Ok(());
         }
+        still_read(format!("view `{}` is read by {}", view.name().name, readers.join(", "))).err()
+    }
+
+    fn create_view(
+        &mut self,
+        view: &Arc<View>,
+        or_replace: bool,
+        seen: CatalogEpoch,
+    ) -> Result<Removed> {
+        let name = view.name().clone();
+        self.check_view_free(&name, or_replace)?;
+        self.check_tables(&view.tables, seen)?;
+        self.check_views(&view.views, seen)?;
+        if view.views.iter().any(|found| *found.name() == name) {
+            let message = format!("view `{}` cannot read the view that it replaces", name.name);
+            return Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
+                .with_hint(
+                    "Write the query of the old one in its place: SHOW CREATE VIEW shows it.",
+                )
+                .err();
+        }
+        let views = &mut self.database_mut(&name.database)?.views;
+        let replaced = views.insert(name.name, Arc::clone(view));
+        Ok(replaced.map_or(Removed::Nothing, Removed::View))
+    }
+
+    fn drop_view(&mut self, name: &QualifiedName) -> Result<Removed> {
+        let Some(view) = self.find_view(name) else { return self.no_view(name).err() };
+        self.check_unused(view)?;
+        let removed = self.database_mut(&name.database)?.views.remove(&name.name);
+        Ok(removed.map_or(Removed::Nothing, Removed::View))
+    }
+
+    /// Makes the error for a view that does not exist.
+    pub(crate) fn no_view(&self, name: &QualifiedName) -> Diagnostic {
+        let found = self.databases.get(&name.database);
+        if found.is_some_and(|found| found.tables.contains_key(&name.name)) {
+            let message = format!("`{}` is a table, not a view", name.name);
+            return Diagnostic::new(code::WRONG_OBJECT_TYPE, message)
+                .with_hint("Write TABLE for VIEW.");
+        }
+        let names = found.into_iter().flat_map(|found| found.views.keys());
         let message =
-            format!("table `{}` has associated deployments: {}", name.name, readers.join(", "));
-        Diagnostic::new(code::DEPENDENT_OBJECTS, message)
-            .with_hint("Drop them first with DROP DEPLOYMENT or DROP PROCEDURE.")
-            .err()
+            format!("view `{}` does not exist in database `{}`", name.name, name.database);
+        Diagnostic::new(code::UNDEFINED_TABLE, message)
+            .with_nearest(&name.name, names.map(String::as_str))
+    }
+
+    /// Checks that the views that a query was compiled with are those of the catalog.
+    fn check_views(&self, views: &[Arc<View>], seen: CatalogEpoch) -> Result<()> {
+        if seen == self.epoch {
+            return Ok(());
+        }
+        views.iter().try_for_each(|view| match self.find_view(view.name()) {
+            Some(found) if Arc::ptr_eq(found, view) => Ok(()),
+            _ => stale(ObjectKind::View, view.name()).err(),
+        })
     }
 
     fn drop_table(&mut self, name: &QualifiedName, id: u64) -> Result<Removed> {
         let tables = &self.database(&name.database)?.tables;
         let Some(entry) = tables.get(&name.name) else {
+            if self.find_view(name).is_some() {
+                let message = format!("`{}` is a view, not a table", name.name);
+                return Diagnostic::new(code::WRONG_OBJECT_TYPE, message)
+                    .with_hint("DROP VIEW removes it.")
+                    .err();
+            }
             let message =
                 format!("table `{}` does not exist in database `{}`", name.name, name.database);
             return Diagnostic::new(code::UNDEFINED_TABLE, message)
@@ -191,17 +321,19 @@ impl Objects {
         Ok(Removed::Nothing)
     }
 
-    /// Returns the deployments and procedures that read a table.
-    fn readers_of(&self, id: u64) -> Vec<String> {
+    /// Returns the deployments and procedures that read a table, and the views.
+    fn readers_of(&self, id: u64) -> (Vec<String>, Vec<String>) {
         let reads = |tables: &[TableReference]| tables.iter().any(|table| table.id == id);
-        let mut readers = Vec::new();
+        let (mut readers, mut views_over_it) = (Vec::new(), Vec::new());
         for database in self.databases.values() {
             let deployments = database.deployments.values().filter(|found| reads(&found.tables));
             readers.extend(deployments.map(|found| format!("`{}`", found.name().name)));
             let procedures = database.procedures.values().filter(|found| reads(&found.tables));
             readers.extend(procedures.map(|found| format!("`{}`", found.name().name)));
+            let views = database.views.values().filter(|found| reads(&found.tables));
+            views_over_it.extend(views.map(|found| format!("view `{}`", found.name().name)));
         }
-        readers
+        (readers, views_over_it)
     }
 
     fn create_deployment(
@@ -213,6 +345,7 @@ impl Objects {
         let name = deployment.name().clone();
         self.check_deployment_free(&name, or_replace)?;
         self.check_tables(&deployment.tables, seen)?;
+        self.check_views(&deployment.views, seen)?;
         let deployments = &mut self.database_mut(&name.database)?.deployments;
         debug_assert!(or_replace || !deployments.contains_key(&name.name), "the name was free");
         let replaced = deployments.insert(name.name, deployment);
@@ -236,6 +369,7 @@ impl Objects {
         let name = procedure.name().clone();
         self.check_procedure_free(&name, or_replace)?;
         self.check_tables(&procedure.tables, seen)?;
+        self.check_views(&procedure.views, seen)?;
         let procedures = &mut self.database_mut(&name.database)?.procedures;
         debug_assert!(or_replace || !procedures.contains_key(&name.name), "the name was free");
         let replaced = procedures.insert(name.name, procedure);
@@ -338,6 +472,12 @@ impl Objects {
         let names = found.into_iter().flat_map(|found| found.procedures.keys());
         missing("procedure", name).with_nearest(&name.name, names.map(String::as_str))
     }
+}
+
+/// Makes the error about an object that others read.
+fn still_read(message: String) -> Diagnostic {
+    Diagnostic::new(code::DEPENDENT_OBJECTS, message)
+        .with_hint("Drop them first with DROP DEPLOYMENT, DROP PROCEDURE or DROP VIEW.")
 }
 
 fn missing(kind: &str, name: &QualifiedName) -> Diagnostic {

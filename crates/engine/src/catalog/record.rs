@@ -49,6 +49,14 @@ pub(crate) enum CatalogRecord {
         id: u64,
         name: QualifiedName,
     },
+    /// Also replaces one of this name.
+    CreateView {
+        name: QualifiedName,
+        source: QuerySource,
+    },
+    DropView {
+        name: QualifiedName,
+    },
     /// A table of rows which nobody sees until `ChangeOffline` gives it to a table of the catalog, or
     /// `CreateTable` makes it one.
     CreateOfflineRows {
@@ -108,6 +116,8 @@ impl CatalogRecord {
             CatalogCommand::DropTable { name, id } => {
                 Self::DropTable { id: *id, name: name.clone() }
             }
+            CatalogCommand::CreateView { view, .. } => view.record(),
+            CatalogCommand::DropView { name } => Self::DropView { name: name.clone() },
             CatalogCommand::ChangeOffline { table, .. } => {
                 let entry = after.entry(table).expect("the command was applied to it");
                 Self::ChangeOffline { table: table.id, data: entry.offline.record() }
@@ -225,6 +235,11 @@ impl Objects {
                 records.push(CatalogRecord::ChangeOffline { table: entry.id, data });
             }
         }
+        let mut views: Vec<_> =
+            self.databases.values().flat_map(|found| found.views.values()).collect();
+        // What a view reads comes before it.
+        views.sort_by_key(|view| view.height());
+        records.extend(views.iter().map(|view| view.record()));
         for found in self.databases.values() {
             records.extend(found.deployments.values().map(|deployment| deployment.record()));
             records.extend(found.procedures.values().map(|procedure| procedure.record()));
@@ -252,21 +267,25 @@ mod tests {
     }
 
     #[test]
-    fn the_golden_directory_has_every_kind_of_record() {
-        let path = Path::new("tests/golden/format-1");
-        let disk = Arc::new(SystemDisk);
-        let directory = DatabaseDirectory::open(disk, path, Access::ReadOnly).unwrap();
+    fn the_golden_directories_have_every_kind_of_record() {
         let (mut found, mut kinds) = (BTreeSet::new(), BTreeSet::new());
-        let read = directory.read_log(&mut |entries| {
-            for entry in entries {
-                kinds.insert(entry.kind);
-                if entry.kind == CATALOG {
-                    let record: serde_json::Value = serde_json::from_slice(entry.payload).unwrap();
-                    found.insert(record["command"].as_str().unwrap().to_owned());
+        for path in ["tests/golden/format-1", "tests/golden/format-1-views"] {
+            let disk = Arc::new(SystemDisk);
+            let directory =
+                DatabaseDirectory::open(disk, Path::new(path), Access::ReadOnly).unwrap();
+            let read = directory.read_log(&mut |entries| {
+                for entry in entries {
+                    kinds.insert(entry.kind);
+                    if entry.kind == CATALOG {
+                        let record: serde_json::Value =
+                            serde_json::from_slice(entry.payload).unwrap();
+                        found.insert(record["command"].as_str().unwrap().to_owned());
+                    }
                 }
-            }
-        });
-        read.unwrap();
+            });
+            read.unwrap();
+            assert!(directory.manifest().files.len() > 1, "a checkpoint with several files");
+        }
         assert!(commands().len() > 10);
         assert_eq!(found, commands());
         let is_of_table = |kind: &u8| !matches!(TableRecord::read(*kind, &[]), Ok(None));
@@ -274,6 +293,5 @@ mod tests {
         assert!(all.len() > 5);
         all.insert(CATALOG);
         assert_eq!(kinds, all);
-        assert!(directory.manifest().files.len() > 1, "a checkpoint with several files");
     }
 }

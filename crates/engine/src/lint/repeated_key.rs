@@ -35,6 +35,10 @@ fn repeated(facts: &Facts<'_>, table: &CatalogTable, join: &WrittenJoin) -> Opti
         return None;
     }
     let name = &table.name;
+    if join.is_in {
+        // A row is equal to itself in both modes, whichever of its key is found.
+        return None;
+    }
     let message =
         format!("LAST JOIN with the request table `{name}`, which has several rows of a key");
     Some(Finding::new(join.span, message))

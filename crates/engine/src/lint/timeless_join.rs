@@ -55,6 +55,12 @@ fn find(facts: &Facts<'_>, join: &WrittenJoin) -> Option<Finding> {
         return None;
     }
     let table = &right.table.name;
+    if join.is_in {
+        let message = format!("IN (SELECT …) over table `{table}`, which changes, ignores time");
+        let fix =
+            "Use LAST JOIN with the times of both sides in ON, and see whether it found a row.";
+        return Some(Finding::new(join.span, message).with_fix(fix));
+    }
     let message = format!("LAST JOIN with table `{table}`, which changes, ignores time");
     let finding = Finding::new(join.span, message);
     let Some(column) = right.event_time else { return Some(finding) };

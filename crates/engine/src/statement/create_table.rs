@@ -177,10 +177,7 @@ impl Session {
         schema: TableSchema,
         batches: impl Iterator<Item = Result<RecordBatch>>,
     ) -> Result<Appended> {
-        let table = self.make_shared_table(schema)?;
-        let (id, schema) = (table.log_id().unwrap_or(0), TableSchema::clone(&table.schema()));
-        let record = CatalogRecord::CreateOfflineRows { id, schema };
-        self.database.log_unnamed_table(id, &table, &record)?;
+        let table = self.make_unnamed_table(schema)?;
         let conversion = self.conversion();
         let load = || append::load(batches, &table, AppendRule::Any, conversion);
         let appended = match new.options.durability() {
@@ -191,13 +188,22 @@ impl Session {
         Ok(appended)
     }
 
+    /// Makes a table that is not in the catalog, whose rows are logged all the same.
+    pub(super) fn make_unnamed_table(&self, schema: TableSchema) -> Result<Arc<Table>> {
+        let table = self.make_shared_table(schema)?;
+        let (id, schema) = (table.log_id().unwrap_or(0), TableSchema::clone(&table.schema()));
+        let record = CatalogRecord::CreateOfflineRows { id, schema };
+        self.database.log_unnamed_table(id, &table, &record)?;
+        Ok(table)
+    }
+
     fn make_shared_table(&self, schema: TableSchema) -> Result<Arc<Table>> {
         let table = self.database.make_table(schema).map_err(|error| table_error(&error))?;
         Ok(table.shared(self.database().host().threads))
     }
 
     /// Gives a table its name in the catalog.
-    fn name_table(&self, new: NewTable<'_>, table: Arc<Table>) -> Result<()> {
+    pub(super) fn name_table(&self, new: NewTable<'_>, table: Arc<Table>) -> Result<()> {
         let NewTable { name, options, rule } = new;
         let or_replace = rule == NameRule::Replaced;
         let tolerated = (rule == NameRule::Tolerated).then_some(code::DUPLICATE_TABLE);
@@ -218,15 +224,15 @@ pub enum IfExists {
 }
 
 /// The name and options of a table that is created.
-struct NewTable<'n> {
-    name: &'n ObjectName,
-    options: TableOptions,
-    rule: NameRule,
+pub(super) struct NewTable<'n> {
+    pub(super) name: &'n ObjectName,
+    pub(super) options: TableOptions,
+    pub(super) rule: NameRule,
 }
 
 /// What becomes of a table that has the name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NameRule {
+pub(super) enum NameRule {
     /// There must be none.
     Free,
     /// It stays, and nothing is created.
@@ -274,7 +280,7 @@ fn schema_of_definitions(create: &CreateTable, settings: Settings) -> Result<Tab
 }
 
 /// Returns the column of a definition, its DEFAULT converted to its type.
-fn column(definition: &ColumnDefinition, settings: Settings) -> Result<Column> {
+pub(super) fn column(definition: &ColumnDefinition, settings: Settings) -> Result<Column> {
     let data_type = type_of(&definition.data_type)?;
     if matches!(data_type, DataType::Array(_) | DataType::Null) {
         let message = format!("a column cannot be {data_type}");

@@ -24,6 +24,7 @@ use crate::{
     database::TableSet,
     deployment::{Deployment, query_text, references},
     lint::{self, Purpose},
+    view::views_of,
 };
 
 impl Session {
@@ -70,6 +71,7 @@ impl Session {
             sql: query_text(script, deploy.query_span),
             request: Arc::new(request),
             tables: references(&query.plan),
+            views: views_of(&query),
             settings: self.settings(),
             current_database: self.current_database(),
             options: options.written,

@@ -21,6 +21,7 @@ use crate::{
     lint::{self, Purpose},
     literal::{ConstantPosition, coerce},
     options::{OptionTable, UnknownOption},
+    view::views_of,
 };
 
 /// CREATE PROCEDURE has no options; those of OpenMLDB's scripts are ignored with a warning.
@@ -84,6 +85,7 @@ impl Session {
             sql: query_text(script, create.span),
             request: Arc::new(request),
             tables: references(&bound.plan),
+            views: views_of(&bound),
             settings: self.settings(),
             current_database: self.current_database(),
             common_input,

@@ -1,9 +1,6 @@
 //! SELECT: in batch mode, or in request mode when the query's CONFIG says so.
 
-use std::sync::Arc;
-
 use lockstep_diagnostic::Result;
-use lockstep_plan::CatalogTable;
 use lockstep_sql::ast::Query;
 
 use super::{
@@ -11,14 +8,8 @@ use super::{
     query_config::{QueryConfig, request_rows},
 };
 use crate::{
-    Output, Parameter, Relation, Session,
-    access::Requirement,
-    catalog::TableReference,
-    deployment::tables_of,
-    named_source::FindObject,
-    relation::RelationContext,
-    user::{Privilege, Securable},
-    variables::Storage,
+    Output, Parameter, Relation, Session, named_source::FindObject, relation::RelationContext,
+    variables::Storage, view::requirements_of,
 };
 
 impl Session {
@@ -37,13 +28,9 @@ impl Session {
         let (conversion, limits) = (self.conversion(), self.limits());
         let caller = self.caller().clone();
         let context = RelationContext { storage, conversion, limits, caller, warnings };
-        let read = |table: &Arc<CatalogTable>| {
-            let name = TableReference::of(table).name;
-            Requirement::new(Privilege::Select, Securable::Table(name))
-        };
         let guard = match self.caller().is_process() {
             true => None,
-            false => self.guard(tables_of(&bound.plan).iter().map(read).collect())?,
+            false => self.guard(requirements_of(&bound))?,
         };
         Ok(Relation::new(self.database.clone(), bound, context, requests, guard))
     }

@@ -35,6 +35,8 @@ impl Session {
                 let names = names.filter(is_seen);
                 Output::of_list("table", names.map(String::as_str))
             }
+            Show::Views => self.show_views(),
+            Show::CreateView(name) => self.show_create_view(name),
             Show::CreateTable(name) => self.show_create_table(name),
             Show::Indexes(name) => self.show_indexes(name),
             Show::TableStatus(like) => self.show_table_status(like.as_deref()),

@@ -7,7 +7,10 @@ use lockstep_sql::ast::{AlterTableAction, ObjectName};
 
 use super::at_name;
 use crate::{
-    Output, Session, append::table_error, catalog::CatalogCommand, offline_data::OfflineChange,
+    Output, Session,
+    append::table_error,
+    catalog::CatalogCommand,
+    offline_data::{OfflineChange, PathChange},
 };
 
 impl Session {
@@ -37,8 +40,19 @@ impl Session {
         name: &ObjectName,
         actions: &[AlterTableAction],
     ) -> Result<Output> {
-        let change = OfflineChange::Paths(actions.to_vec());
-        self.database.commit(&self.find_entry(name)?.offline_command(change))?;
+        let path = |action: &AlterTableAction| match action {
+            AlterTableAction::OfflinePath { add, path, span } => {
+                Some(PathChange { add: *add, path: path.clone(), span: *span })
+            }
+            _ => None,
+        };
+        match actions.iter().map(path).collect::<Option<Vec<PathChange>>>() {
+            Some(paths) => {
+                let change = OfflineChange::Paths(paths);
+                self.database.commit(&self.find_entry(name)?.offline_command(change))?;
+            }
+            None => self.alter_columns(name, actions)?,
+        }
         Ok(Output::of_message("ALTER TABLE"))
     }
 

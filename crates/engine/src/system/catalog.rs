@@ -107,6 +107,30 @@ pub(super) const USERS: SystemTable = SystemTable {
     rows: users,
 };
 
+pub(super) const VIEWS: SystemTable = SystemTable {
+    name: "views",
+    columns: &[
+        ("database_name", DataType::String),
+        ("name", DataType::String),
+        ("statement", DataType::String),
+        ("columns", DataType::Int),
+    ],
+    rows: views,
+};
+
+fn views(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
+    let objects = database.objects();
+    let found = objects.databases().values().flat_map(|found| found.views.values());
+    let seen =
+        found.filter(|view| caller.sees_table(&objects, &view.name().database, &view.name().name));
+    let row = |view: &std::sync::Arc<crate::view::View>| {
+        let columns = i32::try_from(view.columns.len()).unwrap_or(i32::MAX);
+        let name = view.name();
+        vec![text(&name.database), text(&name.name), text(&view.sql), Value::Int(columns)]
+    };
+    seen.map(row).collect()
+}
+
 fn deployments(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
     let objects = database.objects();
     let found = objects.databases().values().flat_map(|found| found.deployments.values());

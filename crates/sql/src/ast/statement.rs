@@ -89,6 +89,19 @@ pub struct CreateTable {
     pub query: Option<Query>,
 }
 
+/// CREATE VIEW.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateView {
+    /// The name.
+    pub name: ObjectName,
+    /// OR REPLACE.
+    pub or_replace: bool,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// The query.
+    pub query: Query,
+}
+
 /// CREATE TABLE … LIKE PARQUET 'path'.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateLike {
@@ -178,6 +191,10 @@ pub enum Show {
     Tables,
     /// SHOW CREATE TABLE t.
     CreateTable(ObjectName),
+    /// SHOW VIEWS.
+    Views,
+    /// SHOW CREATE VIEW v.
+    CreateView(ObjectName),
     /// SHOW DEPLOYMENTS.
     Deployments,
     /// SHOW DEPLOYMENT d.
@@ -271,15 +288,39 @@ pub struct CreateFunction {
     pub options: Vec<OptionItem>,
 }
 
-/// One action of ALTER TABLE: ADD or DROP `offline_path` 'uri'.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AlterTableAction {
-    /// ADD; DROP otherwise.
-    pub add: bool,
-    /// The path.
-    pub path: String,
-    /// The position of the path.
-    pub span: Span,
+/// One action of ALTER TABLE.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AlterTableAction {
+    /// ADD or DROP `offline_path` 'uri'.
+    OfflinePath {
+        /// ADD; DROP otherwise.
+        add: bool,
+        /// The path.
+        path: String,
+        /// The position of the path.
+        span: Span,
+    },
+    /// ADD [COLUMN] c type [NOT NULL] [DEFAULT e].
+    AddColumn {
+        /// The column.
+        column: Box<ColumnDefinition>,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+    },
+    /// DROP [COLUMN] c.
+    DropColumn {
+        /// The column.
+        column: Ident,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// RENAME [COLUMN] c TO d.
+    RenameColumn {
+        /// The column.
+        column: Ident,
+        /// Its new name.
+        to: Ident,
+    },
 }
 
 /// CREATE USER, ALTER USER.
@@ -368,6 +409,15 @@ pub enum Statement {
     CreateTable(Box<CreateTable>),
     /// DROP TABLE.
     DropTable {
+        /// The name.
+        name: ObjectName,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// CREATE VIEW.
+    CreateView(Box<CreateView>),
+    /// DROP VIEW.
+    DropView {
         /// The name.
         name: ObjectName,
         /// IF EXISTS.

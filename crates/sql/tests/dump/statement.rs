@@ -1,9 +1,9 @@
 //! Statements, queries and options as s-expressions.
 
 use lockstep_sql::ast::{
-    ColumnDefinition, CreateTable, Deploy, Insert, LoadData, ObjectPart, OptionItem, OptionValue,
-    ParameterDefinition, Privileges, Query, Select, SelectItem, SetExpr, Statement, TableRef,
-    UserDefinition,
+    AlterTableAction, ColumnDefinition, CreateTable, Deploy, Insert, LoadData, ObjectPart,
+    OptionItem, OptionValue, ParameterDefinition, Privileges, Query, Select, SelectItem, SetExpr,
+    Statement, TableRef, UserDefinition,
 };
 
 use super::expression::{expr, idents, literal, object, order_by, window};
@@ -22,6 +22,16 @@ pub(super) fn statement(statement: &Statement) -> String {
         Statement::Use(name) => list("use", [name.text.clone()]),
         Statement::CreateTable(table) => create_table(table),
         Statement::DropTable { name, if_exists } => drop_object("table", *if_exists, &object(name)),
+        Statement::CreateView(view) => list(
+            "create-view",
+            [
+                flag(view.or_replace, "or-replace"),
+                flag(view.if_not_exists, "if-not-exists"),
+                object(&view.name),
+                query(&view.query),
+            ],
+        ),
+        Statement::DropView { name, if_exists } => drop_object("view", *if_exists, &object(name)),
         Statement::CreateIndex(index) => list(
             "create-index",
             [
@@ -58,9 +68,7 @@ fn other_statement(statement: &Statement) -> String {
         }
         Statement::Truncate(name) => list("truncate", [object(name)]),
         Statement::AlterTable { table, actions } => {
-            let actions = actions.iter().map(|action| {
-                list(if action.add { "add" } else { "drop" }, [format!("{:?}", action.path)])
-            });
+            let actions = actions.iter().map(action);
             list("alter-table", [object(table)].into_iter().chain(actions))
         }
         Statement::CreateProcedure(procedure) => list(
@@ -103,6 +111,23 @@ fn other_statement(statement: &Statement) -> String {
         Statement::Privileges(change) => privileges(change),
         Statement::Exit => list("exit", []),
         other => format!("{other:?}"),
+    }
+}
+
+fn action(action: &AlterTableAction) -> String {
+    match action {
+        AlterTableAction::OfflinePath { add, path, .. } => {
+            list(if *add { "add" } else { "drop" }, [format!("{path:?}")])
+        }
+        AlterTableAction::AddColumn { column, if_not_exists } => {
+            list("add-column", [flag(*if_not_exists, "if-not-exists"), column_definition(column)])
+        }
+        AlterTableAction::DropColumn { column, if_exists } => {
+            list("drop-column", [flag(*if_exists, "if-exists"), column.text.clone()])
+        }
+        AlterTableAction::RenameColumn { column, to } => {
+            list("rename-column", [column.text.clone(), to.text.clone()])
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use lockstep_diagnostic::Result;
 use lockstep_function::{Settings, cast::print_datum, scalar::is_like};
-use lockstep_row::{DataType, IndexSpec, Retention, TableSchema, Value};
+use lockstep_row::{Column, DataType, IndexSpec, Retention, TableSchema, Value};
 use lockstep_sql::ast::ObjectName;
 use lockstep_table::Table;
 
@@ -18,6 +18,12 @@ impl Session {
             && let Some(found) = system::find(&wanted.name)
         {
             return describe(&found.schema);
+        }
+        if let Some(view) = self.database.objects().find_view(&wanted) {
+            let column =
+                |(name, data_type): &(String, DataType)| Column::new(name, data_type.clone());
+            let columns = view.columns.iter().map(column).collect();
+            return describe(&TableSchema { columns, indexes: Vec::new() });
         }
         describe(&self.find_table(name)?.schema())
     }

@@ -1,0 +1,239 @@
+//! ALTER TABLE that adds, drops or renames columns.
+//!
+//! A row is stored in the layout of its table's columns, so that a table with other columns is another
+//! table: its rows are copied in their order of arrival while writers wait, and it takes the name in one
+//! step. Readers go on with the table as it was. After a crash there is the one or the other. A copy costs
+//! as much as loading the rows, and both tables are in memory meanwhile.
+
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_row::{Arena, Datum, IndexSpec, Retention, TableSchema, Value};
+use lockstep_sql::ast::{AlterTableAction, ColumnDefinition, Ident, ObjectName};
+use lockstep_table::{Table, with_durability};
+
+use super::{
+    at_name,
+    create_table::{NameRule, NewTable, column},
+};
+use crate::{
+    Session, append::table_error, catalog::TableEntry, context::checkpoint,
+    inspect::declared_schema,
+};
+
+/// The number of rows that are copied between two looks at whether the call was interrupted.
+const ROWS_AT_ONCE: usize = 1_024;
+
+/// The columns of a table that ALTER TABLE makes of another.
+struct ChangedColumns {
+    schema: TableSchema,
+    /// Where the values of each column come from.
+    sources: Vec<ValueSource>,
+}
+
+/// Where the values of a column come from.
+enum ValueSource {
+    /// From the column at this position.
+    Column(usize),
+    /// They are all this one.
+    Constant(Value),
+}
+
+impl Session {
+    /// Runs ALTER TABLE with actions that change columns.
+    pub(super) fn alter_columns(
+        &self,
+        name: &ObjectName,
+        actions: &[AlterTableAction],
+    ) -> Result<()> {
+        self.require_online("ALTER TABLE of columns", name.name.span)?;
+        let entry = self.find_entry(name)?;
+        let _held = entry.hold_writes()?;
+        let schema = declared_schema(&entry.table);
+        let changed = self.changed(&entry, schema.clone(), actions)?;
+        if changed.schema == schema {
+            return Ok(());
+        }
+        let whole = self.qualified(name);
+        let unread = self.database.objects().check_unread(&whole, entry.id);
+        unread.map_err(|error| Box::new(at_name(*error, name)))?;
+        if !entry.offline.is_empty() {
+            return Diagnostic::unsupported("the table has offline data")
+                .at(name.name.span)
+                .with_detail("Its files and copied rows have the columns that it has now.")
+                .with_hint("Remove them first with ALTER TABLE … DROP offline_path.")
+                .err();
+        }
+        check_times(&schema, name)?;
+        let table = self.make_unnamed_table(changed.schema.clone())?;
+        let durability = entry.options.durability().unwrap_or_else(|| self.durability());
+        with_durability(durability, || copy(&entry.table, &table, &changed.sources))?;
+        let options = entry.options.clone();
+        self.name_table(NewTable { name, options, rule: NameRule::Replaced }, table)
+    }
+
+    /// Returns the columns as they are after the actions, in their order.
+    fn changed(
+        &self,
+        entry: &TableEntry,
+        schema: TableSchema,
+        actions: &[AlterTableAction],
+    ) -> Result<ChangedColumns> {
+        let sources = (0..schema.columns.len()).map(ValueSource::Column).collect();
+        let mut changed = ChangedColumns { schema, sources };
+        for action in actions {
+            match action {
+                AlterTableAction::OfflinePath { span, .. } => {
+                    let message = "ALTER TABLE changes columns or offline paths, not both";
+                    return Diagnostic::unsupported(message)
+                        .at(*span)
+                        .with_hint("Write two statements.")
+                        .err();
+                }
+                AlterTableAction::AddColumn { column, if_not_exists } => {
+                    let is_there = changed.schema.find_column(&column.name.text).is_some();
+                    if !is_there || !if_not_exists {
+                        let is_empty = entry.table.row_count() == 0;
+                        self.add_column(&mut changed, column, is_empty)?;
+                    }
+                }
+                AlterTableAction::DropColumn { column, if_exists } => {
+                    let is_there = changed.schema.find_column(&column.text).is_some();
+                    if is_there || !if_exists {
+                        changed.drop(column)?;
+                    }
+                }
+                AlterTableAction::RenameColumn { column, to } => changed.rename(column, to)?,
+            }
+        }
+        Ok(changed)
+    }
+
+    fn add_column(
+        &self,
+        changed: &mut ChangedColumns,
+        definition: &ColumnDefinition,
+        is_empty: bool,
+    ) -> Result<()> {
+        changed.check_free(&definition.name)?;
+        let column = column(definition, self.settings())?;
+        if !column.nullable && column.default.is_none() && !is_empty {
+            let name = &definition.name;
+            let message = format!("the rows of the table have no value for `{}`", name.text);
+            return Diagnostic::new(code::NOT_NULL_VIOLATION, message)
+                .at(name.span)
+                .with_hint("Give the column a DEFAULT, or leave NOT NULL out.")
+                .err();
+        }
+        let value = column.default.clone().unwrap_or(Value::Null);
+        changed.sources.push(ValueSource::Constant(value));
+        changed.schema.columns.push(column);
+        Ok(())
+    }
+}
+
+impl ChangedColumns {
+    /// Finds a column that an action names.
+    fn find(&self, name: &Ident) -> Result<usize> {
+        if let Some(position) = self.schema.find_column(&name.text) {
+            return Ok(position);
+        }
+        let names = self.schema.columns.iter().map(|column| column.name.as_str());
+        Diagnostic::new(code::UNDEFINED_COLUMN, format!("column `{}` does not exist", name.text))
+            .at(name.span)
+            .with_nearest_or_all(&name.text, "The columns are", names)
+            .err()
+    }
+
+    fn check_free(&self, name: &Ident) -> Result<()> {
+        if self.schema.find_column(&name.text).is_none() {
+            return Ok(());
+        }
+        let message = format!("column `{}` exists already", name.text);
+        Diagnostic::new(code::DUPLICATE_OBJECT, message).at(name.span).err()
+    }
+
+    fn rename(&mut self, name: &Ident, to: &Ident) -> Result<()> {
+        let position = self.find(name)?;
+        if name.text != to.text {
+            self.check_free(to)?;
+        }
+        to.text.clone_into(&mut self.schema.columns[position].name);
+        Ok(())
+    }
+
+    fn drop(&mut self, name: &Ident) -> Result<()> {
+        let position = self.find(name)?;
+        let reads = |index: &&IndexSpec| {
+            index.keys.contains(&position) || index.event_time == Some(position)
+        };
+        if let Some(index) = self.schema.indexes.iter().find(reads) {
+            let message = format!("column `{}` is part of the index `{}`", name.text, index.name);
+            return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
+                .at(name.span)
+                .with_hint("DROP INDEX first.")
+                .err();
+        }
+        if self.schema.columns.len() == 1 {
+            let message = format!("column `{}` is the only one of the table", name.text);
+            return Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
+                .at(name.span)
+                .with_hint("DROP TABLE removes the table.")
+                .err();
+        }
+        self.schema.columns.remove(position);
+        self.sources.remove(position);
+        let after = |column: &mut usize| *column -= usize::from(*column > position);
+        for index in &mut self.schema.indexes {
+            index.keys.iter_mut().for_each(after);
+            index.event_time.iter_mut().for_each(after);
+        }
+        Ok(())
+    }
+}
+
+/// Fails where an index counts the time that it keeps a row from the row's arrival, which a copy would
+/// begin again.
+fn check_times(schema: &TableSchema, name: &ObjectName) -> Result<()> {
+    let counts = |index: &&IndexSpec| {
+        index.event_time.is_none()
+            && !matches!(index.retention, Retention::Forever | Retention::Latest { .. })
+    };
+    let Some(index) = schema.indexes.iter().find(counts) else { return Ok(()) };
+    let message = format!("the index `{}` keeps rows for a time from their arrival", index.name);
+    Diagnostic::unsupported(message)
+        .at(name.name.span)
+        .with_detail("The rows would be copied, and their time would begin again.")
+        .with_hint("CREATE TABLE … AS SELECT makes a table with other columns.")
+        .err()
+}
+
+/// Copies the rows of a table to another one, in their order of arrival.
+fn copy(from: &Table, to: &Table, sources: &[ValueSource]) -> Result<()> {
+    let snapshot = from.snapshot();
+    let arena = Arena::new();
+    let constants: Vec<Option<Datum<'_>>> = sources
+        .iter()
+        .map(|source| match source {
+            ValueSource::Column(_) => None,
+            ValueSource::Constant(value) => Some(value.as_datum(&arena)),
+        })
+        .collect();
+    let mut load = to.load_any();
+    let mut rows: Vec<Vec<Datum<'_>>> = Vec::with_capacity(ROWS_AT_ONCE);
+    let mut scan = snapshot.scan();
+    loop {
+        rows.clear();
+        rows.extend(scan.by_ref().take(ROWS_AT_ONCE).map(|row| {
+            let values = sources.iter().zip(&constants).map(|(source, constant)| match source {
+                ValueSource::Column(position) => row.row.get(*position),
+                ValueSource::Constant(_) => constant.unwrap_or(Datum::Null),
+            });
+            values.collect()
+        }));
+        if rows.is_empty() {
+            break;
+        }
+        checkpoint()?;
+        load.push(&rows).map_err(|error| table_error(&error))?;
+    }
+    load.finish().map_err(|error| table_error(&error)).map(|_| ())
+}

@@ -1,0 +1,87 @@
+//! Views: the named queries of the catalog.
+//!
+//! CREATE VIEW makes them (`statement/view.rs`). A view holds no rows: its query is bound where it is
+//! used (`lockstep_plan`). It is immutable; what replaces one is another object.
+
+use std::sync::Arc;
+
+use lockstep_diagnostic::Result;
+use lockstep_function::Settings;
+use lockstep_plan::{BoundQuery, NamedQuery, SourceHandle};
+use lockstep_row::DataType;
+use lockstep_sql::ast::Query;
+
+use crate::{
+    access::Requirement,
+    catalog::{CatalogRecord, Definition, QualifiedName, TableReference},
+    deployment::QuerySource,
+    user::{Privilege, Securable},
+};
+
+/// A query with a name.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) definition: Arc<Definition>,
+    /// The query as it was written.
+    pub(crate) sql: String,
+    pub(crate) query: Arc<Query>,
+    /// The names and types of its columns when it was created.
+    pub(crate) columns: Vec<(String, DataType)>,
+    /// The tables that it reads, which cannot be dropped while it exists.
+    pub(crate) tables: Vec<TableReference>,
+    /// The views that it reads, which cannot be dropped or replaced while it exists.
+    pub(crate) views: Vec<Arc<View>>,
+    /// The session's settings at CREATE VIEW. A statement that uses it is bound with its own.
+    pub(crate) settings: Settings,
+    /// The session's database at CREATE VIEW, in which the names of the query are looked up.
+    pub(crate) current_database: String,
+}
+
+impl View {
+    pub(crate) fn name(&self) -> &QualifiedName {
+        self.definition.name()
+    }
+
+    /// Describes the view as the log has it.
+    pub(crate) fn record(&self) -> CatalogRecord {
+        CatalogRecord::CreateView {
+            name: self.name().clone(),
+            source: QuerySource::new(&self.sql, &self.current_database, self.settings),
+        }
+    }
+
+    /// Returns the view as the binder sees it.
+    pub(crate) fn named_query(self: &Arc<Self>) -> NamedQuery {
+        let object: SourceHandle = Arc::<Self>::clone(self);
+        NamedQuery {
+            current_database: self.current_database.clone(),
+            query: Arc::clone(&self.query),
+            object,
+        }
+    }
+
+    /// Returns how many views it rests on, one above another: those that it reads have fewer.
+    pub(crate) fn height(&self) -> usize {
+        self.views.iter().map(|view| view.height() + 1).max().unwrap_or(0)
+    }
+}
+
+/// Returns the views that a query reads, and those that they read.
+pub(crate) fn views_of(query: &BoundQuery) -> Vec<Arc<View>> {
+    let views = query.views.iter().map(|view| Arc::clone(view).downcast::<View>());
+    views.map(|view| view.expect("the catalog has views of this type only")).collect()
+}
+
+/// Fails once a view of a query was dropped or replaced.
+pub(crate) fn check_views(query: &BoundQuery) -> Result<()> {
+    views_of(query).iter().try_for_each(|view| view.definition.check())
+}
+
+/// Returns what a user needs who runs a query: to read the tables and views that its text names.
+pub(crate) fn requirements_of(query: &BoundQuery) -> Vec<Requirement> {
+    let named = query.named.iter().map(|(database, name)| {
+        let name = QualifiedName { database: database.clone(), name: name.clone() };
+        Requirement::new(Privilege::Select, Securable::Table(name))
+    });
+    named.collect()
+}

@@ -1,0 +1,126 @@
+//! Views: queries with a name, bound where they are used as if they were written there.
+//!
+//! The names in a view's query are looked up in its own database, without the common tables around its
+//! use and without a check of the caller, who may read what the view shows. Positions in its text mean
+//! nothing in the statement: what refers to one gets the position of the view's name there.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use lockstep_diagnostic::{Diagnostic, Result, Span};
+use lockstep_sql::ast;
+
+use crate::{
+    NamedQuery, SourceHandle, Written,
+    binder::{Binder, BoundRelation},
+    scope::Qualifier,
+};
+
+/// The objects of the catalog that a statement names.
+#[derive(Debug, Default)]
+pub(crate) struct NamedObjects {
+    named: BTreeSet<(String, String)>,
+    views: Vec<SourceHandle>,
+}
+
+impl NamedObjects {
+    /// Adds a table or a view that the text of the statement names.
+    pub(crate) fn add(&mut self, database: &str, name: &str) {
+        self.named.insert((database.to_owned(), name.to_owned()));
+    }
+
+    fn add_view(&mut self, view: &SourceHandle) {
+        if !self.views.iter().any(|known| Arc::ptr_eq(known, view)) {
+            self.views.push(Arc::clone(view));
+        }
+    }
+
+    /// Returns the names, and the views.
+    pub(crate) fn into_parts(self) -> (Vec<(String, String)>, Vec<SourceHandle>) {
+        (self.named.into_iter().collect(), self.views)
+    }
+}
+
+impl Binder<'_> {
+    /// Binds the query of a view.
+    pub(crate) fn view(
+        &self,
+        view: &NamedQuery,
+        name: &ast::ObjectName,
+        alias: Option<&ast::Ident>,
+    ) -> Result<BoundRelation> {
+        self.named.borrow_mut().add_view(&view.object);
+        let around = std::mem::take(&mut *self.common_tables.borrow_mut());
+        let database = match &name.database {
+            Some(database) => database.text.clone(),
+            None => self.current_database(),
+        };
+        self.view_databases.borrow_mut().push(view.current_database.clone());
+        let before = self.written.borrow().counts();
+        let bound = self.with_sub_queries(None, || self.query(&view.query));
+        self.view_databases.borrow_mut().pop();
+        *self.common_tables.borrow_mut() = around;
+        let (relation, _) = bound.map_err(|error| inside(*error, name))?;
+        self.written.borrow_mut().move_to(before, name.name.span);
+        let qualifier = match alias {
+            Some(alias) => self.alias_qualifier(&alias.text),
+            None => Qualifier { database: Some(database), table: name.name.text.clone() },
+        };
+        Ok(relation.aliased(Some(qualifier)))
+    }
+}
+
+/// Makes an error in the query of a view one at its use.
+fn inside(error: Diagnostic, name: &ast::ObjectName) -> Box<Diagnostic> {
+    let text = format!("It is in the query of the view `{}`.", name.name.text);
+    let detail = match &error.detail {
+        Some(detail) => format!("{detail} {text}"),
+        None => text,
+    };
+    let error = Diagnostic { span: None, ..error };
+    Box::new(error.at(name.name.span).with_detail(detail))
+}
+
+/// How much of a query was written at some time, by kind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WrittenCounts {
+    windows: usize,
+    joins: usize,
+    clock_reads: usize,
+    quoted_names: usize,
+}
+
+impl Written {
+    fn counts(&self) -> WrittenCounts {
+        WrittenCounts {
+            windows: self.windows.len(),
+            joins: self.joins.len(),
+            clock_reads: self.clock_reads.len(),
+            quoted_names: self.quoted_names.len(),
+        }
+    }
+
+    /// Gives what was written since `before` this position.
+    fn move_to(&mut self, before: WrittenCounts, span: Span) {
+        for window in &mut self.windows[before.windows..] {
+            window.spec.span = span;
+            if let Some(frame) = &mut window.spec.frame {
+                (frame.span, frame.start.span, frame.end.span) = (span, span, span);
+            }
+            if let Some(name) = &mut window.name {
+                name.span = span;
+            }
+            for item in &mut window.spec.order_by {
+                item.expr.span = span;
+            }
+            for key in &mut window.spec.partition_by {
+                key.span = span;
+            }
+            for call in &mut window.calls {
+                call.span = span;
+            }
+        }
+        self.joins[before.joins..].iter_mut().for_each(|join| join.span = span);
+        self.clock_reads[before.clock_reads..].iter_mut().for_each(|read| read.span = span);
+        self.quoted_names[before.quoted_names..].iter_mut().for_each(|name| name.span = span);
+    }
+}
