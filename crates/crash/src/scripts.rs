@@ -25,6 +25,17 @@ pub fn check(database: &Database) -> Vec<Violation> {
         }
     }
     for name in &databases {
+        for session in [&session, &again] {
+            session.execute(&format!("USE `{name}`")).expect("it is listed");
+        }
+        // None of the workload reads another one.
+        for view in column(&session, "SHOW VIEWS", 0) {
+            let show = format!("SHOW CREATE VIEW `{view}`");
+            let script = column(&session, &show, 1).concat();
+            violations.extend(difference(&session, &again, &show, &script));
+        }
+    }
+    for name in &databases {
         session.execute(&format!("USE `{name}`")).expect("it is listed");
         for deployment in column(&session, "SHOW DEPLOYMENTS", 1) {
             let show = format!("SHOW DEPLOYMENT `{name}`.`{deployment}`");

@@ -23,6 +23,7 @@ struct Deed {
 const GRANTS: &[&str] = &[
     "SELECT ON db.t",
     "SELECT ON db.u",
+    "SELECT ON db.v",
     "SELECT ON db.*",
     "SELECT ON *.*",
     "SELECT ON other.*",
@@ -71,6 +72,8 @@ const SELECT: &[&str] = &[
     "ALL ON db.*",
     "ALL ON *.*",
 ];
+const SELECT_OF_VIEW: &[&str] =
+    &["SELECT ON db.v", "SELECT ON db.*", "SELECT ON *.*", "ALL ON db.*", "ALL ON *.*"];
 const INSERT: &[&str] = &[
     "INSERT ON db.t",
     "INSERT ON db.*",
@@ -188,6 +191,60 @@ const DEEDS: &[Deed] = &[
         run: sql,
         enough: &["DROP ON db.*", "DDL ON db.*", "DDL ON *.*", "ALL ON db.*", "ALL ON *.*"],
     },
+    // Who may read a view needs nothing on the table that it reads, and the other way around.
+    Deed { text: "SELECT * FROM db.v", run: sql, enough: SELECT_OF_VIEW },
+    Deed {
+        text: "SELECT k FROM db.v",
+        run: |session, text| session.query(text)?.collect(None).map(drop),
+        enough: SELECT_OF_VIEW,
+    },
+    Deed {
+        text: "SELECT k FROM db.v",
+        run: |session, text| {
+            let arena = lockstep_row::Arena::new();
+            let request = session.prepare_request(text)?;
+            request.answer(&[lockstep_row::Datum::String("a")], &arena).map(drop)
+        },
+        enough: SELECT_OF_VIEW,
+    },
+    Deed {
+        text: "SELECT k FROM db.v WHERE k IN (SELECT k FROM db.u)",
+        run: sql,
+        enough: &["SELECT ON db.*", "SELECT ON *.*", "ALL ON db.*", "ALL ON *.*"],
+    },
+    Deed {
+        text: "CREATE VIEW db.new AS SELECT 1 AS one",
+        run: sql,
+        enough: &[
+            "CREATE ON db.*",
+            "CREATE ON *.*",
+            "DDL ON db.*",
+            "DDL ON *.*",
+            "ALL ON db.*",
+            "ALL ON *.*",
+        ],
+    },
+    Deed {
+        text: "CREATE VIEW db.new AS SELECT k FROM db.t",
+        run: sql,
+        enough: &["ALL ON db.*", "ALL ON *.*"],
+    },
+    Deed {
+        text: "CREATE OR REPLACE VIEW db.v AS SELECT 1 AS one",
+        run: sql,
+        enough: &["DDL ON db.*", "DDL ON *.*", "ALL ON db.*", "ALL ON *.*"],
+    },
+    Deed {
+        text: "DROP VIEW db.v",
+        run: sql,
+        enough: &["DROP ON db.*", "DDL ON db.*", "DDL ON *.*", "ALL ON db.*", "ALL ON *.*"],
+    },
+    Deed { text: "SHOW VIEWS", run: sql, enough: &[] },
+    Deed {
+        text: "ALTER TABLE db.u ADD COLUMN n INT",
+        run: sql,
+        enough: &["DDL ON db.*", "DDL ON *.*", "ALL ON db.*", "ALL ON *.*"],
+    },
     Deed {
         text: "CREATE DATABASE third",
         run: sql,
@@ -289,7 +346,7 @@ fn engine() -> Database {
     let database = Database::in_memory();
     let script = "CREATE DATABASE db; CREATE DATABASE other; USE db;
         CREATE TABLE t (k STRING); CREATE TABLE u (k STRING);
-        INSERT INTO t VALUES ('a'); DEPLOY d AS SELECT k FROM t;
+        CREATE VIEW v AS SELECT k FROM t; INSERT INTO t VALUES ('a'); DEPLOY d AS SELECT k FROM t;
         CREATE USER ann OPTIONS(password='x'); CREATE USER eve; CREATE USER chief;
         GRANT ADMIN ON *.* TO chief; CREATE ROLE r";
     database.session().execute(script).unwrap();
@@ -388,6 +445,29 @@ fn what_is_revoked_is_gone_at_once_from_all_that_was_prepared() {
     ] {
         assert_eq!(refused.unwrap_err().code, code::INVALID_AUTHORIZATION);
     }
+}
+
+#[test]
+fn a_prepared_query_over_a_view_needs_the_view_only_and_ends_with_it() {
+    let database = engine();
+    let (root, session) = (database.session(), ann(&database));
+    root.execute("GRANT SELECT ON db.v TO ann").unwrap();
+    let arena = lockstep_row::Arena::new();
+    let row = [lockstep_row::Datum::String("a")];
+    let request = session.prepare_request("SELECT k FROM db.v").unwrap();
+    let relation = session.query("SELECT k FROM db.v").unwrap();
+    request.answer(&row, &arena).unwrap();
+    relation.collect(None).unwrap();
+    root.execute("CREATE OR REPLACE VIEW db.v AS SELECT k, 1 AS one FROM db.t").unwrap();
+    assert_eq!(request.answer(&row, &arena).unwrap_err().code, code::STALE_DEFINITION);
+    assert_eq!(relation.collect(None).unwrap_err().code, code::STALE_DEFINITION);
+    let (request, relation) = (
+        session.prepare_request("SELECT k FROM db.v").unwrap(),
+        session.query("SELECT k FROM db.v").unwrap(),
+    );
+    root.execute("REVOKE SELECT ON db.v FROM ann; GRANT SELECT ON db.t TO ann").unwrap();
+    assert_eq!(request.answer(&row, &arena).unwrap_err().code, code::INSUFFICIENT_PRIVILEGE);
+    assert_eq!(relation.collect(None).unwrap_err().code, code::INSUFFICIENT_PRIVILEGE);
 }
 
 #[test]

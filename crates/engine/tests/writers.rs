@@ -101,3 +101,52 @@ fn a_dropped_table_gives_its_memory_back_whoever_has_it() {
     let row = [lockstep_row::Datum::String("a"), lockstep_row::Datum::Int(1)];
     assert_eq!(appender.append([row]).unwrap_err().code, "55000");
 }
+
+#[test]
+fn no_row_is_lost_while_columns_change() {
+    const WRITERS: i32 = 3;
+    const ROWS: i32 = 400;
+    let database = database();
+    let session = database.session();
+    session
+        .execute(
+            "CREATE TABLE t (w INT, n INT, ts TIMESTAMP, INDEX(KEY=w, TS=ts));
+             CREATE TABLE other (n INT)",
+        )
+        .unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let session = database.session();
+            scope.spawn(move || {
+                for row in 0..ROWS {
+                    let sql = format!("INSERT INTO t (w, n, ts) VALUES ({writer}, {row}, {row})");
+                    session.execute(&sql).unwrap();
+                    if row % 50 == 0 {
+                        let rows = session.execute("SELECT n, w FROM t LIMIT 0").unwrap().batches;
+                        let of = |table| lockstep_engine::TableBatches { table, batches: &rows };
+                        session.append_tables(&[of("t"), of("t")], None).unwrap();
+                    }
+                }
+            });
+        }
+        let session = database.session();
+        scope.spawn(move || {
+            for change in 0..40 {
+                let sql = match change % 2 {
+                    0 => "ALTER TABLE t ADD COLUMN extra INT DEFAULT 5",
+                    _ => "ALTER TABLE t DROP COLUMN extra",
+                };
+                session.execute(sql).unwrap();
+            }
+        });
+    });
+    // Each writer's rows are there once, in the order in which it wrote them.
+    let found = session.execute("SELECT w, n FROM t").unwrap();
+    assert_eq!(found.row_count(), usize::try_from(WRITERS * ROWS).unwrap());
+    let counted = "SELECT w, count(*) AS c, sum(n) AS s FROM t GROUP BY w HAVING count(*) = 400";
+    assert_eq!(session.execute(counted).unwrap().row_count(), 3);
+    let ordered = "SELECT w FROM (SELECT w, n, lag(n, 1) OVER x AS before FROM t
+                   WINDOW x AS (PARTITION BY w ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW))
+                   WHERE before >= n";
+    assert_eq!(session.execute(ordered).unwrap().row_count(), 0);
+}

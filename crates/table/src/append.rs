@@ -129,6 +129,8 @@ struct LateRow<'g> {
     hash: u64,
     /// Where the key is.
     key: Range<usize>,
+    /// The number of late rows before it: rows of one time are in order of arrival.
+    place: usize,
     row: KeyRow<'g>,
 }
 
@@ -610,7 +612,8 @@ impl<'g> LateRows<'g> {
     fn push(&mut self, index: usize, key: HashedKey<'_>, row: KeyRow<'g>) {
         let start = self.keys.len();
         self.keys.extend_from_slice(key.key);
-        self.rows.push(LateRow { index, hash: key.hash, key: start..self.keys.len(), row });
+        let (key, hash, place) = (start..self.keys.len(), key.hash, self.rows.len());
+        self.rows.push(LateRow { index, hash, key, place, row });
     }
 }
 
@@ -619,8 +622,7 @@ impl<'g> LateRows<'g> {
 fn insert_late_rows(state: &TableState, late: LateRows<'_>, guard: &Guard) -> i64 {
     let LateRows { mut rows, keys } = late;
     let key = |late: &LateRow<'_>| &keys[late.key.clone()];
-    // Rows arrive in the order in which their keys were written.
-    let position = |late: &LateRow<'_>| (late.row.event_time, late.key.start);
+    let position = |late: &LateRow<'_>| (late.row.event_time, late.place);
     rows.sort_unstable_by_key(|late| ((late.index, late.hash), position(late)));
     let mut grown = 0;
     let (mut run, mut replaced) = (Vec::new(), 0);

@@ -31,7 +31,7 @@ use lockstep_row::Value;
 
 use self::{
     constructs::{ConstructCount, FEWER_COLUMNS, PATHS, SEVERAL, VERIFIED},
-    draw::{AnswerRows, DrawnQuery, MAIN, OTHERS, SECOND_MAIN},
+    draw::{AnswerRows, DrawnQuery, MAIN, OTHERS, SECOND_MAIN, VIEW},
     tables::{DrawnTables, REQUEST_ID, RowPart, columns, insert, tuple},
 };
 use crate::{
@@ -292,6 +292,12 @@ impl DrawnDatabase {
     }
 
     fn check(&self, drawn: &DrawnQuery, form: RequestForm, report: &mut L3Report) {
+        if let Some(view) = &drawn.view
+            && self.whole.execute(&create_view(view)).is_err()
+        {
+            report.refused += 1;
+            return;
+        }
         let Ok(batch) = self.whole.execute(&drawn.reference) else {
             report.refused += 1;
             return;
@@ -326,11 +332,14 @@ impl DrawnDatabase {
         form: RequestForm,
         seen: &mut Seen,
     ) -> Result<Vec<OracleRow>, String> {
-        let sql = match self.fault {
-            Some(fault) => fault.of(&drawn.sql, self.tables.chunk_rows),
-            None => drawn.sql.clone(),
+        let with_fault = |sql: &String| match self.fault {
+            Some(fault) => fault.of(sql, self.tables.chunk_rows),
+            None => sql.clone(),
         };
+        let sql = with_fault(&drawn.sql);
+        let view = drawn.view.as_ref().map(|view| create_view(&with_fault(view)));
         if form == RequestForm::Directly {
+            view.map(|view| execute(&self.stored, &view)).transpose()?;
             return self.ask_all(drawn, &Deployed { session: &self.stored, target: &sql }, seen);
         }
         let own;
@@ -346,6 +355,7 @@ impl DrawnDatabase {
         if is_among {
             self.append(session, RowPart::Early);
         }
+        view.map(|view| execute(session, &view)).transpose()?;
         execute(session, &format!("DEPLOY d AS {sql}"))?;
         if form == RequestForm::DeployedBefore {
             self.append(session, RowPart::Early);
@@ -399,6 +409,9 @@ impl DrawnDatabase {
         let mut script = format!("-- chunks of {} rows\n", tables.chunk_rows);
         for definition in tables.definitions() {
             script.push_str(&format!("{definition};\n"));
+        }
+        if let Some(view) = &drawn.view {
+            script.push_str(&format!("{};\n", create_view(view)));
         }
         let request = tuple(&self.request);
         let deploy = format!("DEPLOY d AS {};\n", drawn.sql);
@@ -477,6 +490,11 @@ fn paths(session: &Session) -> Result<Vec<&'static str>, String> {
     let program = session.prepare_request("d").map_err(|error| error.render(None))?.explain();
     let shown = PATHS.iter().filter(|(text, _)| program.contains(text));
     Ok(shown.map(|(_, construct)| *construct).collect())
+}
+
+/// Writes the statement that makes the view of a query, instead of another one's.
+fn create_view(query: &str) -> String {
+    format!("CREATE OR REPLACE VIEW {VIEW} AS {query}")
 }
 
 fn execute(session: &Session, sql: &str) -> Result<(), String> {

@@ -176,17 +176,15 @@ impl Objects {
         if queries.is_empty() && views.is_empty() {
             return Ok(());
         }
-        let message = match views.is_empty() {
-            true => {
-                let queries = queries.join(", ");
-                format!("table `{}` has associated deployments: {queries}", name.name)
-            }
-            false => {
-                let readers: Vec<String> = queries.into_iter().chain(views).collect();
-                format!("table `{}` is read by {}", name.name, readers.join(", "))
-            }
-        };
-        still_read(message).err()
+        if views.is_empty() {
+            let queries = queries.join(", ");
+            let message = format!("table `{}` has associated deployments: {queries}", name.name);
+            return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
+                .with_hint("Drop them first with DROP DEPLOYMENT or DROP PROCEDURE.")
+                .err();
+        }
+        let readers: Vec<String> = queries.into_iter().chain(views).collect();
+        still_read(format!("table `{}` is read by {}", name.name, readers.join(", "))).err()
     }
 
     /// Checks that a table or view of this name can be replaced by CREATE VIEW, or that there is none.

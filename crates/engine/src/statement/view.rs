@@ -84,8 +84,9 @@ impl Session {
         let Some(view) = objects.find_view(&wanted) else {
             return at_name(objects.no_view(&wanted), name).err();
         };
-        let row = vec![Some(wanted.name.clone()), Some(create_view_script(view.name(), &view.sql))];
-        Output::of_texts(&["view", "create_view"], &[row])
+        let script = create_view_script(view.name(), &view.sql);
+        let row = [&wanted.name, &script, &view.current_database].map(|text| Some(text.clone()));
+        Output::of_texts(&["view", "create_view", "current_database"], &[row.to_vec()])
     }
 }
 

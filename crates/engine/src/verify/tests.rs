@@ -50,6 +50,7 @@ fn deployment(session: &Session, sql: &str, served: &str) -> Deployment {
         definition,
         sql: sql.to_owned(),
         tables: references(&query.plan),
+        views: Vec::new(),
         query,
         request: Arc::new(request.expect("it compiles")),
         settings: session.settings(),

@@ -299,3 +299,20 @@ fn aligned_snapshots_show_what_was_acknowledged_before() {
     }
     writing.unwrap().join().unwrap();
 }
+
+/// More rows than a sort of few elements takes, which is stable by chance.
+#[test]
+fn late_rows_of_one_time_are_in_order_of_arrival_in_an_index_without_keys() {
+    let all = index("i", &[], Some(T), Retention::Forever);
+    let (table, _clock) = table(vec![all, index("j", &[K], Some(T), Retention::Forever)], 0);
+    table.append([datums((Some(1), Some(100), 0))]).unwrap();
+    let late = |v: i64| datums((Some(i32::try_from(v % 3).unwrap()), Some(v % 2), v));
+    table.append((1..200).map(late)).unwrap();
+    let snapshot = table.snapshot();
+    let mut expected: Vec<usize> = (1..200).collect();
+    expected.sort_by_key(|v| std::cmp::Reverse((v % 2, *v)));
+    expected.insert(0, 0);
+    assert_eq!(numbers(snapshot.rows(0, &[])), expected);
+    let of_one: Vec<usize> = expected.into_iter().filter(|v| v % 3 == 1 || *v == 0).collect();
+    assert_eq!(numbers(snapshot.rows(1, &key(&[Datum::Int(1)]))), of_one);
+}

@@ -50,6 +50,8 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("SELECT", "sub-query"),
     ("SELECT", "CTE"),
     ("SELECT", "CTE used twice"),
+    ("SELECT", "view"),
+    ("SELECT", "view used twice"),
     ("SELECT", "DISTINCT"),
     ("SELECT", "WHERE"),
     ("SELECT", "ORDER BY"),
@@ -145,6 +147,9 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("values", "comparison"),
     ("values", "BETWEEN"),
     ("values", "IN"),
+    ("values", "IN (SELECT …)"),
+    ("values", "NOT IN (SELECT …)"),
+    ("values", "IN (SELECT …) in the select list"),
     ("values", "IS NULL"),
     ("values", "LIKE and RLIKE"),
 ];

@@ -28,6 +28,9 @@ pub const MAIN: &str = "m";
 /// The same table where a query reads it once more.
 pub const SECOND_MAIN: &str = "`m`";
 
+/// The view of a drawn query.
+pub const VIEW: &str = "viewed";
+
 /// The other tables: for unions, and for the right sides of joins.
 pub const OTHERS: [&str; 2] = ["u", "r"];
 
@@ -58,6 +61,8 @@ pub enum AnswerRows {
 pub struct DrawnQuery {
     /// The query that is deployed.
     pub sql: String,
+    /// The query of the view [`VIEW`] that it reads.
+    pub view: Option<String>,
     /// The query of batch mode: the same without LIMIT and DISTINCT, which remove rows.
     pub reference: String,
     /// Where the answer is in the rows of batch mode.
@@ -68,7 +73,8 @@ pub struct DrawnQuery {
 
 /// Draws a query; what only the default mode has where it `is_standard`.
 pub fn query(random: &mut Random, is_standard: bool) -> DrawnQuery {
-    let mut draw = QueryDraw { random, features: Vec::new(), prelude: String::new(), is_standard };
+    let (features, prelude) = (Vec::new(), String::new());
+    let mut draw = QueryDraw { random, features, prelude, view: None, is_standard };
     let form = draw.random.below(16);
     let mut drawn = match form {
         0 => draw.projection(),
@@ -86,6 +92,7 @@ pub fn query(random: &mut Random, is_standard: bool) -> DrawnQuery {
     drawn.sql = format!("{}{}{tail}", draw.prelude, drawn.sql);
     drawn.reference = format!("{}{}", draw.prelude, drawn.reference);
     drawn.features = draw.features;
+    drawn.view = draw.view;
     drawn.features.sort_unstable();
     drawn.features.dedup();
     drawn
@@ -96,6 +103,8 @@ struct QueryDraw<'a> {
     features: Vec<&'static str>,
     /// The WITH clause, or nothing.
     prelude: String,
+    /// The query of the view, if it reads one.
+    view: Option<String>,
     /// Whether the query is not for the compatibility setting.
     is_standard: bool,
 }
@@ -112,7 +121,14 @@ impl QueryDraw<'_> {
     fn projection(&mut self) -> DrawnQuery {
         self.feature("projection");
         let source = self.source(2);
-        let (a, b) = (self.value(2), self.condition(2));
+        let a = self.value(2);
+        let b = match self.random.chance(20) {
+            true => {
+                self.feature("IN (SELECT …) in the select list");
+                self.membership()
+            }
+            false => self.condition(2),
+        };
         let filter = self.filter();
         let mut all = "";
         if self.random.chance(10) {
@@ -253,6 +269,7 @@ impl QueryDraw<'_> {
         let listed = format!("{} AS a, {} AS b", self.value(1), self.condition(1));
         let filter = self.filter();
         DrawnQuery {
+            view: None,
             sql: format!("SELECT DISTINCT {listed} FROM {source}{filter}"),
             reference: format!("SELECT id, {listed} FROM {source}{filter}"),
             which: AnswerRows::DistinctOfRequest,
@@ -263,6 +280,7 @@ impl QueryDraw<'_> {
     #[expect(clippy::unused_self, reason = "the forms are methods")]
     fn plain(&self, sql: String) -> DrawnQuery {
         DrawnQuery {
+            view: None,
             reference: sql.clone(),
             sql,
             which: AnswerRows::OfRequest,
@@ -302,7 +320,28 @@ impl QueryDraw<'_> {
             return String::new();
         }
         self.feature("WHERE");
-        format!(" WHERE {}", self.condition(2))
+        match self.random.below(5) {
+            0 => format!(" WHERE {}", self.membership()),
+            1 => {
+                let (membership, condition) = (self.membership(), self.condition(1));
+                format!(" WHERE ({condition}) AND {membership}")
+            }
+            _ => format!(" WHERE {}", self.condition(2)),
+        }
+    }
+
+    /// Draws whether a value is among those of a table.
+    fn membership(&mut self) -> String {
+        let not = *self.random.pick(&["", "", "NOT "]);
+        self.feature(if not.is_empty() { "IN (SELECT …)" } else { "NOT IN (SELECT …)" });
+        let value = *self.random.pick(&["k", "v", "g", "v % 3", "ts"]);
+        let table = self.table();
+        let filter = match self.random.below(3) {
+            0 => format!(" WHERE {value} IS NOT NULL"),
+            1 => format!(" WHERE {}", self.condition(1)),
+            _ => String::new(),
+        };
+        format!("{value} {not}IN (SELECT {value} FROM {table} AS q{filter})")
     }
 
     fn keys(&mut self) -> Vec<&'static str> {

@@ -1,7 +1,7 @@
 //! Draws sources of rows: sub-queries, CTEs and unions that contain the request row, which are
 //! called `q`, and right sides of joins, over any of the tables.
 
-use super::{MAIN, MORE, MORE_OF_GROUP, MORE_OF_Q, OTHERS, QueryDraw, SECOND_MAIN};
+use super::{MAIN, MORE, MORE_OF_GROUP, MORE_OF_Q, OTHERS, QueryDraw, SECOND_MAIN, VIEW};
 
 impl QueryDraw<'_> {
     /// Draws a source that contains the request row.
@@ -14,6 +14,11 @@ impl QueryDraw<'_> {
             self.feature("CTE");
             self.prelude = format!("WITH c AS ({query}) ");
             return "c AS q".to_owned();
+        }
+        if depth == 2 && self.view.is_none() && self.random.chance(20) {
+            self.feature("view");
+            self.view = Some(query);
+            return format!("{VIEW} AS q");
         }
         self.feature("sub-query");
         format!("({query}) AS q")
@@ -88,6 +93,11 @@ impl QueryDraw<'_> {
             self.feature("self-join");
             return "c".to_owned();
         }
+        if self.view.is_some() && self.random.chance(40) {
+            self.feature("view used twice");
+            self.feature("self-join");
+            return VIEW.to_owned();
+        }
         let base = self.right(depth - 1);
         match self.random.below(7) {
             0 => {
@@ -152,7 +162,7 @@ impl QueryDraw<'_> {
     }
 
     /// Draws one of the tables, most often the main one.
-    fn table(&mut self) -> String {
+    pub(super) fn table(&mut self) -> String {
         if self.random.chance(50) {
             self.feature("self-join");
             return SECOND_MAIN.to_owned();
