@@ -385,15 +385,6 @@ impl<'d> EngineRecovery<'d> {
                 self.tables.remove(&id);
                 self.run(&CatalogCommand::DropTable { name, id })
             }
-            CatalogRecord::CreateView { name, source } => {
-                self.views.retain(|(known, _)| *known != name);
-                self.views.push((name, StoredQuery { source, options: Vec::new() }));
-                Ok(())
-            }
-            CatalogRecord::DropView { name } => {
-                self.views.retain(|(known, _)| *known != name);
-                Ok(())
-            }
             CatalogRecord::CreateOfflineRows { id, schema } => {
                 self.make_table(id, schema).map(|_| ())
             }
@@ -406,24 +397,6 @@ impl<'d> EngineRecovery<'d> {
                     },
                 };
                 self.database.restore_offline(table, OfflineData::of_record(data, rows));
-                Ok(())
-            }
-            CatalogRecord::CreateDeployment { name, source, options } => {
-                let query = StoredQuery { source, options };
-                self.queries.insert((QueryKind::Deployment, name), query);
-                Ok(())
-            }
-            CatalogRecord::DropDeployment { name } => {
-                self.queries.remove(&(QueryKind::Deployment, name));
-                Ok(())
-            }
-            CatalogRecord::CreateProcedure { name, source } => {
-                let query = StoredQuery { source, options: Vec::new() };
-                self.queries.insert((QueryKind::Procedure, name), query);
-                Ok(())
-            }
-            CatalogRecord::DropProcedure { name } => {
-                self.queries.remove(&(QueryKind::Procedure, name));
                 Ok(())
             }
             CatalogRecord::SetVariable { name, value } => {
@@ -442,6 +415,38 @@ impl<'d> EngineRecovery<'d> {
                 self.database.jobs().remove(&id);
                 Ok(())
             }
+            record => {
+                self.note_query(record);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes the record of a view, a deployment or a procedure, which are compiled at the end.
+    fn note_query(&mut self, record: CatalogRecord) {
+        match record {
+            CatalogRecord::CreateView { name, source } => {
+                self.views.retain(|(known, _)| *known != name);
+                self.views.push((name, StoredQuery { source, options: Vec::new() }));
+            }
+            CatalogRecord::DropView { name } => {
+                self.views.retain(|(known, _)| *known != name);
+            }
+            CatalogRecord::CreateDeployment { name, source, options } => {
+                let query = StoredQuery { source, options };
+                self.queries.insert((QueryKind::Deployment, name), query);
+            }
+            CatalogRecord::DropDeployment { name } => {
+                self.queries.remove(&(QueryKind::Deployment, name));
+            }
+            CatalogRecord::CreateProcedure { name, source } => {
+                let query = StoredQuery { source, options: Vec::new() };
+                self.queries.insert((QueryKind::Procedure, name), query);
+            }
+            CatalogRecord::DropProcedure { name } => {
+                self.queries.remove(&(QueryKind::Procedure, name));
+            }
+            other => debug_assert!(false, "{other:?} is applied at once"),
         }
     }
 

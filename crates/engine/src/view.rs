@@ -30,7 +30,7 @@ pub(crate) struct View {
     /// The tables that it reads, which cannot be dropped while it exists.
     pub(crate) tables: Vec<TableReference>,
     /// The views that it reads, which cannot be dropped or replaced while it exists.
-    pub(crate) views: Vec<Arc<View>>,
+    pub(crate) views: Vec<Arc<Self>>,
     /// The session's settings at CREATE VIEW. A statement that uses it is bound with its own.
     pub(crate) settings: Settings,
     /// The session's database at CREATE VIEW, in which the names of the query are looked up.

@@ -18,7 +18,7 @@ use crate::{
     expression::{TypedExpr, binary},
     lineage::{StoredColumn, stored_columns},
     scope::NameScope,
-    written::WrittenJoin,
+    written::{JoinForm, WrittenJoin},
 };
 
 /// A bound LAST JOIN without its left side.
@@ -155,7 +155,7 @@ impl Binder<'_> {
         let order_by = order.map(|bound| bound.expr);
         self.written.borrow_mut().joins.push(WrittenJoin {
             span: join.span,
-            is_in: false,
+            form: JoinForm::LastJoin,
             right: right.plan.clone(),
             keys: keys.iter().map(|(_, right)| right.clone()).collect(),
             order_by: order_by.clone(),
@@ -316,7 +316,7 @@ impl Binder<'_> {
         let order_by = implied_order(&right, &keys).map(|order| order.expr);
         self.written.borrow_mut().joins.push(WrittenJoin {
             span,
-            is_in: true,
+            form: JoinForm::In,
             right: right.plan.clone(),
             keys: keys.iter().map(|(_, right)| right.clone()).collect(),
             order_by: order_by.clone(),

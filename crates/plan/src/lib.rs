@@ -54,4 +54,6 @@ pub use literal::type_of;
 pub use node::{AggregateCall, Frame, LastJoin, TimeBound, Window, WindowAggregate, WindowGroup};
 pub use query::{BindOptions, BoundQuery, bind, bind_constant};
 pub use size::{EXPRESSIONS_MAX, PLAN_HEIGHT_MAX, PLAN_OPERATORS_MAX};
-pub use written::{ClockRead, QuotedName, Written, WrittenCall, WrittenJoin, WrittenWindow};
+pub use written::{
+    ClockRead, JoinForm, QuotedName, Written, WrittenCall, WrittenJoin, WrittenWindow,
+};

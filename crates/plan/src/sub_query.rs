@@ -80,7 +80,7 @@ impl Binder<'_> {
             return Ok((filter, joins));
         }
         let base = column_set(&from.base.scope);
-        let mut low = base.clone();
+        let mut low = base;
         low.extend(joins.iter().flat_map(PendingLastJoin::columns));
         let is_low = joins.iter().all(|join| join.reads().all(|column| low.contains(column)))
             && filter.as_ref().is_none_or(|filter| uses_only(filter, &low));

@@ -80,13 +80,22 @@ pub struct WrittenCall {
     pub frame: Frame,
 }
 
+/// How a LAST JOIN was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinForm {
+    /// As LAST JOIN.
+    LastJoin,
+    /// As `x IN (SELECT …)`.
+    In,
+}
+
 /// A LAST JOIN, or the one that `x IN (SELECT …)` is.
 #[derive(Debug, Clone)]
 pub struct WrittenJoin {
     /// The position of the words LAST JOIN, or of the whole of IN.
     pub span: Span,
-    /// Whether it was written as `x IN (SELECT …)`.
-    pub is_in: bool,
+    /// How it was written.
+    pub form: JoinForm,
     /// The right side.
     pub right: LogicalPlan,
     /// The keys, over the columns of the right side.

@@ -75,6 +75,10 @@ impl Session {
             |privilege, name: &ObjectName| Needs::one(privilege, table(name), name.name.span);
         let on_deployment =
             |privilege, name: &ObjectName| Needs::one(privilege, deployment(name), name.name.span);
+        let created = |name: &ObjectName, or_replace: bool| {
+            on_table(Privilege::Create, name).with_drop_if(or_replace)
+        };
+        let seen = |name: &ObjectName| Needs::any(table(name), name.name.span);
         let on_deployment_of = |name: &ObjectName, or_replace: bool| {
             on_deployment(Privilege::Deploy, name).with_drop_if(or_replace)
         };
@@ -89,16 +93,14 @@ impl Session {
             Statement::DropDatabase { name, .. } => on_database(Privilege::Drop, name),
             Statement::Use(name) => Needs::any(Securable::Database(name.text.clone()), name.span),
             Statement::CreateTable(create) => {
-                let needs = on_table(Privilege::Create, &create.name);
-                let needs = needs.with_drop_if(create.or_replace);
+                let needs = created(&create.name, create.or_replace);
                 let like = create.like.as_ref();
                 like.into_iter().fold(needs, |needs, like| needs.with_file(&like.path, like.span))
             }
-            Statement::DropTable { name, .. } => on_table(Privilege::Drop, name),
-            Statement::CreateView(create) => {
-                on_table(Privilege::Create, &create.name).with_drop_if(create.or_replace)
+            Statement::DropTable { name, .. } | Statement::DropView { name, .. } => {
+                on_table(Privilege::Drop, name)
             }
-            Statement::DropView { name, .. } => on_table(Privilege::Drop, name),
+            Statement::CreateView(create) => created(&create.name, create.or_replace),
             Statement::CreateIndex(create) => on_table(Privilege::Index, &create.table),
             Statement::DropIndex { table, .. } => on_table(Privilege::Index, table),
             Statement::Insert(insert) => on_table(Privilege::Insert, &insert.table),
@@ -108,13 +110,7 @@ impl Session {
                 on_table(Privilege::Insert, &load.table).with_file(&load.path, load.path_span)
             }
             Statement::AlterTable { table, actions } => {
-                let needs = on_table(Privilege::Alter, table);
-                actions.iter().fold(needs, |needs, action| match action {
-                    AlterTableAction::OfflinePath { add: true, path, span } => {
-                        needs.with_file(path, *span)
-                    }
-                    _ => needs,
-                })
+                with_files_of(on_table(Privilege::Alter, table), actions)
             }
             Statement::Deploy(deploy) => on_deployment_of(&deploy.name, deploy.or_replace),
             Statement::CreateProcedure(new) => on_deployment_of(&new.name, new.or_replace),
@@ -122,10 +118,8 @@ impl Session {
                 on_deployment(Privilege::Drop, name)
             }
             Statement::Call { name, .. } => on_deployment(Privilege::Execute, name),
-            Statement::Describe(name) => Needs::any(table(name), name.name.span),
-            Statement::Estimate(estimate) => {
-                Needs::any(table(&estimate.table), estimate.table.name.span)
-            }
+            Statement::Describe(name) => seen(name),
+            Statement::Estimate(estimate) => seen(&estimate.table),
             Statement::Show(show) => self.needs_of_show(show),
             Statement::Set { global: false, .. } => Needs::default(),
             Statement::CreateUser(_)
@@ -233,6 +227,14 @@ impl Session {
     fn has_logged_in(&self) -> bool {
         self.caller().user.as_ref().is_none_or(|user| user.token.is_none())
     }
+}
+
+/// Needs the files whose paths ALTER TABLE adds, too.
+fn with_files_of(needs: Needs, actions: &[AlterTableAction]) -> Needs {
+    actions.iter().fold(needs, |needs, action| match action {
+        AlterTableAction::OfflinePath { add: true, path, span } => needs.with_file(path, *span),
+        _ => needs,
+    })
 }
 
 fn needs_of_query(query: &Query) -> Needs {

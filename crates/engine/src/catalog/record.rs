@@ -269,21 +269,18 @@ mod tests {
     #[test]
     fn the_golden_directories_have_every_kind_of_record() {
         let (mut found, mut kinds) = (BTreeSet::new(), BTreeSet::new());
+        let mut note = |entry: &lockstep_wal::Entry<'_>| {
+            kinds.insert(entry.kind);
+            if entry.kind == CATALOG {
+                let record: serde_json::Value = serde_json::from_slice(entry.payload).unwrap();
+                found.insert(record["command"].as_str().unwrap().to_owned());
+            }
+        };
         for path in ["tests/golden/format-1", "tests/golden/format-1-views"] {
             let disk = Arc::new(SystemDisk);
             let directory =
                 DatabaseDirectory::open(disk, Path::new(path), Access::ReadOnly).unwrap();
-            let read = directory.read_log(&mut |entries| {
-                for entry in entries {
-                    kinds.insert(entry.kind);
-                    if entry.kind == CATALOG {
-                        let record: serde_json::Value =
-                            serde_json::from_slice(entry.payload).unwrap();
-                        found.insert(record["command"].as_str().unwrap().to_owned());
-                    }
-                }
-            });
-            read.unwrap();
+            directory.read_log(&mut |entries| entries.iter().for_each(&mut note)).unwrap();
             assert!(directory.manifest().files.len() > 1, "a checkpoint with several files");
         }
         assert!(commands().len() > 10);

@@ -1,7 +1,7 @@
 //! A LAST JOIN of the request table with itself finds another row in batch mode than in a request.
 
 use datafusion::logical_expr::Expr;
-use lockstep_plan::{CatalogTable, WrittenJoin, lineage};
+use lockstep_plan::{CatalogTable, JoinForm, WrittenJoin, lineage};
 
 use super::{Alike, Facts, Finding, Lint, source};
 
@@ -35,7 +35,7 @@ fn repeated(facts: &Facts<'_>, table: &CatalogTable, join: &WrittenJoin) -> Opti
         return None;
     }
     let name = &table.name;
-    if join.is_in {
+    if join.form == JoinForm::In {
         // A row is equal to itself in both modes, whichever of its key is found.
         return None;
     }

@@ -1,7 +1,7 @@
 //! A LAST JOIN takes the newest row of a table that changes, whenever the left row was.
 
 use datafusion::logical_expr::Expr;
-use lockstep_plan::{WrittenJoin, lineage};
+use lockstep_plan::{JoinForm, WrittenJoin, lineage};
 
 use super::{Alike, Facts, Finding, Lint, source};
 
@@ -55,7 +55,7 @@ fn find(facts: &Facts<'_>, join: &WrittenJoin) -> Option<Finding> {
         return None;
     }
     let table = &right.table.name;
-    if join.is_in {
+    if join.form == JoinForm::In {
         let message = format!("IN (SELECT …) over table `{table}`, which changes, ignores time");
         let fix =
             "Use LAST JOIN with the times of both sides in ON, and see whether it found a row.";

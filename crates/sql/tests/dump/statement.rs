@@ -120,7 +120,7 @@ fn action(action: &AlterTableAction) -> String {
             list(if *add { "add" } else { "drop" }, [format!("{path:?}")])
         }
         AlterTableAction::AddColumn { column, if_not_exists } => {
-            list("add-column", [flag(*if_not_exists, "if-not-exists"), column_definition(column)])
+            list("add-column", [flag(*if_not_exists, "if-not-exists"), self::column(column)])
         }
         AlterTableAction::DropColumn { column, if_exists } => {
             list("drop-column", [flag(*if_exists, "if-exists"), column.text.clone()])
