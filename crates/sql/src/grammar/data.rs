@@ -183,8 +183,10 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         },
         SharedRule {
             name: "delete_condition",
-            grammar: "column ( \"=\" | \"<\" | \"<=\" | \">\" | \">=\" ) operand | column IS NULL",
-            note: "The operand is a constant. It may also stand on the left side.",
+            grammar: "column ( \"=\" | \"<\" | \"<=\" | \">\" | \">=\" ) operand\n\
+                | operand ( \"=\" | \"<\" | \"<=\" | \">\" | \">=\" ) column\n\
+                | column IS NULL",
+            note: "The operand is a constant.",
         },
     ],
 };

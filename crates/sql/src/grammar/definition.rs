@@ -231,8 +231,8 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         },
         SharedRule {
             name: "column_definition",
-            grammar: "name type [ [ NOT ] NULL ] [ DEFAULT expression ]",
-            note: "The two parts may be in either order.",
+            grammar: "name type ( [ [ NOT ] NULL ] [ DEFAULT expression ] | DEFAULT expression [ NOT ] NULL )",
+            note: "",
         },
         SharedRule {
             name: "index_definition",

@@ -69,14 +69,14 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         },
         SharedRule {
             name: "literal",
-            grammar: "number | string | TRUE | FALSE | NULL | interval\n\
+            grammar: "number | duration | string | TRUE | FALSE | NULL | interval\n\
                 | ( DATE | TIMESTAMP | DATETIME ) string",
             note: "A text behind `DATE` or `TIMESTAMP` that is none is an error, where `CAST` gives NULL.",
         },
         SharedRule {
             name: "interval",
             grammar: "INTERVAL ( whole_number | number_text ) interval_unit | INTERVAL duration_text",
-            note: "In a frame a duration, elsewhere its milliseconds as a BIGINT. \
+            note: "In a frame a duration, elsewhere its milliseconds as a BIGINT, as is a `duration`. \
                 Months and years differ in length, so they are no units.",
         },
         SharedRule {

@@ -14,7 +14,7 @@ const INTRODUCTION: &str = "\
 <!-- Written by `cargo xtask reference` from crates/sql/src/grammar. -->
 
 Every statement of the dialect: what it does, how it is written, what it needs.
-The tests draw thousands of texts from the grammar of each statement, and the parser takes all of them.
+The tests draw thousands of texts from the grammar of each statement, and the parser takes all of them; the other way round, the grammar takes the statements of the tests and of the guide.
 
 Keywords are matched without regard to capitals; names of tables and columns keep theirs.
 A script is a list of statements with `;` between them, and each of them is done as a whole or not at all: there are no transactions over several.

@@ -156,7 +156,7 @@ pub(super) const RULES: RuleChapter = RuleChapter {
                 [ GROUP BY expression { \",\" expression } ]\n\
                 [ HAVING expression ]\n\
                 [ WINDOW window_definition { \",\" window_definition } ]",
-            note: "A comma is allowed after the last item, before `FROM`.",
+            note: "A comma is allowed after the last item, before `FROM` and at the end of the query.",
         },
         SharedRule {
             name: "select_item",

@@ -24,12 +24,12 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         },
         SharedRule {
             name: "option",
-            grammar: "( name | string ) \"=\" option_value",
+            grammar: "( name | word | string ) \"=\" option_value",
             note: "Names of options are matched without regard to capitals.",
         },
         SharedRule {
             name: "option_value",
-            grammar: "string | [ \"-\" | \"+\" ] ( number | duration ) | TRUE | FALSE | NULL | name | function_call\n\
+            grammar: "string | [ \"-\" | \"+\" ] ( number | duration ) | TRUE | FALSE | NULL | name | word | function_call\n\
                 | \"(\" [ option_value { \",\" option_value } ] \")\"\n\
                 | \"[\" [ option_value { \",\" option_value } ] \"]\"",
             note: "",
@@ -45,6 +45,11 @@ pub(super) const TOKENS: &[TokenRule] = &[
             [reserved word](#keywords); or any text in back-quotes, where a doubled back-quote is one; \
             or, where only a name can stand, any text in double quotes",
         samples: &["t1", "price", "_id", "größe", "`order`", "\"user id\""],
+    },
+    TokenRule {
+        name: "word",
+        form: "A word, also one that is reserved",
+        samples: &["latest", "on", "all"],
     },
     TokenRule {
         name: "function_name",
@@ -86,7 +91,7 @@ pub(super) const TOKENS: &[TokenRule] = &[
         name: "number",
         form: "Digits: an INT where it fits, else a BIGINT; with `L` a BIGINT; with a dot or an \
             exponent a DOUBLE; with `f` a FLOAT",
-        samples: &["0", "42", "3000000000", "7L", "2.5", "1e3", "2.5f"],
+        samples: &["0", "42", "3000000000", "7L", "2.5", ".5", "1e3", "2.5f"],
     },
     TokenRule { name: "whole_number", form: "Digits", samples: &["0", "1", "10", "42"] },
     TokenRule {
