@@ -206,6 +206,11 @@ fn the_options_are_those_that_the_engine_reads() {
         assert!(!declared.is_empty(), "{path} declares no options");
         assert_eq!(documented, declared, "{name} {clause}: {path}");
     }
+    let shared = RULES.iter().flat_map(|chapter| chapter.rules);
+    let files = shared.filter(|rule| rule.name == "files").map(|rule| rule.note).next().unwrap();
+    for option in declared_options("named_source/options.rs") {
+        assert!(files.contains(&format!("`{option}`")), "`{option}` of files in FROM");
+    }
 }
 
 #[test]

@@ -22,11 +22,13 @@ pub(super) const DEPLOY: StatementRule = StatementRule {
         It builds the indexes that the query reads and the tables do not have, and makes the retention \
         of declared indexes longer where they keep fewer rows than the query reads; both go with the \
         deployment. \
+        `OFFSET` and files in `FROM` are refused, and `INTO OUTFILE` has no effect. \
         The deployment keeps the settings `compatibility` and `time_zone` of the session. \
         Its warnings are [lints](lints.md).",
     grammar: "DEPLOY ( OR REPLACE table_name | [ IF NOT EXISTS ] table_name )\n\
         [ OPTIONS option_list ] [ AS ] query_statement",
-    privileges: "`DEPLOY` on the deployment, `DROP` too with `OR REPLACE`.",
+    privileges: "`DEPLOY` on the deployment, `DROP` too with `OR REPLACE`, and `SELECT` on each table that \
+        the query reads.",
     options: &[OptionList {
         clause: "OPTIONS",
         others: "is ignored with a warning",
@@ -101,7 +103,8 @@ pub(super) const CREATE_PROCEDURE: StatementRule = StatementRule {
         A `TEMPORARY` procedure does not exist.",
     grammar: "CREATE ( OR REPLACE PROCEDURE | PROCEDURE [ IF NOT EXISTS ] ) table_name parameter_list\n\
         [ OPTIONS option_list ] BEGIN query \";\" END",
-    privileges: "`DEPLOY` on the procedure, `DROP` too with `OR REPLACE`.",
+    privileges: "`DEPLOY` on the procedure, `DROP` too with `OR REPLACE`, and `SELECT` on each table that the \
+        query reads.",
     options: &[],
     examples: &["CREATE PROCEDURE price_of (CONST item STRING, price DOUBLE, ts TIMESTAMP)\n\
          BEGIN SELECT item, price * 2 AS twice FROM prices; END"],

@@ -18,7 +18,8 @@ pub(super) const SELECT: StatementRule = StatementRule {
         `EXCEPT`, `INTERSECT`, `NATURAL JOIN`, `JOIN … USING`, `QUALIFY`, `FETCH` and sub-queries in \
         expressions do not exist; the error says what to write instead.",
     grammar: "query_statement",
-    privileges: "`SELECT` on each table that it reads.",
+    privileges: "`SELECT` on each table that it reads; for files, those of `FROM` too, that the operator \
+        has listed their folder.",
     options: &[
         OptionList {
             clause: "OPTIONS of INTO OUTFILE",
@@ -108,7 +109,7 @@ pub(super) const EXPLAIN: StatementRule = StatementRule {
         The warnings are those of a DEPLOY. \
         Nothing is run or built; `LOGICAL` and `PHYSICAL` change nothing.",
     grammar: "EXPLAIN [ LOGICAL | PHYSICAL ] query_statement",
-    privileges: "",
+    privileges: "`SELECT` on each table that it reads.",
     options: &[],
     examples: &["EXPLAIN SELECT user, max(price) OVER w AS top FROM orders\n\
          WINDOW w AS (PARTITION BY user ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"],
