@@ -64,6 +64,7 @@ impl DataType {
 
     /// Returns the types that have a name, in the order of the manual.
     pub fn named() -> impl Iterator<Item = Self> {
+        debug_assert!(NAMES.iter().all(|(_, names)| !names.is_empty()), "each has a usual name");
         NAMES.iter().map(|(data_type, _)| data_type.clone())
     }
 }
@@ -97,5 +98,23 @@ impl fmt::Display for DataType {
             Self::Array(element) => write!(f, "ARRAY<{element}>"),
             Self::Map(key, value) => write!(f, "MAP<{key}, {value}>"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DataType;
+
+    #[test]
+    fn every_spelling_means_its_type_in_any_case() {
+        for data_type in DataType::named() {
+            assert_eq!(data_type.to_string().to_lowercase(), data_type.names()[0]);
+            for name in data_type.names() {
+                assert_eq!(DataType::from_name(name), Some(data_type.clone()), "{name}");
+                assert_eq!(DataType::from_name(&name.to_uppercase()), Some(data_type.clone()));
+            }
+        }
+        assert_eq!(DataType::from_name("decimal"), None);
+        assert!(DataType::Null.names().is_empty());
     }
 }
