@@ -51,20 +51,36 @@ impl DataType {
 
     /// Finds the type of an accepted spelling (`int`, `int32`, `i32`, `varchar`, …), in any case.
     pub fn from_name(name: &str) -> Option<Self> {
-        Some(match name.to_ascii_lowercase().as_str() {
-            "bool" | "boolean" => Self::Bool,
-            "smallint" | "int16" | "i16" | "int2" => Self::SmallInt,
-            "int" | "integer" | "int32" | "i32" | "int4" => Self::Int,
-            "bigint" | "int64" | "i64" | "int8" => Self::BigInt,
-            "float" | "float32" | "float4" | "real" => Self::Float,
-            "double" | "float64" | "float8" => Self::Double,
-            "string" | "varchar" | "text" => Self::String,
-            "timestamp" | "datetime" => Self::Timestamp,
-            "date" => Self::Date,
-            _ => return None,
-        })
+        let has_name = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        NAMES.iter().find(|(_, names)| has_name(names)).map(|(data_type, _)| data_type.clone())
+    }
+
+    /// Returns the accepted spellings in lower case, the usual one first; none for the type of a bare
+    /// NULL, an ARRAY and a MAP.
+    pub fn names(&self) -> &'static [&'static str] {
+        let found = NAMES.iter().find(|(data_type, _)| data_type == self);
+        found.map_or(&[], |(_, names)| names)
+    }
+
+    /// Returns the types that have a name, in the order of the manual.
+    pub fn named() -> impl Iterator<Item = Self> {
+        debug_assert!(NAMES.iter().all(|(_, names)| !names.is_empty()), "each has a usual name");
+        NAMES.iter().map(|(data_type, _)| data_type.clone())
     }
 }
+
+/// The types with their accepted spellings.
+const NAMES: &[(DataType, &[&str])] = &[
+    (DataType::Bool, &["bool", "boolean"]),
+    (DataType::SmallInt, &["smallint", "int16", "i16", "int2"]),
+    (DataType::Int, &["int", "integer", "int32", "i32", "int4"]),
+    (DataType::BigInt, &["bigint", "int64", "i64", "int8"]),
+    (DataType::Float, &["float", "float32", "float4", "real"]),
+    (DataType::Double, &["double", "float64", "float8"]),
+    (DataType::String, &["string", "varchar", "text"]),
+    (DataType::Timestamp, &["timestamp", "datetime"]),
+    (DataType::Date, &["date"]),
+];
 
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,5 +98,23 @@ impl fmt::Display for DataType {
             Self::Array(element) => write!(f, "ARRAY<{element}>"),
             Self::Map(key, value) => write!(f, "MAP<{key}, {value}>"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DataType;
+
+    #[test]
+    fn every_spelling_means_its_type_in_any_case() {
+        for data_type in DataType::named() {
+            assert_eq!(data_type.to_string().to_lowercase(), data_type.names()[0]);
+            for name in data_type.names() {
+                assert_eq!(DataType::from_name(name), Some(data_type.clone()), "{name}");
+                assert_eq!(DataType::from_name(&name.to_uppercase()), Some(data_type.clone()));
+            }
+        }
+        assert_eq!(DataType::from_name("decimal"), None);
+        assert!(DataType::Null.names().is_empty());
     }
 }

@@ -43,7 +43,14 @@ mod tls;
 mod traces;
 mod work_pool;
 
+use lockstep_row::DataType;
+
 pub use log::{log_line, log_to_stderr};
 pub use server::{DrainOutcome, RunningServer, ServerHandle};
 pub use service_notification::ServiceState;
 pub use settings::{DECLARED, ServerSetting, ServerSettings, SettingError};
+
+/// Returns the name that a type has for clients of PostgreSQL's protocol.
+pub fn postgres_type_name(data_type: &DataType) -> &'static str {
+    postgres::type_name(data_type)
+}

@@ -62,6 +62,7 @@ use frame::{ClientStream, FrameError};
 use message::PROTOCOL_VIOLATION;
 use response::{Severity, report};
 use startup::{ConnectionOpener, Opening};
+pub(crate) use types::type_name;
 
 /// Why something was not done.
 #[derive(Debug)]

@@ -636,9 +636,11 @@ impl Parser<'_> {
     /// Parses `int`, `varchar(10)`, `map<string, int>`.
     pub(crate) fn type_name(&mut self) -> Result<TypeName> {
         self.nested(|parser| {
+            // `price::int < 5` is a comparison: only these types have types as arguments.
+            let takes_types = parser.at_any_word(&["ARRAY", "MAP"]);
             let name = parser.ident()?;
             let mut arguments = Vec::new();
-            if parser.eat_symbol("<") {
+            if takes_types && parser.eat_symbol("<") {
                 arguments = parser.comma_list(Self::type_name)?;
                 parser.expect_symbol(">")?;
             } else if parser.at_symbol("(") && parser.peek_nth(1).kind == TokenKind::Number {

@@ -155,6 +155,16 @@ pub fn keywords() -> impl Iterator<Item = &'static str> {
     [RESERVED, FOLLOWS_ITEM, SUGGESTED].into_iter().flatten().copied()
 }
 
+/// Returns the words that are never names without back-quotes, in upper case.
+pub(crate) fn reserved() -> &'static [&'static str] {
+    RESERVED
+}
+
+/// Returns the words that are names but no alias without AS, in upper case.
+pub(crate) fn no_aliases() -> &'static [&'static str] {
+    FOLLOWS_ITEM
+}
+
 /// Returns whether a bare word is never a name.
 pub(crate) fn is_reserved(word: &str) -> bool {
     contains(RESERVED, word)

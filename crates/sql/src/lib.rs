@@ -11,6 +11,7 @@ mod definition;
 mod elsewhere;
 mod expression;
 mod file_table;
+pub mod grammar;
 mod keyword;
 mod literal;
 mod options;

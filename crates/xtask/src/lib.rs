@@ -9,7 +9,7 @@
 //! | [`gates`] | format, lint, test: cargo with the right arguments |
 //! | [`fuzz`] | fuzzing for a given time |
 //! | [`messages`] | messages that no golden test sees |
-//! | [`reference`] | the reference pages, from the declarations of functions |
+//! | [`reference`] | the reference pages, from the declarations of functions, statements and types |
 //! | [`conformance`] | the public test cases of OpenMLDB, run against the engine |
 
 pub mod conformance;

@@ -1,9 +1,12 @@
-//! The reference pages: written from the declarations of the function library.
+//! The reference pages: written from the declarations of functions, statements and types.
 //!
 //! `cargo xtask reference` writes them, `cargo xtask lint` and a test of this crate check that they
 //! are up to date. The description, examples and differences of each function are in
-//! `crates/function` only; this file adds headings and introductions.
+//! `crates/function` only, those of statements in `lockstep_sql::grammar`; this file adds headings and
+//! introductions.
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
+
+mod types;
 
 use std::{fmt::Write as _, fs};
 
@@ -52,9 +55,11 @@ pub fn is_current() -> bool {
     is_current
 }
 
-fn pages() -> [Page; 3] {
+fn pages() -> [Page; 5] {
     [
         ("docs/reference/functions.md", functions()),
+        ("docs/reference/statements.md", lockstep_sql::grammar::reference()),
+        ("docs/reference/types.md", types::types()),
         ("docs/reference/lints.md", lockstep_engine::lint::reference()),
         ("docs/compatibility.md", compatibility()),
     ]

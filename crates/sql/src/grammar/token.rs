@@ -1,0 +1,113 @@
+//! The rules of names, options and constants, and those of single tokens.
+
+use super::{RuleChapter, SharedRule, TokenRule};
+
+/// The rules that every kind of statement uses.
+pub(super) const RULES: RuleChapter = RuleChapter {
+    title: "Rules of names and options",
+    rules: &[
+        SharedRule {
+            name: "table_name",
+            grammar: "[ name \".\" ] name",
+            note: "A table, or another object of a database. \
+                Without a database it is one of the current database.",
+        },
+        SharedRule {
+            name: "user_name",
+            grammar: "( name | string ) [ \"@\" ( name | string ) ]",
+            note: "What stands behind `@` is ignored.",
+        },
+        SharedRule {
+            name: "option_list",
+            grammar: "\"(\" [ option { \",\" option } ] \")\"",
+            note: "Of an option that is written twice, the last value counts; in `CONFIG` of a query the first.",
+        },
+        SharedRule {
+            name: "option",
+            grammar: "( name | word | string ) \"=\" option_value",
+            note: "Names of options are matched without regard to capitals.",
+        },
+        SharedRule {
+            name: "option_value",
+            grammar: "string | [ \"-\" | \"+\" ] ( number | duration ) | TRUE | FALSE | NULL | name | word | function_call\n\
+                | \"(\" [ option_value { \",\" option_value } ] \")\"\n\
+                | \"[\" [ option_value { \",\" option_value } ] \"]\"",
+            note: "",
+        },
+    ],
+};
+
+/// The rules of single tokens.
+pub(super) const TOKENS: &[TokenRule] = &[
+    TokenRule {
+        name: "name",
+        form: "Letters of any script, digits and `_`, not beginning with a digit and no \
+            [reserved word](#keywords); or any text in back-quotes, where a doubled back-quote is one; \
+            or, where only a name can stand, any text in double quotes",
+        samples: &["t1", "price", "_id", "größe", "`order`", "\"user id\""],
+    },
+    TokenRule {
+        name: "word",
+        form: "A word, also one that is reserved",
+        samples: &["latest", "on", "all"],
+    },
+    TokenRule {
+        name: "function_name",
+        form: "A name; the functions are on the page [Functions and operators](functions.md)",
+        samples: &["abs", "COUNT", "sum", "concat", "lag", "`join`"],
+    },
+    TokenRule {
+        name: "read_function",
+        form: "The name of a function that reads files",
+        samples: &["read_csv", "read_parquet", "read_json", "read_arrow"],
+    },
+    TokenRule {
+        name: "type_name",
+        form: "The name of a type: see [Types](types.md)",
+        samples: &[
+            "BOOL",
+            "SMALLINT",
+            "INT",
+            "BIGINT",
+            "FLOAT",
+            "DOUBLE",
+            "STRING",
+            "TIMESTAMP",
+            "DATE",
+        ],
+    },
+    TokenRule {
+        name: "string",
+        form: "A text in single or double quotes. A doubled quote is one; `\\n`, `\\t`, `\\'`, `\\\\`, \
+            `\\xhh`, `\\uhhhh` and the other escapes of C are known",
+        samples: &["'pen'", "\"pen\"", "'it''s'", "'a\\nb'", "''"],
+    },
+    TokenRule {
+        name: "file_path",
+        form: "A path in single quotes with a dot, a slash or a star",
+        samples: &["'orders.csv'", "'data/*.parquet'", "'s3://bucket/orders/'"],
+    },
+    TokenRule {
+        name: "number",
+        form: "Digits: an INT where it fits, else a BIGINT; with `L` a BIGINT; with a dot or an \
+            exponent a DOUBLE; with `f` a FLOAT",
+        samples: &["0", "42", "3000000000", "7L", "2.5", ".5", "1e3", "2.5f"],
+    },
+    TokenRule { name: "whole_number", form: "Digits", samples: &["0", "1", "10", "42"] },
+    TokenRule {
+        name: "duration",
+        form: "Digits with `s`, `m`, `h` or `d` right behind them: seconds, minutes, hours, days",
+        samples: &["30s", "5m", "12h", "90d"],
+    },
+    TokenRule { name: "number_text", form: "Digits in quotes", samples: &["'5'", "'90'"] },
+    TokenRule {
+        name: "duration_text",
+        form: "Numbers and units in quotes",
+        samples: &["'1 day 2 hours'", "'90s'", "'5 minutes'"],
+    },
+    TokenRule {
+        name: "job_id",
+        form: "A number or a word, which may have dashes",
+        samples: &["7", "JOB-11220021"],
+    },
+];
