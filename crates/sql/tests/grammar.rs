@@ -233,8 +233,9 @@ fn links_of_the_page_lead_to_headings() {
 const BEYOND: &[(&str, &str)] = &[
     ("select (select", "the binder refuses a sub-query in an expression"),
     ("exists (select", "the same"),
-    ("in (select", "the same"),
     ("> (select", "the same"),
+    ("= (select", "the same"),
+    ("add column x int, add offline_path", "the engine takes one kind of action"),
     (", $", "a note says that the comma may also end the query"),
     ("delete from", "the engine takes fewer conditions, and needs one"),
     ("grant selekt", "the engine knows the names of privileges"),

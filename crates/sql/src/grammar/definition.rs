@@ -10,13 +10,21 @@ pub(super) const DATABASES: StatementChapter =
 
 /// The statements about tables and their indexes.
 pub(super) const TABLES: StatementChapter = StatementChapter {
-    title: "Tables and indexes",
-    rules: &[&CREATE_TABLE, &ALTER_TABLE, &DROP_TABLE, &CREATE_INDEX, &DROP_INDEX],
+    title: "Tables, views and indexes",
+    rules: &[
+        &CREATE_TABLE,
+        &ALTER_TABLE,
+        &CREATE_VIEW,
+        &DROP_VIEW,
+        &DROP_TABLE,
+        &CREATE_INDEX,
+        &DROP_INDEX,
+    ],
 };
 
 pub(super) const CREATE_DATABASE: StatementRule = StatementRule {
     name: "CREATE DATABASE",
-    description: "Creates a database: a name space of tables, deployments and procedures. \
+    description: "Creates a database: a name space of tables, views, deployments and procedures. \
         `default` is one that is there from the start.",
     grammar: "CREATE DATABASE [ IF NOT EXISTS ] name",
     privileges: "`CREATE` on the database.",
@@ -26,8 +34,8 @@ pub(super) const CREATE_DATABASE: StatementRule = StatementRule {
 
 pub(super) const DROP_DATABASE: StatementRule = StatementRule {
     name: "DROP DATABASE",
-    description: "Removes a database. It is refused while the database has tables, deployments or \
-        procedures.",
+    description: "Removes a database. It is refused while the database has tables, views, \
+        deployments or procedures.",
     grammar: "DROP DATABASE [ IF EXISTS ] name",
     privileges: "`DROP` on the database.",
     options: &[],
@@ -178,20 +186,56 @@ const INDEX_OPTIONS: &[DocumentedOption] = &[
 
 pub(super) const ALTER_TABLE: StatementRule = StatementRule {
     name: "ALTER TABLE",
-    description: "Links files to the offline data of a table, which queries with `execute_mode = \
-        'offline'` read, or removes the links. All actions are done, or none.",
-    grammar: "ALTER TABLE table_name offline_action { \",\" offline_action }",
+    description: "Adds, drops or renames columns; or links files to the offline data of a table, which \
+        queries with `execute_mode = 'offline'` read, or removes the links. All actions are done, or none. \
+        Changing columns copies the rows in their order of arrival, and the copy takes the name at once: \
+        readers go on, writers wait, both are in memory meanwhile. \
+        Rows have the DEFAULT of a column that is added, or NULL. \
+        It is refused while a deployment, procedure or view reads the table, for a column of an index, for \
+        a table with offline data, and where an index without `ts` keeps rows for a time.",
+    grammar: "ALTER TABLE table_name ( column_action { \",\" column_action }\n\
+        | offline_action { \",\" offline_action } )",
     privileges: "`ALTER` on the table; for a path that is added that the operator has listed its folder.",
     options: &[],
     examples: &[
+        "ALTER TABLE orders ADD COLUMN note STRING, DROP COLUMN item, RENAME COLUMN price TO amount",
+        "ALTER TABLE orders ADD COLUMN IF NOT EXISTS pieces INT NOT NULL DEFAULT 1",
         "ALTER TABLE orders ADD OFFLINE_PATH '/data/2024.parquet', DROP OFFLINE_PATH '/data/2023.parquet'",
     ],
+};
+
+pub(super) const CREATE_VIEW: StatementRule = StatementRule {
+    name: "CREATE VIEW",
+    description: "Gives a query a name, which FROM takes as it takes a table. \
+        A view holds no rows: its query is bound where it is used, with the settings of the statement there \
+        and its names looked up in the database that was the current one at CREATE VIEW. \
+        In a request, the request row is a row of the table that the view begins with. \
+        Tables and views share their names. A view reads stored tables and views, no files, and takes no \
+        parameters. `OR REPLACE` is refused while something reads the view.",
+    grammar: "CREATE [ OR REPLACE ] VIEW table_name AS query\n\
+        | CREATE VIEW IF NOT EXISTS table_name AS query",
+    privileges: "`CREATE` on the view, `DROP` too with `OR REPLACE`, and `SELECT` on each table and view \
+        that the query names. Who may `SELECT` from the view needs nothing on what it reads.",
+    options: &[],
+    examples: &[
+        "CREATE VIEW dear AS SELECT user, price, ts FROM orders WHERE price > 100",
+        "CREATE OR REPLACE VIEW shop.active AS SELECT user, max(ts) AS last FROM shop.clicks GROUP BY user",
+    ],
+};
+
+pub(super) const DROP_VIEW: StatementRule = StatementRule {
+    name: "DROP VIEW",
+    description: "Removes a view. It is refused while a view, a deployment or a procedure reads it.",
+    grammar: "DROP VIEW [ IF EXISTS ] table_name",
+    privileges: "`DROP` on the view.",
+    options: &[],
+    examples: &["DROP VIEW dear", "DROP VIEW IF EXISTS shop.active"],
 };
 
 pub(super) const DROP_TABLE: StatementRule = StatementRule {
     name: "DROP TABLE",
     description: "Removes a table with its rows and its offline data. \
-        It is refused while a deployment or procedure reads the table.",
+        It is refused while a deployment, procedure or view reads the table.",
     grammar: "DROP TABLE [ IF EXISTS ] table_name",
     privileges: "`DROP` on the table.",
     options: &[],
@@ -240,6 +284,13 @@ pub(super) const RULES: RuleChapter = RuleChapter {
                 | INDEX name \"(\" name { \",\" name } \")\" [ OPTIONS option_list ]",
             note: "The second form has the name and the key outside of the options. \
                 An index without a name is called `index0`, `index1` and so on, by its position.",
+        },
+        SharedRule {
+            name: "column_action",
+            grammar: "ADD [ COLUMN ] [ IF NOT EXISTS ] column_definition\n\
+                | DROP [ COLUMN ] [ IF EXISTS ] name\n\
+                | RENAME [ COLUMN ] name TO name",
+            note: "",
         },
         SharedRule {
             name: "offline_action",

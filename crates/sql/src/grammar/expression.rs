@@ -24,10 +24,11 @@ pub(super) const RULES: RuleChapter = RuleChapter {
             grammar: "operand [ comparison_operator operand\n\
                 | IS [ NOT ] NULL\n\
                 | [ NOT ] BETWEEN operand AND operand\n\
-                | [ NOT ] IN \"(\" expression { \",\" expression } \")\"\n\
+                | [ NOT ] IN \"(\" ( expression { \",\" expression } | select_query ) \")\"\n\
                 | [ NOT ] ( LIKE | ILIKE ) operand [ ESCAPE operand ]\n\
                 | [ NOT ] RLIKE operand ]",
             note: "Comparisons do not chain: `a < b < c` is an error. \
+                A query after `IN` has one column; it can stand in WHERE and in a select list without GROUP BY. \
                 In a pattern of `LIKE`, `%` is any text and `_` any character; `ILIKE` does not tell \
                 capitals from small letters; `RLIKE` takes a regular expression, which the whole text has to match.",
         },

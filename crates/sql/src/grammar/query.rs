@@ -16,7 +16,7 @@ pub(super) const SELECT: StatementRule = StatementRule {
         With `INTO OUTFILE` the rows are written to a file, which appears when it is complete; a path \
         that is a folder or ends in `/` is a folder of files. \
         `EXCEPT`, `INTERSECT`, `NATURAL JOIN`, `JOIN … USING`, `QUALIFY`, `FETCH` and sub-queries in \
-        expressions do not exist; the error says what to write instead.",
+        expressions other than `x IN (SELECT …)` do not exist; the error says what to write instead.",
     grammar: "query_statement",
     privileges: "`SELECT` on each table that it reads; for files, those of `FROM` too, that the operator \
         has listed their folder.",

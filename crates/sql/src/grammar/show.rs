@@ -10,6 +10,8 @@ pub(super) const STATEMENTS: StatementChapter = StatementChapter {
         &TABLES,
         &TABLE_STATUS,
         &CREATE_TABLE,
+        &VIEWS,
+        &CREATE_VIEW,
         &DESCRIBE,
         &INDEXES,
         &MEMORY,
@@ -52,6 +54,25 @@ pub(super) const TABLES: StatementRule = StatementRule {
     privileges: SEEN,
     options: &[],
     examples: &["SHOW TABLES"],
+};
+
+pub(super) const VIEWS: StatementRule = StatementRule {
+    name: "SHOW VIEWS",
+    description: "Lists the views of the current database.",
+    grammar: "SHOW VIEWS",
+    privileges: SEEN,
+    options: &[],
+    examples: &["SHOW VIEWS"],
+};
+
+pub(super) const CREATE_VIEW: StatementRule = StatementRule {
+    name: "SHOW CREATE VIEW",
+    description: "Shows the statement that makes a view, and the database that was the current one \
+        when it was made.",
+    grammar: "SHOW CREATE VIEW table_name",
+    privileges: "Any on the view.",
+    options: &[],
+    examples: &["SHOW CREATE VIEW dear"],
 };
 
 pub(super) const TABLE_STATUS: StatementRule = StatementRule {
