@@ -46,7 +46,18 @@ INTERRUPT_INTERVAL_S = 0.01
 
 
 class Opening:
-    """A database that is opened when this is awaited, or entered by ``async with``."""
+    """Opens a database when it is awaited, or entered by ``async with``.
+
+    ``connect_async`` makes it.
+
+    >>> import asyncio, lockstep
+    >>> async def main():
+    ...     db = await lockstep.connect_async()
+    ...     print(db)
+    ...     await db.close()
+    >>> asyncio.run(main())
+    <lockstep async connection, in memory>
+    """
 
     def __init__(self, open_connection: Callable[[], Connection]) -> None:
         self._open = open_connection
@@ -85,19 +96,24 @@ def connect_async(
     progress: Callable[[OpenProgress], object] | None = None,
     **options: Any,
 ) -> Opening:
-    """Opens a database whose calls are awaited; the parameters are those of ``connect``.
+    """Opens a database whose calls are awaited.
 
-    The result is to be awaited, or entered with ``async with``, which also closes it.
-    ``progress`` is called on another thread.
+    The parameters are those of ``connect``; ``options`` are ``tls`` and ``ca``. ``progress`` is
+    called on another thread.
 
-        >>> import asyncio, lockstep
-        >>> async def main():
-        ...     async with lockstep.connect_async() as db:
-        ...         await db.append("clicks", [{"user": "ann", "price": 2.5}])
-        ...         async for row in db.sql("SELECT user, price FROM clicks"):
-        ...             print(row)
-        >>> asyncio.run(main())
-        ('ann', 2.5)
+    Returns what is to be awaited, or entered with ``async with``, which also closes it: both give
+    an ``AsyncConnection``. Raises ``Error`` as ``connect`` does, where it is awaited.
+
+    Cost: a thread for each connection.
+
+    >>> import asyncio, lockstep
+    >>> async def main():
+    ...     async with lockstep.connect_async() as db:
+    ...         await db.append("clicks", [{"user": "ann", "price": 2.5}])
+    ...         async for row in db.sql("SELECT user, price FROM clicks"):
+    ...             print(row)
+    >>> asyncio.run(main())
+    ('ann', 2.5)
     """
 
     def open_connection() -> Connection:
@@ -109,9 +125,20 @@ def connect_async(
 
 
 class AsyncConnection:
-    """A session with a database, as ``Connection``, whose calls are awaited.
+    """Runs statements and requests in a session, as ``Connection``; its calls are awaited.
 
-    Its calls run one after another; for calls beside each other, open several connections.
+    ``connect_async`` makes it. Its calls run one after another, in the order in which they were
+    made; for calls beside each other, open several connections. A cancelled task ends its call.
+
+    Cost: handing a call to the thread and back takes some tens of microseconds, more than answering
+    a request row does. Many request rows in one call cost it once.
+
+    >>> import asyncio, lockstep
+    >>> async def main():
+    ...     async with lockstep.connect_async() as db:
+    ...         return await db.sql("SELECT 1 + 1 AS two").fetchall()
+    >>> asyncio.run(main())
+    [(2,)]
     """
 
     def __init__(self, blocking: Connection, worker: _Worker) -> None:
@@ -120,29 +147,66 @@ class AsyncConnection:
 
     @property
     def blocking(self) -> Connection:
-        """The connection beneath, whose calls block; for other threads, and for short calls."""
+        """The connection beneath, whose calls block; for other threads, and for short calls.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return db.blocking.sql("SELECT 1 + 1 AS two").fetchall()
+        >>> asyncio.run(main())
+        [(2,)]
+        """
         return self._blocking
 
     @property
     def opened(self) -> Opened | None:
-        """What opening the directory has done; ``None`` for a database in memory."""
+        """What opening the directory has done; ``None`` for a database in memory or on a server.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async("features.lockstep") as db:
+        ...         return db.opened.cut_bytes
+        >>> asyncio.run(main())
+        0
+        """
         return self._blocking.opened
 
     async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> AsyncRelation:
         """Runs a script of one or more statements and returns the outcome of the last one.
 
-        It is ``Connection.execute``. A cancelled task ends the statement: a write then has taken
-        effect as a whole or not at all.
+        - ``sql``: the statements.
+        - ``parameters``: a value for each ``?`` of one statement.
+
+        Returns an ``AsyncRelation`` that has run. Raises ``Error`` as ``Connection.execute`` does.
+        A cancelled task ends the statement: a write then has taken effect as a whole or not at all.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return (await db.execute("CREATE TABLE clicks (user STRING)")).message
+        >>> asyncio.run(main())
+        'CREATE TABLE'
         """
         relation = await self._worker.run(lambda: self._blocking.execute(sql, parameters))
         return AsyncRelation(lambda: relation, self._worker, relation)
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> AsyncRelation:
-        """Makes a lazy relation of one query, with a value of ``parameters`` for each ``?``.
+        """Makes a lazy relation of one query.
+
+        - ``query``: the query. Unlike that of ``Connection.sql``, it does not read variables.
+        - ``parameters``: a value for each ``?``.
 
         Nothing is done before the relation is awaited, fetched from or iterated over, so that is
         where a wrong name or type raises. ``await db.sql(…)`` checks the query and returns the
         relation, whose ``columns`` and ``types`` are known from then on.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         relation = await db.sql("SELECT 1 AS one")
+        ...         return relation.columns, await relation.fetchall()
+        >>> asyncio.run(main())
+        (['one'], [(1,)])
         """
         return AsyncRelation(lambda: self._blocking.sql(query, parameters), self._worker)
 
@@ -157,7 +221,15 @@ class AsyncConnection:
     ) -> int:
         """Appends rows to a table, all or none, and returns their number.
 
-        It is ``Connection.append``. The rows must not be changed before it returns.
+        The parameters and errors are those of ``Connection.append``. The rows must not be changed
+        before it returns.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return await db.append("clicks", [{"user": "ann"}, {"user": "bob"}])
+        >>> asyncio.run(main())
+        2
         """
         return await self._worker.run(
             lambda: self._blocking.append(
@@ -166,15 +238,59 @@ class AsyncConnection:
         )
 
     async def request(self, target: str, rows: Any) -> Any:
-        """Answers request rows in request mode, as ``Connection.request`` does."""
+        """Answers request rows in request mode.
+
+        - ``target``: the name of a deployment, or a query.
+        - ``rows``: a row, a list of rows, or a table.
+
+        Returns a dict, a list of dicts, or a table, and raises ``Error``, as ``Connection.request``
+        does.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.execute("CREATE TABLE clicks (user STRING, price DOUBLE)")
+        ...         await db.execute("DEPLOY twice AS SELECT price * 2 AS p FROM clicks")
+        ...         return await db.request("twice", [{"price": 2.5}, {"price": 4.0}])
+        >>> asyncio.run(main())
+        [{'p': 5.0}, {'p': 8.0}]
+        """
         return await self._worker.run(lambda: self._blocking.request(target, rows))
 
     async def deployment(self, name: str) -> Deployment:
-        """Describes a deployment, as ``Connection.deployment`` does."""
+        """Describes a deployment: its query, and the columns of its requests and answers.
+
+        - ``name``: the name of the deployment.
+
+        Returns a ``Deployment``. Raises ``Error`` with the code 42704 where there is none.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.execute("CREATE TABLE clicks (user STRING, price DOUBLE)")
+        ...         await db.execute("DEPLOY twice AS SELECT price * 2 AS p FROM clicks")
+        ...         return (await db.deployment("twice")).sql
+        >>> asyncio.run(main())
+        'SELECT price * 2 AS p FROM clicks'
+        """
         return await self._worker.run(lambda: self._blocking.deployment(name))
 
     async def prepare(self, target: str) -> AsyncPrepared:
-        """Compiles a deployment or a query once, to answer many request rows one by one."""
+        """Compiles a deployment or a query once, to answer many request rows one by one.
+
+        - ``target``: the name of a deployment, or a query.
+
+        Returns an ``AsyncPrepared``. Raises ``Error`` as ``Connection.prepare`` does.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.execute("CREATE TABLE clicks (user STRING, price DOUBLE)")
+        ...         answer = await db.prepare("SELECT price * 2 AS p FROM clicks")
+        ...         return await answer({"price": 2.5})
+        >>> asyncio.run(main())
+        {'p': 5.0}
+        """
         prepared = await self._worker.run(lambda: self._blocking.prepare(target))
         return AsyncPrepared(prepared, self._worker)
 
@@ -187,7 +303,20 @@ class AsyncConnection:
     ) -> Verification:
         """Replays stored rows as requests and compares with batch mode, bit by bit.
 
-        ``progress`` is called by the event loop with the fraction that is done, from 0 to 1.
+        - ``deployment``: the name of a deployment.
+        - ``sample``: how many rows are replayed; all of them when it is not given.
+        - ``progress``: called by the event loop with the fraction that is done, from 0 to 1.
+
+        Returns a ``Verification``. Raises ``Error`` as ``Connection.verify`` does.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.append("clicks", [{"user": "ann", "price": 2.5}])
+        ...         await db.execute("DEPLOY twice AS SELECT price * 2 AS p FROM clicks")
+        ...         return (await db.verify("twice")).ok
+        >>> asyncio.run(main())
+        True
         """
         told = _in_loop(progress)
         return await self._worker.run(
@@ -195,7 +324,19 @@ class AsyncConnection:
         )
 
     async def close(self) -> None:
-        """Ends the database, after the calls that were made before. Closing twice does nothing."""
+        """Ends the database, after the calls that were made before. Closing twice does nothing.
+
+        A directory may be opened again then, by any process. Later calls raise ``Error`` with the
+        code 08003.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     db = await lockstep.connect_async()
+        ...     await db.close()
+        ...     return db
+        >>> asyncio.run(main())
+        <lockstep async connection, closed>
+        """
         await self._worker.run(self._blocking.close)
         self._worker.end()
 
@@ -211,7 +352,19 @@ class AsyncConnection:
 
 
 class AsyncPrepared:
-    """A compiled request: answers one request row after another."""
+    """Answers one request row after another, as ``Prepared``; ``AsyncConnection.prepare`` makes it.
+
+    A call takes a row and returns a dict, or ``None`` for a row that a WHERE drops.
+
+    >>> import asyncio, lockstep
+    >>> async def main():
+    ...     async with lockstep.connect_async() as db:
+    ...         await db.execute("CREATE TABLE clicks (user STRING, price DOUBLE)")
+    ...         answer = await db.prepare("SELECT price * 2 AS p FROM clicks WHERE price > 1")
+    ...         return await answer({"price": 2.5}), await answer({"price": 0.5})
+    >>> asyncio.run(main())
+    ({'p': 5.0}, None)
+    """
 
     def __init__(self, prepared: Prepared, worker: _Worker) -> None:
         self._prepared = prepared
@@ -219,12 +372,30 @@ class AsyncPrepared:
 
     @property
     def input(self) -> list[tuple[str, str]]:
-        """Names and types of the request row's columns."""
+        """The names and types of the request row's columns, in the order of the table.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.execute("CREATE TABLE clicks (user STRING, price DOUBLE)")
+        ...         return (await db.prepare("SELECT price * 2 AS p FROM clicks")).input
+        >>> asyncio.run(main())
+        [('user', 'STRING'), ('price', 'DOUBLE')]
+        """
         return self._prepared.input
 
     @property
     def output(self) -> list[tuple[str, str]]:
-        """Names and types of the answer's columns."""
+        """The names and types of the answer's columns.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.execute("CREATE TABLE clicks (user STRING, price DOUBLE)")
+        ...         return (await db.prepare("SELECT price * 2 AS p FROM clicks")).output
+        >>> asyncio.run(main())
+        [('p', 'DOUBLE')]
+        """
         return self._prepared.output
 
     async def __call__(self, row: Mapping[str, Any] | tuple[Any, ...]) -> dict[str, Any] | None:
@@ -233,10 +404,17 @@ class AsyncPrepared:
 
 
 class AsyncRelation:
-    """The rows of a query, or the outcome of another statement, as ``Relation``.
+    """Holds the rows of a query, or the outcome of another statement, as ``Relation``.
 
     A relation of ``db.sql`` runs when its rows are first fetched. ``async for`` returns all rows,
     also those that were fetched.
+
+    >>> import asyncio, lockstep
+    >>> async def main():
+    ...     async with lockstep.connect_async() as db:
+    ...         return [row async for row in db.sql("SELECT 1 AS one")]
+    >>> asyncio.run(main())
+    [(1,)]
     """
 
     def __init__(
@@ -254,65 +432,185 @@ class AsyncRelation:
 
     @property
     def columns(self) -> list[str]:
-        """The column names. A relation of ``db.sql`` is awaited, fetched from or run before."""
+        """The column names, as the query gives them: they may repeat.
+
+        Raises ``Error`` with the code 55000 before a relation of ``db.sql`` is awaited, fetched
+        from or run.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return (await db.sql("SELECT 1 AS one, 'a' AS letter")).columns
+        >>> asyncio.run(main())
+        ['one', 'letter']
+        """
         return self._known().columns
 
     @property
     def types(self) -> list[str]:
-        """The column types, as SQL writes them; known when ``columns`` is."""
+        """The column types, as SQL writes them; known when ``columns`` is, with the same error.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return (await db.sql("SELECT 1 AS one, 'a' AS letter")).types
+        >>> asyncio.run(main())
+        ['INT', 'STRING']
+        """
         return self._known().types
 
     @property
     def rows_affected(self) -> int | None:
-        """The number of rows written, for a statement of ``execute`` that writes."""
+        """The number of rows written, for a statement of ``execute`` that writes, or ``None``.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.execute("CREATE TABLE t (a INT)")
+        ...         return (await db.execute("INSERT INTO t VALUES (1), (2)")).rows_affected
+        >>> asyncio.run(main())
+        2
+        """
         known = self._known()
         return known.rows_affected if known.has_run else None
 
     @property
     def message(self) -> str | None:
-        """The name of a statement of ``execute`` without rows, such as ``CREATE TABLE``."""
+        """The name of a statement of ``execute`` without rows, such as ``CREATE TABLE``.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return (await db.execute("CREATE TABLE t (a INT)")).message
+        >>> asyncio.run(main())
+        'CREATE TABLE'
+        """
         known = self._known()
         return known.message if known.has_run else None
 
     async def run(self, progress: Callable[[float], object] | None = None) -> AsyncRelation:
         """Runs the query now, if it has not run yet, and returns this relation.
 
-        ``progress`` is called by the event loop with the fraction that is done, from 0 to 1.
+        - ``progress``: called by the event loop with the fraction that is done, from 0 to 1.
+
+        Raises ``Error`` as ``Relation.run`` does, and for a wrong name or type.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         relation = await db.sql("SELECT 1 AS one").run()
+        ...         return await relation.fetchall()
+        >>> asyncio.run(main())
+        [(1,)]
         """
         told = _in_loop(progress)
         await self._with(lambda relation: relation.run(told))
         return self
 
     async def df(self) -> pandas.DataFrame:
-        """Returns the rows as a pandas data frame."""
+        """Returns the rows as a pandas data frame, as ``Relation.df`` does.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return await db.sql("SELECT 1 AS one, 'a' AS letter").df()
+        >>> asyncio.run(main())
+           one letter
+        0    1      a
+        """
         return await self._with(lambda relation: relation.df())
 
     async def arrow(self) -> pyarrow.Table:
-        """Returns the rows as a pyarrow table."""
+        """Returns the rows as a pyarrow table, as ``Relation.arrow`` does.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return await db.sql("SELECT 1 AS one, 'a' AS letter").arrow()
+        >>> asyncio.run(main()).to_pydict()
+        {'one': [1], 'letter': ['a']}
+        """
         return await self._with(lambda relation: relation.arrow())
 
     async def pl(self) -> polars.DataFrame:
-        """Returns the rows as a polars data frame."""
+        """Returns the rows as a polars data frame, as ``Relation.pl`` does.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return await db.sql("SELECT 1 AS one, 'a' AS letter").pl()
+        >>> asyncio.run(main()).rows()
+        [(1, 'a')]
+        """
         return await self._with(lambda relation: relation.pl())
 
     async def fetchall(self) -> list[tuple[Any, ...]]:
-        """Returns the rows that were not fetched yet, as tuples."""
+        """Returns the rows that were not fetched yet, as tuples, as ``Relation.fetchall`` does.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return await db.sql("SELECT 1 AS one, 'a' AS letter").fetchall()
+        >>> asyncio.run(main())
+        [(1, 'a')]
+        """
         return await self._with(lambda relation: relation.fetchall())
 
     async def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
-        """Returns the next rows, ``size`` of them; fewer at the end."""
+        """Returns the next rows as tuples: ``size`` of them, and fewer at the end.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.append("t", [{"a": number} for number in range(3)])
+        ...         relation = db.sql("SELECT a FROM t ORDER BY a")
+        ...         return await relation.fetchmany(2), await relation.fetchmany(2)
+        >>> asyncio.run(main())
+        ([(0,), (1,)], [(2,)])
+        """
         return await self._with(lambda relation: relation.fetchmany(size))
 
     async def fetchone(self) -> tuple[Any, ...] | None:
-        """Returns the next row, or ``None`` after the last."""
+        """Returns the next row as a tuple, or ``None`` after the last.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         relation = db.sql("SELECT 1 AS one")
+        ...         return await relation.fetchone(), await relation.fetchone()
+        >>> asyncio.run(main())
+        ((1,), None)
+        """
         return await self._with(lambda relation: relation.fetchone())
 
     async def count(self) -> int:
-        """Returns the number of rows, which ``len`` is for a ``Relation``."""
+        """Returns the number of rows, which ``len`` is for a ``Relation``. Runs the query.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return await db.sql("SELECT 1 AS one").count()
+        >>> asyncio.run(main())
+        1
+        """
         return await self._with(len)
 
     async def show(self, rows: int = ROWS_SHOWN, width: int | None = None) -> None:
-        """Prints the first rows."""
+        """Prints the first rows, and how many there are.
+
+        - ``rows``: the most rows that are printed.
+        - ``width``: the greatest width of a cell, in characters, as ``Relation.show`` takes it.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.sql("SELECT 1 AS one").show()
+        >>> asyncio.run(main())
+        one
+        ---
+          1
+        (1 row)
+        """
         await self.run()
         self._known().show(rows, width)
 

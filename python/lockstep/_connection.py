@@ -41,33 +41,41 @@ def connect(
 ) -> Connection:
     """Opens a database: in memory, in a directory, or on a server.
 
-    Without a target, or with ``":memory:"``, it is a new one in memory, which exists as long as the
-    connection. Any other target is the path of a directory, which is created when there is none:
-    what was acknowledged is there when it is opened again, whatever ended the process. One process
-    at a time has a directory open. With ``read_only`` every change is refused.
+    - ``target``: nothing or ``":memory:"`` is a new database in memory, which exists as long as
+      the connection. ``lockstep://user:password@host:port/database`` is a server that
+      ``lockstep serve`` runs: the port is that of Flight SQL, 7433 where there is none, and all
+      but the host may be left out; a token stands for user and password as ``?token=…``. Any other
+      target is the path of a directory, which is created when there is none: what was acknowledged
+      is there when it is opened again, whatever ended the process. One process at a time has a
+      directory open.
+    - ``read_only``: whether every change is refused. For a directory that exists.
+    - ``max_memory``: the most that the tables may hold, in bytes or as text such as ``'2GB'``;
+      above it, writes are refused. A directory keeps it, as it does every global variable.
+    - ``progress``: called about every half second while a directory is read, with an
+      ``OpenProgress``. An exception that it raises ends the opening and leaves in the directory
+      what it holds. Without it, a line on standard error says how far opening is when it takes
+      more than two seconds, if that is a terminal.
+    - ``tls``: whether the connection to a server is encrypted, with a certificate that the system's
+      authorities vouch for.
+    - ``ca``: a PEM file with the authorities that vouch for the certificate of the server.
 
-    ``max_memory`` is the most that the tables may hold, in bytes or as text such as ``'2GB'``;
-    above it, writes are refused. A directory keeps it, as it does every global variable.
+    Returns a ``Connection`` with a session of its own, so that USE and SET last. It has the same
+    methods with the same answers, wherever the database is.
 
-    ``progress`` is called about every half second while a directory is read, with an
-    ``OpenProgress``. An exception that it raises ends the opening and leaves in the directory what
-    it holds. Without it, a line on standard error says how far opening is when it takes more than
-    two seconds, if that is a terminal.
+    Raises ``Error`` with the code 55006 where another process has opened the directory, 08001 where
+    no server answers, 28P01 for a wrong password, and 22023 for arguments that do not go together.
+    A ``LockstepWarning`` says what was cut from the end of a log.
 
-        >>> import lockstep, tempfile
-        >>> directory = tempfile.mkdtemp() + "/features.lockstep"
-        >>> with lockstep.connect(directory) as db:
-        ...     db.append("clicks", [{"user": "ann", "price": 2.5}])
-        1
-        >>> with lockstep.connect(directory, read_only=True) as db:
-        ...     db.sql("SELECT user, price FROM clicks").fetchall()
-        [('ann', 2.5)]
+    Cost: a database in memory opens within milliseconds; a directory is read, and its size says how
+    long that takes (``Connection.opened``).
 
-    ``lockstep://user:password@host:port/database`` connects to a server that ``lockstep serve``
-    runs: the port is that of Flight SQL, 7433 where there is none, and all but the host may be left
-    out. A token stands for user and password as ``?token=…``. The connection has a session of its
-    own, so that USE and SET last, and the same methods with the same answers. ``tls=True`` encrypts
-    it, with a certificate that the system's authorities vouch for, or those of the PEM file ``ca``.
+    >>> import lockstep
+    >>> with lockstep.connect("features.lockstep") as db:
+    ...     db.append("clicks", [{"user": "ann", "price": 2.5}])
+    1
+    >>> with lockstep.connect("features.lockstep", read_only=True) as db:
+    ...     db.sql("SELECT user, price FROM clicks").fetchall()
+    [('ann', 2.5)]
     """
     name = None if target is None else os.fsdecode(target)
     if name is not None and name.startswith(_SCHEME):
@@ -163,7 +171,15 @@ def _path(target: str | os.PathLike[str] | None) -> str | None:
 
 @dataclass(frozen=True)
 class OpenProgress:
-    """How far opening a directory is."""
+    """Says how far opening a directory is; ``connect`` calls its ``progress`` with it.
+
+    ``str(progress)`` is a line for a reader.
+
+    >>> import lockstep
+    >>> progress = lockstep.OpenProgress(rows=2_000_000, seconds=4.0, seconds_left=2.0)
+    >>> print(progress)
+    2000000 rows in 4.0 s, 500000 rows/s, about 2 s left
+    """
 
     rows: int
     """The number of rows that were read so far."""
@@ -201,7 +217,13 @@ class _ProgressLine:
 
 @dataclass(frozen=True)
 class Opened:
-    """What opening a directory has done."""
+    """Says what opening a directory has done: the value of ``Connection.opened``.
+
+    >>> import lockstep
+    >>> with lockstep.connect("features.lockstep") as db:
+    ...     db.opened.rows
+    0
+    """
 
     rows: int
     """The number of rows that were read."""
@@ -214,7 +236,13 @@ class Opened:
     """The file whose end was cut."""
 
     def cut_text(self) -> str:
-        """Says in a line what was cut."""
+        """Returns a line that says what was cut; for an opening with ``cut_bytes`` above 0.
+
+        >>> import lockstep
+        >>> opened = lockstep.Opened(rows=7, seconds=0.1, cut_bytes=12, cut_file="f/log/1")
+        >>> opened.cut_text()
+        '12 bytes were cut from the end of f/log/1: a write that was not finished when the ...'
+        """
         return (
             f"{self.cut_bytes} bytes were cut from the end of {self.cut_file}: a write that was "
             "not finished when the database was last open"
@@ -223,7 +251,15 @@ class Opened:
 
 @dataclass(frozen=True)
 class DeploymentColumn:
-    """A column of a deployment's requests or answers."""
+    """Describes a column of a deployment's requests or answers.
+
+    >>> import lockstep
+    >>> db = lockstep.connect()
+    >>> created = db.execute("CREATE TABLE clicks (user STRING, price DOUBLE)")
+    >>> deployed = db.execute("DEPLOY price AS SELECT price * 2 AS p FROM clicks")
+    >>> db.deployment("price").inputs[0]
+    DeploymentColumn(name='user', type='STRING', required=False)
+    """
 
     name: str
     """Its name."""
@@ -236,7 +272,16 @@ class DeploymentColumn:
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployment, as ``db.deployment`` describes it."""
+    """Describes a deployment, as ``Connection.deployment`` returns it.
+
+    >>> import lockstep
+    >>> db = lockstep.connect()
+    >>> created = db.execute("CREATE TABLE clicks (user STRING, price DOUBLE)")
+    >>> deployed = db.execute("DEPLOY price AS SELECT price * 2 AS p FROM clicks")
+    >>> found = db.deployment("price")
+    >>> found.sql, [(column.name, column.type) for column in found.outputs]
+    ('SELECT price * 2 AS p FROM clicks', [('p', 'DOUBLE')])
+    """
 
     name: str
     """Its name."""
@@ -256,7 +301,14 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Difference:
-    """A value that request mode and batch mode do not agree on."""
+    """Describes a value on which request mode and batch mode do not agree.
+
+    ``Verification.differences`` has the first of them. A difference is a defect of Lockstep.
+
+    >>> import lockstep
+    >>> lockstep.Difference(row=3, column="spent", batch="32.5", request="32.0")
+    Difference(row=3, column='spent', batch='32.5', request='32.0')
+    """
 
     row: int
     """The stored row, in order of arrival, from 0."""
@@ -270,7 +322,17 @@ class Difference:
 
 @dataclass(frozen=True, repr=False)
 class Verification:
-    """The result of ``db.verify``. It is true when values were compared and none differs."""
+    """Describes what ``Connection.verify`` found.
+
+    It is true when values were compared and none differs.
+
+    >>> import lockstep
+    >>> db = lockstep.connect()
+    >>> _ = db.append("clicks", [{"user": "ann", "price": 2.5}])
+    >>> deployed = db.execute("DEPLOY price AS SELECT user, price * 2 AS p FROM clicks")
+    >>> db.verify("price")
+    <verification: 1 requests, 2 values, 0 differ>
+    """
 
     requests: int
     """The number of requests that were replayed."""
@@ -285,7 +347,15 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether values were compared and none differs."""
+        """Whether values were compared and none differs, as ``bool(verification)``.
+
+        >>> import lockstep
+        >>> found = lockstep.Verification(
+        ...     requests=1, values=2, differing=0, differences=[], rows_per_second=1.0
+        ... )
+        >>> found.ok
+        True
+        """
         return self.values > 0 and self.differing == 0
 
     def __bool__(self) -> bool:
@@ -305,10 +375,16 @@ class Verification:
 
 
 class Connection:
-    """A session with a database: a current database, settings, statements, requests.
+    """Runs statements and requests in a session: a current database, settings, prepared requests.
 
-    May be shared between threads; the interpreter is released while the engine works. As a context
-    manager it closes itself at the end, as it does when the interpreter ends.
+    ``lockstep.connect`` makes it. May be shared between threads; the interpreter is released while
+    the engine works. As a context manager it closes itself at the end, as it does when the
+    interpreter ends.
+
+    >>> import lockstep
+    >>> with lockstep.connect() as db:
+    ...     db.sql("SELECT 1 + 1 AS two").fetchall()
+    [(2,)]
     """
 
     def __init__(self, session: _lockstep.Session, path: str | None = None) -> None:
@@ -319,7 +395,13 @@ class Connection:
 
     @property
     def opened(self) -> Opened | None:
-        """What opening the directory has done; ``None`` for a database in memory or on a server."""
+        """What opening the directory has done; ``None`` for a database in memory or on a server.
+
+        >>> import lockstep
+        >>> with lockstep.connect("features.lockstep") as db:
+        ...     db.opened.cut_bytes
+        0
+        """
         found = self._session.opened()
         if found is None:
             return None
@@ -338,7 +420,13 @@ class Connection:
         On a server it ends the session, and nothing else.
 
         Calls that run meanwhile on other threads succeed or fail as a whole; every later one
-        raises an error with the code 08003. Closing twice does nothing.
+        raises ``Error`` with the code 08003. Closing twice does nothing.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> db.close()
+        >>> db
+        <lockstep connection, closed>
         """
         self._session.close()
         _open_directories.discard(self)
@@ -353,28 +441,49 @@ class Connection:
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Relation:
         """Runs a script of one or more statements and returns the outcome of the last one.
 
-        Statements before a failing one have taken effect; the failing one has not. With
-        ``parameters`` it is one statement, with a value for each ``?``: ``bool``, ``int``,
-        ``float``, ``str``, ``datetime``, ``date``, or ``None`` for NULL.
+        - ``sql``: the statements, with a semicolon between them. Those before a failing one have
+          taken effect; the failing one has not.
+        - ``parameters``: a value for each ``?``, in order: ``bool``, ``int``, ``float``, ``str``,
+          ``datetime``, ``date``, or ``None`` for NULL. With parameters the text is one statement.
+
+        Returns a ``Relation`` that has run: rows, or ``message`` and ``rows_affected``.
+
+        Raises ``Error`` with the position in the text: 42601 for wrong syntax, 42P01 and 42703 for
+        tables and columns that do not exist, 22023 for a wrong number of values, 57014 after
+        ``statement_timeout``, 53200 above ``max_memory``. Statements that took effect may warn,
+        with a ``LockstepWarning``.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> db.execute("CREATE TABLE clicks (user STRING, price DOUBLE)").message
+        'CREATE TABLE'
+        >>> db.execute("INSERT INTO clicks VALUES (?, ?), ('bob', 4.0)", ["ann", 2.5]).rows_affected
+        2
         """
         return Relation(output=self._session.execute(sql, list(parameters)))
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> Relation:
-        """Makes a lazy relation of one query, with a value of ``parameters`` for each ``?``.
+        """Makes a lazy relation of one query.
 
-        The query is checked at once: a wrong name or type raises here. It runs when its rows are
-        first fetched. ``SHOW``, ``DESC``, ``EXPLAIN`` and other statements that give rows run at
-        once.
+        - ``query``: the query. ``SHOW``, ``DESC``, ``EXPLAIN`` and other statements that give rows
+          are taken as well, and run at once. In a database of this process, a name that no table
+          has may be that of a variable of the caller: a pandas or polars data frame, a pyarrow
+          table, a numpy array (``column0``, … or its fields), or a relation. Its rows are read
+          where they are.
+        - ``parameters``: a value for each ``?``, as ``execute`` takes them.
 
-        In a database of this process, a name that no table has may be that of a variable of the
-        caller: a pandas or polars data frame, a pyarrow table, a numpy array (``column0``, … or its
-        fields), or a relation. Its rows are read where they are.
+        Returns a ``Relation`` whose ``columns`` and ``types`` are known. It runs when its rows are
+        first fetched.
 
-            >>> import lockstep, pyarrow
-            >>> db = lockstep.connect()
-            >>> clicks = pyarrow.table({"user": ["ann", "bob"], "price": [2.5, 4.0]})
-            >>> db.sql("SELECT user FROM clicks WHERE price > 3").fetchall()
-            [('bob',)]
+        Raises ``Error`` at once for a wrong name or type, with the position in the text and the
+        codes of ``execute``; an error of the values, such as a division by zero, raises when it
+        runs.
+
+        >>> import lockstep, pyarrow
+        >>> db = lockstep.connect()
+        >>> clicks = pyarrow.table({"user": ["ann", "bob"], "price": [2.5, 4.0]})
+        >>> db.sql("SELECT user FROM clicks WHERE price > ?", [3]).fetchall()
+        [('bob',)]
         """
         if _GIVES_ROWS.match(query):
             return self.execute(query, parameters)
@@ -391,38 +500,49 @@ class Connection:
     ) -> int:
         """Appends rows to a table, all or none, and returns their number.
 
-        ``data`` is a pandas or polars data frame, a pyarrow table or anything else with the Arrow
-        stream interface; rows, each a dict, a named tuple, a dataclass or a tuple; one such row (a
-        tuple in a list), or a Series; or the path of a file, whose extension says its format.
-        Columns are matched by name (tuples and lists by position), and a column that is left out
-        takes its default. A table that does not exist is created with the columns of the data,
-        unless ``create`` is false; tuples have no names, so they need a table. With ``replace``, a
-        new table with the columns and the rows of the data takes the place of the table, at once
-        and also across a crash; one that a deployment reads is not replaced.
-
-        With a mapping from the names of tables to their rows, all rows of all tables are appended
-        or none, also after a crash, and a query over several of the tables sees them in each or in
-        none. The tables must exist.
-
-            >>> import lockstep
-            >>> db = lockstep.connect()
-            >>> tables = "CREATE TABLE clicks (k STRING); CREATE TABLE orders (k STRING, v INT)"
-            >>> created = db.execute(tables)
-            >>> db.append({"clicks": [{"k": "a"}], "orders": [("a", 1), ("a", 2)]})
-            3
+        - ``table``: the name of a table, or ``database.table``. Or a mapping from the names of
+          tables to their rows: all rows of all tables are appended or none, also after a crash, and
+          a query over several of the tables sees them in each or in none. The tables of a mapping
+          must exist.
+        - ``data``: a pandas or polars data frame, a pyarrow table or anything else with the Arrow
+          stream interface; rows, each a dict, a named tuple, a dataclass or a tuple; one such row
+          (a tuple in a list), or a Series; or the path of a file, whose extension says its format.
+          Columns are matched by name (tuples and lists by position), and a column that is left out
+          takes its default.
+        - ``create``: whether a table that does not exist is created with the columns of the data.
+          Tuples have no names, so they need a table.
+        - ``replace``: whether a new table with the columns and the rows of the data takes the place
+          of the table, at once and also across a crash; one that a deployment reads is not
+          replaced.
+        - ``durability``: what the call waits for where the database is a directory: ``"disk"`` (the
+          rows survive the machine), ``"os"`` (they survive the process), ``"memory"`` (they are on
+          the disk within a second). Without it, the table's option or the session's variable of
+          this name says it, which is ``"disk"`` unless set.
 
         Naive times are UTC, times with a zone are converted to UTC, and both are truncated to the
-        millisecond. Columns of times and dates take ISO 8601 text as well, in the
-        session's time zone. ``None``, ``NaT`` and ``NA`` are NULL; NaN is NaN, unless the session
-        says ``SET nan_as_null = true``, and in a column that is not of floats it is NULL.
+        millisecond. Columns of times and dates take ISO 8601 text as well, in the session's time
+        zone. ``None``, ``NaT`` and ``NA`` are NULL; NaN is NaN, unless the session says
+        ``SET nan_as_null = true``, and in a column that is not of floats it is NULL.
 
         Rows that had expired before they arrived, by the table's retention, are counted like the
         others, and no query sees them: a ``LockstepWarning`` says how many they are.
 
-        ``durability`` is what the call waits for where the database is a directory: ``"disk"``
-        (the rows survive the machine), ``"os"`` (they survive the process), ``"memory"`` (they are
-        on the disk within a second). Without it, the table's option or the session's variable of
-        this name says it, which is ``"disk"`` unless set.
+        Raises ``Error``: 42P01 where there is no table and none may be created, 42703 for a column
+        that the table does not have, 42804 for a value of a wrong type, 23502 for NULL in a column
+        that is NOT NULL, 53200 above ``max_memory``. Nothing was appended then.
+
+        Cost: columns (data frames, Arrow) are several times as fast as rows of Python objects, and
+        with ``durability="disk"`` each call waits for the disk once: append many rows in a call.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> db.append("clicks", [{"user": "ann", "price": 2.5}, {"user": "bob", "price": 4.0}])
+        2
+        >>> db.append("clicks", [("cid", None)])
+        1
+        >>> created = db.execute("CREATE TABLE orders (user STRING, amount INT)")
+        >>> db.append({"clicks": [{"user": "dan"}], "orders": [("dan", 1), ("dan", 2)]})
+        3
         """
         creates = "replacement" if replace else "missing" if create else "no"
         if isinstance(table, Mapping):
@@ -454,14 +574,37 @@ class Connection:
         return appended.rows_affected or 0
 
     def request(self, target: str, rows: Any) -> Any:
-        """Answers request rows in request mode; ``target`` is a deployment or a query.
+        """Answers request rows in request mode.
 
-        A row is a dict, a named tuple, a Series, or a tuple of all columns in the order of the
-        table. It needs the columns that the answer depends on, and no others. A row gives a dict, a
-        list of rows gives a list of dicts. A table gives a table of the same library, without the
-        rows that a WHERE drops; in a list, and for a single row, the answer to such a row is
-        ``None``. Request rows are not stored and do not see each other. Values are taken as by
-        ``append``.
+        - ``target``: the name of a deployment, or a query.
+        - ``rows``: a dict, a named tuple, a Series, or a tuple of all columns in the order of the
+          table; a list of such rows; or a table, as ``append`` takes it. A row needs the columns
+          that the answer depends on (``Deployment.inputs``, ``required``), and no others. Values
+          are taken as by ``append``.
+
+        Returns a dict for a row, and a list of dicts for a list, where the answer to a row that a
+        WHERE drops is ``None``. A table gives a table of the same library, without those rows.
+        Request rows are not stored and do not see each other.
+
+        Raises ``Error``: 42704 for a deployment that does not exist, 42703 for a row that lacks a
+        column, 42804 for a value of a wrong type.
+
+        Cost: some microseconds for a row of a deployment. A query is compiled when it is first
+        seen, within milliseconds; ``prepare`` does that once.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> _ = db.append("clicks", [{"user": "ann", "price": 20.0, "ts": 1_000}])
+        >>> deployed = db.execute('''
+        ...     DEPLOY spent AS SELECT user, sum(price) OVER w AS spent FROM clicks
+        ...     WINDOW w AS (PARTITION BY user ORDER BY ts
+        ...                  ROWS_RANGE BETWEEN 5m PRECEDING AND CURRENT ROW)
+        ... ''')
+        >>> db.request("spent", {"user": "ann", "price": 30.0, "ts": 90_000})
+        {'user': 'ann', 'spent': 50.0}
+        >>> rows = [{"user": user, "price": 1.0, "ts": 2_000} for user in ("ann", "bob")]
+        >>> db.request("spent", rows)
+        [{'user': 'ann', 'spent': 21.0}, {'user': 'bob', 'spent': 1.0}]
         """
         if type(rows) is dict or type(rows) is tuple:
             return self._session.prepare(target)(rows)
@@ -475,6 +618,10 @@ class Connection:
 
     def deployment(self, name: str) -> Deployment:
         """Describes a deployment: its query, and the columns of its requests and answers.
+
+        - ``name``: the name of the deployment, or ``database.name``.
+
+        Returns a ``Deployment``. Raises ``Error`` with the code 42704 where there is none.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -491,8 +638,21 @@ class Connection:
     def prepare(self, target: str) -> Prepared:
         """Compiles a deployment or a query once, to answer many request rows one by one.
 
-        The result belongs to the present definition: once the deployment or a table of the query
-        is dropped, even if it is created again, it raises an error with the code 55000.
+        - ``target``: the name of a deployment, or a query.
+
+        Returns a ``Prepared``, to be called with a row. It belongs to the present definition: once
+        the deployment or a table of the query is dropped, even if it is created again, a call
+        raises ``Error`` with the code 55000.
+
+        Raises ``Error``: 42704 for a deployment that does not exist, and for a query the codes of
+        ``sql``.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> created = db.execute("CREATE TABLE clicks (user STRING, price DOUBLE)")
+        >>> answer = db.prepare("SELECT user, price * 2 AS p FROM clicks")
+        >>> answer({"user": "ann", "price": 2.5})
+        {'user': 'ann', 'p': 5.0}
         """
         return self._session.prepare(target)
 
@@ -507,8 +667,24 @@ class Connection:
 
         Each row of the request table is a request to the deployed program, at its own position
         among the stored rows; both modes read one snapshot of the tables, and nothing stored
-        changes. ``sample`` is how many rows are replayed, spread over the table; all of them when
-        it is not given. ``progress`` is called with the fraction that is done, from 0 to 1.
+        changes.
+
+        - ``deployment``: the name of a deployment.
+        - ``sample``: how many rows are replayed, spread over the table; all of them when it is not
+          given.
+        - ``progress``: called with the fraction that is done, from 0 to 1, from any thread.
+
+        Returns a ``Verification``, which is true when values were compared and none differs. Raises
+        ``Error`` with the code 42704 where there is no such deployment.
+
+        Cost: that of the query in batch mode, and of a request for each row that is replayed.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> _ = db.append("clicks", [{"user": "ann", "price": 2.5}, {"user": "bob", "price": 4.0}])
+        >>> deployed = db.execute("DEPLOY price AS SELECT user, price * 2 AS p FROM clicks")
+        >>> db.verify("price").ok
+        True
         """
         found = self._session.verify(deployment, sample, progress)
         differences = [Difference(*difference) for difference in found.pop("differences")]
@@ -588,3 +764,24 @@ if hasattr(os, "register_at_fork"):
 
 
 Prepared = _lockstep.Prepared
+# Its class is native, and its description is shown with those of the other classes.
+Prepared.__doc__ = """Answers one request row after another; ``Connection.prepare`` makes it.
+
+A call takes a row: a dict, a named tuple, a Series, or a tuple of all columns in the order of the
+table, with the values that ``append`` takes. It returns a dict, or ``None`` for a row that a WHERE
+drops. May be shared between threads.
+
+A call raises ``Error``: 42703 for a row that lacks a column, 42804 for a value of a wrong type,
+55000 once the deployment or a table of the query was dropped.
+
+Cost: some microseconds for a call. The interpreter is released where an answer takes longer.
+
+>>> import lockstep
+>>> db = lockstep.connect()
+>>> created = db.execute("CREATE TABLE clicks (user STRING, price DOUBLE)")
+>>> answer = db.prepare("SELECT price * 2 AS p FROM clicks WHERE price > 1")
+>>> answer({"price": 2.5}), answer({"price": 0.5})
+({'p': 5.0}, None)
+>>> answer.input, answer.required, answer.output
+([('user', 'STRING'), ('price', 'DOUBLE')], ['price'], [('p', 'DOUBLE')])
+"""

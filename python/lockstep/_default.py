@@ -18,7 +18,12 @@ _connection: Connection | None = None
 def default_connection() -> Connection:
     """Returns the connection of ``lockstep.sql`` and the other functions of the package.
 
-    It is a database in memory, which exists as long as the process.
+    It is a database in memory, which exists as long as the process. The first call makes it, on
+    any thread.
+
+    >>> import lockstep
+    >>> lockstep.default_connection() is lockstep.default_connection()
+    True
     """
     global _connection
     with _lock:
@@ -28,7 +33,12 @@ def default_connection() -> Connection:
 
 
 def sql(query: str, parameters: Sequence[Any] = ()) -> Relation:
-    """Makes a relation of a query, as ``Connection.sql``, on the default connection.
+    """Makes a lazy relation of a query on the default connection; see ``Connection.sql``.
+
+    - ``query``: the query, which may name data frames of the caller.
+    - ``parameters``: a value for each ``?``.
+
+    Returns a ``Relation``. Raises ``Error`` as ``Connection.sql`` does.
 
     >>> import lockstep
     >>> lockstep.sql("SELECT 1 AS one").fetchall()
@@ -38,25 +48,81 @@ def sql(query: str, parameters: Sequence[Any] = ()) -> Relation:
 
 
 def execute(sql: str, parameters: Sequence[Any] = ()) -> Relation:
-    """Runs a script, as ``Connection.execute``, on the default connection."""
+    """Runs a script on the default connection; see ``Connection.execute``.
+
+    - ``sql``: the statements.
+    - ``parameters``: a value for each ``?`` of one statement.
+
+    Returns the ``Relation`` of the last statement. Raises ``Error`` as ``Connection.execute`` does.
+
+    >>> import lockstep
+    >>> lockstep.execute("CREATE TABLE IF NOT EXISTS visits (user STRING, ts TIMESTAMP)").message
+    'CREATE TABLE'
+    """
     return default_connection().execute(sql, parameters)
 
 
 def append(table: Any, data: Any = None, **options: Any) -> int:
-    """Appends rows to a table, as ``Connection.append``, on the default connection."""
+    """Appends rows to a table of the default connection; see ``Connection.append``.
+
+    - ``table``: the name of the table, or a mapping from names to rows.
+    - ``data``: a data frame, an Arrow table, rows, or the path of a file.
+    - ``options``: ``create``, ``replace`` and ``durability``.
+
+    Returns the number of rows. Raises ``Error`` as ``Connection.append`` does.
+
+    >>> import lockstep
+    >>> lockstep.append("payments", [{"card": "c1", "amount": 9.5}], replace=True)
+    1
+    """
     return default_connection().append(table, data, **options)
 
 
 def request(target: str, rows: Any) -> Any:
-    """Answers requests, as ``Connection.request``, on the default connection."""
+    """Answers request rows on the default connection; see ``Connection.request``.
+
+    - ``target``: the name of a deployment, or a query.
+    - ``rows``: a row, a list of rows, or a table.
+
+    Returns a dict, a list of dicts, or a table. Raises ``Error`` as ``Connection.request`` does.
+
+    >>> import lockstep
+    >>> _ = lockstep.append("refunds", [{"card": "c1", "amount": 9.5}], replace=True)
+    >>> lockstep.request("SELECT amount * 2 AS twice FROM refunds", {"amount": 4.0})
+    {'twice': 8.0}
+    """
     return default_connection().request(target, rows)
 
 
 def prepare(target: str) -> Prepared:
-    """Compiles a request, as ``Connection.prepare``, on the default connection."""
+    """Compiles a request on the default connection; see ``Connection.prepare``.
+
+    - ``target``: the name of a deployment, or a query.
+
+    Returns a ``Prepared``, to be called with a row. Raises ``Error`` as ``Connection.prepare``
+    does.
+
+    >>> import lockstep
+    >>> _ = lockstep.append("sales", [{"shop": "s1", "amount": 9.5}], replace=True)
+    >>> answer = lockstep.prepare("SELECT amount * 2 AS twice FROM sales")
+    >>> answer({"amount": 4.0})
+    {'twice': 8.0}
+    """
     return default_connection().prepare(target)
 
 
 def verify(deployment: str, **options: Any) -> Verification:
-    """Verifies a deployment, as ``Connection.verify``, on the default connection."""
+    """Verifies a deployment of the default connection; see ``Connection.verify``.
+
+    - ``deployment``: the name of the deployment.
+    - ``options``: ``sample`` and ``progress``.
+
+    Returns a ``Verification``. Raises ``Error`` as ``Connection.verify`` does.
+
+    >>> import lockstep
+    >>> _ = lockstep.append("rides", [{"driver": "d1", "fare": 9.5}])
+    >>> deployed = lockstep.execute("DEPLOY fares AS SELECT driver, fare FROM rides")
+    >>> lockstep.verify("fares").ok
+    True
+    """
     return default_connection().verify(deployment, **options)

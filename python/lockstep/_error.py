@@ -4,10 +4,21 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """The error of a statement, a request or rows that Lockstep refuses.
+    """Says why a statement, a request or rows were refused, and what to do.
 
     ``str(error)`` is the whole report: code, message, the offending line with a caret under the
-    position, detail and hint.
+    position, detail and hint. Its fields are those of PostgreSQL's errors; the manual has a page
+    with all codes.
+
+    >>> import lockstep
+    >>> db = lockstep.connect()
+    >>> _ = db.append("clicks", [{"user": "ann", "price": 2.5}])
+    >>> sql = "SELECT prise FROM clicks"
+    >>> try:
+    ...     db.sql(sql)
+    ... except lockstep.Error as error:
+    ...     print(error.code, error.kind, "|", error.hint, "|", sql[error.position :])
+    42703 fix request | Did you mean `price`? | prise FROM clicks
     """
 
     message: str
@@ -57,4 +68,16 @@ class Error(Exception):
 
 
 class LockstepWarning(UserWarning):
-    """A warning, such as a lint, about a statement that took effect."""
+    """Warns, with a lint for example, about a statement that took effect.
+
+    It is shown by Python's ``warnings``, which also silence it or make it an error.
+
+    >>> import lockstep, warnings
+    >>> db = lockstep.connect()
+    >>> _ = db.execute("CREATE TABLE t (k STRING, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=1d))")
+    >>> with warnings.catch_warnings(record=True) as warned:
+    ...     warnings.simplefilter("always")
+    ...     count = db.append("t", [{"k": "a", "ts": 1_000}])
+    >>> str(warned[0].message).splitlines()[0]
+    'warning[01L11]: 1 of 1 rows had expired before they arrived'
+    """

@@ -22,10 +22,19 @@ TEXT_SHOWN = 200
 
 
 class Relation:
-    """The rows of a query, or the outcome of another statement.
+    """Holds the rows of a query, or the outcome of another statement.
 
     A relation made by ``db.sql`` is lazy: its columns are known at once, it runs when its rows are
     first fetched, and holds them from then on. A relation made by ``db.execute`` has run.
+
+    ``len(relation)`` is the number of rows, iterating returns all rows as tuples, also those that
+    were fetched, and a notebook shows the first 20. It has the Arrow stream interface, so that
+    pyarrow, polars and DuckDB take it as it is.
+
+    >>> import lockstep
+    >>> relation = lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter")
+    >>> relation.has_run, len(relation), list(relation)
+    (False, 1, [(1, 'a')])
     """
 
     def __init__(
@@ -41,33 +50,68 @@ class Relation:
 
     @property
     def columns(self) -> list[str]:
-        """The column names, as the query gives them: they may repeat."""
+        """The column names, as the query gives them: they may repeat. Runs nothing.
+
+        >>> import lockstep
+        >>> lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter").columns
+        ['one', 'letter']
+        """
         return [name for name, _ in self._described().columns]
 
     @property
     def types(self) -> list[str]:
-        """The column types, as SQL writes them."""
+        """The column types, as SQL writes them, in the order of ``columns``. Runs nothing.
+
+        >>> import lockstep
+        >>> lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter").types
+        ['INT', 'STRING']
+        """
         return [data_type for _, data_type in self._described().columns]
 
     @property
     def rows_affected(self) -> int | None:
-        """The number of rows written, for a statement that writes."""
+        """The number of rows written, for a statement that writes; otherwise ``None``.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> created = db.execute("CREATE TABLE t (a INT)")
+        >>> db.execute("INSERT INTO t VALUES (1), (2)").rows_affected
+        2
+        """
         return self._ran().rows_affected
 
     @property
     def message(self) -> str | None:
-        """The name of a statement without rows, such as ``CREATE TABLE``."""
+        """The name of a statement without rows, such as ``CREATE TABLE``; otherwise ``None``.
+
+        >>> import lockstep
+        >>> lockstep.connect().execute("CREATE TABLE t (a INT)").message
+        'CREATE TABLE'
+        """
         return self._ran().message
 
     @property
     def has_run(self) -> bool:
-        """Whether the rows are there: a query has run, or the relation is of ``db.execute``."""
+        """Whether the rows are there: a query has run, or the relation is of ``db.execute``.
+
+        >>> import lockstep
+        >>> relation = lockstep.connect().sql("SELECT 1 AS one")
+        >>> relation.has_run, relation.run().has_run
+        (False, True)
+        """
         return self._output is not None
 
     def run(self, progress: Callable[[float], object] | None = None) -> Relation:
         """Runs the query now, if it has not run yet, and returns this relation.
 
-        ``progress`` is called with the fraction that is done, from 0 to 1, from any thread.
+        - ``progress``: called with the fraction that is done, from 0 to 1, from any thread.
+
+        Raises ``Error`` for what only the values show, 57014 after ``statement_timeout``, and 53200
+        where the query needs more memory than it may have.
+
+        >>> import lockstep
+        >>> lockstep.connect().sql("SELECT 1 AS one").run().fetchall()
+        [(1,)]
         """
         if self._output is None:
             assert self._query is not None, "a relation has an output or a query"
@@ -78,50 +122,128 @@ class Relation:
     def df(self) -> pandas.DataFrame:
         """Returns the rows as a pandas data frame.
 
-        A repeated column name gets a number. Columns of numbers and booleans that hold NULLs have
-        pandas' nullable types.
+        A repeated column name gets a number, as in ``a:2``. Columns of numbers and booleans that
+        hold NULLs have pandas' nullable types. TIMESTAMP is ``datetime64`` without a zone, in UTC.
+
+        Raises ``Error`` with the code 58P01 where pandas or pyarrow is not installed, and those of
+        ``run``. Cost: a copy of the rows.
+
+        >>> import lockstep
+        >>> lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter").df()
+           one letter
+        0    1      a
         """
         return to_pandas(self.arrow())
 
     def arrow(self) -> pyarrow.Table:
-        """Returns the rows as a pyarrow table. A repeated column name gets a number."""
+        """Returns the rows as a pyarrow table.
+
+        A repeated column name gets a number, as in ``a:2``.
+
+        Raises ``Error`` with the code 58P01 where pyarrow is not installed, and those of ``run``.
+        Cost: none for each row; the table has the memory of the relation.
+
+        >>> import lockstep
+        >>> lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter").arrow().to_pydict()
+        {'one': [1], 'letter': ['a']}
+        """
         require("pyarrow", "to make an Arrow table")
         return self._ran().pyarrow()
 
     def pl(self) -> polars.DataFrame:
-        """Returns the rows as a polars data frame. A repeated column name gets a number."""
+        """Returns the rows as a polars data frame.
+
+        A repeated column name gets a number, as in ``a:2``.
+
+        Raises ``Error`` with the code 58P01 where polars is not installed, and those of ``run``.
+
+        >>> import lockstep
+        >>> lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter").pl().rows()
+        [(1, 'a')]
+        """
         return require("polars", "to make a polars data frame").DataFrame(self._ran().arrow())
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Returns the rows that were not fetched yet, as tuples.
 
         TIMESTAMP is a naive ``datetime`` in UTC, DATE a ``date``, NULL is ``None``.
+
+        Raises the errors of ``run``. Cost: a Python object for each value; ``df`` and ``arrow``
+        return whole columns.
+
+        >>> import lockstep
+        >>> relation = lockstep.connect().sql("SELECT 1 AS one, DATE('2024-05-01') AS day")
+        >>> relation.fetchall()
+        [(1, datetime.date(2024, 5, 1))]
+        >>> relation.fetchall()
+        []
         """
         start, self._fetched = self._fetched, len(self)
         return self._ran().tuples(start, self._fetched)
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Returns the next row, or ``None`` after the last."""
+        """Returns the next row as a tuple, or ``None`` after the last.
+
+        Raises the errors of ``run``.
+
+        >>> import lockstep
+        >>> relation = lockstep.connect().sql("SELECT 1 AS one")
+        >>> relation.fetchone(), relation.fetchone()
+        ((1,), None)
+        """
         rows = self._ran().tuples(self._fetched, self._fetched + 1)
         self._fetched += len(rows)
         return rows[0] if rows else None
 
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
-        """Returns the next rows, ``size`` of them; fewer at the end."""
+        """Returns the next rows as tuples: ``size`` of them, and fewer at the end.
+
+        Raises the errors of ``run``.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> _ = db.append("t", [{"a": number} for number in range(5)])
+        >>> relation = db.sql("SELECT a FROM t ORDER BY a")
+        >>> relation.fetchmany(3), relation.fetchmany(3)
+        ([(0,), (1,), (2,)], [(3,), (4,)])
+        """
         end = min(len(self), self._fetched + max(size, 0))
         start, self._fetched = self._fetched, end
         return self._ran().tuples(start, end)
 
     def rows(self, start: int, end: int) -> list[tuple[Any, ...]]:
-        """Returns the rows from index ``start``, 0-based, up to ``end``; whatever was fetched."""
+        """Returns the rows from index ``start``, 0-based, up to ``end``; whatever was fetched.
+
+        Raises the errors of ``run``. It does not change what ``fetchone`` and the like return next.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> _ = db.append("t", [{"a": number} for number in range(5)])
+        >>> db.sql("SELECT a FROM t ORDER BY a").rows(1, 3)
+        [(1,), (2,)]
+        """
         return self._ran().tuples(min(start, len(self)), min(end, len(self)))
 
     def show(self, rows: int = ROWS_SHOWN, width: int | None = None) -> None:
-        """Prints the first rows.
+        """Prints the first rows, and how many there are.
 
-        ``width`` is the greatest width of a cell, in characters. Without it a cell has at most 60,
-        but the texts of the last column stand whole, over several lines where they have them, as
-        long as they are not much: plans and definitions.
+        - ``rows``: the most rows that are printed.
+        - ``width``: the greatest width of a cell, in characters. Without it a cell has at most 60,
+          but the texts of the last column stand whole, over several lines where they have them, as
+          long as they are not much: plans and definitions.
+
+        Raises the errors of ``run``.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> _ = db.append("t", [{"a": number} for number in range(5)])
+        >>> db.sql("SELECT a FROM t ORDER BY a").show(rows=2)
+        a
+        -
+        0
+        1
+        … 3 more rows
+        (5 rows)
         """
         print(self._text(rows, width))
 

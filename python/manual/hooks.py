@@ -12,8 +12,8 @@ def on_config(config):
     folder = Path(config.docs_dir) / "adr"
     pages = ["adr/README.md", *(f"adr/{path.name}" for path in sorted(folder.glob("[0-9]*.md")))]
     config.nav.append({"Decisions": pages})
-    # The one script that would be fetched from another host, for the search through file://.
-    config.extra["polyfills"] = []
+    # In the place of a script that would be fetched from another host, for the search in files.
+    config.extra["polyfills"] = ["javascripts/search_from_files.js"]
     return config
 
 

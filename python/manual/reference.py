@@ -6,12 +6,15 @@ when one is stale. Pages that need the compiled declarations are written by `car
 
 from __future__ import annotations
 
-import contextlib
+import ast
 import inspect
 import io
+import itertools
 import re
 import subprocess
 import sys
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -168,18 +171,45 @@ def python() -> str:
         lines += [f"\n## {name}\n", *_described(name, item)]
         if not inspect.isclass(item):
             continue
-        for method, value in vars(item).items():
-            if method.startswith("_") or not (inspect.isfunction(value) or _is_property(value)):
+        fields = fields_of(item)
+        if fields:
+            lines += ["", "| field | type | meaning |", "|---|---|---|"]
+        for field, kind, text in fields:
+            lines.append(f"| `{field}` | `{_cell(kind)}` | {_cell(text)} |")
+        members = vars(item).items()
+        # The members of a native class have another order in each process.
+        is_native = any(inspect.isgetsetdescriptor(value) for _, value in members)
+        for method, value in sorted(members, key=lambda member: is_native and member[0]):
+            if method.startswith("_") or not _is_member(value):
                 continue
             lines += [f"\n### {name}.{method}\n", *_described(method, value)]
     return "\n".join(lines) + "\n"
 
 
+def fields_of(item: type) -> list[tuple[str, str, str]]:
+    """Returns the name, the type and the description of each field that a class declares."""
+    try:
+        (declared,) = ast.parse(textwrap.dedent(inspect.getsource(item))).body
+    except (OSError, TypeError):
+        return []
+    fields = []
+    for field, text in itertools.pairwise(declared.body):
+        if not (isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)):
+            continue
+        if isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
+            described = " ".join(text.value.value.split())
+            fields.append((field.target.id, ast.unparse(field.annotation), described))
+    return fields
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 def _described(name: str, item: object) -> list[str]:
     signature = ""
-    if not inspect.isclass(item) and not _is_property(item):
-        with contextlib.suppress(TypeError, ValueError):
-            signature = f"```text\n{name}{inspect.signature(item)}\n```\n"
+    if inspect.isfunction(item):
+        signature = f"```text\n{name}{_signature(item)}\n```\n"
     lines, is_example = [], False
     for line in (inspect.getdoc(item) or "").splitlines():
         if line.startswith(">>>") and not is_example:
@@ -194,8 +224,28 @@ def _described(name: str, item: object) -> list[str]:
     return [signature, *lines] if signature else lines
 
 
-def _is_property(value: object) -> bool:
-    return isinstance(value, property)
+class _Annotation(str):
+    """A type that is shown as it is written."""
+
+    __repr__ = str.__str__
+
+
+def _signature(function: Callable[..., object]) -> str:
+    """Returns the parameters and the result of a function, as a caller sees them."""
+    signature = inspect.signature(function)
+    parameters = [
+        parameter.replace(annotation=_Annotation(parameter.annotation))
+        for name, parameter in signature.parameters.items()
+        if name != "self"
+    ]
+    result = _Annotation(signature.return_annotation)
+    return str(signature.replace(parameters=parameters, return_annotation=result))
+
+
+def _is_member(value: object) -> bool:
+    # Those of native classes are descriptors.
+    kinds = (inspect.isfunction, inspect.isgetsetdescriptor)
+    return isinstance(value, property) or any(kind(value) for kind in kinds)
 
 
 def _comment(text: str) -> str:

@@ -1,9 +1,8 @@
-"""Runs the examples of the documents."""
+"""Runs the examples of the documents. Those of the docstrings run in test_docstrings.py."""
 
 from __future__ import annotations
 
 import doctest
-import importlib
 import re
 import warnings
 from pathlib import Path
@@ -23,25 +22,6 @@ def test_the_examples_of_the_readme_run(capsys):
     shown = capsys.readouterr().out
     assert "{'user': 'ann', 'clicks': 3, 'price_avg': 20.833333333333332}" in shown
     assert shown.splitlines()[-1] == "True"
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "lockstep",
-        "lockstep._async",
-        "lockstep._connection",
-        "lockstep.compat.openmldb",
-        "lockstep.dbapi",
-        "lockstep.dbapi._connection",
-        "lockstep.sqlalchemy",
-        "lockstep.sqlalchemy._join",
-    ],
-)
-def test_the_examples_of_the_package_run(name):
-    result = doctest.testmod(importlib.import_module(name))
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 def pages_with(language: str) -> list[str]:

@@ -1,4 +1,9 @@
-"""The first hour of a newcomer: a clean environment without a compiler, and the README as typed."""
+"""The first hour of a newcomer: a clean environment without a compiler, and what the README and the
+tutorial say, as typed.
+
+The notebooks of `examples/` belong to that hour, too. They take more than a minute and need the
+packages of a data scientist, which a clean environment has not: test_examples.py runs them, once.
+"""
 
 from __future__ import annotations
 
@@ -102,6 +107,33 @@ def test_the_readme_runs_as_it_is_typed(clean):
     shown = clean.run("python", "-c", "\n".join(blocks))
     assert "{'user': 'ann', 'clicks': 3, 'price_avg': 20.833333333333332}" in shown
     assert shown.splitlines()[-1] == "True"
+
+
+def test_the_tutorial_runs_as_it_is_typed(clean, capsys):
+    page = (ROOT / "docs/tutorial.md").read_text()
+    session = "\n".join(re.findall(r"```pycon\n(.*?)```", page, re.DOTALL))
+    typed = clean.folder / "tutorial.txt"
+    typed.write_text(session)
+    began = time.monotonic()
+    # It prints nothing where every answer is that of the page, and each example otherwise.
+    shown = clean.run("python", "-m", "doctest", "-v", typed.name)
+    tutorial_s = time.monotonic() - began
+    lines = session.count("\n>>> ") + session.startswith(">>> ")
+    assert lines > 15
+    assert f"{lines} passed" in shown, shown[-2000:]
+    with capsys.disabled():
+        print(f"\n   {tutorial_s:.1f} s to run the {lines} lines of the tutorial")
+
+
+def test_the_examples_are_those_that_run_elsewhere():
+    import test_examples
+
+    notebooks = {path.stem for path in (ROOT / "examples").glob("*/*.ipynb")}
+    assert notebooks == set(test_examples.NAMES)
+    # What the newcomer reads about them.
+    guide = (ROOT / "docs/guide/examples.md").read_text()
+    for name in notebooks:
+        assert f"{name}.ipynb" in guide
 
 
 def test_the_shell_of_the_readme_runs(clean):

@@ -23,8 +23,9 @@ pub(crate) enum ShellCommand {
     Schema(Option<String>),
     /// Sets the format of results; `None`: says which it is.
     Mode(Option<OutputFormat>),
-    /// Shows a row as lines; `None`: changes it.
-    Expanded(Option<Switch>),
+    /// Shows a row as lines, always, never, or where a table is too wide: the format for it; `None`:
+    /// changes it.
+    Expanded(Option<OutputFormat>),
     /// Says how long a statement took; `None`: changes it.
     Timing(Option<Switch>),
     /// Uses the pager; `None`: changes it.
@@ -160,14 +161,14 @@ pub(crate) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         names: &["\\x"],
-        argument: "[on|off]",
+        argument: "[on|off|auto]",
         kind: CommandArgument::Other,
-        summary: "shows each column of a row on a line of its own",
-        read: |argument| optional(argument, Switch::of_word).map(ShellCommand::Expanded),
+        summary: "shows each column on a line of its own; auto: where too wide",
+        read: |argument| optional(argument, expanded_of).map(ShellCommand::Expanded),
     },
     CommandSpec {
         names: &[".mode"],
-        argument: "[table|expanded|csv|json|markdown]",
+        argument: "[table|expanded|auto|csv|json|markdown]",
         kind: CommandArgument::Other,
         summary: "sets the format of results",
         read: |argument| optional(argument, OutputFormat::of_word).map(ShellCommand::Mode),
@@ -296,6 +297,15 @@ fn name_of(text: &str) -> Option<String> {
     (!text.contains(';')).then(|| text.to_owned())
 }
 
+/// Reads `on`, `off` or `auto` as the format for it.
+fn expanded_of(word: &str) -> Option<OutputFormat> {
+    if word.eq_ignore_ascii_case("auto") {
+        return Some(OutputFormat::Auto);
+    }
+    let switch = Switch::of_word(word)?;
+    Some(if switch.is_on() { OutputFormat::Expanded } else { OutputFormat::Table })
+}
+
 /// Reads an argument that may be absent; `None` where it is wrong.
 fn optional<T>(argument: Option<&str>, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
     argument.map_or(Some(None), |word| read(word).map(Some))
@@ -357,7 +367,14 @@ mod tests {
     fn arguments_are_read() {
         check("\\timing", ShellCommand::Timing(None));
         check(".timer OFF", ShellCommand::Timing(Some(Switch::Off)));
-        check("\\x on", ShellCommand::Expanded(Some(Switch::On)));
+        check("\\x", ShellCommand::Expanded(None));
+        for (word, format) in [
+            ("on", OutputFormat::Expanded),
+            ("off", OutputFormat::Table),
+            ("AUTO", OutputFormat::Auto),
+        ] {
+            check(&format!("\\x {word}"), ShellCommand::Expanded(Some(format)));
+        }
         check("\\pager off", ShellCommand::Pager(Some(Switch::Off)));
         check(".mode json", ShellCommand::Mode(Some(OutputFormat::Json)));
         check("\\watch", ShellCommand::Watch(WatchPlan { interval_ms: 2_000, count: None }));
@@ -375,7 +392,7 @@ mod tests {
         assert_eq!(error(".tabels"), error(".tabels;"));
         assert!(error(".tabels").contains("the nearest is `.tables`"));
         assert_eq!(error("\\zebra"), "`\\zebra` is no command of the shell; `\\?` lists them");
-        assert_eq!(error("\\x maybe"), "`\\x` has the form `\\x [on|off]`");
+        assert_eq!(error("\\x maybe"), "`\\x` has the form `\\x [on|off|auto]`");
         assert_eq!(error("\\d t; DROP TABLE t"), "`\\d` has the form `\\d [TABLE]`");
         assert_eq!(error("\\i"), "`\\i` has the form `\\i FILE`");
         assert_eq!(error("\\watch 1e9"), error("\\watch 1 2 x"));

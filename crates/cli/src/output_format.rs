@@ -1,4 +1,5 @@
 //! The formats of results: the table of the terminal, a line for each column, CSV, JSON and Markdown.
+//! A terminal gets what a reader can take in, and is told what is left out; everything else gets all rows.
 //!
 //! | type | CSV | JSON |
 //! |---|---|---|
@@ -24,7 +25,7 @@ use self::{
 };
 use crate::table_text;
 
-/// The most rows of a result that are printed for a reader.
+/// The most rows of a table that are printed on a terminal. A pipe or a file gets all of them.
 const ROWS_SHOWN_MAX: usize = 1_000;
 
 /// The format of results.
@@ -33,6 +34,8 @@ pub(crate) enum OutputFormat {
     #[default]
     Table,
     Expanded,
+    /// A table, or expanded where that is wider than the terminal.
+    Auto,
     Csv,
     Json,
     Markdown,
@@ -44,6 +47,7 @@ impl OutputFormat {
         match word.to_ascii_lowercase().as_str() {
             "table" | "box" | "duckbox" | "aligned" => Some(Self::Table),
             "expanded" | "line" => Some(Self::Expanded),
+            "auto" => Some(Self::Auto),
             "csv" => Some(Self::Csv),
             "json" => Some(Self::Json),
             "markdown" | "md" => Some(Self::Markdown),
@@ -56,19 +60,24 @@ impl OutputFormat {
         match self {
             Self::Table => "table",
             Self::Expanded => "expanded",
+            Self::Auto => "auto",
             Self::Csv => "csv",
             Self::Json => "json",
             Self::Markdown => "markdown",
         }
     }
 
-    /// Writes a result, with the end of its last line, and an empty one where that parts it from the next. A
-    /// table has at most `columns_max` columns of the
-    /// terminal.
+    /// Writes a result, with the end of its last line, and an empty one where that parts it from the next.
+    /// On a terminal, which has `columns_max` columns, a table has the columns that fit, and the first 1,000
+    /// rows; the last line says what is left out.
     pub(crate) fn text(self, output: &Output, columns_max: Option<usize>) -> String {
         match self {
-            Self::Table => table(output, columns_max),
-            Self::Expanded => expanded_text(output, ROWS_SHOWN_MAX),
+            Self::Table => table(output, columns_max).0,
+            Self::Expanded => expanded_text(output, rows_max(columns_max)),
+            Self::Auto => match table(output, columns_max) {
+                (text, 0) => text,
+                _ => expanded_text(output, rows_max(columns_max)),
+            },
             Self::Csv => csv_text(output),
             Self::Json => json_text(output),
             Self::Markdown => markdown_text(output),
@@ -76,19 +85,34 @@ impl OutputFormat {
     }
 }
 
-fn table(output: &Output, columns_max: Option<usize>) -> String {
-    let whole = table_text(output, ROWS_SHOWN_MAX);
+/// Returns how many rows are shown: without a terminal, all of them.
+fn rows_max(columns_max: Option<usize>) -> usize {
+    columns_max.map_or(usize::MAX, |_| ROWS_SHOWN_MAX)
+}
+
+/// Writes a table. Returns it with the number of columns that are not in it.
+fn table(output: &Output, columns_max: Option<usize>) -> (String, usize) {
+    let rows_max = rows_max(columns_max);
+    let whole = table_text(output, rows_max);
     let count = whole.names.len();
     let (drawn, hidden) = match columns_max {
         Some(columns) => whole.draw_within(columns),
         None => (whole.draw(None), 0),
     };
     debug_assert!(hidden < count.max(1), "a column is shown");
-    let note = match hidden {
+    let mut notes = rows_note(output.row_count(), rows_max);
+    if hidden > 0 {
+        notes.push_str(&format!("; {hidden} of {count} columns hidden, `\\x` shows them"));
+    }
+    (format!("{drawn}\n({}{notes})\n\n", rows_text(output.row_count())), hidden)
+}
+
+/// Says how many rows are left out where `rows_max` are shown, and how to see them.
+fn rows_note(row_count: usize, rows_max: usize) -> String {
+    match row_count.saturating_sub(rows_max) {
         0 => String::new(),
-        _ => format!("; {hidden} of {count} columns hidden, `\\x` shows them"),
-    };
-    format!("{drawn}\n({}{note})\n\n", rows_text(output.row_count()))
+        left => format!("; {left} not shown, `\\o FILE` writes all"),
+    }
 }
 
 /// Writes a count of rows.
@@ -117,7 +141,7 @@ fn each_row(output: &Output, mut each: impl FnMut(&[Datum<'_>], Zone)) {
 mod tests {
     use lockstep_engine::{Database, Output};
 
-    use super::OutputFormat;
+    use super::{OutputFormat, rows_note};
 
     fn output(sql: &str) -> Output {
         Database::in_memory().session().execute(sql).unwrap()
@@ -129,8 +153,8 @@ mod tests {
 
     #[test]
     fn names_of_formats() {
-        use OutputFormat::{Csv, Expanded, Json, Markdown, Table};
-        for format in [Table, Expanded, Csv, Json, Markdown] {
+        use OutputFormat::{Auto, Csv, Expanded, Json, Markdown, Table};
+        for format in [Table, Expanded, Auto, Csv, Json, Markdown] {
             assert_eq!(OutputFormat::of_word(format.word()), Some(format));
         }
         assert_eq!(OutputFormat::of_word("LINE"), Some(Expanded));
@@ -168,6 +192,29 @@ mod tests {
     fn a_row_may_be_a_line_for_each_column() {
         let expected = "-[ ROW 1 ]\nlong | x\nk    | l1\n     | l2\n(1 row)\n\n";
         check(OutputFormat::Expanded, "SELECT 'x' AS `long`, 'l1\\nl2' AS k", expected);
+    }
+
+    #[test]
+    fn a_table_that_does_not_fit_may_be_expanded() {
+        let wide = output("SELECT 11 AS a, 22 AS b, 33 AS c");
+        let expanded = "-[ ROW 1 ]\na | 11\nb | 22\nc | 33\n(1 row)\n\n";
+        assert_eq!(OutputFormat::Auto.text(&wide, Some(8)), expanded);
+        let table = OutputFormat::Table.text(&wide, None);
+        assert_eq!(OutputFormat::Auto.text(&wide, Some(12)), table);
+        assert_eq!(OutputFormat::Auto.text(&wide, None), table);
+        // A single column is always shown, however wide.
+        let single = output("SELECT 'a long text' AS a");
+        assert_eq!(
+            OutputFormat::Auto.text(&single, Some(8)),
+            OutputFormat::Table.text(&single, None)
+        );
+    }
+
+    #[test]
+    fn rows_that_are_left_out_are_counted() {
+        assert_eq!(rows_note(1_000, 1_000), "");
+        assert_eq!(rows_note(1_500, 1_000), "; 500 not shown, `\\o FILE` writes all");
+        assert_eq!(rows_note(1_500, usize::MAX), "");
     }
 
     #[test]

@@ -41,19 +41,23 @@ def connect(
 ) -> Connection:
     """Opens a connection: in memory, to a directory, or to a server.
 
-    Without a target, or with ``":memory:"``, it has a database of its own in memory. The path of a
-    directory opens it as ``lockstep.connect`` does; several connections of a process to one
-    directory share it, and its variables (``SET``), and the last one to be closed closes it. A
-    ``lockstep.Connection`` is used as it is, and is not closed. A URL ``lockstep://host:port``, or
-    ``host`` and ``port`` with ``user`` and ``password`` or a ``token``, connects to a server;
-    ``options`` are those of ``lockstep.connect``, such as ``tls``.
+    - ``target``: nothing or ``":memory:"`` is a database of its own in memory. The path of a
+      directory opens it as ``lockstep.connect`` does; several connections of a process to one
+      directory share it, and its variables (``SET``), and the last one to be closed closes it. A
+      ``lockstep.Connection`` is used as it is, and is not closed. A URL ``lockstep://host:port`` is
+      a server.
+    - ``database``: the current database, which must exist.
+    - ``host``, ``port``: a server, with ``user`` and ``password`` or a ``token``.
+    - ``read_only``, ``max_memory``, ``options``: those of ``lockstep.connect``, such as ``tls``.
 
-    ``database`` is the current database, which must exist.
+    Returns a ``Connection``. Raises ``OperationalError`` for a directory that another process has
+    open or a server that does not answer, and ``InterfaceError`` where another connection of this
+    process has opened the directory to be read only.
 
-        >>> from lockstep import dbapi
-        >>> with dbapi.connect() as connection:
-        ...     connection.execute("SELECT 1 + ?", [1]).fetchone()
-        (2,)
+    >>> from lockstep import dbapi
+    >>> with dbapi.connect() as connection:
+    ...     connection.execute("SELECT 1 + ?", [1]).fetchone()
+    (2,)
     """
     with conversion():
         if host is not None:
@@ -81,9 +85,17 @@ def connect(
 
 
 class Connection:
-    """A connection. As a context manager it closes itself at the end.
+    """Makes cursors, which run statements. As a context manager it closes itself at the end.
 
     The exceptions of the module are attributes of it, as PEP 249 has it.
+
+    >>> from lockstep import dbapi
+    >>> with dbapi.connect() as connection:
+    ...     try:
+    ...         connection.execute("SELECT a FROM missing")
+    ...     except connection.ProgrammingError as error:
+    ...         print(error.sqlstate)
+    42P01
     """
 
     Warning = _error.Warning
@@ -113,18 +125,41 @@ class Connection:
 
     @property
     def lockstep(self) -> _connection.Connection:
-        """The connection of Lockstep beneath, for requests, data frames and the like."""
+        """The connection of Lockstep beneath, for requests, data frames and the like.
+
+        Raises ``InterfaceError`` where the connection was closed.
+
+        >>> from lockstep import dbapi
+        >>> with dbapi.connect() as connection:
+        ...     connection.lockstep.append("clicks", [{"user": "ann"}])
+        1
+        """
         self.check_open()
         return self._lockstep
 
     @property
     def database(self) -> str:
-        """The current database, as the statements of this connection select it."""
+        """The current database, as the statements of this connection select it.
+
+        >>> from lockstep import dbapi
+        >>> with dbapi.connect() as connection:
+        ...     _ = connection.execute("CREATE DATABASE shop")
+        ...     _ = connection.execute("USE shop")
+        ...     connection.database
+        'shop'
+        """
         return self._database
 
     @property
     def autocommit(self) -> bool:
-        """Whether each statement takes effect at once, as it does."""
+        """Whether each statement takes effect at once, as it does.
+
+        Setting it to ``False`` raises ``NotSupportedError``.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().autocommit
+        True
+        """
         return True
 
     @autocommit.setter
@@ -133,21 +168,50 @@ class Connection:
             raise NotSupportedError("there are no transactions", code="0A000")
 
     def cursor(self) -> Cursor:
-        """Makes a cursor."""
+        """Makes a cursor. Raises ``InterfaceError`` where the connection was closed.
+
+        >>> from lockstep import dbapi
+        >>> with dbapi.connect() as connection, connection.cursor() as cursor:
+        ...     cursor.execute("SELECT 1 AS one").fetchall()
+        [(1,)]
+        """
         self.check_open()
         return Cursor(self)
 
     def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Cursor:
-        """Makes a cursor, runs a statement with it, and returns it."""
+        """Makes a cursor, runs a statement with it, and returns it.
+
+        The parameters and errors are those of ``Cursor.execute``.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().execute("SELECT 1 AS one").fetchall()
+        [(1,)]
+        """
         return self.cursor().execute(operation, parameters)
 
     def commit(self) -> None:
-        """Does nothing: each statement has taken effect."""
+        """Does nothing: each statement has taken effect.
+
+        Raises ``InterfaceError`` where the connection was closed.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().commit()
+        """
         self.check_open()
         self._is_changed = False
 
     def rollback(self) -> None:
-        """Raises ``NotSupportedError`` where something was changed since the last ``commit``."""
+        """Raises ``NotSupportedError`` where something was changed since the last ``commit``.
+
+        >>> from lockstep import dbapi
+        >>> connection = dbapi.connect()
+        >>> _ = connection.execute("CREATE TABLE t (a INT)")
+        >>> try:
+        ...     connection.rollback()
+        ... except dbapi.NotSupportedError as error:
+        ...     print(error.message)
+        what was changed cannot be rolled back
+        """
         self.check_open()
         if self._is_changed:
             raise NotSupportedError(
@@ -157,7 +221,14 @@ class Connection:
             )
 
     def close(self) -> None:
-        """Ends the connection. What it has written stays. Closing twice does nothing."""
+        """Ends the connection. What it has written stays. Closing twice does nothing.
+
+        >>> from lockstep import dbapi
+        >>> connection = dbapi.connect()
+        >>> connection.close()
+        >>> connection
+        <lockstep.dbapi connection, closed>
+        """
         if not self._is_open:
             return
         self._is_open = False
@@ -168,19 +239,39 @@ class Connection:
                 self._lockstep.close()
 
     def check_open(self) -> None:
-        """Raises ``InterfaceError`` where the connection was closed."""
+        """Raises ``InterfaceError`` where the connection was closed.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().check_open()
+        """
         if not self._is_open:
             raise InterfaceError("the connection is closed", code="08003")
 
     def run(self, operation: str, parameters: Sequence[Any]) -> Relation:
-        """Runs statements and returns the outcome of the last one; for cursors."""
+        """Runs statements and returns the outcome of the last one, a ``lockstep.Relation``; for
+        cursors.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().run("SELECT ? AS one", [1]).fetchall()
+        [(1,)]
+        """
         with self.calling(operation):
             relation = self._lockstep.execute(operation, parameters)
         self._is_changed |= relation.message not in UNCHANGED
         return relation
 
     def append(self, table: str, rows: list[Any]) -> int:
-        """Appends rows, all or none, and returns their number; for cursors."""
+        """Appends rows, all or none, and returns their number; for cursors.
+
+        - ``table``: the name of a table, which must exist.
+        - ``rows``: tuples or dicts.
+
+        >>> from lockstep import dbapi
+        >>> connection = dbapi.connect()
+        >>> _ = connection.execute("CREATE TABLE t (a INT)")
+        >>> connection.append("t", [(1,), (2,)])
+        2
+        """
         with self.calling():
             count = self._lockstep.append(table, rows, create=False)
         self._is_changed = True
@@ -188,7 +279,16 @@ class Connection:
 
     @contextlib.contextmanager
     def calling(self, operation: str = "") -> Iterator[None]:
-        """Runs a call to the database with this connection's current database."""
+        """Runs a call to the database with this connection's current database; for cursors.
+
+        - ``operation``: the statement, whose USE changes the current database.
+
+        >>> from lockstep import dbapi
+        >>> connection = dbapi.connect()
+        >>> with connection.calling():
+        ...     connection.lockstep.sql("SELECT 1 AS one").fetchall()
+        [(1,)]
+        """
         self.check_open()
         with conversion():
             if self._shared is None:

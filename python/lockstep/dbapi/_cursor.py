@@ -34,6 +34,10 @@ class Cursor:
 
     As a context manager it closes itself at the end; as an iterator it returns the rows that were
     not fetched yet.
+
+    >>> from lockstep import dbapi
+    >>> list(dbapi.connect().cursor().execute("SELECT 1 AS one"))
+    [(1,)]
     """
 
     arraysize = 1
@@ -51,7 +55,13 @@ class Cursor:
 
     @property
     def connection(self) -> Connection:
-        """The connection that made the cursor."""
+        """The connection that made the cursor.
+
+        >>> from lockstep import dbapi
+        >>> connection = dbapi.connect()
+        >>> connection.cursor().connection is connection
+        True
+        """
         return self._connection
 
     @property
@@ -60,23 +70,50 @@ class Cursor:
 
         ``description[i][1]`` is the type, such as ``'BIGINT'``, and equals the type object that it
         belongs to, such as ``dbapi.NUMBER``.
+
+        >>> from lockstep import dbapi
+        >>> cursor = dbapi.connect().execute("SELECT 1 AS one")
+        >>> cursor.description
+        [('one', 'INT', None, None, None, None, None)]
+        >>> cursor.description[0][1] == dbapi.NUMBER
+        True
         """
         return self._description
 
     @property
     def rowcount(self) -> int:
-        """The number of rows returned or written by the last statement; -1 where it is unknown."""
+        """The number of rows returned or written by the last statement; -1 where it is unknown.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().execute("SELECT 1 AS one").rowcount
+        1
+        """
         return self._row_count
 
     @property
     def rownumber(self) -> int | None:
-        """The 0-based index of the next row; ``None`` where there are no rows to fetch."""
+        """The 0-based index of the next row; ``None`` where there are no rows to fetch.
+
+        >>> from lockstep import dbapi
+        >>> cursor = dbapi.connect().execute("SELECT 1 AS one")
+        >>> cursor.rownumber, cursor.fetchone(), cursor.rownumber
+        (0, (1,), 1)
+        """
         return None if self._relation is None else self._fetched
 
     def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Cursor:
         """Runs a statement, with a value for each ``?``, and returns this cursor.
 
-        Without parameters it may be a script of several statements; the rows are those of the last.
+        - ``operation``: the statement. Without parameters it may be a script of several statements;
+          the rows are those of the last.
+        - ``parameters``: a sequence of values.
+
+        Raises ``ProgrammingError`` for what is wrong in the statement, ``DataError`` and
+        ``IntegrityError`` for values, ``OperationalError`` for limits, timeouts, disks and servers.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().cursor().execute("SELECT ? AS one", [1]).fetchall()
+        [(1,)]
         """
         self._check_open()
         self._reset()
@@ -87,9 +124,19 @@ class Cursor:
     def executemany(self, operation: str, parameters: Iterable[Sequence[Any]]) -> None:
         """Runs a statement once for each sequence of values.
 
-        ``INSERT INTO t [(columns)] VALUES (?, …)`` appends all rows in one step, all or none. Any
-        other statement runs once for each sequence: those before one that fails have taken effect.
-        Rows that the statement returns are discarded.
+        - ``operation``: the statement. ``INSERT INTO t [(columns)] VALUES (?, …)`` appends all rows
+          in one step, all or none. Any other statement runs once for each sequence: those before
+          one that fails have taken effect.
+        - ``parameters``: the sequences of values.
+
+        Rows that the statement returns are discarded. Raises the errors of ``execute``.
+
+        >>> from lockstep import dbapi
+        >>> cursor = dbapi.connect().cursor()
+        >>> _ = cursor.execute("CREATE TABLE t (a INT, b STRING)")
+        >>> cursor.executemany("INSERT INTO t VALUES (?, ?)", [(1, "x"), (2, "y")])
+        >>> cursor.rowcount
+        2
         """
         self._check_open()
         self._reset()
@@ -104,9 +151,20 @@ class Cursor:
     def callproc(self, procname: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
         """Calls a deployment or a procedure with one request row; its answer is fetched as rows.
 
-        ``parameters`` are the values of the request row in order, or a mapping from the names of
-        its columns: those that the answer depends on; other keys are ignored. Returns
-        ``parameters``, as PEP 249 has it.
+        - ``procname``: its name.
+        - ``parameters``: the values of the request row in order, or a mapping from the names of its
+          columns: those that the answer depends on; other keys are ignored.
+
+        Returns ``parameters``, as PEP 249 has it. Raises ``ProgrammingError`` where there is none
+        of this name, or the row lacks a value.
+
+        >>> from lockstep import dbapi
+        >>> cursor = dbapi.connect().cursor()
+        >>> _ = cursor.execute("CREATE TABLE clicks (user STRING, price DOUBLE)")
+        >>> _ = cursor.execute("DEPLOY twice AS SELECT price * 2 AS p FROM clicks")
+        >>> _ = cursor.callproc("twice", {"price": 2.5})
+        >>> cursor.fetchall()
+        [(5.0,)]
         """
         self._check_open()
         self._reset()
@@ -128,34 +186,71 @@ class Cursor:
         return parameters
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Returns the next row; ``None`` after the last."""
+        """Returns the next row; ``None`` after the last.
+
+        Raises ``ProgrammingError`` where there are no rows to fetch.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().execute("SELECT 1 AS one").fetchone()
+        (1,)
+        """
         rows = self.fetchmany(1)
         return rows[0] if rows else None
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """Returns the next rows: ``size`` of them, ``arraysize`` unless it is given."""
+        """Returns the next rows: ``size`` of them, ``arraysize`` unless it is given.
+
+        Raises ``ProgrammingError`` where there are no rows to fetch.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().execute("SELECT 1 AS one").fetchmany(10)
+        [(1,)]
+        """
         rows = self._rows().fetchmany(self.arraysize if size is None else size)
         self._fetched += len(rows)
         return rows
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Returns the rows that were not fetched yet."""
+        """Returns the rows that were not fetched yet.
+
+        Raises ``ProgrammingError`` where there are no rows to fetch.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().execute("SELECT 1 AS one").fetchall()
+        [(1,)]
+        """
         rows = self._rows().fetchall()
         self._fetched += len(rows)
         return rows
 
     def nextset(self) -> None:
-        """Returns ``None``: a statement has one set of rows, and a script that of its last one."""
+        """Returns ``None``: a statement has one set of rows, and a script that of its last one.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().execute("SELECT 1 AS one").nextset()
+        """
         self._check_open()
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
-        """Does nothing, as PEP 249 allows."""
+        """Does nothing, as PEP 249 allows.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().cursor().setinputsizes([10])
+        """
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Does nothing, as PEP 249 allows."""
+        """Does nothing, as PEP 249 allows.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().cursor().setoutputsize(10)
+        """
 
     def close(self) -> None:
-        """Ends the cursor and frees its rows. Closing twice does nothing."""
+        """Ends the cursor and frees its rows. Closing twice does nothing.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.connect().cursor().close()
+        """
         # The number of rows stays, since SQLAlchemy reads it later.
         self._relation = None
         self._is_open = False

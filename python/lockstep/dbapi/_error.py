@@ -12,47 +12,123 @@ Warning = _error.LockstepWarning
 
 
 class Error(_error.Error):
-    """The base of all errors of this module; it is a ``lockstep.Error`` with all its fields.
+    """Is the base of all errors of this module, and a ``lockstep.Error`` with all its fields.
 
     ``str(error)`` is the whole report, with a caret under the position in the statement.
+
+    >>> import lockstep
+    >>> from lockstep import dbapi
+    >>> try:
+    ...     dbapi.connect().execute("SELECT a FROM missing")
+    ... except dbapi.Error as error:
+    ...     isinstance(error, lockstep.Error), error.code, error.position
+    (True, '42P01', 14)
     """
 
     @property
     def sqlstate(self) -> str:
-        """The code of the error, as PEP 249's other modules call it."""
+        """The code of the error, as PEP 249's other modules call it.
+
+        >>> from lockstep import dbapi
+        >>> dbapi.Error("it is closed", code="08003").sqlstate
+        '08003'
+        """
         return self.code
 
 
 class InterfaceError(Error):
-    """An error of how the interface is used: a closed connection or cursor."""
+    """Says that the interface is used wrongly: a closed connection or cursor.
+
+    >>> from lockstep import dbapi
+    >>> connection = dbapi.connect()
+    >>> connection.close()
+    >>> try:
+    ...     connection.cursor()
+    ... except dbapi.InterfaceError as error:
+    ...     print(error.message)
+    the connection is closed
+    """
 
 
 class DatabaseError(Error):
-    """The base of the errors of the database."""
+    """Is the base of the errors of the database.
+
+    >>> from lockstep import dbapi
+    >>> issubclass(dbapi.ProgrammingError, dbapi.DatabaseError)
+    True
+    """
 
 
 class DataError(DatabaseError):
-    """An error of a value: out of range, or of a type that the column does not take."""
+    """Says that a value is out of range, or of a type that the column does not take.
+
+    >>> from lockstep import dbapi
+    >>> cursor = dbapi.connect().execute("CREATE TABLE t (a INT)")
+    >>> try:
+    ...     cursor.executemany("INSERT INTO t VALUES (?)", [("x",)])
+    ... except dbapi.DataError as error:
+    ...     print(error.message)
+    row 0: column `a` is INT, the value is a Python `str`
+    """
 
 
 class OperationalError(DatabaseError):
-    """An error that the program did not cause: limits, timeouts, disks, connections, passwords."""
+    """Says what the program did not cause: limits, timeouts, disks, connections, passwords.
+
+    >>> from lockstep import dbapi
+    >>> try:
+    ...     dbapi.connect(host="127.0.0.1", port=1)
+    ... except dbapi.OperationalError as error:
+    ...     print(error.code)
+    08001
+    """
 
 
 class IntegrityError(DatabaseError):
-    """A constraint: NULL in a column that is NOT NULL."""
+    """Says that a constraint does not hold: NULL in a column that is NOT NULL.
+
+    >>> from lockstep import dbapi
+    >>> cursor = dbapi.connect().execute("CREATE TABLE t (a INT NOT NULL)")
+    >>> try:
+    ...     cursor.executemany("INSERT INTO t VALUES (?)", [(None,)])
+    ... except dbapi.IntegrityError as error:
+    ...     print(error.code)
+    23502
+    """
 
 
 class InternalError(DatabaseError):
-    """A defect of Lockstep."""
+    """Says that there is a defect in Lockstep. The message asks for a report.
+
+    >>> from lockstep import dbapi
+    >>> issubclass(dbapi.InternalError, dbapi.DatabaseError)
+    True
+    """
 
 
 class ProgrammingError(DatabaseError):
-    """An error of the statement: its syntax, names, privileges or number of parameters."""
+    """Says that the statement is wrong: its syntax, names, privileges or number of parameters.
+
+    >>> from lockstep import dbapi
+    >>> try:
+    ...     dbapi.connect().execute("SELECT ? AS one", [])
+    ... except dbapi.ProgrammingError as error:
+    ...     print(error.message)
+    the statement has 1 `?`, and 0 values were given
+    """
 
 
 class NotSupportedError(DatabaseError):
-    """What Lockstep does not have."""
+    """Says that Lockstep does not have what the program needs.
+
+    >>> from lockstep import dbapi
+    >>> connection = dbapi.connect()
+    >>> try:
+    ...     connection.autocommit = False
+    ... except dbapi.NotSupportedError as error:
+    ...     print(error.message)
+    there are no transactions
+    """
 
 
 CLASSES: dict[str, type[DatabaseError]] = {

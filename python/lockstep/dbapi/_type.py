@@ -46,15 +46,30 @@ Binary = bytes
 
 
 def DateFromTicks(ticks: float) -> datetime.date:
-    """Returns the day in UTC of a number of seconds since the epoch."""
+    """Returns the day in UTC of a number of seconds since the epoch.
+
+    >>> from lockstep import dbapi
+    >>> dbapi.DateFromTicks(86_400)
+    datetime.date(1970, 1, 2)
+    """
     return TimestampFromTicks(ticks).date()
 
 
 def TimeFromTicks(ticks: float) -> datetime.time:
-    """Returns the time of day in UTC of a number of seconds since the epoch."""
+    """Returns the time of day in UTC of a number of seconds since the epoch.
+
+    >>> from lockstep import dbapi
+    >>> dbapi.TimeFromTicks(60)
+    datetime.time(0, 1)
+    """
     return TimestampFromTicks(ticks).time()
 
 
 def TimestampFromTicks(ticks: float) -> datetime.datetime:
-    """Returns the time in UTC, without a time zone, of a number of seconds since the epoch."""
+    """Returns the time in UTC, without a time zone, of a number of seconds since the epoch.
+
+    >>> from lockstep import dbapi
+    >>> dbapi.TimestampFromTicks(86_400)
+    datetime.datetime(1970, 1, 2, 0, 0)
+    """
     return datetime.datetime.fromtimestamp(ticks, datetime.timezone.utc).replace(tzinfo=None)

@@ -21,10 +21,15 @@ ROLLED_BACK = (
 
 
 class LockstepDialect(_reflection.Reflection, default.DefaultDialect):
-    """The dialect of ``lockstep://``: in memory, or a server.
+    """Connects SQLAlchemy to ``lockstep://``: a database in memory, or a server.
 
     All connections of an engine in memory are one. ``connection.execute(table.insert(), rows)``
     inserts all rows in one step.
+
+    >>> import sqlalchemy as sa
+    >>> with sa.create_engine("lockstep://").connect() as connection:
+    ...     connection.execute(sa.text("SELECT 1 + 1 AS two")).all()
+    [(2,)]
     """
 
     name = "lockstep"
@@ -135,9 +140,16 @@ class LockstepDialect(_reflection.Reflection, default.DefaultDialect):
 
 
 class EmbeddedDialect(LockstepDialect):
-    """The dialect of ``lockstep+embedded:///path``: a directory, in this process.
+    """Connects SQLAlchemy to ``lockstep+embedded:///path``: a directory, in this process.
 
     All connections of an engine are one, and engines of the same directory share it.
+
+    >>> import sqlalchemy as sa
+    >>> engine = sa.create_engine("lockstep+embedded:///features.lockstep")
+    >>> with engine.connect() as connection:
+    ...     connection.execute(sa.text("SELECT 1 + 1 AS two")).all()
+    [(2,)]
+    >>> engine.dispose()
     """
 
     driver = "embedded"

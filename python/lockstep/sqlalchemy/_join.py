@@ -10,7 +10,17 @@ from sqlalchemy.sql.selectable import Join
 
 
 class LastJoin(Join):
-    """A LAST JOIN: each row on the left with the newest matching row on the right, or NULLs."""
+    """Joins each row on the left with the newest matching row on the right, or NULLs.
+
+    ``last_join`` makes it.
+
+    >>> import sqlalchemy as sa
+    >>> from lockstep.sqlalchemy import LastJoin
+    >>> orders = sa.table("orders", sa.column("name"))
+    >>> users = sa.table("users", sa.column("name"))
+    >>> print(*str(LastJoin(orders, users, orders.c.name == users.c.name)).split())
+    orders LAST JOIN users ON orders.name = users.name
+    """
 
     __visit_name__ = "lockstep_last_join"
     inherit_cache = False
@@ -26,16 +36,20 @@ class LastJoin(Join):
 def last_join(left: Any, right: Any, onclause: Any = None, *, order_by: Any = None) -> LastJoin:
     """Makes a LAST JOIN of two tables, for ``select(…).select_from``.
 
-    ``order_by`` is the column on the right by which a row is the newest; without it, it is the one
-    that arrived last.
+    - ``left``, ``right``: the tables.
+    - ``onclause``: the condition under which rows match.
+    - ``order_by``: the column on the right by which a row is the newest; without it, it is the one
+      that arrived last.
 
-        >>> import sqlalchemy as sa
-        >>> from lockstep.sqlalchemy import last_join
-        >>> orders = sa.table("orders", sa.column("name"), sa.column("total"))
-        >>> users = sa.table("users", sa.column("name"), sa.column("city"), sa.column("ts"))
-        >>> joined = last_join(orders, users, orders.c.name == users.c.name, order_by=users.c.ts)
-        >>> print(*str(joined).split())
-        orders LAST JOIN users ORDER BY users.ts ON orders.name = users.name
+    Returns a ``LastJoin``.
+
+    >>> import sqlalchemy as sa
+    >>> from lockstep.sqlalchemy import last_join
+    >>> orders = sa.table("orders", sa.column("name"), sa.column("total"))
+    >>> users = sa.table("users", sa.column("name"), sa.column("city"), sa.column("ts"))
+    >>> joined = last_join(orders, users, orders.c.name == users.c.name, order_by=users.c.ts)
+    >>> print(*str(joined).split())
+    orders LAST JOIN users ORDER BY users.ts ON orders.name = users.name
     """
     return LastJoin(left, right, onclause, order_by)
 

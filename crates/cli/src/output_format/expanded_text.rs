@@ -3,10 +3,10 @@
 use lockstep_engine::Output;
 use unicode_width::UnicodeWidthStr;
 
-use super::rows_text;
+use super::{rows_note, rows_text};
 use crate::{TableText, table_text};
 
-/// Writes the first `rows_max` rows and the number of all.
+/// Writes the first `rows_max` rows and the number of all, and says how many are left out.
 pub(super) fn expanded_text(output: &Output, rows_max: usize) -> String {
     let TableText { names, rows, row_count, .. } = table_text(output, rows_max);
     let width = names.iter().map(|name| name.width()).max().unwrap_or(0);
@@ -27,5 +27,5 @@ pub(super) fn expanded_text(output: &Output, rows_max: usize) -> String {
     if row_count > rows.len() {
         text.push_str(&format!("… {} more rows\n", row_count - rows.len()));
     }
-    text + &format!("({})\n\n", rows_text(row_count))
+    text + &format!("({}{})\n\n", rows_text(row_count), rows_note(row_count, rows_max))
 }

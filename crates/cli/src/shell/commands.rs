@@ -57,11 +57,13 @@ impl Shell {
                 format!("The format is {}.", printer.format.word())
             }
             ShellCommand::Expanded(wanted) => {
-                let is_now = printer.format == OutputFormat::Expanded;
-                let is_wanted = wanted.map_or(!is_now, |switch| switch.is_on());
-                printer.format =
-                    if is_wanted { OutputFormat::Expanded } else { OutputFormat::Table };
-                format!("Expanded output is {}.", if is_wanted { "on" } else { "off" })
+                let other = if printer.format == OutputFormat::Expanded {
+                    OutputFormat::Table
+                } else {
+                    OutputFormat::Expanded
+                };
+                printer.format = wanted.unwrap_or(other);
+                format!("Expanded output is {}.", expanded_text_of(printer.format))
             }
             ShellCommand::Timing(wanted) => {
                 printer.timing.change(wanted);
@@ -181,6 +183,15 @@ impl Shell {
             pause(WAIT_MS);
         }
         !self.interrupts.is_pressed()
+    }
+}
+
+/// Says when a row is shown as lines.
+fn expanded_text_of(format: OutputFormat) -> &'static str {
+    match format {
+        OutputFormat::Expanded => "on",
+        OutputFormat::Auto => "on where a table is wider than the screen",
+        _ => "off",
     }
 }
 

@@ -180,12 +180,51 @@ fn formats_for_programs_have_nothing_but_results_and_all_of_them() {
         assert_eq!((code, out.as_str()), (0, expected), "{flag}");
         assert_eq!(err, "CREATE TABLE\nINSERT (1 row)\nTiming is on.\n");
     }
+}
+
+#[test]
+fn a_terminal_gets_the_first_rows_and_everything_else_all() {
     let values: Vec<String> = (0..1_500).map(|value| format!("({value})")).collect();
     let insert = format!("CREATE TABLE t (v INT); INSERT INTO t VALUES {}", values.join(", "));
-    let (_, out, _) = run(&["--csv", "-c", &insert, "-c", "SELECT v FROM t"], "", false);
-    assert_eq!(out.lines().count(), 1_501);
-    let (_, out, _) = run(&["-c", &insert, "-c", "SELECT v FROM t"], "", false);
-    assert!(out.ends_with("… 500 more rows\n(1500 rows)\n\n"));
+    let insert = insert.as_str();
+    let args = |flag: &'static str| [flag, "-c", insert, "-c", "SELECT v FROM t"];
+    // A header and its rule, or a line before each row; the count and an empty line.
+    for (flag, lines) in [("--csv", 1_501), ("--format=table", 1_504), ("--format=expanded", 3_002)]
+    {
+        let (code, out, _) = run(&args(flag), "", false);
+        assert_eq!((code, out.lines().count()), (0, lines), "{flag}");
+        assert!(!out.contains('…'), "{flag}");
+    }
+    // Higher than the result, so that there is no pager.
+    let terminal = || Some(Screen { columns: 80, rows: 5_000 });
+    for flag in ["--format=table", "--format=expanded", "--format=auto"] {
+        let (_, out, _) = run_on(terminal, &args(flag), "", false);
+        let end = "… 500 more rows\n(1500 rows; 500 not shown, `\\o FILE` writes all)\n\n";
+        assert!(out.ends_with(end), "{flag}");
+    }
+    let directory = TestDirectory::new("all-rows");
+    std::fs::create_dir(&directory.0).unwrap();
+    let results = format!("{}/results", directory.0);
+    let script = format!("\\o {results}\nSELECT v FROM t");
+    let (code, out, _) = run_on(terminal, &["-c", insert, "-c", &script], "", false);
+    assert_eq!((code, out.as_str()), (0, ""));
+    assert_eq!(std::fs::read_to_string(&results).unwrap().lines().count(), 1_504);
+}
+
+#[test]
+fn a_row_is_lines_where_a_table_is_too_wide() {
+    let narrow = || Some(Screen { columns: 20, rows: 100 });
+    let sql = "SELECT 'aaaaaaaaaa' AS a, 'bbbbbbb' AS b, 3 AS c";
+    let args = ["-c", "\\x auto", "-c", sql, "-c", "SELECT 1 AS a"];
+    let (_, out, err) = run_on(narrow, &args, "", false);
+    assert_eq!(err, "Expanded output is on where a table is wider than the screen.\n");
+    let expanded = "-[ ROW 1 ]\na | aaaaaaaaaa\nb | bbbbbbb\nc | 3\n(1 row)\n\n";
+    assert_eq!(out, format!("{expanded}a\n-\n1\n(1 row)\n\n"));
+    let (_, out, _) = run(&args, "", false);
+    assert!(out.starts_with("a          | b       | c\n"), "{out}");
+    let (_, _, err) = run(&["-c", "\\x auto\n\\x\n\\x"], "", false);
+    let notes: Vec<&str> = err.lines().skip(1).collect();
+    assert_eq!(notes, ["Expanded output is on.", "Expanded output is off."]);
 }
 
 #[test]

@@ -42,7 +42,14 @@ with contextlib.suppress(ImportError):
 
 
 def install() -> None:
-    """Makes ``import openmldb`` import this package, whatever is installed."""
+    """Makes ``import openmldb`` import this package, whatever is installed.
+
+    >>> import lockstep.compat.openmldb
+    >>> lockstep.compat.openmldb.install()
+    >>> import openmldb
+    >>> openmldb.__name__
+    'lockstep.compat.openmldb'
+    """
     for name, module in list(sys.modules.items()):
         if name == __name__ or name.startswith(f"{__name__}."):
             sys.modules["openmldb" + name.removeprefix(__name__)] = module

@@ -31,8 +31,17 @@ def map_cluster(
 ) -> None:
     """Says which database of Lockstep a cluster is, for connections that are opened later.
 
-    ``target`` is ``":memory:"``, the path of a directory, or the URL of a server. A cluster in
-    memory exists as long as the process, and all its connections see the same tables.
+    - ``target``: ``":memory:"``, the path of a directory, or the URL of a server. A cluster in
+      memory exists as long as the process, and all its connections see the same tables.
+    - ``zk``, ``zkPath``: the address of ZooKeeper and the path there; or
+    - ``host``, ``port``: the host and port that name the cluster.
+
+    Raises ``OperationalError`` where neither pair is given.
+
+    >>> import lockstep.compat.openmldb as openmldb
+    >>> openmldb.map_cluster(":memory:", host="cluster", port=9080)
+    >>> openmldb.dbapi.connect(host="cluster", port=9080)
+    <lockstep.dbapi connection, in memory>
     """
     with _lock:
         _targets[address_of(zk, zkPath, host, port)] = os.fsdecode(target)
