@@ -162,7 +162,7 @@ fn wrong_rules_are_found() {
         ("DELETE", "DELETE FROM table_name [ expression ]"),
         ("DROP TABLE", "DROP TABLE table_name [ IF EXISTS ]"),
         ("SELECT", "SELECT expression [ LIMIT expression ]"),
-        ("SELECT", "SELECT operand { comparison_operator operand }"),
+        ("SELECT", "SELECT operand comparison_operator operand { comparison_operator operand }"),
         ("SHOW TABLES", "SHOW TABLES [ FROM name ]"),
         ("SHOW JOBS", "SHOW ( JOBS | TABLES )"),
         ("KILL", "KILL [ QUERY ] number"),
