@@ -62,6 +62,10 @@ impl View {
 
     /// Returns how many views it rests on, one above another: those that it reads have fewer.
     pub(crate) fn height(&self) -> usize {
+        debug_assert!(
+            self.views.iter().all(|view| view.name() != self.name()),
+            "no view reads another one of its name"
+        );
         self.views.iter().map(|view| view.height() + 1).max().unwrap_or(0)
     }
 }

@@ -102,10 +102,24 @@ fn a_dropped_table_gives_its_memory_back_whoever_has_it() {
     assert_eq!(appender.append([row]).unwrap_err().code, "55000");
 }
 
+const WRITERS: i32 = 3;
+const ROWS: i32 = 400;
+
+/// Writes the rows of a writer, and now and then none to two tables.
+fn write(session: &Session, writer: i32) {
+    for row in 0..ROWS {
+        let sql = format!("INSERT INTO t (w, n, ts) VALUES ({writer}, {row}, {row})");
+        session.execute(&sql).expect("it is done");
+        if row % 50 == 0 {
+            let rows = session.execute("SELECT n, w FROM t LIMIT 0").expect("it is done").batches;
+            let of = |table| lockstep_engine::TableBatches { table, batches: &rows };
+            session.append_tables(&[of("t"), of("t")], None).expect("it is done");
+        }
+    }
+}
+
 #[test]
 fn no_row_is_lost_while_columns_change() {
-    const WRITERS: i32 = 3;
-    const ROWS: i32 = 400;
     let database = database();
     let session = database.session();
     session
@@ -117,17 +131,7 @@ fn no_row_is_lost_while_columns_change() {
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let session = database.session();
-            scope.spawn(move || {
-                for row in 0..ROWS {
-                    let sql = format!("INSERT INTO t (w, n, ts) VALUES ({writer}, {row}, {row})");
-                    session.execute(&sql).unwrap();
-                    if row % 50 == 0 {
-                        let rows = session.execute("SELECT n, w FROM t LIMIT 0").unwrap().batches;
-                        let of = |table| lockstep_engine::TableBatches { table, batches: &rows };
-                        session.append_tables(&[of("t"), of("t")], None).unwrap();
-                    }
-                }
-            });
+            scope.spawn(move || write(&session, writer));
         }
         let session = database.session();
         scope.spawn(move || {

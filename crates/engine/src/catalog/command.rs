@@ -245,6 +245,7 @@ impl Objects {
                 .err();
         }
         let views = &mut self.database_mut(&name.database)?.views;
+        debug_assert!(or_replace || !views.contains_key(&name.name), "the name was free");
         let replaced = views.insert(name.name, Arc::clone(view));
         Ok(replaced.map_or(Removed::Nothing, Removed::View))
     }
@@ -253,6 +254,7 @@ impl Objects {
         let Some(view) = self.find_view(name) else { return self.no_view(name).err() };
         self.check_unused(view)?;
         let removed = self.database_mut(&name.database)?.views.remove(&name.name);
+        debug_assert!(removed.is_some(), "it was found above");
         Ok(removed.map_or(Removed::Nothing, Removed::View))
     }
 

@@ -280,7 +280,12 @@ mod tests {
             let disk = Arc::new(SystemDisk);
             let directory =
                 DatabaseDirectory::open(disk, Path::new(path), Access::ReadOnly).unwrap();
-            directory.read_log(&mut |entries| entries.iter().for_each(&mut note)).unwrap();
+            let read = directory.read_log(&mut |entries| {
+                for entry in entries {
+                    note(&entry);
+                }
+            });
+            read.unwrap();
             assert!(directory.manifest().files.len() > 1, "a checkpoint with several files");
         }
         assert!(commands().len() > 10);

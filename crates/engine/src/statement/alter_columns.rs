@@ -104,6 +104,11 @@ impl Session {
                 AlterTableAction::RenameColumn { column, to } => changed.rename(column, to)?,
             }
         }
+        debug_assert_eq!(
+            changed.schema.columns.len(),
+            changed.sources.len(),
+            "each column has values"
+        );
         Ok(changed)
     }
 

@@ -88,15 +88,8 @@ impl QueryDraw<'_> {
         if depth == 0 || self.random.chance(35) {
             return self.table();
         }
-        if self.prelude.starts_with("WITH c") && self.random.chance(40) {
-            self.feature("CTE used twice");
-            self.feature("self-join");
-            return "c".to_owned();
-        }
-        if self.view.is_some() && self.random.chance(40) {
-            self.feature("view used twice");
-            self.feature("self-join");
-            return VIEW.to_owned();
+        if let Some(named) = self.used_again() {
+            return named.to_owned();
         }
         let base = self.right(depth - 1);
         match self.random.below(7) {
@@ -159,6 +152,21 @@ impl QueryDraw<'_> {
                 )
             }
         }
+    }
+
+    /// Draws the CTE or the view that the query begins with, if it does.
+    fn used_again(&mut self) -> Option<&'static str> {
+        let (feature, name) = match (self.prelude.starts_with("WITH c"), &self.view) {
+            (true, _) => ("CTE used twice", "c"),
+            (false, Some(_)) => ("view used twice", VIEW),
+            (false, None) => return None,
+        };
+        if !self.random.chance(40) {
+            return None;
+        }
+        self.feature(feature);
+        self.feature("self-join");
+        Some(name)
     }
 
     /// Draws one of the tables, most often the main one.
