@@ -17,6 +17,7 @@ from . import _lockstep
 from ._arrow import is_table, library_of, require, to_arrow, to_pandas
 from ._error import Error, LockstepWarning
 from ._frames import finder
+from ._progress import reporter, watched
 from ._relation import Relation
 from ._rows import is_path, is_series, rows_of
 
@@ -460,7 +461,8 @@ class Connection:
         >>> db.execute("INSERT INTO clicks VALUES (?, ?), ('bob', 4.0)", ["ann", 2.5]).rows_affected
         2
         """
-        return Relation(output=self._session.execute(sql, list(parameters)))
+        with watched(sql):
+            return Relation(output=self._session.execute(sql, list(parameters)))
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> Relation:
         """Makes a lazy relation of one query.
@@ -559,13 +561,15 @@ class Connection:
                     hint="Call append(table, data), or append({table: data, other: rows}).",
                 )
             rows = [(name, self._rows_for(name, rows)) for name, rows in table.items()]
-            appended = self._session.append_tables(rows, durability)
+            with watched("append"):
+                appended = self._session.append_tables(rows, durability)
         elif is_path(data):
             return self._append_file(table, os.fspath(data), creates, durability)
         elif is_table(data) and not is_series(data):
             known = (lambda: None) if replace else lambda: self._session.columns_of_table(table)
             arrow = to_arrow(data, self._types_for(data, known))
-            appended = self._session.append(table, arrow, creates, durability)
+            with watched(f"append {table}"):
+                appended = self._session.append(table, arrow, creates, durability)
         else:
             rows = rows_of(data)
             appended = self._session.append_rows(table, rows, creates, durability)
@@ -686,7 +690,8 @@ class Connection:
         >>> db.verify("price").ok
         True
         """
-        found = self._session.verify(deployment, sample, progress)
+        with contextlib.nullcontext() if progress else watched(f"verify {deployment}") as work:
+            found = self._session.verify(deployment, sample, progress or reporter(work))
         differences = [Difference(*difference) for difference in found.pop("differences")]
         return Verification(**found, differences=differences)
 

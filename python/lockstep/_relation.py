@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ._arrow import require, to_pandas
 from ._error import LockstepWarning
+from ._progress import reporter, watched
 
 if TYPE_CHECKING:
     import pandas
@@ -115,7 +117,8 @@ class Relation:
         """
         if self._output is None:
             assert self._query is not None, "a relation has an output or a query"
-            self._output = self._query.collect(progress)
+            with contextlib.nullcontext() if progress else watched("query") as work:
+                self._output = self._query.collect(progress or reporter(work))
             _warn(self._output)
         return self
 

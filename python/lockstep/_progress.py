@@ -1,0 +1,172 @@
+"""Says how far a call is that takes long: a line on standard error, from two seconds on.
+
+Only where somebody looks: standard error is a terminal, or the program is a notebook; and not where
+the environment variable LOCKSTEP_PROGRESS is ``off``. In a terminal the line is removed when the
+call ends. One thread draws for all calls; it starts with the first one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHOWN_S = 2.0
+"""A call that takes less shows nothing."""
+
+_PERIOD_S = 0.2
+_BAR_WIDTH = 24
+_TEXT_WIDTH = 40
+_WORDS = 3
+
+
+def watched(what: str) -> AbstractContextManager[Work | None]:
+    """Watches a call while the context lasts.
+
+    - ``what``: what is done, as the line begins; of a statement its first three words are taken,
+      none of which is a password.
+
+    The value is ``None`` where nobody looks. Costs a few microseconds otherwise.
+    """
+    return Work(what) if _is_seen() else nullcontext()
+
+
+def reporter(work: Work | None) -> Callable[[float], object] | None:
+    """Returns the function that a call tells its fraction, from 0 to 1."""
+    return None if work is None else work.report
+
+
+def _is_seen() -> bool:
+    stream = _stream()
+    if os.environ.get("LOCKSTEP_PROGRESS") == "off" or stream is None:
+        return False
+    return stream.isatty() or _is_notebook()
+
+
+def _stream() -> TextIO | None:
+    return sys.stderr
+
+
+def _is_notebook() -> bool:
+    return "ipykernel" in sys.modules
+
+
+class Work:
+    """A call that may take long."""
+
+    def __init__(self, what: str) -> None:
+        words = " ".join(what.split(maxsplit=_WORDS)[:_WORDS])
+        self.what = words if len(words) <= _TEXT_WIDTH else words[: _TEXT_WIDTH - 1] + "…"
+        self.began_s = time.monotonic()
+        self.fraction: float | None = None
+
+    def report(self, fraction: float) -> None:
+        """Notes the fraction that is done."""
+        self.fraction = fraction
+
+    def __enter__(self) -> Work:
+        _watcher.begin(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _watcher.end(self)
+
+    def line(self, now_s: float) -> str:
+        """Returns the line for a reader."""
+        taken_s = now_s - self.began_s
+        taken = f"{taken_s:.0f} s"
+        if self.fraction is None:
+            return f"{self.what}: {taken}"
+        done = min(max(self.fraction, 0.0), 1.0)
+        filled = round(done * _BAR_WIDTH)
+        bar = "█" * filled + "░" * (_BAR_WIDTH - filled)
+        left = f", about {taken_s / done - taken_s:.0f} s left" if 0.01 < done < 1 else ""
+        return f"{self.what}: {done:4.0%} {bar} {taken}{left}"
+
+
+class _Watcher:
+    """The thread that draws, and the calls that it watches, the oldest first."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._works: list[Work] = []
+        self._thread: threading.Thread | None = None
+        self._drawing: _TerminalLine | _NotebookLine | None = None
+        self._drawn: Work | None = None
+
+    def begin(self, work: Work) -> None:
+        with self._changed:
+            self._works.append(work)
+            # After a fork there is no thread.
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._draw, daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def end(self, work: Work) -> None:
+        with self._changed:
+            self._works.remove(work)
+            if self._drawn is work and self._drawing is not None:
+                self._drawing.end(work.line(time.monotonic()))
+                self._drawing = self._drawn = None
+
+    def _draw(self) -> None:
+        with self._changed:
+            while True:
+                if not self._works:
+                    self._changed.wait()
+                    continue
+                work, now_s = self._works[0], time.monotonic()
+                if now_s - work.began_s >= SHOWN_S:
+                    if self._drawing is None:
+                        self._drawing = _NotebookLine() if _is_notebook() else _TerminalLine()
+                    self._drawn = work
+                    self._drawing.show(work.line(now_s))
+                self._changed.wait(_PERIOD_S)
+
+
+class _TerminalLine:
+    """A line of a terminal, which is written again and again."""
+
+    def show(self, text: str) -> None:
+        self._write(f"\r{text}\x1b[K")
+
+    def end(self, _: str) -> None:
+        self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        stream = _stream()
+        if stream is None:
+            return
+        # Where it was closed, nobody looks any more.
+        with suppress(OSError, ValueError):
+            stream.write(text)
+            stream.flush()
+
+
+class _NotebookLine:
+    """An output of a cell, which is replaced again and again; the last one stays."""
+
+    def __init__(self) -> None:
+        self._handle = None
+
+    def show(self, text: str) -> None:
+        from IPython.display import display
+
+        if self._handle is None:
+            self._handle = display({"text/plain": text}, raw=True, display_id=True)
+        else:
+            self._handle.update({"text/plain": text}, raw=True)
+
+    def end(self, text: str) -> None:
+        if self._handle is not None:
+            self._handle.update({"text/plain": text}, raw=True)
+
+
+_watcher = _Watcher()
