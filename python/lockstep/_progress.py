@@ -54,7 +54,10 @@ def _stream() -> TextIO | None:
 
 
 def _is_notebook() -> bool:
-    return "ipykernel" in sys.modules
+    # Not `ipykernel`, which programs that run notebooks import, too.
+    interactive = sys.modules.get("IPython")
+    shell = None if interactive is None else interactive.get_ipython()
+    return getattr(shell, "kernel", None) is not None
 
 
 class Work:

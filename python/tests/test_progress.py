@@ -77,6 +77,36 @@ def test_nothing_is_shown_where_nobody_looks(terminal, monkeypatch):
     assert terminal.getvalue() == ""
 
 
+def test_a_program_that_runs_notebooks_is_none():
+    pytest.importorskip("ipykernel")
+    assert not _progress._is_notebook()
+
+
+def test_a_notebook_shows_the_line_in_an_output(terminal, monkeypatch):
+    display = pytest.importorskip("IPython.display")
+    shown = []
+
+    class Handle:
+        def update(self, data, raw):
+            shown.append(data["text/plain"])
+
+    def begin(data, raw, display_id):
+        shown.append(data["text/plain"])
+        return Handle()
+
+    monkeypatch.setattr(display, "display", begin)
+    monkeypatch.setattr(_progress, "_is_notebook", lambda: True)
+    with _progress.watched("verify spending") as work:
+        end = time.monotonic() + 10
+        while not shown:
+            assert time.monotonic() < end
+            time.sleep(0.001)
+        work.report(1)
+    assert shown[0] == "verify spending: 0 s"
+    assert shown[-1].startswith("verify spending: 100% ")
+    assert terminal.getvalue() == ""
+
+
 def test_a_password_is_not_shown():
     work = _progress.Work("CREATE USER ann OPTIONS(password='hush')")
     assert work.what == "CREATE USER ann"
