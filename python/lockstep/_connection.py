@@ -572,7 +572,8 @@ class Connection:
                 appended = self._session.append(table, arrow, creates, durability)
         else:
             rows = rows_of(data)
-            appended = self._session.append_rows(table, rows, creates, durability)
+            with watched(f"append {table}"):
+                appended = self._session.append_rows(table, rows, creates, durability)
         for text in appended.warnings:
             warnings.warn(text, LockstepWarning, stacklevel=2)
         return appended.rows_affected or 0
@@ -676,7 +677,8 @@ class Connection:
         - ``deployment``: the name of a deployment.
         - ``sample``: how many rows are replayed, spread over the table; all of them when it is not
           given.
-        - ``progress``: called with the fraction that is done, from 0 to 1, from any thread.
+        - ``progress``: called with the fraction that is done, from 0 to 1, from any thread. What it
+          raises ends the work.
 
         Returns a ``Verification``, which is true when values were compared and none differs. Raises
         ``Error`` with the code 42704 where there is no such deployment.

@@ -14,6 +14,8 @@ import time
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, TextIO
 
+from ._lockstep import Progress
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,8 +23,11 @@ SHOWN_S = 2.0
 """A call that takes less shows nothing."""
 
 _PERIOD_S = 0.2
-_BAR_WIDTH = 24
-_TEXT_WIDTH = 40
+_BAR_WIDTH = 10
+_LINE_WIDTH = 79
+"""A terminal does not break such a line."""
+
+_TEXT_WIDTH = 24
 _WORDS = 3
 
 
@@ -66,31 +71,47 @@ class Work:
     def __init__(self, what: str) -> None:
         words = " ".join(what.split(maxsplit=_WORDS)[:_WORDS])
         self.what = words if len(words) <= _TEXT_WIDTH else words[: _TEXT_WIDTH - 1] + "…"
-        self.began_s = time.monotonic()
+        self.began_s = self.step_began_s = time.monotonic()
         self.fraction: float | None = None
+        self.step = ""
+        self._progress = Progress()
 
     def report(self, fraction: float) -> None:
         """Notes the fraction that is done."""
         self.fraction = fraction
 
+    def look(self, now_s: float) -> None:
+        """Notes what the engine does now, and the fraction of it."""
+        found = self._progress.get()
+        if found is None:
+            return
+        step, fraction = found
+        if step != self.step:
+            self.step, self.step_began_s = step, now_s
+        self.fraction = fraction
+
     def __enter__(self) -> Work:
+        self._progress.enter()
         _watcher.begin(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        Progress.leave()
         _watcher.end(self)
 
     def line(self, now_s: float) -> str:
         """Returns the line for a reader."""
-        taken_s = now_s - self.began_s
-        taken = f"{taken_s:.0f} s"
+        taken = f"{now_s - self.began_s:.0f} s"
         if self.fraction is None:
             return f"{self.what}: {taken}"
         done = min(max(self.fraction, 0.0), 1.0)
         filled = round(done * _BAR_WIDTH)
         bar = "█" * filled + "░" * (_BAR_WIDTH - filled)
-        left = f", about {taken_s / done - taken_s:.0f} s left" if 0.01 < done < 1 else ""
-        return f"{self.what}: {done:4.0%} {bar} {taken}{left}"
+        step_s = now_s - self.step_began_s
+        is_known = 0.01 < done < 1 and step_s >= _PERIOD_S
+        left = f", about {step_s / done - step_s:.0f} s left" if is_known else ""
+        step = f"{self.step} " if self.step else ""
+        return f"{self.what}: {step}{done:4.0%} {bar} {taken}{left}"[:_LINE_WIDTH]
 
 
 class _Watcher:
@@ -115,6 +136,7 @@ class _Watcher:
     def end(self, work: Work) -> None:
         with self._changed:
             self._works.remove(work)
+            work.look(time.monotonic())
             if self._drawn is work and self._drawing is not None:
                 self._drawing.end(work.line(time.monotonic()))
                 self._drawing = self._drawn = None
@@ -126,6 +148,7 @@ class _Watcher:
                     self._changed.wait()
                     continue
                 work, now_s = self._works[0], time.monotonic()
+                work.look(now_s)
                 if now_s - work.began_s >= SHOWN_S:
                     if self._drawing is None:
                         self._drawing = _NotebookLine() if _is_notebook() else _TerminalLine()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._arrow import require, to_pandas
 from ._error import LockstepWarning
-from ._progress import reporter, watched
+from ._progress import watched
 
 if TYPE_CHECKING:
     import pandas
@@ -106,7 +106,8 @@ class Relation:
     def run(self, progress: Callable[[float], object] | None = None) -> Relation:
         """Runs the query now, if it has not run yet, and returns this relation.
 
-        - ``progress``: called with the fraction that is done, from 0 to 1, from any thread.
+        - ``progress``: called with the fraction that is done, from 0 to 1, from any thread. What it
+          raises ends the query.
 
         Raises ``Error`` for what only the values show, 57014 after ``statement_timeout``, and 53200
         where the query needs more memory than it may have.
@@ -117,8 +118,8 @@ class Relation:
         """
         if self._output is None:
             assert self._query is not None, "a relation has an output or a query"
-            with contextlib.nullcontext() if progress else watched("query") as work:
-                self._output = self._query.collect(progress or reporter(work))
+            with contextlib.nullcontext() if progress else watched("query"):
+                self._output = self._query.collect(progress)
             _warn(self._output)
         return self
 

@@ -3,6 +3,7 @@
 import io
 import time
 
+import pyarrow as pa
 import pytest
 
 import lockstep
@@ -39,9 +40,9 @@ def test_a_call_is_shown_with_its_fraction_and_removed_at_its_end(terminal):
     with _progress.watched("verify spending") as work:
         wait_for(terminal, "verify spending: 0 s")
         work.report(0.25)
-        wait_for(terminal, "verify spending:  25% " + "█" * 6 + "░" * 18)
+        wait_for(terminal, "verify spending:  25% ██░░░░░░░░")
         work.report(1)
-        wait_for(terminal, "100% " + "█" * 24)
+        wait_for(terminal, "100% " + "█" * 10)
     assert terminal.getvalue().endswith("\r\x1b[K")
     shown = terminal.getvalue()
     time.sleep(0.02)
@@ -110,7 +111,14 @@ def test_a_notebook_shows_the_line_in_an_output(terminal, monkeypatch):
 def test_a_password_is_not_shown():
     work = _progress.Work("CREATE USER ann OPTIONS(password='hush')")
     assert work.what == "CREATE USER ann"
-    assert len(_progress.Work("DEPLOY " + "x" * 500).what) == 40
+    assert len(_progress.Work("DEPLOY " + "x" * 500).what) == 24
+
+
+def test_a_line_fits_a_terminal():
+    work = _progress.Work("DEPLOY " + "x" * 500)
+    work.step = "building an index"
+    work.report(0.02)
+    assert len(work.line(work.began_s + 1_000_000)) == 79
 
 
 def test_the_time_that_is_left():
@@ -142,11 +150,66 @@ def test_the_calls_that_may_take_long_are_watched(works):
     )
     assert db.verify("total")
     found = [work.what for work in works]
-    assert found == ["CREATE TABLE t", "query", "append t", "DEPLOY total AS", "verify total"]
+    assert found == [
+        "CREATE TABLE t",
+        "append t",
+        "query",
+        "append t",
+        "DEPLOY total AS",
+        "verify total",
+    ]
     assert works[-1].fraction > 0.9
     own = []
     db.verify("total", progress=own.append)
     assert own and len(works) == len(found)
+
+
+def test_the_engine_says_what_it_does(works, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("k,v,ts\n" + "".join(f"k{v % 9},{v},{v}\n" for v in range(5_000)))
+    db = lockstep.connect()
+    db.execute("CREATE TABLE t (k STRING, v INT, ts TIMESTAMP)")
+    db.execute(f"LOAD DATA INFILE '{path}' INTO TABLE t")
+    db.execute("CREATE INDEX by_key ON t (k) OPTIONS (ts=ts)")
+    window = (
+        "SELECT sum(v) OVER w AS s FROM t WINDOW w AS"
+        " (PARTITION BY k ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"
+    )
+    assert db.sql(window).run().has_run
+    db.append("t", pa.table({"k": ["a"] * 5_000, "v": [1] * 5_000, "ts": list(range(5_000))}))
+    db.execute("ALTER TABLE t ADD COLUMN w INT")
+    steps = [(work.what, work.step) for work in works if work.step]
+    assert steps == [
+        ("LOAD DATA INFILE", "reading files"),
+        ("CREATE INDEX by_key", "building an index"),
+        ("query", "computing windows"),
+        ("append t", "converting rows"),
+        ("ALTER TABLE t", "copying rows"),
+    ]
+    assert all(0 <= work.fraction <= 1 for work in works if work.step)
+
+
+def test_what_a_callback_raises_stops_the_work():
+    db = lockstep.connect()
+    db.execute("CREATE TABLE t (k STRING, v INT, ts TIMESTAMP)")
+    db.append("t", pa.table({"k": ["a"] * 50_000, "v": [1] * 50_000, "ts": list(range(50_000))}))
+    window = (
+        "SELECT sum(v) OVER w AS s FROM t WINDOW w AS"
+        " (PARTITION BY k ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"
+    )
+    db.execute(f"DEPLOY total AS {window}")
+    called = []
+
+    def callback(fraction):
+        called.append(fraction)
+        raise LookupError("enough")
+
+    for call in (db.sql(window).run, lambda progress: db.verify("total", progress=progress)):
+        called.clear()
+        with pytest.raises(LookupError, match="enough"):
+            call(progress=callback)
+        assert len(called) == 1
+    assert db.verify("total", sample=100)
 
 
 def test_an_error_ends_the_line(works):

@@ -38,7 +38,7 @@ use datafusion::{
 use futures::StreamExt;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::value_limit;
-use lockstep_host::{PerProcess, QueryContext};
+use lockstep_host::{CallStep, PerProcess, QueryContext};
 use lockstep_plan::CatalogTable;
 use lockstep_row::arrow::with_one_nan;
 use lockstep_table::{Snapshot, Table};
@@ -78,9 +78,9 @@ pub trait StoredTables {
 
 /// A receiver of a query's progress.
 pub trait ProgressListener: Send + Sync {
-    /// Reports that `done` of `total` steps of an operator («window», «LAST JOIN») are complete.
+    /// Reports that `done` of `total` parts of an operator's work are complete.
     /// Called from several threads, a few hundred times at most.
-    fn report(&self, operator: &'static str, done: u64, total: u64);
+    fn report(&self, step: CallStep, done: u64, total: u64);
 }
 
 /// The options of running a query.

@@ -38,7 +38,7 @@ use text_file::TextFile;
 
 use crate::{
     error::{from_io, interrupted},
-    load::{FileFormat, InputFile, open_parquet, parquet_error},
+    load::{BytesRead, FileFormat, InputFile, open_parquet, parquet_error},
 };
 
 /// The handling of a file that exists already.
@@ -440,7 +440,8 @@ fn not_created(error: &io::Error, path: &Path) -> Box<Diagnostic> {
 /// Reads a text file, with a line end added to a last line without one.
 fn read_lines(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = InputFile::local(path.to_owned()).text()?.read_to_end(&mut bytes);
+    let read =
+        InputFile::local(path.to_owned()).text(&BytesRead::default())?.read_to_end(&mut bytes);
     read.map_err(|error| from_io(&error, "read", path))?;
     if !bytes.is_empty() && !bytes.ends_with(b"\n") {
         bytes.push(b'\n');

@@ -34,6 +34,7 @@ use datafusion::{
         stream::RecordBatchReceiverStream,
     },
 };
+use lockstep_host::CallStep;
 use lockstep_row::{Arena, arrow::ColumnReader};
 
 mod on_disk;
@@ -209,7 +210,7 @@ fn run(
         let matches = right.find_matches(spec, batch)?;
         let batch = right.pair(&spec.pair_schema, batch.columns().to_vec(), &matches)?;
         // Relaxed: a number to look at.
-        spec.options.report("LAST JOIN", done.fetch_add(1, Relaxed) + 1, total);
+        spec.options.report(CallStep::JoinRows, done.fetch_add(1, Relaxed) + 1, total);
         Ok(batch)
     })
 }

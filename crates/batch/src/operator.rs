@@ -17,7 +17,7 @@ use datafusion::{
     },
 };
 use futures::StreamExt;
-use lockstep_host::QueryContext;
+use lockstep_host::{CallStep, QueryContext};
 use tokio::sync::mpsc::Sender;
 
 use crate::{ProgressListener, error};
@@ -66,11 +66,12 @@ impl OperatorOptions {
         check(&self.context)
     }
 
-    /// Reports that `done` of `total` steps of an operator are complete.
-    pub(crate) fn report(&self, operator: &'static str, done: u64, total: u64) {
-        debug_assert!(done <= total, "an operator has {total} steps");
+    /// Reports that `done` of `total` parts of an operator's work are complete.
+    pub(crate) fn report(&self, step: CallStep, done: u64, total: u64) {
+        debug_assert!(done <= total, "an operator has {total} parts");
+        self.context.report(step, done, total);
         if let Some(progress) = &self.progress {
-            progress.report(operator, done, total);
+            progress.report(step, done, total);
         }
     }
 }

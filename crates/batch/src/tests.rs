@@ -8,7 +8,7 @@ use datafusion::{
     logical_expr::{Expr, Extension, JoinType, LogicalPlan, LogicalPlanBuilder, col, lit},
 };
 use lockstep_diagnostic::code;
-use lockstep_host::{Clock, ManualClock, QueryContext, QueryLimits, SystemClock};
+use lockstep_host::{CallStep, Clock, ManualClock, QueryContext, QueryLimits, SystemClock};
 use lockstep_plan::{Frame, LastJoin, TimeBound, Window, WindowGroup};
 use lockstep_row::{DataType, Datum, Value};
 use proptest::{prelude::*, test_runner::Config};
@@ -205,7 +205,7 @@ proptest! {
 struct Cancelling(QueryContext);
 
 impl ProgressListener for Cancelling {
-    fn report(&self, _: &'static str, _: u64, _: u64) {
+    fn report(&self, _: CallStep, _: u64, _: u64) {
         self.0.cancel();
     }
 }

@@ -14,6 +14,8 @@ use std::{
 use lockstep_host::{QueryContext, SystemClock};
 use signal_hook::{consts::SIGINT, flag};
 
+use crate::progress_line::ProgressLine;
+
 /// How often a statement checks whether Ctrl-C was pressed.
 const POLL_INTERVAL_MS: u32 = 20;
 
@@ -57,11 +59,19 @@ impl Interrupts {
         self.pressed.store(false, Ordering::Relaxed);
     }
 
-    /// Makes a context that is cancelled when Ctrl-C is pressed.
-    pub(crate) fn context(&self) -> QueryContext {
+    /// Makes a context that is cancelled when Ctrl-C is pressed, and that draws a line meanwhile.
+    pub(crate) fn context(&self, line: Option<&Arc<ProgressLine>>) -> QueryContext {
         let interrupts = self.clone();
         let clock = Arc::new(SystemClock::new());
-        QueryContext::polling(clock, POLL_INTERVAL_MS, move || interrupts.is_pressed())
+        let Some(line) = line.map(Arc::clone) else {
+            return QueryContext::polling(clock, POLL_INTERVAL_MS, move || interrupts.is_pressed());
+        };
+        let progress = line.progress();
+        let poll = move || {
+            line.draw();
+            interrupts.is_pressed()
+        };
+        QueryContext::polling(clock, POLL_INTERVAL_MS, poll).watched(progress)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Called by the binary of this crate and by the console script of the Python package, whose wheel
 //! has the same shell. A front end: it makes a `Database`, runs statements, and prints outputs and
 //! diagnostics. Holds no logic of the database, and reads no environment but its arguments, its
-//! input, `$PAGER` and the home folder's history file.
+//! input, `$PAGER`, `$LOCKSTEP_PROGRESS` and the home folder's history file.
 
 mod arguments;
 mod cell;
@@ -18,6 +18,7 @@ mod interrupt;
 mod opening;
 mod output_format;
 mod pager;
+mod progress_line;
 mod prompt;
 mod remote;
 mod result_printer;
@@ -54,7 +55,8 @@ pub fn main_with(args: Vec<String>) -> i32 {
     std::panic::set_hook(Box::new(|_| {}));
     let stdin = io::stdin();
     let printer = ResultPrinter::new(Box::new(io::stdout()), Box::new(io::stderr()));
-    let mut shell = Shell::new(printer.with_screen(Screen::of_stdout)).with_signals();
+    let shell = Shell::new(printer.with_screen(Screen::of_stdout)).with_signals();
+    let mut shell = shell.with_progress(progress_line::of_stderr());
     match (stdin.is_terminal(), io::stdout().is_terminal()) {
         (true, true) => shell.run(args, ShellInput::Terminal),
         (true, false) => shell.run(args, ShellInput::Lines(&mut stdin.lock())),

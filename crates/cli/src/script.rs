@@ -1,9 +1,9 @@
 //! Splits a script into statements and commands of the shell.
 //!
 //! The shell runs a script part by part, to print the result of each, and the prompt reads more lines
-//! until a statement is complete. Only quotes, comments, semicolons and the first character of a
-//! statement matter here; the engine's parser decides what a statement is, and [`crate::command`] what a
-//! command is.
+//! until a statement is complete. Only quotes, comments, semicolons, the first character of a statement
+//! and the body of a procedure matter here; the engine's parser decides what a statement is, and
+//! [`crate::command`] what a command is.
 
 use std::ops::Range;
 
@@ -104,11 +104,48 @@ pub(crate) struct Tokens<'a> {
     at: usize,
     /// The kind of the last token that is not blank; `None` before it.
     last: Option<TokenKind>,
+    body: ProcedureBody,
+}
+
+/// Where in CREATE PROCEDURE a text is: the semicolons between BEGIN and END do not end the statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProcedureBody {
+    /// After so many of the words that begin the statement.
+    Beginning(usize),
+    /// In another statement.
+    Absent,
+    /// Before BEGIN.
+    Expected,
+    /// Behind BEGIN or a semicolon, where END ends it.
+    Between,
+    /// In a query.
+    Query,
+}
+
+impl ProcedureBody {
+    /// Takes a token of a statement, and returns whether it is within the body.
+    fn take(&mut self, token: &str) -> bool {
+        let is = |word: &str| token.eq_ignore_ascii_case(word);
+        *self = match *self {
+            Self::Beginning(0) if is("CREATE") => Self::Beginning(1),
+            Self::Beginning(1) if is("OR") => Self::Beginning(2),
+            Self::Beginning(2) if is("REPLACE") => Self::Beginning(3),
+            Self::Beginning(at @ (1 | 3)) if is("TEMP") || is("TEMPORARY") => Self::Beginning(at),
+            Self::Beginning(1 | 3) if is("PROCEDURE") => Self::Expected,
+            Self::Beginning(_) | Self::Absent => Self::Absent,
+            Self::Expected if is("BEGIN") => Self::Between,
+            Self::Expected => Self::Expected,
+            Self::Between if is("END") => Self::Absent,
+            Self::Between | Self::Query if is(";") => Self::Between,
+            Self::Between | Self::Query => Self::Query,
+        };
+        matches!(self, Self::Between | Self::Query)
+    }
 }
 
 impl<'a> Tokens<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Self { text, at: 0, last: None }
+        Self { text, at: 0, last: None, body: ProcedureBody::Beginning(0) }
     }
 
     /// Returns the length of a command that begins here. Looks at the rest of the line only where one may
@@ -165,6 +202,15 @@ impl Iterator for Tokens<'_> {
         }
         let start = self.at;
         self.at += length;
+        let kind = match kind {
+            TokenKind::Text | TokenKind::Semicolon if self.body.take(&rest[..length]) => {
+                TokenKind::Text
+            }
+            other => other,
+        };
+        if matches!(kind, TokenKind::Semicolon | TokenKind::Command) {
+            self.body = ProcedureBody::Beginning(0);
+        }
         if kind != TokenKind::Blank {
             self.last = Some(kind);
         }
@@ -275,6 +321,26 @@ mod tests {
     fn statements_end_at_semicolons() {
         check("SELECT 1; SELECT 2", &["SELECT 1", "SELECT 2"]);
         check(" ;; ", &[]);
+    }
+
+    #[test]
+    fn the_body_of_a_procedure_hides_semicolons() {
+        let procedure = "create PROCEDURE p(a INT) BEGIN SELECT CASE 1 WHEN 1 THEN 2 END; end";
+        check(&format!("{procedure}; SELECT 2; "), &[procedure, "SELECT 2"]);
+        assert!(!is_complete("CREATE PROCEDURE p(a INT) BEGIN SELECT 1;"));
+        assert!(!is_complete("CREATE PROCEDURE p(a INT) BEGIN SELECT 1; /* ; */ END"));
+        assert!(is_complete(&format!("{procedure};")));
+        let replaced = "CREATE OR REPLACE PROCEDURE p() BEGIN SELECT 1;\n\\d\nSELECT 2;\nEND";
+        check(&format!("{replaced};\n\\d\n"), &[replaced, "> \\d"]);
+        check(
+            "CREATE TABLE procedure (begin INT); END",
+            &["CREATE TABLE procedure (begin INT)", "END"],
+        );
+        check(
+            "SELECT CREATE PROCEDURE BEGIN; SELECT 1",
+            &["SELECT CREATE PROCEDURE BEGIN", "SELECT 1"],
+        );
+        check("CREATE PROCEDURE p(); SELECT 1", &["CREATE PROCEDURE p()", "SELECT 1"]);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::{
     editor::LineEditor,
     interrupt::{self, CtrlCEffect, Interrupts},
     opening::{DatabaseTarget, banner_text},
+    progress_line::{ProgressLine, ProgressTerminal},
     prompt::{Prompt, PromptEntry, PromptInput},
     result_printer::ResultPrinter,
     script::{ScriptPart, parts, without_mark},
@@ -84,6 +85,8 @@ pub(crate) struct Shell {
     interrupts: Interrupts,
     /// Whether the shell handles Ctrl-C: it is a process of its own.
     handles_signals: bool,
+    /// Where a statement that takes long says how far it is; `None`: nowhere.
+    progress: Option<ProgressTerminal>,
     printer: ResultPrinter,
     /// The last statement, which `\watch` runs again.
     last_statement: Option<String>,
@@ -105,6 +108,7 @@ impl Shell {
             clock: SystemClock::new(),
             interrupts: Interrupts::default(),
             handles_signals: false,
+            progress: None,
             printer,
             last_statement: None,
             depth: 0,
@@ -114,6 +118,11 @@ impl Shell {
     /// Handles Ctrl-C, for a shell that is a process of its own.
     pub(crate) fn with_signals(self) -> Self {
         Self { handles_signals: true, ..self }
+    }
+
+    /// Says on a terminal how far a statement is.
+    pub(crate) fn with_progress(self, progress: Option<ProgressTerminal>) -> Self {
+        Self { progress, ..self }
     }
 
     /// Runs the task that the arguments describe, and returns the exit code.
@@ -279,8 +288,14 @@ impl Shell {
         let start_ns = self.clock.monotonic_ns();
         let offset = range.start;
         let statement = &text[range];
-        let context = self.interrupts.context();
-        match context.run(|| guarded(|| self.session.execute(statement))) {
+        let terminal = self.progress.clone();
+        let line = terminal.map(|terminal| Arc::new(ProgressLine::new(terminal, statement)));
+        let context = self.interrupts.context(line.as_ref());
+        let outcome = context.run(|| guarded(|| self.session.execute(statement)));
+        if let Some(line) = line {
+            line.end();
+        }
+        match outcome {
             Ok(output) => {
                 let elapsed_ns = self.clock.monotonic_ns() - start_ns;
                 for warning in &output.warnings {

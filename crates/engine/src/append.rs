@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_host::{CallStep, query};
 use lockstep_row::{
     Arena, Column, DataType, Datum, RowError, TableSchema, Value,
     arrow::{ColumnBuilder, ColumnReader},
@@ -95,6 +96,9 @@ impl Session {
     }
 }
 
+/// After how many converted rows an append says how far it is.
+const ROWS_PER_REPORT: u64 = 4096;
+
 /// Which rows an append takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AppendRule {
@@ -185,11 +189,18 @@ fn append_rows(
             (batch.num_rows(), readers.collect())
         })
         .collect();
+    let (mut done, total) = (0, readers.iter().map(|(count, _)| *count as u64).sum());
     let rows = readers.iter().flat_map(|(count, readers)| {
         let arena = &arena;
         (0..*count).map(move |row| -> Vec<Datum<'_>> {
             readers.iter().map(|reader| reader.get(row, arena)).collect()
         })
+    });
+    let rows = rows.inspect(|_| {
+        if done % ROWS_PER_REPORT == 0 {
+            query::report(CallStep::ConvertRows, done, total);
+        }
+        done += 1;
     });
     let stored = match rule {
         AppendRule::Any => table.append(rows),

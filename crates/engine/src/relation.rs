@@ -7,6 +7,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use lockstep_batch::{ExecuteOptions, ProgressListener};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::Compatibility;
+use lockstep_host::CallStep;
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
@@ -31,7 +32,7 @@ struct FractionReporter(ProgressCallback);
 
 impl ProgressListener for FractionReporter {
     #[expect(clippy::cast_precision_loss, reason = "a fraction for a progress bar")]
-    fn report(&self, _operator: &'static str, done: u64, total: u64) {
+    fn report(&self, _step: CallStep, done: u64, total: u64) {
         (self.0)(done as f64 / total.max(1) as f64);
     }
 }

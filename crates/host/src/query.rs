@@ -24,7 +24,11 @@ use std::{
     },
 };
 
-use crate::{Clock, thread::is_background};
+use crate::{
+    Clock,
+    progress::{CallProgress, CallStep},
+    thread::is_background,
+};
 
 /// The reason why a call was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +85,8 @@ struct ContextState {
     deadline: Option<Deadline>,
     memory_bytes: Option<u64>,
     poll: Option<Poll>,
+    /// Who looks how far the call is.
+    progress: Option<Arc<CallProgress>>,
 }
 
 /// The call was cancelled.
@@ -154,6 +160,12 @@ impl QueryContext {
         Self { inner: Arc::new(inner) }
     }
 
+    /// Returns this context with somebody who looks how far the call is.
+    pub fn watched(self, progress: Arc<CallProgress>) -> Self {
+        let inner = ContextState { progress: Some(progress), ..ContextState::new(Some(self)) };
+        Self { inner: Arc::new(inner) }
+    }
+
     /// Makes a context of these parts.
     fn with(
         parent: Option<Self>,
@@ -187,6 +199,13 @@ impl QueryContext {
     /// Returns the bytes of memory that the call may hold.
     pub fn memory_bytes(&self) -> Option<u64> {
         self.chain().filter_map(|context| context.inner.memory_bytes).min()
+    }
+
+    /// Notes that `done` of `total` parts of a step are done, for whoever looks.
+    pub fn report(&self, step: CallStep, done: u64, total: u64) {
+        if let Some(progress) = self.chain().find_map(|context| context.inner.progress.as_ref()) {
+            progress.set(step, done, total);
+        }
     }
 
     /// Fails when the call was interrupted. For other threads than the call's own.
@@ -232,7 +251,15 @@ impl ContextState {
     /// Makes the state of a context without limits.
     fn new(parent: Option<QueryContext>) -> Self {
         let state = AtomicU8::new(0);
-        Self { state, parent, is_part: true, deadline: None, memory_bytes: None, poll: None }
+        Self {
+            state,
+            parent,
+            is_part: true,
+            deadline: None,
+            memory_bytes: None,
+            poll: None,
+            progress: None,
+        }
     }
 }
 
@@ -267,6 +294,16 @@ impl fmt::Debug for QueryContext {
 /// Returns the context of the call that this thread runs.
 pub fn current() -> Option<QueryContext> {
     CURRENT.with_borrow(Option::clone)
+}
+
+/// Notes that `done` of `total` parts of a step of this thread's call are done, for whoever looks. To be
+/// called every few thousand rows.
+pub fn report(step: CallStep, done: u64, total: u64) {
+    CURRENT.with_borrow(|current| {
+        if let Some(context) = current {
+            context.report(step, done, total);
+        }
+    });
 }
 
 /// Fails when the call that this thread runs was interrupted. To be called every few microseconds of

@@ -16,7 +16,7 @@ use lockstep_engine::QueryContext;
 use lockstep_host::{Clock, SystemClock};
 use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*, sync::PyOnceLock, types::PyType};
 
-use crate::{backend::take_has_written, error::raise, interrupt::ListedCall};
+use crate::{backend::take_has_written, error::raise, interrupt::ListedCall, progress};
 
 /// How often a call lets Python run the handlers of signals. A shorter call never does.
 const POLL_INTERVAL_MS: u32 = 50;
@@ -73,7 +73,8 @@ pub(crate) fn detached<T: Send>(
         false => Some(ListedCall::new(thread_identifier(py)?, &context)),
     };
     let _earlier = take_has_written();
-    let outcome = py.detach(|| context.run(|| lockstep_cli::guarded(work)));
+    let watched = progress::watched(context.clone());
+    let outcome = py.detach(|| watched.run(|| lockstep_cli::guarded(work)));
     // What was changed on a server is changed, too.
     let has_written = take_has_written() || context.has_committed();
     drop(listed);

@@ -15,6 +15,7 @@ mod interrupt;
 mod latency;
 mod output;
 mod prepared;
+mod progress;
 mod rows;
 mod session;
 mod to_python;
@@ -29,6 +30,7 @@ fn native_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<session::PyRelation>()?;
     module.add_class::<output::PyOutput>()?;
     module.add_class::<prepared::PyPrepared>()?;
+    module.add_class::<progress::PyProgress>()?;
     module.add_function(wrap_pyfunction!(interrupt::interrupt, module)?)?;
     module.add_function(wrap_pyfunction!(main_with, module)?)
 }

@@ -12,7 +12,7 @@ use lockstep_client::{RemoteClient, ServerAddress, TlsMode};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{
     ArrowRows, Conversion, Database, Durability, OpenListener, OpenOptions, OpenProgress, Output,
-    Parameter, ProgressCallback, TableBatches, VerifyOptions,
+    Parameter, TableBatches, VerifyOptions,
 };
 use lockstep_host::sync::Mutex;
 use lockstep_row::{DataType, Value};
@@ -29,6 +29,7 @@ use crate::{
     from_python::{TargetColumn, is_missing, type_of, untyped, value_of},
     output::PyOutput,
     prepared::{PyPrepared, RequestColumnsCache},
+    progress::reporting,
     rows::{FoundColumn, batch_of_dicts, batch_of_tuples, columns_of, schema_of},
 };
 
@@ -261,8 +262,9 @@ impl PySession {
         sample: Option<u64>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let options = VerifyOptions { sample, progress: progress.map(progress_callback) };
-        let found = detached(py, None, || self.session.verify_with(deployment, &options))?;
+        let found = reporting(py, None, progress, |progress| {
+            self.session.verify_with(deployment, &VerifyOptions { sample, progress })
+        })?;
         let fields = PyDict::new(py);
         fields.set_item("requests", found.requests)?;
         fields.set_item("values", found.values)?;
@@ -481,22 +483,10 @@ impl PyRelation {
     /// Runs the query. `progress` is called with the fraction that is done, from 0 to 1.
     #[pyo3(signature = (progress=None))]
     fn collect(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<PyOutput> {
-        let progress = progress.map(progress_callback);
-        let output = detached(py, Some(&self.sql), || self.relation.collect(progress))?;
+        let collect = |progress| self.relation.collect(progress);
+        let output = reporting(py, Some(&self.sql), progress, collect)?;
         Ok(PyOutput::new(output, &self.sql))
     }
-}
-
-/// Makes a callback that any thread may call. An exception of the Python function is reported, not
-/// raised.
-fn progress_callback(callback: Py<PyAny>) -> ProgressCallback {
-    Arc::new(move |fraction| {
-        Python::attach(|py| {
-            if let Err(error) = callback.call1(py, (fraction,)) {
-                error.write_unraisable(py, Some(callback.bind(py)));
-            }
-        });
-    })
 }
 
 /// Asks the caller's program for the object of a name.

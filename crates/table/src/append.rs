@@ -7,7 +7,7 @@
 
 use std::{cell::Cell, collections::BTreeSet, ops::Range, sync::atomic::Ordering};
 
-use lockstep_host::{failpoint, query};
+use lockstep_host::{CallStep, failpoint, query};
 use lockstep_row::{Datum, IndexSpec, TableSchema};
 use lockstep_series::{Guard, HashedKey, KeyRow, LogPosition, RowBatch, RowRef, Series};
 use lockstep_wal::Group;
@@ -514,6 +514,9 @@ impl Table {
     ) {
         let mut left = count;
         while left > 0 {
+            if count > GUARD_ROWS {
+                query::report(CallStep::InsertRows, number(count - left), number(count));
+            }
             let guard = lockstep_series::pin();
             let mut rows = state.log.rows_from(position, &guard);
             let mut guarded = left.min(GUARD_ROWS);

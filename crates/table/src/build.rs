@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use lockstep_host::query;
+use lockstep_host::{CallStep, query};
 use lockstep_row::IndexSpec;
 use lockstep_series::{LogPosition, LogRow, RowLog, RowRef};
 
@@ -21,7 +21,7 @@ use crate::{
     change::ChangeGuard,
     draft::{DraftedIndex, TableDraft},
     state::{self, Index, Origin, TableState},
-    table::ExclusiveLock,
+    table::{ExclusiveLock, number},
 };
 
 /// How many rows are scanned under one guard.
@@ -258,8 +258,11 @@ impl IndexFill {
             // Stable: equal event times stay in order of arrival.
             rows.sort_by_key(|(event_time, _)| *event_time);
         }
+        let (mut done, total) = (0, number(rows.len()));
         for some in rows.chunks(GUARD_ROWS) {
             scan.checkpoint()?;
+            query::report(CallStep::BuildIndex, done, total);
+            done += number(some.len());
             let guard = lockstep_series::pin();
             for group in some.chunks(GROUP_ROWS) {
                 let target = InsertTarget { spec, series: &index.series, late: None };

@@ -29,6 +29,8 @@ use futures::StreamExt;
 use hashbrown::DefaultHashBuilder;
 use tokio::sync::mpsc::Sender;
 
+use lockstep_host::CallStep;
+
 use super::{LastJoinSpec, RightRows, evaluate_all};
 use crate::{
     key_index::for_each_key,
@@ -153,7 +155,7 @@ fn join_parts(
         }
         joined.push(writer.finish()?);
         memory.free();
-        spec.options.report("LAST JOIN", done, total);
+        spec.options.report(CallStep::JoinRows, done, total);
     }
     Ok(joined)
 }

@@ -19,7 +19,7 @@ use super::{
     FileReader, LoadTarget, Skipped,
     columns::Note,
     imported::FileImport,
-    location::{FileChunks, InputFile},
+    location::{BytesRead, FileChunks, InputFile},
 };
 
 /// The bytes with which a file begins, and a stream does not.
@@ -31,6 +31,7 @@ type Batches = Box<dyn Iterator<Item = std::result::Result<RecordBatch, ArrowErr
 pub(super) struct ArrowFile {
     batches: Batches,
     import: FileImport,
+    read: BytesRead,
 }
 
 impl fmt::Debug for ArrowFile {
@@ -42,24 +43,29 @@ impl fmt::Debug for ArrowFile {
 /// Reads the schema of a file.
 pub(super) fn schema_of(file: &InputFile) -> Result<SchemaRef> {
     let opened = match is_stream(file)? {
-        true => StreamReader::try_new(file.text()?, None).map(|reader| reader.schema()),
-        false => return Ok(open_ipc(file, None)?.0),
+        true => StreamReader::try_new(file.text(&BytesRead::default())?, None)
+            .map(|reader| reader.schema()),
+        false => return Ok(open_ipc(file, None, &BytesRead::default())?.0),
     };
     opened.map_err(|error| not_arrow(&error, file))
 }
 
 fn is_stream(file: &InputFile) -> Result<bool> {
     let mut begin = [0; MAGIC.len()];
-    let read = file.text()?.read_exact(&mut begin);
+    let read = file.text(&BytesRead::default())?.read_exact(&mut begin);
     Ok(read.is_err() || begin != MAGIC)
 }
 
 /// Opens a file, whose footer is at its end; one in an object store is read as a whole.
-fn open_ipc(file: &InputFile, columns: Option<Vec<usize>>) -> Result<(SchemaRef, Batches)> {
+fn open_ipc(
+    file: &InputFile,
+    columns: Option<Vec<usize>>,
+    read: &BytesRead,
+) -> Result<(SchemaRef, Batches)> {
     let failed = |error: &ArrowError| not_arrow(error, file);
     match file.chunks()? {
         FileChunks::Local(local) => {
-            let reader = IpcFileReader::try_new(BufReader::new(local), columns);
+            let reader = IpcFileReader::try_new(BufReader::new(read.of(local)), columns);
             let reader = reader.map_err(|error| failed(&error))?;
             Ok((reader.schema(), Box::new(reader)))
         }
@@ -68,7 +74,7 @@ fn open_ipc(file: &InputFile, columns: Option<Vec<usize>>) -> Result<(SchemaRef,
             let bytes = remote.get_bytes(0, length);
             let bytes =
                 bytes.map_err(|error| failed(&ArrowError::ExternalError(Box::new(error))))?;
-            let reader = IpcFileReader::try_new(Cursor::new(bytes), columns);
+            let reader = IpcFileReader::try_new(read.of(Cursor::new(bytes)), columns);
             let reader = reader.map_err(|error| failed(&error))?;
             Ok((reader.schema(), Box::new(reader)))
         }
@@ -90,14 +96,15 @@ impl ArrowFile {
         let import = FileImport::new(target, file, &schema)?;
         let columns = Some(import.read().to_vec());
         let file = import.file();
+        let read = BytesRead::default();
         let batches: Batches = match is_stream(file)? {
             true => Box::new(
-                StreamReader::try_new(BufReader::new(file.text()?), columns)
+                StreamReader::try_new(BufReader::new(file.text(&read)?), columns)
                     .map_err(|error| not_arrow(&error, file))?,
             ),
-            false => open_ipc(file, columns)?.1,
+            false => open_ipc(file, columns, &read)?.1,
         };
-        Ok(Self { batches, import })
+        Ok(Self { batches, import, read })
     }
 }
 
@@ -106,6 +113,10 @@ impl FileReader for ArrowFile {
         let Some(batch) = self.batches.next() else { return Ok(None) };
         let batch = batch.map_err(|error| not_arrow(&error, self.import.file()))?;
         self.import.batch(&batch).map(Some)
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.read.get()
     }
 
     fn take_notes(&mut self) -> Vec<Note> {

@@ -18,7 +18,7 @@ use lockstep_row::{DataType, Datum, arrow::ColumnBuilder};
 use super::{
     CsvOptions, FILE_BATCH_ROWS, FileReader, LoadTarget, OnError, Skipped,
     columns::{ColumnMapping, Note, in_order, match_columns},
-    location::InputFile,
+    location::{BytesRead, InputFile},
 };
 use crate::error::from_io_at;
 
@@ -52,6 +52,7 @@ pub(super) struct CsvFile {
 pub(super) struct CsvRecords {
     path: InputFile,
     file: BufReader<Box<dyn Read + Send>>,
+    read: BytesRead,
     reader: Reader,
     quote: Option<u8>,
     /// The buffer; begins with the text of the record's fields, one after the other.
@@ -83,7 +84,8 @@ const NAME_BYTES_MAX: usize = 1_000;
 impl CsvRecords {
     /// Opens a file.
     pub(super) fn open(path: InputFile, options: &CsvOptions) -> Result<Self> {
-        let mut file = BufReader::with_capacity(INPUT_BYTES, path.text()?);
+        let read = BytesRead::default();
+        let mut file = BufReader::with_capacity(INPUT_BYTES, path.text(&read)?);
         let begin = file.fill_buf().map(|begin| begin.starts_with(BYTE_ORDER_MARK));
         if begin.map_err(|error| from_io_at(&error, "read", &path))? {
             file.consume(BYTE_ORDER_MARK.len());
@@ -97,7 +99,7 @@ impl CsvRecords {
         let quote = options.quote;
         let bytes = vec![0; FIELD_BYTES];
         let (reader, fields) = (builder.build(), Vec::new());
-        Ok(Self { path, file, reader, quote, bytes, fields, lines_read: 0, line: 1 })
+        Ok(Self { path, file, read, reader, quote, bytes, fields, lines_read: 0, line: 1 })
     }
 
     /// Reads the next record; `false` at the end. Empty lines are skipped.
@@ -230,6 +232,10 @@ impl FileReader for CsvFile {
         debug_assert!(row_count <= FILE_BATCH_ROWS, "a batch has a limit");
         let columns = builders.iter_mut().map(ColumnBuilder::finish).collect();
         target.batch(columns, row_count).map(Some)
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.lines.read.get()
     }
 
     fn take_notes(&mut self) -> Vec<Note> {

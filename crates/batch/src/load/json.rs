@@ -18,7 +18,12 @@ use lockstep_row::{DataType, Datum, arrow::ColumnBuilder};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{FileReader, LoadTarget, OnError, Skipped, columns::Note, csv, location::InputFile};
+use super::{
+    FileReader, LoadTarget, OnError, Skipped,
+    columns::Note,
+    csv,
+    location::{BytesRead, InputFile},
+};
 use crate::error::from_io_at;
 
 /// The longest line, in bytes: a file of another format may have no line ends.
@@ -57,6 +62,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonMembers<'a> {
 pub(super) struct JsonObjects {
     file: InputFile,
     input: BufReader<Box<dyn Read + Send>>,
+    read: BytesRead,
     /// The objects of an array, the next one last.
     array: Option<Vec<Box<RawValue>>>,
     line: Vec<u8>,
@@ -73,8 +79,9 @@ impl fmt::Debug for JsonObjects {
 impl JsonObjects {
     /// Opens a file.
     pub(super) fn open(file: InputFile) -> Result<Self> {
-        let input = BufReader::new(file.text()?);
-        let mut objects = Self { file, input, array: None, line: Vec::new(), number: 0 };
+        let read = BytesRead::default();
+        let input = BufReader::new(file.text(&read)?);
+        let mut objects = Self { file, input, read, array: None, line: Vec::new(), number: 0 };
         if objects.begins_array()? {
             let mut text = Vec::new();
             let read = objects.input.read_to_end(&mut text);
@@ -122,6 +129,20 @@ impl JsonObjects {
                 return Ok(read > 0);
             }
         }
+    }
+
+    /// Returns how many bytes of the file were read; of an array, its part up to this object.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number for a progress bar"
+    )]
+    fn bytes_read(&self) -> u64 {
+        let read = self.read.get();
+        let Some(left) = &self.array else { return read };
+        let all = self.number + left.len() as u64;
+        (read as f64 * self.number as f64 / all.max(1) as f64) as u64
     }
 
     /// Returns the members of the object.
@@ -277,6 +298,10 @@ impl FileReader for JsonFile {
             0 => Ok(None),
             _ => self.target.batch(columns, row_count).map(Some),
         }
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.objects.bytes_read()
     }
 
     fn take_notes(&mut self) -> Vec<Note> {

@@ -6,8 +6,12 @@
 use std::{
     fmt,
     fs::File,
-    io::{self, BufReader, Read},
+    io::{self, BufReader, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use bytes::{Buf, Bytes};
@@ -63,13 +67,22 @@ impl InputFile {
         found.map(|(_, value)| value.as_deref())
     }
 
-    /// Opens the bytes of a text file from its beginning.
-    pub(crate) fn text(&self) -> Result<Box<dyn Read + Send>> {
+    /// Returns its size in bytes; 0 where the machine does not say.
+    pub(crate) fn size(&self) -> u64 {
+        match &self.location {
+            Location::Local(path) => disk::open(path).map_or(0, |file| file.len()),
+            Location::Remote(file) => file.size(),
+        }
+    }
+
+    /// Opens the bytes of a text file from its beginning. Counts those that are read of the file in
+    /// `read`.
+    pub(crate) fn text(&self, read: &BytesRead) -> Result<Box<dyn Read + Send>> {
         let name = self.to_string();
         let opened = || -> io::Result<Box<dyn Read + Send>> {
             let plain: Box<dyn Read + Send> = match &self.location {
-                Location::Local(path) => Box::new(disk::open(path)?),
-                Location::Remote(file) => Box::new(file.reader(0)),
+                Location::Local(path) => Box::new(read.of(disk::open(path)?)),
+                Location::Remote(file) => Box::new(read.of(file.reader(0))),
             };
             Ok(match name.rsplit_once('.').map(|(_, extension)| extension) {
                 Some("gz") => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(plain))),
@@ -88,6 +101,45 @@ impl InputFile {
                 .map_err(|error| from_io_at(&error, "read", self)),
             Location::Remote(file) => Ok(FileChunks::Remote(file.clone())),
         }
+    }
+}
+
+/// How many bytes of a file were read. A clone is the same number.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct BytesRead(Arc<AtomicU64>);
+
+impl BytesRead {
+    /// Returns the number.
+    pub(crate) fn get(&self) -> u64 {
+        // Relaxed: a number for a reader.
+        self.0.load(Relaxed)
+    }
+
+    /// Counts what is read of a file.
+    pub(crate) fn of<R>(&self, reader: R) -> CountedReader<R> {
+        let read = Arc::clone(&self.0);
+        CountedReader { reader, read }
+    }
+}
+
+/// A reader whose bytes are counted.
+pub(crate) struct CountedReader<R> {
+    reader: R,
+    read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for CountedReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        // Relaxed: as above.
+        self.read.fetch_add(count as u64, Relaxed);
+        Ok(count)
+    }
+}
+
+impl<R: Seek> Seek for CountedReader<R> {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.reader.seek(position)
     }
 }
 

@@ -36,7 +36,7 @@ use crate::error::from_arrow;
 pub use columns::{ColumnMatch, UnknownColumns};
 pub use infer::infer_schema;
 pub(crate) use infer::{InferredFiles, infer_files};
-pub(crate) use location::InputFile;
+pub(crate) use location::{BytesRead, InputFile};
 pub(crate) use parquet::{from_parquet as parquet_error, open_file as open_parquet};
 pub(crate) use prune::Pruning;
 
@@ -321,6 +321,9 @@ trait FileReader: fmt::Debug + Send {
     /// Returns the next rows; `None` at the end. Counts skipped rows in `skipped`.
     fn next_batch(&mut self, skipped: &mut Skipped) -> Result<Option<RecordBatch>>;
 
+    /// Returns how many bytes of the file were read, or as many as the rows that were read are of all.
+    fn bytes_read(&self) -> u64;
+
     /// Returns the notes about its columns since the last call.
     fn take_notes(&mut self) -> Vec<Note>;
 }
@@ -332,6 +335,9 @@ pub struct FileRows {
     waiting: VecDeque<InputFile>,
     open: Option<(InputFile, Box<dyn FileReader>)>,
     skipped: Skipped,
+    /// The bytes of all files, and of those that were read to their end.
+    bytes_total: u64,
+    bytes_done: u64,
     /// The notes about the files' columns, each with the first file that it is about.
     notes: Vec<(Note, InputFile)>,
 }
@@ -340,6 +346,8 @@ impl FileRows {
     fn new(target: LoadTarget, files: Vec<InputFile>) -> Self {
         Self {
             target: Arc::new(target),
+            bytes_total: files.iter().map(InputFile::size).sum(),
+            bytes_done: 0,
             waiting: files.into(),
             open: None,
             skipped: Skipped::default(),
@@ -350,6 +358,18 @@ impl FileRows {
     /// Returns the schema of the batches: the Arrow image of the table's.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.target.arrow_schema)
+    }
+
+    /// Returns the size of the files, in bytes.
+    pub fn bytes_total(&self) -> u64 {
+        self.bytes_total
+    }
+
+    /// Returns how many bytes of the files were read so far.
+    pub fn bytes_read(&self) -> u64 {
+        let open = self.open.as_ref().map_or(0, |(_, reader)| reader.bytes_read());
+        // A file may grow meanwhile.
+        (self.bytes_done + open).min(self.bytes_total)
     }
 
     /// Returns the number of malformed rows skipped so far.
@@ -405,6 +425,7 @@ impl FileRows {
                     self.open = Some((path, reader));
                     return Ok(batch);
                 }
+                self.bytes_done += path.size();
             }
             let Some(path) = self.waiting.pop_front() else { return Ok(None) };
             self.open = Some(self.open_file(path)?);

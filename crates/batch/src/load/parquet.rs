@@ -27,6 +27,10 @@ use super::{
 pub(super) struct ParquetFile {
     reader: ParquetRecordBatchReader,
     import: FileImport,
+    /// The size of the file, and its rows.
+    bytes: u64,
+    row_count: u64,
+    rows_read: u64,
 }
 
 /// Opens a file and reads its schema.
@@ -49,6 +53,7 @@ impl ParquetFile {
     pub(super) fn open(target: Arc<LoadTarget>, file: InputFile) -> Result<Self> {
         let builder = open_file(&file)?;
         let import = FileImport::new(target, file, builder.schema())?;
+        let row_count = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
         let mask = ProjectionMask::roots(builder.parquet_schema(), import.read().iter().copied());
         let wanted =
             import.target().pruning.as_ref().map(|pruning| pruning.row_groups(&import, &builder));
@@ -57,7 +62,8 @@ impl ParquetFile {
             builder = builder.with_row_groups(wanted);
         }
         let reader = builder.build().map_err(|error| from_parquet(&error, import.file()))?;
-        Ok(Self { reader, import })
+        let bytes = import.file().size();
+        Ok(Self { reader, import, bytes, row_count, rows_read: 0 })
     }
 }
 
@@ -67,7 +73,14 @@ impl FileReader for ParquetFile {
         let batch = batch.map_err(|error| {
             from_parquet(&ParquetError::ArrowError(error.to_string()), self.import.file())
         })?;
+        self.rows_read += batch.num_rows() as u64;
         self.import.batch(&batch).map(Some)
+    }
+
+    fn bytes_read(&self) -> u64 {
+        let part = u128::from(self.bytes) * u128::from(self.rows_read);
+        let read = part / u128::from(self.row_count.max(1));
+        u64::try_from(read).map_or(self.bytes, |read| read.min(self.bytes))
     }
 
     fn take_notes(&mut self) -> Vec<Note> {

@@ -31,6 +31,7 @@ use datafusion::{
 };
 use hashbrown::HashMap;
 use lockstep_function::value_limit;
+use lockstep_host::CallStep;
 
 use super::{
     columns::Columns,
@@ -228,7 +229,7 @@ pub(super) fn compute_calls(
         memory.try_grow(outputs.columns.iter().map(|column| array_bytes(column.as_ref())).sum())?;
         if reports {
             // Relaxed: a number to look at.
-            spec.options.report("window", done.fetch_add(1, Relaxed) + 1, total);
+            spec.options.report(CallStep::ComputeWindows, done.fetch_add(1, Relaxed) + 1, total);
         }
         Ok(outputs)
     })?;

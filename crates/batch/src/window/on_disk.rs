@@ -30,6 +30,8 @@ use futures::StreamExt;
 use hashbrown::DefaultHashBuilder;
 use tokio::sync::mpsc::Sender;
 
+use lockstep_host::CallStep;
+
 use super::{
     columns::Columns,
     exec::{OrderingKey, WindowOperatorSpec, compute_calls, ordering_key},
@@ -242,7 +244,7 @@ impl DiskWork<'_> {
                 parts.extend(self.compute_part(order, files, part, memory)?);
                 memory.free();
                 done += 1;
-                self.spec.options.report("window", done, total);
+                self.spec.options.report(CallStep::ComputeWindows, done, total);
             }
             results.push(parts);
         }

@@ -6,6 +6,7 @@
 //! as much as loading the rows, and both tables are in memory meanwhile.
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_host::{CallStep, query};
 use lockstep_row::{Arena, Datum, IndexSpec, Retention, TableSchema, Value};
 use lockstep_sql::ast::{AlterTableAction, ColumnDefinition, Ident, ObjectName};
 use lockstep_table::{Table, with_durability};
@@ -225,6 +226,7 @@ fn copy(from: &Table, to: &Table, sources: &[ValueSource]) -> Result<()> {
     let mut load = to.load_any();
     let mut rows: Vec<Vec<Datum<'_>>> = Vec::with_capacity(ROWS_AT_ONCE);
     let mut scan = snapshot.scan();
+    let total = from.row_count();
     loop {
         rows.clear();
         rows.extend(scan.by_ref().take(ROWS_AT_ONCE).map(|row| {
@@ -238,6 +240,7 @@ fn copy(from: &Table, to: &Table, sources: &[ValueSource]) -> Result<()> {
             break;
         }
         checkpoint()?;
+        query::report(CallStep::CopyRows, load.row_count().min(total), total);
         load.push(&rows).map_err(|error| table_error(&error))?;
     }
     load.finish().map_err(|error| table_error(&error)).map(|_| ())

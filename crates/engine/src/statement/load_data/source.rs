@@ -6,6 +6,7 @@ use arrow::array::RecordBatch;
 use lockstep_batch::load::{FileRows, LoadOptions, read_file};
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::Settings;
+use lockstep_host::{CallStep, query};
 use lockstep_row::TableSchema;
 use lockstep_sql::ast::LoadData;
 
@@ -61,6 +62,7 @@ impl Iterator for LoadSource {
         if let Err(interrupted) = checkpoint() {
             return Some(Err(interrupted));
         }
+        query::report(CallStep::ReadFiles, self.rows.bytes_read(), self.rows.bytes_total());
         let batch = self.rows.next()?;
         Some(batch.map_err(|error| Box::new(error.at(self.path_span))))
     }

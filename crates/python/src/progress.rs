@@ -1,0 +1,88 @@
+//! How far a call is, for the program that makes it.
+//!
+//! A [`PyProgress`] is entered before a call of the same thread and left after it; any thread reads it
+//! meanwhile, which calls nothing of the program. A callback of the program is called by the work
+//! itself: an exception that it raises stops the work, and the call raises it.
+
+use std::{cell::RefCell, sync::Arc};
+
+use lockstep_diagnostic::Result;
+use lockstep_engine::ProgressCallback;
+use lockstep_host::{CallProgress, QueryContext, query, sync::Mutex};
+use pyo3::prelude::*;
+
+use crate::call::detached;
+
+thread_local! {
+    /// The innermost is the last.
+    static ENTERED: RefCell<Vec<Arc<CallProgress>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a call does, and how much of that is done.
+#[pyclass(frozen, name = "Progress", module = "lockstep._lockstep")]
+#[derive(Debug)]
+pub(crate) struct PyProgress {
+    progress: Arc<CallProgress>,
+}
+
+#[pymethods]
+impl PyProgress {
+    #[new]
+    fn new() -> Self {
+        Self { progress: Arc::default() }
+    }
+
+    /// Makes the calls of this thread report to this object, until it is left.
+    fn enter(&self) {
+        ENTERED.with_borrow_mut(|entered| entered.push(Arc::clone(&self.progress)));
+    }
+
+    /// Ends what `enter` began.
+    #[staticmethod]
+    fn leave() {
+        ENTERED.with_borrow_mut(Vec::pop);
+    }
+
+    /// Returns what is done now, and the fraction of it, from 0 to 1; `None` where that is unknown.
+    fn get(&self) -> Option<(&'static str, f64)> {
+        self.progress.get().map(|(step, fraction)| (step.text(), fraction))
+    }
+}
+
+/// Returns the context of a call of this thread, for whoever looks.
+pub(crate) fn watched(context: QueryContext) -> QueryContext {
+    match ENTERED.with_borrow(|entered| entered.last().cloned()) {
+        Some(progress) => context.watched(progress),
+        None => context,
+    }
+}
+
+/// Runs `work` as [`detached`] does, with a function of the program that is called with the fraction
+/// that is done. Where it raises, the work is cancelled and the call raises that.
+pub(crate) fn reporting<T: Send>(
+    py: Python<'_>,
+    text: Option<&str>,
+    callback: Option<Py<PyAny>>,
+    work: impl FnOnce(Option<ProgressCallback>) -> Result<T> + Send,
+) -> PyResult<T> {
+    let Some(callback) = callback else { return detached(py, text, || work(None)) };
+    let raised = Arc::new(Mutex::new(None));
+    let outcome = detached(py, text, || {
+        let (context, raised) = (query::current(), Arc::clone(&raised));
+        work(Some(Arc::new(move |fraction| {
+            // After an exception it is not called again.
+            if raised.lock().is_some() {
+                return;
+            }
+            let called = Python::attach(|py| callback.call1(py, (fraction,)).map(drop));
+            if let Err(error) = called {
+                raised.lock().get_or_insert(error);
+                if let Some(context) = &context {
+                    context.cancel();
+                }
+            }
+        })))
+    });
+    let raised = raised.lock().take();
+    raised.map_or(outcome, Err)
+}
