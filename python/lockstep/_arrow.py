@@ -6,9 +6,12 @@ A library is imported only for an object of it, or for a result that is to be on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._error import Error
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 def library_of(data: object) -> str:
@@ -120,3 +123,24 @@ def require(library: str, purpose: str) -> Any:
             code="58P01",
             hint=f"pip install {library}",
         ) from error
+
+
+def to_numpy(column: pyarrow.ChunkedArray) -> Any:
+    """Returns a column as a numpy array; one that is not of floats and holds NULLs is masked."""
+    numpy = require("numpy", "to make numpy arrays")
+    pyarrow = require("pyarrow", "to make numpy arrays")
+    array = column.combine_chunks()
+    types = pyarrow.types
+    is_number = types.is_integer(array.type) or types.is_boolean(array.type)
+    if types.is_timestamp(array.type):
+        array = array.cast(pyarrow.timestamp("ms"))
+    if array.null_count == 0 or not (is_number or types.is_floating(array.type)):
+        values = array.to_numpy(zero_copy_only=False)
+        is_masked = array.null_count > 0
+    else:
+        is_masked = is_number
+        filled = array.fill_null(0 if is_number else float("nan"))
+        values = (filled.cast(array.type)).to_numpy(zero_copy_only=False)
+    if not is_masked:
+        return values
+    return numpy.ma.masked_array(values, mask=array.is_null().to_numpy(zero_copy_only=False))

@@ -29,6 +29,7 @@ from ._connection import (
     connect,
 )
 from ._error import Error
+from ._frames import finder
 from ._relation import ROWS_SHOWN, Relation
 
 if TYPE_CHECKING:
@@ -193,7 +194,8 @@ class AsyncConnection:
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> AsyncRelation:
         """Makes a lazy relation of one query.
 
-        - ``query``: the query. Unlike that of ``Connection.sql``, it does not read variables.
+        - ``query``: the query. As with ``Connection.sql``, a name that no table has may be that of
+          a variable of the caller.
         - ``parameters``: a value for each ``?``.
 
         Nothing is done before the relation is awaited, fetched from or iterated over, so that is
@@ -208,7 +210,8 @@ class AsyncConnection:
         >>> asyncio.run(main())
         (['one'], [(1,)])
         """
-        return AsyncRelation(lambda: self._blocking.sql(query, parameters), self._worker)
+        find = finder()
+        return AsyncRelation(lambda: self._blocking._sql(query, parameters, find), self._worker)
 
     async def append(
         self,
@@ -543,6 +546,35 @@ class AsyncRelation:
         [(1, 'a')]
         """
         return await self._with(lambda relation: relation.pl())
+
+    async def to_numpy(self) -> dict[str, Any]:
+        """Returns the columns as numpy arrays, as ``Relation.to_numpy`` does.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return await db.sql("SELECT 1 AS one").to_numpy()
+        >>> asyncio.run(main())["one"].tolist()
+        [1]
+        """
+        return await self._with(lambda relation: relation.to_numpy())
+
+    async def write(self, path: str | os.PathLike[str], **options: Any) -> int:
+        """Writes the rows to a file or a folder, and returns their number.
+
+        - ``path``, ``options``: as those of ``Relation.write``.
+
+        Raises what ``Relation.write`` raises.
+
+        >>> import asyncio, lockstep, pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "ones.csv"
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return await db.sql("SELECT 1 AS one").write(path)
+        >>> asyncio.run(main()), path.read_text()
+        (1, 'one\\n1\\n')
+        """
+        return await self._with(lambda relation: relation.write(path, **options))
 
     async def fetchall(self) -> list[tuple[Any, ...]]:
         """Returns the rows that were not fetched yet, as tuples, as ``Relation.fetchall`` does.

@@ -487,9 +487,12 @@ class Connection:
         >>> db.sql("SELECT user FROM clicks WHERE price > ?", [3]).fetchall()
         [('bob',)]
         """
+        return self._sql(query, parameters, finder())
+
+    def _sql(self, query: str, parameters: Sequence[Any], find: Callable[[str], Any]) -> Relation:
         if _GIVES_ROWS.match(query):
             return self.execute(query, parameters)
-        return Relation(query=self._session.query(query, list(parameters), finder()))
+        return Relation(query=self._session.query(query, list(parameters), find))
 
     def append(
         self,

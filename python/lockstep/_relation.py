@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from ._arrow import require, to_pandas
-from ._error import LockstepWarning
+from ._arrow import require, to_numpy, to_pandas
+from ._error import Error, LockstepWarning
 from ._progress import watched
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from . import _lockstep
 
 ROWS_SHOWN = 20
+
+BATCH_ROWS = 65_536
 
 TEXT_SHOWN = 200
 
@@ -167,6 +170,123 @@ class Relation:
         """
         return require("polars", "to make a polars data frame").DataFrame(self._ran().arrow())
 
+    def to_numpy(self) -> dict[str, Any]:
+        """Returns the columns as numpy arrays, by their names.
+
+        A repeated column name gets a number, as in ``a:2``. A column that holds NULLs is a masked
+        array; floats have NaN there. TIMESTAMP is ``datetime64[ms]`` in UTC, DATE
+        ``datetime64[D]``; STRING, ARRAY and MAP are arrays of Python objects.
+
+        Raises ``Error`` with the code 58P01 where pyarrow is not installed, and those of ``run``.
+        Cost: a copy of the columns.
+
+        >>> import lockstep
+        >>> columns = lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter").to_numpy()
+        >>> columns["one"].tolist(), columns["letter"].tolist()
+        ([1], ['a'])
+        """
+        table = self.arrow()
+        return {name: to_numpy(table.column(at)) for at, name in enumerate(table.column_names)}
+
+    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pyarrow.RecordBatch]:
+        """Runs the query and yields its rows while they are computed: for results of any size.
+
+        - ``rows``: how many rows each batch has; the last one may have fewer.
+
+        The relation holds no rows, so each call runs the query again, over the rows that are stored
+        then; one that has run already gives the rows that it holds. The query ends when the
+        iterator is dropped. From a server all rows come first.
+
+        Raises ``Error`` with the code 22023 for ``rows`` below 1, 58P01 where pyarrow is not
+        installed, and those of ``run``.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> _ = db.append("t", [{"a": number} for number in range(5)])
+        >>> [batch.num_rows for batch in db.sql("SELECT a FROM t").batches(2)]
+        [2, 2, 1]
+        """
+        if rows < 1:
+            raise Error(f"a batch has at least 1 row, found rows={rows}", code="22023")
+        pyarrow = require("pyarrow", "to make Arrow batches")
+        if self._query is None or self._output is not None:
+            whole = self.arrow().combine_chunks()
+            return iter(whole.to_batches(max_chunksize=rows))
+        return _batches(self._query.batches(rows), pyarrow)
+
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: Literal["csv", "parquet", "json", "arrow"] | None = None,
+        mode: Literal["error_if_exists", "overwrite", "append"] = "error_if_exists",
+        partition_by: str | Sequence[str] | None = None,
+        files: int = 1,
+        delimiter: str | None = None,
+        header: bool | None = None,
+        null_value: str | None = None,
+        quote: str | None = None,
+    ) -> int:
+        """Writes the rows to a file or a folder while they are computed, and returns their number.
+
+        - ``path``: a file; or a folder, where it ends in ``/``, exists as one, or is partitioned.
+        - ``format``: the one that the end of the path names, or else CSV.
+        - ``mode``: what happens with files that exist already.
+        - ``partition_by``: the columns whose values are folders ``name=value``, outermost first, as
+          Hive, Spark and DuckDB read them.
+        - ``files``: the number of files of a folder without partitions. More than one need the
+          memory of all rows.
+        - ``delimiter``, ``header``, ``null_value``, ``quote``: as the options of ``INTO OUTFILE``.
+
+        The relation holds no rows afterwards. The files become visible when all are complete; after
+        an error there are none. A relation of a server is written by this process, and its rows
+        come first.
+
+        Raises ``Error``: 58P02 where a file exists, 58P01 where the folder does not, 42703 for a
+        column that the query does not have, 22023 for options that do not go together, and those of
+        ``run``.
+
+        >>> import lockstep, pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp()) / "sums"
+        >>> query = lockstep.connect().sql("SELECT 1 AS day, 7 AS total")
+        >>> query.write(folder, format="csv", partition_by="day")
+        1
+        >>> (folder / "day=1" / "part-00000.csv").read_text()
+        'total\\n7\\n'
+        """
+        names = [partition_by] if isinstance(partition_by, str) else list(partition_by or [])
+        if separated := [name for name in names if "," in name]:
+            raise Error(
+                f"a name of partition_by has a comma: {separated[0]!r}",
+                code="22023",
+                hint="Give a list of names; rename a column whose name has a comma.",
+            )
+        given = {
+            "format": format,
+            "mode": mode,
+            "partition_by": ",".join(names) or None,
+            "coalesce": None if files == 1 else files,
+            "delimiter": delimiter,
+            "header": header,
+            "null_value": null_value,
+            "quote": quote,
+        }
+        options = {name: value for name, value in given.items() if value is not None}
+        target = self._output or self._query
+        assert target is not None, "a relation has an output or a query"
+        if not self.columns:
+            raise Error(
+                "a statement without rows cannot be written",
+                code="22023",
+                hint="Write the relation of a query: db.sql(…).write(path).",
+            )
+        with watched("write"):
+            written = target.write(os.fspath(path), options)
+        for text in written.warnings:
+            warnings.warn(text, LockstepWarning, stacklevel=2)
+        assert written.rows_affected is not None, "rows were written"
+        return written.rows_affected
+
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Returns the rows that were not fetched yet, as tuples.
 
@@ -313,6 +433,13 @@ class Relation:
         output = self.run()._output
         assert output is not None, "a relation that has run has an output"
         return output
+
+
+def _batches(found: _lockstep.Batches, pyarrow: Any) -> Iterator[pyarrow.RecordBatch]:
+    for batch in found:
+        yield pyarrow.record_batch(batch)
+    for text in found.take_warnings():
+        warnings.warn(text, LockstepWarning, stacklevel=2)
 
 
 def _html(text: str) -> str:

@@ -7,6 +7,7 @@ import datetime
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
 
 import lockstep
@@ -352,3 +353,17 @@ def test_the_connection_beneath_is_the_same_database():
             assert await db.sql("SELECT at FROM t").fetchall() == [(time,)]
 
     run(main)
+
+
+def test_a_query_reads_the_variables_of_its_caller():
+    async def main():
+        clicks = pa.table({"user": ["ann", "bob"]})
+        async with lockstep.connect_async() as db:
+            relation = db.sql("SELECT user FROM clicks")
+            clicks = None
+            rows = await relation.fetchall()
+            with pytest.raises(lockstep.Error, match="clicks"):
+                await db.sql("SELECT user FROM clicks")
+            return rows, clicks
+
+    assert asyncio.run(main()) == ([("ann",), ("bob",)], None)

@@ -155,10 +155,10 @@ def test_columns_are_matched_by_name_and_left_out_ones_take_their_default(db):
 
 def test_an_append_that_fails_appends_nothing(db):
     db.execute("CREATE TABLE t (a INT)")
-    with pytest.raises(lockstep.Error, match=r"row 1: column `a` is INT.*Python `str`") as caught:
+    with pytest.raises(lockstep.Error, match=r"row 2: column `a` is INT.*Python `str`") as caught:
         db.append("t", [(1,), ("2",)])
     assert caught.value.code == "42804"
-    with pytest.raises(lockstep.Error, match=r"row 1: the table has 1 columns, found 2"):
+    with pytest.raises(lockstep.Error, match=r"row 2: the table has 1 columns, found 2"):
         db.append("t", [(1,), (1, 2)])
     with pytest.raises(lockstep.Error, match="no column `aa`") as caught:
         db.append("t", [{"aa": 1}])

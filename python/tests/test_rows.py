@@ -241,7 +241,7 @@ def test_decimals_and_dates_are_values():
 def test_a_value_without_a_type_is_named(value, message, hint):
     db = lockstep.connect()
     for place, call in [
-        ("row 1: column `v` ", lambda: db.append("t", [{"k": 1, "v": None}, {"v": value}])),
+        ("row 2: column `v` ", lambda: db.append("t", [{"k": 1, "v": None}, {"v": value}])),
         ("parameter 2 ", lambda: db.sql("SELECT ? AS a, ? AS b", [1, value]).fetchall()),
     ]:
         with pytest.raises(lockstep.Error) as error:
@@ -252,7 +252,7 @@ def test_a_value_without_a_type_is_named(value, message, hint):
 
 def test_a_key_that_is_no_name_is_an_error():
     db = lockstep.connect()
-    with pytest.raises(lockstep.Error, match="row 0: the key 1 is not the name of a column"):
+    with pytest.raises(lockstep.Error, match="row 1: the key 1 is not the name of a column"):
         db.append("t", [{1: 2}])
     with pytest.raises(lockstep.Error, match="cannot append a Python `int`"):
         db.append("t", 5)

@@ -33,7 +33,7 @@ use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::Settings;
 use lockstep_host::{disk, query};
 
-pub use folder::export_folder;
+pub use folder::{FolderExporter, export_folder};
 use text_file::TextFile;
 
 use crate::{
@@ -116,11 +116,27 @@ impl Default for ExportOptions {
 #[derive(Debug)]
 pub struct Exporter {
     path: PathBuf,
-    temporary: PathBuf,
+    temporary: TemporaryFile,
     mode: WriteMode,
     schema: SchemaRef,
     sink: Sink,
     row_count: u64,
+}
+
+/// A file that is complete, under its temporary name. Dropped before [`ClosedFile::publish`], it is
+/// removed.
+#[derive(Debug)]
+struct ClosedFile {
+    path: PathBuf,
+    temporary: TemporaryFile,
+    mode: WriteMode,
+    row_count: u64,
+}
+
+/// A file under a temporary name, which is removed unless it was renamed.
+#[derive(Debug)]
+struct TemporaryFile {
+    path: PathBuf,
 }
 
 enum Sink {
@@ -165,7 +181,7 @@ impl Exporter {
         let mut exporter = Self {
             schema: named_schema(names, schema),
             path,
-            temporary,
+            temporary: TemporaryFile { path: temporary },
             mode: options.mode,
             sink: Sink::Finished,
             row_count: 0,
@@ -315,8 +331,33 @@ impl Exporter {
         file.into_inner().map_err(|error| from_io(error.error(), "write", &self.path))
     }
 
+    /// Returns the bytes that are held in memory until they are written as a group of rows.
+    fn memory_bytes(&self) -> usize {
+        match &self.sink {
+            Sink::Parquet(writer) => writer.memory_size(),
+            _ => 0,
+        }
+    }
+
+    /// Writes a group of the rows that are held in memory.
+    fn flush(&mut self) -> Result<()> {
+        match &mut self.sink {
+            Sink::Parquet(writer) => {
+                writer.flush().map_err(|error| write_failed(&self.path, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Completes the file under its final name and returns the number of rows written.
-    pub fn finish(mut self) -> Result<u64> {
+    pub fn finish(self) -> Result<u64> {
+        let closed = self.close()?;
+        let _commit = query::commit().map_err(interrupted)?;
+        closed.publish()
+    }
+
+    /// Completes the file, still under its temporary name.
+    fn close(mut self) -> Result<ClosedFile> {
         let file = match mem::replace(&mut self.sink, Sink::Finished) {
             Sink::Csv(_, file) => self.finished(file)?,
             Sink::Parquet(writer) => {
@@ -332,21 +373,28 @@ impl Exporter {
             }
             Sink::Finished => return Diagnostic::internal("a file was finished twice").err(),
         };
-        let failed = |error: io::Error| from_io(&error, "write", &self.path);
-        file.sync_all().map_err(failed)?;
+        file.sync_all().map_err(|error| from_io(&error, "write", &self.path))?;
+        let Self { path, temporary, mode, row_count, .. } = self;
+        Ok(ClosedFile { path, temporary, mode, row_count })
+    }
+}
+
+impl ClosedFile {
+    /// Gives the file its final name, and returns the number of its rows.
+    fn publish(self) -> Result<u64> {
         if self.mode == WriteMode::ErrorIfExists && disk::exists(&self.path) {
             return Err(exists(&self.path));
         }
-        let _commit = query::commit().map_err(interrupted)?;
-        disk::rename(&self.temporary, &self.path).map_err(failed)?;
+        disk::rename(&self.temporary.path, &self.path)
+            .map_err(|error| from_io(&error, "write", &self.path))?;
         Ok(self.row_count)
     }
 }
 
-impl Drop for Exporter {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         // Fails after a rename, when there is no temporary file.
-        drop(disk::remove_file(&self.temporary));
+        drop(disk::remove_file(&self.path));
     }
 }
 

@@ -28,7 +28,7 @@ const WORDS_CHARS: usize = 24;
 /// Writes to the terminal that a user looks at.
 pub(crate) type ProgressTerminal = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Returns the standard error where it is a terminal, and the variable LOCKSTEP_PROGRESS is not `off`.
+/// Returns the standard error where it is a terminal, and the variable `LOCKSTEP_PROGRESS` is not `off`.
 pub(crate) fn of_stderr() -> Option<ProgressTerminal> {
     #[expect(clippy::disallowed_methods, reason = "the user's own way to be shown nothing")]
     let is_off = std::env::var("LOCKSTEP_PROGRESS").is_ok_and(|value| value == "off");

@@ -120,7 +120,7 @@ impl Conversion {
                 continue;
             };
             let Some(value) = self.read_text(text, &column.data_type) else {
-                let place = format!("row {row}: column `{}`", column.name);
+                let place = format!("row {}: column `{}`", row + 1, column.name);
                 return Err(time_text_error(&place, text, &column.data_type));
             };
             builder.push(value.as_scalar().unwrap_or(Datum::Null));
@@ -224,7 +224,7 @@ mod tests {
         let days = Arc::new(LargeStringArray::from(vec![Some("1970-01-02"), None]));
         check(false, days, DataType::Date, Ok(vec![Value::Date(1), Value::Null]));
         let wrong: ArrayRef = Arc::new(StringArray::from(vec!["1970-01-02", "yesterday"]));
-        let message = "row 1: column `c` is TIMESTAMP, 'yesterday' is not";
+        let message = "row 2: column `c` is TIMESTAMP, 'yesterday' is not";
         check(false, wrong, DataType::Timestamp, Err(message));
         let number: ArrayRef = Arc::new(StringArray::from(vec!["7"]));
         let message = "column `c` is INT: a column of Arrow type Utf8 cannot become INT";
@@ -245,7 +245,7 @@ mod tests {
         let nan = [vec![Value::Double(f64::NAN)], rest.to_vec()].concat();
         check(false, floats(), DataType::Double, Ok(nan));
         check(true, floats(), DataType::Double, Ok([vec![Value::Null], rest.to_vec()].concat()));
-        let refused = "column `c` is INT: row 0: the value does not fit INT exactly";
+        let refused = "column `c` is INT: row 1: the value does not fit INT exactly";
         check(false, floats(), DataType::Int, Err(refused));
         check(true, floats(), DataType::Int, Ok(vec![Value::Null, Value::Int(1), Value::Null]));
     }
@@ -256,7 +256,7 @@ mod tests {
         let cut = [1, -1].map(Value::Timestamp).to_vec();
         check(false, fine, DataType::Timestamp, Ok(cut));
         let odd = Arc::new(Int32Array::from(vec![16_777_217]));
-        let message = "column `c` is FLOAT: row 0: the value does not fit FLOAT exactly";
+        let message = "column `c` is FLOAT: row 1: the value does not fit FLOAT exactly";
         check(false, odd, DataType::Float, Err(message));
     }
 }

@@ -10,6 +10,7 @@
 
 mod all_rows;
 mod clock;
+mod computed_key;
 mod future_frame;
 mod integer_time;
 mod quoted_name;
@@ -66,6 +67,7 @@ pub const LINTS: &[Lint] = &[
     quoted_name::LINT,
     request_table::LINT,
     repeated_key::LINT,
+    computed_key::LINT,
 ];
 
 /// The statement that checks a query.

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use lockstep_batch::{ExecuteOptions, ProgressListener};
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_function::Compatibility;
+use lockstep_function::{Compatibility, Settings};
 use lockstep_host::CallStep;
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
@@ -84,6 +84,11 @@ impl Relation {
     /// Returns the names (which may repeat) and types of the result's columns.
     pub fn columns(&self) -> &[(String, DataType)] {
         &self.query.columns
+    }
+
+    /// Returns the settings of the session when the query was bound.
+    pub(crate) fn settings(&self) -> Settings {
+        self.context.conversion.settings()
     }
 
     /// Runs the query in batch mode, or in request mode when its CONFIG says so, under the limits

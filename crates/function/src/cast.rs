@@ -9,7 +9,7 @@
 //! |---|---|
 //! | integer → narrower integer | NULL where it does not fit; in OpenMLDB the low bits |
 //! | float → integer | the fraction is dropped; NULL out of range and for NaN, where OpenMLDB saturates |
-//! | number → TIMESTAMP | milliseconds; negative is NULL |
+//! | number → TIMESTAMP | milliseconds; negative is NULL; a float out of range is NULL, where OpenMLDB saturates |
 //! | DATE → number, BOOL | NULL; number → DATE does not exist |
 //! | text → anything | the whole text must be of the form, otherwise NULL |
 //! | ARRAY, MAP | element by element; not to text |
@@ -222,8 +222,14 @@ fn to_timestamp(from: &DataType, settings: &Settings) -> Option<Arc<RowForm>> {
         DataType::SmallInt | DataType::Int | DataType::BigInt => row_form(|arguments, _| {
             Some(Datum::Timestamp(arguments[0].as_i64().filter(|ms| *ms >= 0)?))
         }),
-        DataType::Float | DataType::Double => row_form(|arguments, _| {
+        DataType::Float | DataType::Double => row_form(move |arguments, _| {
             let ms = arguments[0].as_f64().filter(|ms| *ms > -1.0)?;
+            // The first value above those of 64 bits.
+            if settings.compatibility == Compatibility::Standard
+                && ms >= 9_223_372_036_854_775_808.0
+            {
+                return None;
+            }
             Some(Datum::Timestamp(saturate_to_i64(ms)))
         }),
         DataType::String => row_form(move |arguments, _| {

@@ -167,7 +167,7 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "FLOAT and DOUBLE to integer, out of range",
+        name: "FLOAT and DOUBLE to integer and TIMESTAMP, out of range",
         standard: "NULL, for NaN too.",
         openmldb: "Not defined; here it saturates, and NaN is 0.",
         why: "The end of the range is not the value.",

@@ -161,6 +161,7 @@ impl QueryContext {
     }
 
     /// Returns this context with somebody who looks how far the call is.
+    #[must_use]
     pub fn watched(self, progress: Arc<CallProgress>) -> Self {
         let inner = ContextState { progress: Some(progress), ..ContextState::new(Some(self)) };
         Self { inner: Arc::new(inner) }

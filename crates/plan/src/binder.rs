@@ -107,6 +107,7 @@ impl<'a> Binder<'a> {
             size: &self.size,
             non_list_calls: Some(&self.non_list_calls),
             sub_queries: Some(self),
+            aliased: &[],
         }
     }
 

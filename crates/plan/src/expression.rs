@@ -19,6 +19,7 @@ use crate::{
     literal::{literal, negate, scalar_value, type_of},
     rank::Numbering,
     scope::NameScope,
+    select::item_of_alias,
     size::Size,
     sub_query::{not_here, only_query},
 };
@@ -86,6 +87,8 @@ pub(crate) struct ExprBinder<'a> {
     pub(crate) non_list_calls: Option<&'a RefCell<NonListCalls>>,
     /// Binds sub-queries; `None` for an expression without tables.
     pub(crate) sub_queries: Option<&'a dyn SubQueries>,
+    /// The items whose aliases may be used where there is no column of that name.
+    pub(crate) aliased: &'a [ast::SelectItem],
 }
 
 /// The calls of `at` whose first argument is not a list, by position and scope. Their arguments are
@@ -167,8 +170,8 @@ impl ExprBinder<'_> {
         Ok(TypedExpr { expr: bound.0, data_type: bound.1, span: expr.span })
     }
 
-    /// Binds a name: a column, or else a function that is called without parentheses.
-    fn column(&self, path: &[ast::Ident], span: Span) -> Result<TypedExpr> {
+    /// Binds a name: a column, or else an alias, or else a function that is called without parentheses.
+    fn column(&mut self, path: &[ast::Ident], span: Span) -> Result<TypedExpr> {
         let missing = match self.scope.find(path) {
             Ok(column) => {
                 let expr = Expr::Column(column.column.clone());
@@ -176,6 +179,14 @@ impl ExprBinder<'_> {
             }
             Err(missing) => missing,
         };
+        let aliased = item_of_alias(self.aliased, path);
+        if let Some(aliased) = aliased.filter(|_| missing.code == code::UNDEFINED_COLUMN) {
+            // An alias within it would be of a column.
+            let aliases = std::mem::take(&mut self.aliased);
+            let bound = self.bind(aliased);
+            self.aliased = aliases;
+            return bound;
+        }
         let is_call = |name: &&&str| matches!(path, [only] if only.text.eq_ignore_ascii_case(name));
         match ["current_timestamp", "current_date"].iter().find(is_call) {
             Some(name) => self.scalar(name, Vec::new(), span),

@@ -81,6 +81,7 @@ pub fn bind_constant(expr: &ast::Expr, options: &BindOptions) -> Option<Value> {
         size: &size,
         non_list_calls: None,
         sub_queries: None,
+        aliased: &[],
     };
     let bound = lockstep_host::with_large_stack(|| binder.bind(expr)).ok()?;
     crate::literal::constant(&bound.expr)

@@ -141,7 +141,11 @@ impl Binder<'_> {
         let mut calls = GroupCalls::new(self, keys.collect::<Result<_>>()?, &scope);
         let items = self.items(&select.items, &scope, &mut calls)?;
         let having = match &select.having {
-            Some(having) => Some(self.with_aggregates(&scope, &mut calls).condition(having)?.expr),
+            Some(having) => {
+                let plain = self.with_aggregates(&scope, &mut calls);
+                let mut binder = ExprBinder { aliased: &select.items, ..plain };
+                Some(binder.condition(having)?.expr)
+            }
             None => None,
         };
         let sort = self.sort_keys(order_by, &items, &scope, &mut calls)?;
@@ -213,13 +217,7 @@ impl Binder<'_> {
         }
         let bound = self.scalar_binder(scope).bind(key);
         let (Err(_), ExprKind::Column(path)) = (&bound, &key.kind) else { return bound };
-        let aliased = items.iter().find_map(|item| match (item, path.as_slice()) {
-            (SelectItem::Expr { expr, alias: Some(alias) }, [name]) if alias.text == name.text => {
-                Some(expr)
-            }
-            _ => None,
-        });
-        match aliased {
+        match item_of_alias(items, path) {
             Some(expr) => self.scalar_binder(scope).bind(expr),
             None => bound,
         }
@@ -357,6 +355,18 @@ fn sorted(plan: LogicalPlan, keys: Vec<SortExpr>) -> Result<LogicalPlan> {
     }
     let builder = LogicalPlanBuilder::from(plan).sort(keys).map_err(planning)?;
     builder.build().map_err(planning)
+}
+
+/// Returns the item of a select list whose alias a name is.
+pub(crate) fn item_of_alias<'i>(
+    items: &'i [SelectItem],
+    path: &[ast::Ident],
+) -> Option<&'i ast::Expr> {
+    let [name] = path else { return None };
+    items.iter().find_map(|item| match item {
+        SelectItem::Expr { expr, alias: Some(alias) } if alias.text == name.text => Some(expr),
+        _ => None,
+    })
 }
 
 fn is_alias(item: &SelectItem, name: &str) -> bool {

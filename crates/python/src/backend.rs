@@ -311,6 +311,30 @@ pub(crate) struct DeploymentView {
 }
 
 impl BackendQuery {
+    /// Runs the query and passes each batch on when it is computed; those of a server when all are here.
+    /// Returns the warnings.
+    pub(crate) fn run_each(
+        &self,
+        consume: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<Vec<Diagnostic>> {
+        match self {
+            Self::Engine(relation) => relation.run_each(None, consume),
+            Self::Server(_) => {
+                let output = self.collect(None)?;
+                output.batches.into_iter().try_for_each(consume)?;
+                Ok(output.warnings)
+            }
+        }
+    }
+
+    /// Runs the query and writes its rows to a file or a folder of this machine.
+    pub(crate) fn write(&self, path: &str, options: &[(String, Value)]) -> Result<Output> {
+        match self {
+            Self::Engine(relation) => relation.write(path, options),
+            Self::Server(_) => self.collect(None)?.write(path, options),
+        }
+    }
+
     /// Returns the names and types of the columns.
     pub(crate) fn columns(&self) -> &[(String, DataType)] {
         match self {

@@ -8,6 +8,7 @@
 //! logic of the database. Tested from Python, in `python/tests`.
 
 mod backend;
+mod batches;
 mod call;
 mod error;
 mod from_python;
@@ -31,6 +32,7 @@ fn native_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<output::PyOutput>()?;
     module.add_class::<prepared::PyPrepared>()?;
     module.add_class::<progress::PyProgress>()?;
+    module.add_class::<batches::PyBatches>()?;
     module.add_function(wrap_pyfunction!(interrupt::interrupt, module)?)?;
     module.add_function(wrap_pyfunction!(main_with, module)?)
 }

@@ -4,11 +4,11 @@ use lockstep_cli::{TableText, table_text};
 use lockstep_row::{Arena, arrow::ColumnReader};
 use pyo3::{
     prelude::*,
-    types::{PyList, PyTuple},
+    types::{PyDict, PyList, PyTuple},
 };
 use pyo3_arrow::PyTable;
 
-use crate::{error::warning_text, to_python::object_of};
+use crate::{call::detached, error::warning_text, session::file_options, to_python::object_of};
 
 /// The rows of a query, or the outcome of a statement without rows.
 #[pyclass(frozen, name = "Output", module = "lockstep._lockstep")]
@@ -87,6 +87,13 @@ impl PyOutput {
     /// Returns the rows as an object with the Arrow stream interface.
     fn arrow(&self) -> PyResult<PyTable> {
         PyTable::try_new(self.output.batches.clone(), self.output.schema())
+    }
+
+    /// Writes the rows to a file or a folder.
+    fn write(&self, py: Python<'_>, path: &str, options: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let options = file_options(options)?;
+        let output = detached(py, None, || self.output.write(path, &options))?;
+        Ok(Self::new(output, ""))
     }
 
     /// Writes the first rows as an aligned table; `width` is the greatest width of a cell.

@@ -57,7 +57,7 @@ pub(crate) fn columns_of(rows: &Bound<'_, PyList>) -> PyResult<Result<Vec<FoundC
                 Some(found) => column.data_type = wider(column.data_type.take(), Some(found)),
                 None if column.untyped.is_some() || is_missing(&value) => {}
                 None => {
-                    let place = format!("row {index}: column `{}`", column.name);
+                    let place = format!("row {}: column `{}`", index + 1, column.name);
                     column.untyped = Some(untyped(&value, &place));
                 }
             }
@@ -68,7 +68,7 @@ pub(crate) fn columns_of(rows: &Bound<'_, PyList>) -> PyResult<Result<Vec<FoundC
 
 /// Makes the error for a key that is not the name of a column.
 fn no_name<T>(key: &Bound<'_, PyAny>, index: usize) -> Result<T> {
-    let message = format!("row {index}: the key {key} is not the name of a column");
+    let message = format!("row {}: the key {key} is not the name of a column", index + 1);
     Diagnostic::new(code::DATATYPE_MISMATCH, message)
         .with_kind(Kind::FixData)
         .with_hint("The keys of a row are names of columns, each a str.")
@@ -122,8 +122,10 @@ pub(crate) fn batch_of_tuples(
         let row = row.cast::<PySequence>()?;
         if row.len()? != columns.len() {
             let (expected, found) = (columns.len(), row.len()?);
-            let message =
-                format!("row {index}: the table has {expected} columns, found {found} values");
+            let message = format!(
+                "row {}: the table has {expected} columns, found {found} values",
+                index + 1
+            );
             return Ok(Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .with_kind(Kind::FixData)
                 .err());
@@ -152,7 +154,7 @@ fn push(
     match value_of(object, target) {
         Ok(value) => builder.push(value.as_datum(&Arena::new())),
         Err(mut diagnostic) => {
-            diagnostic.message = format!("row {index}: {}", diagnostic.message);
+            diagnostic.message = format!("row {}: {}", index + 1, diagnostic.message);
             *failed = Some(diagnostic);
         }
     }

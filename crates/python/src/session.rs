@@ -24,6 +24,7 @@ use pyo3_arrow::PyTable;
 
 use crate::{
     backend::{Backend, BackendQuery, NewRows},
+    batches::PyBatches,
     call::{attached, detached, writing},
     error::raise,
     from_python::{TargetColumn, is_missing, type_of, untyped, value_of},
@@ -146,7 +147,7 @@ impl PySession {
         if let Some(error) = raised {
             return Err(error);
         }
-        Ok(PyRelation { relation: bound?, sql: sql.to_owned() })
+        Ok(PyRelation { relation: Arc::new(bound?), sql: sql.to_owned() })
     }
 
     /// Appends an Arrow table. With `create` "missing", a table that does not exist is created; with
@@ -468,7 +469,7 @@ fn with_types(
 #[pyclass(frozen, name = "Relation", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PyRelation {
-    relation: BackendQuery,
+    relation: Arc<BackendQuery>,
     sql: String,
 }
 
@@ -487,6 +488,31 @@ impl PyRelation {
         let output = reporting(py, Some(&self.sql), progress, collect)?;
         Ok(PyOutput::new(output, &self.sql))
     }
+
+    /// Runs the query and writes its rows to a file or a folder.
+    fn write(&self, py: Python<'_>, path: &str, options: &Bound<'_, PyDict>) -> PyResult<PyOutput> {
+        let options = file_options(options)?;
+        let output = detached(py, Some(&self.sql), || self.relation.write(path, &options))?;
+        Ok(PyOutput::new(output, &self.sql))
+    }
+
+    /// Runs the query and returns an iterator over its rows, `rows` in each batch.
+    fn batches(&self, py: Python<'_>, rows: usize) -> PyResult<PyBatches> {
+        PyBatches::start(py, Arc::clone(&self.relation), &self.sql, rows)
+    }
+}
+
+/// Converts the options of writing files: truth values, whole numbers and texts.
+pub(crate) fn file_options(options: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Value)>> {
+    let option = |(name, object): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+        let value = match (object.extract::<bool>(), object.extract::<i32>()) {
+            (Ok(value), _) => Value::Bool(value),
+            (_, Ok(value)) => Value::Int(value),
+            _ => Value::String(object.extract::<String>()?.into()),
+        };
+        Ok((name.extract()?, value))
+    };
+    options.iter().map(option).collect()
 }
 
 /// Asks the caller's program for the object of a name.

@@ -46,6 +46,7 @@ mod work_pool;
 use lockstep_row::DataType;
 
 pub use log::{log_line, log_to_stderr};
+pub use metrics::definition::metrics_reference;
 pub use server::{DrainOutcome, RunningServer, ServerHandle};
 pub use service_notification::ServiceState;
 pub use settings::{DECLARED, ServerSetting, ServerSettings, SettingError};

@@ -3,9 +3,10 @@
 //! Counting costs some relaxed additions. What the engine knows (rows and bytes of tables) is read
 //! when somebody asks for it, by `http::health`. Knows no protocol.
 
+pub(crate) mod definition;
+
 use std::{
     collections::BTreeMap,
-    fmt::Write,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -14,6 +15,7 @@ use std::{
 
 use lockstep_host::sync::RwLock;
 
+use self::definition::Metric;
 use crate::protocol::Protocol;
 
 /// The upper bounds of a histogram's buckets, in microseconds.
@@ -42,18 +44,19 @@ impl DurationHistogram {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-    fn write(&self, text: &mut String, name: &str, labels: &str) {
+    fn write(&self, text: &mut String, metric: &Metric, labels: &[&str]) {
+        let labels = metric.label_text(labels);
         let mut below = 0;
         for (bound, bucket) in BOUNDS_US.iter().zip(&self.buckets) {
             below += bucket.load(Ordering::Relaxed);
             let seconds = *bound as f64 / 1e6;
-            line(text, &format!("{name}_bucket"), &format!("{labels},le=\"{seconds}\""), below);
+            metric.part(text, "_bucket", &format!("{labels},le=\"{seconds}\""), below);
         }
         let count = self.count.load(Ordering::Relaxed).max(below);
-        line(text, &format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), count);
+        metric.part(text, "_bucket", &format!("{labels},le=\"+Inf\""), count);
         let sum = self.sum_ns.load(Ordering::Relaxed) as f64 / 1e9;
-        line(text, &format!("{name}_sum"), labels, sum);
-        line(text, &format!("{name}_count"), labels, count);
+        metric.part(text, "_sum", &labels, sum);
+        metric.part(text, "_count", &labels, count);
     }
 }
 
@@ -185,109 +188,65 @@ impl Metrics {
 
     /// Writes everything in the text form of Prometheus; of deployments those that `is_visible`.
     pub(crate) fn write(&self, text: &mut String, is_visible: impl Fn(&str) -> bool) {
-        head(text, "lockstep_http_responses_total", "counter", "Responses by class of status.");
+        definition::HTTP_RESPONSES.head(text);
         for (class, count) in self.responses.iter().enumerate().skip(1) {
-            let labels = format!("status=\"{class}xx\"");
-            line(text, "lockstep_http_responses_total", &labels, count.load(Ordering::Relaxed));
+            let count = count.load(Ordering::Relaxed);
+            definition::HTTP_RESPONSES.line(text, &[&format!("{class}xx")], count);
         }
-        head(text, "lockstep_http_request_seconds", "histogram", "From headers to answer.");
-        self.calls.write(text, "lockstep_http_request_seconds", "protocol=\"http\"");
-        self.write_statements(text);
-        head(text, "lockstep_refused_total", "counter", "Connections and calls refused.");
+        definition::HTTP_SECONDS.head(text);
+        self.calls.write(text, &definition::HTTP_SECONDS, &["http"]);
+        definition::STATEMENT_SECONDS.head(text);
+        self.statements.write(text, &definition::STATEMENT_SECONDS, &["postgresql"]);
+        definition::STATEMENT_ERRORS.head(text);
+        let errors = self.statement_errors.load(Ordering::Relaxed);
+        definition::STATEMENT_ERRORS.line(text, &[], errors);
+        definition::REFUSED.head(text);
         for (reason, count) in Refusal::NAMES.iter().zip(&self.refused) {
-            let labels = format!("reason=\"{reason}\"");
-            line(text, "lockstep_refused_total", &labels, count.load(Ordering::Relaxed));
+            definition::REFUSED.line(text, &[reason], count.load(Ordering::Relaxed));
         }
-        head(text, "lockstep_flight_calls_total", "counter", "Flight calls by status code.");
+        definition::FLIGHT_CALLS.head(text);
         for (code, count) in self.flight_calls.iter().enumerate() {
             let count = count.load(Ordering::Relaxed);
             if code == 0 || count > 0 {
-                line(text, "lockstep_flight_calls_total", &format!("code=\"{code}\""), count);
+                definition::FLIGHT_CALLS.line(text, &[&code.to_string()], count);
             }
         }
-        head(text, "lockstep_flight_call_seconds", "histogram", "From headers to the last row.");
-        self.flight_seconds.write(text, "lockstep_flight_call_seconds", "protocol=\"flight\"");
-        head(text, "lockstep_connections_total", "counter", "Connections accepted.");
+        definition::FLIGHT_SECONDS.head(text);
+        self.flight_seconds.write(text, &definition::FLIGHT_SECONDS, &["flight"]);
+        definition::CONNECTIONS_ACCEPTED.head(text);
         for (protocol, count) in Protocol::ALL.iter().zip(&self.connections) {
-            let connections = count.load(Ordering::Relaxed);
-            line(
-                text,
-                "lockstep_connections_total",
-                &label("protocol", protocol.name()),
-                connections,
-            );
+            let count = count.load(Ordering::Relaxed);
+            definition::CONNECTIONS_ACCEPTED.line(text, &[protocol.name()], count);
         }
         self.write_deployments(text, is_visible);
-    }
-
-    /// Writes the figures of PostgreSQL's protocol.
-    fn write_statements(&self, text: &mut String) {
-        let name = "lockstep_postgres_statement_seconds";
-        head(text, name, "histogram", "Statements of PostgreSQL's protocol.");
-        self.statements.write(text, name, "protocol=\"postgresql\"");
-        let name = "lockstep_postgres_errors_total";
-        head(text, name, "counter", "Statements of PostgreSQL's protocol that failed.");
-        line(text, name, "", self.statement_errors.load(Ordering::Relaxed));
     }
 
     fn write_deployments(&self, text: &mut String, is_visible: impl Fn(&str) -> bool) {
         let all = self.deployments.read();
         let visible = all.iter().filter(|(name, _)| name.is_empty() || is_visible(name));
         let deployments: Vec<_> = visible.collect();
-        let name = "lockstep_deployment_seconds";
-        head(text, name, "histogram", "Time of the parts of a call: read, answer, write.");
+        definition::DEPLOYMENT_SECONDS.head(text);
         for (deployment, metrics) in &deployments {
             for (phase, histogram) in ["read", "answer", "write"].iter().zip(&metrics.phases) {
-                let labels = format!("{},phase=\"{phase}\"", label("deployment", deployment));
-                histogram.write(text, name, &labels);
+                histogram.write(text, &definition::DEPLOYMENT_SECONDS, &[deployment, phase]);
             }
         }
-        head(text, "lockstep_deployment_rows_total", "counter", "Request rows answered.");
+        definition::DEPLOYMENT_ROWS.head(text);
         for (deployment, metrics) in &deployments {
             let rows = metrics.rows.load(Ordering::Relaxed);
-            line(text, "lockstep_deployment_rows_total", &label("deployment", deployment), rows);
+            definition::DEPLOYMENT_ROWS.line(text, &[deployment], rows);
         }
-        head(text, "lockstep_deployment_errors_total", "counter", "Calls that failed.");
+        definition::DEPLOYMENT_ERRORS.head(text);
         for (deployment, metrics) in &deployments {
             let errors = metrics.errors.load(Ordering::Relaxed);
-            line(
-                text,
-                "lockstep_deployment_errors_total",
-                &label("deployment", deployment),
-                errors,
-            );
+            definition::DEPLOYMENT_ERRORS.line(text, &[deployment], errors);
         }
     }
 }
 
-/// Writes the lines before the values of a metric.
-pub(crate) fn head(text: &mut String, name: &str, kind: &str, help: &str) {
-    // Writing to a string does not fail.
-    let _written = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-}
-
-/// Writes a value.
-pub(crate) fn line(
-    text: &mut String,
-    name: &str,
-    labels: &str,
-    value: impl std::fmt::Display + Copy,
-) {
-    let _written = match labels {
-        "" => writeln!(text, "{name} {value}"),
-        _ => writeln!(text, "{name}{{{labels}}} {value}"),
-    };
-}
-
-/// Makes a label; the value may be anything.
-pub(crate) fn label(name: &str, value: &str) -> String {
-    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!("{name}=\"{escaped}\"")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{CallPhase, DurationHistogram, Metrics, Refusal, label};
+    use super::{CallPhase, DurationHistogram, Metrics, Refusal, definition::FLIGHT_SECONDS};
     use crate::protocol::Protocol;
 
     #[test]
@@ -297,12 +256,26 @@ mod tests {
             histogram.record(ns);
         }
         let mut text = String::new();
-        histogram.write(&mut text, "x", "a=\"b\"");
-        assert!(text.contains("x_bucket{a=\"b\",le=\"0.000005\"} 2\n"), "{text}");
-        assert!(text.contains("x_bucket{a=\"b\",le=\"0.00001\"} 3\n"), "{text}");
-        assert!(text.contains("x_bucket{a=\"b\",le=\"10\"} 3\n"), "{text}");
-        assert!(text.contains("x_bucket{a=\"b\",le=\"+Inf\"} 4\n"), "{text}");
-        assert!(text.contains("x_count{a=\"b\"} 4\n"), "{text}");
+        histogram.write(&mut text, &FLIGHT_SECONDS, &["b"]);
+        assert!(
+            text.contains(
+                "lockstep_flight_call_seconds_bucket{protocol=\"b\",le=\"0.000005\"} 2\n"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("lockstep_flight_call_seconds_bucket{protocol=\"b\",le=\"0.00001\"} 3\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("lockstep_flight_call_seconds_bucket{protocol=\"b\",le=\"10\"} 3\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("lockstep_flight_call_seconds_bucket{protocol=\"b\",le=\"+Inf\"} 4\n"),
+            "{text}"
+        );
+        assert!(text.contains("lockstep_flight_call_seconds_count{protocol=\"b\"} 4\n"), "{text}");
     }
 
     #[test]
@@ -334,6 +307,5 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected} in {text}");
         }
-        assert_eq!(label("a", "x\"\n"), "a=\"x\\\"\\n\"");
     }
 }

@@ -3,7 +3,7 @@
 //! `lib` calls [`Parser::script`]. `definition` has CREATE, ALTER and DROP, `access` has users and
 //! privileges, `query` has queries.
 
-use lockstep_diagnostic::Result;
+use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use crate::Parsed;
 use crate::ast::{Deploy, Estimate, Ident, Insert, InsertRow, LoadData, Show, Statement};
@@ -175,6 +175,13 @@ impl Parser<'_> {
         let options = self.options_clause("OPTIONS")?;
         self.eat_word("AS");
         let query = self.top_level_query()?;
+        if let Some(outfile) = &query.into_outfile {
+            let message = "a deployment answers requests, and writes no file";
+            return Diagnostic::new(code::SYNTAX_ERROR, message)
+                .with_hint("SELECT … INTO OUTFILE is a statement of its own.")
+                .at(outfile.span)
+                .err();
+        }
         let query_span = query.span;
         let deploy = Deploy { name, or_replace, if_not_exists, options, query, query_span };
         Ok(Statement::Deploy(Box::new(deploy)))

@@ -119,7 +119,7 @@ enum Command {
     },
     /// Run the conformance cases.
     Conformance(ConformanceArguments),
-    /// Write the reference pages of functions, statements, types and lints, and docs/compatibility.md.
+    /// Write the reference pages of functions, statements, types, lints and metrics, and docs/compatibility.md.
     Reference {
         /// Only check whether they are up to date.
         #[arg(long)]

@@ -55,12 +55,13 @@ pub fn is_current() -> bool {
     is_current
 }
 
-fn pages() -> [Page; 5] {
+fn pages() -> [Page; 6] {
     [
         ("docs/reference/functions.md", functions()),
         ("docs/reference/statements.md", lockstep_sql::grammar::reference()),
         ("docs/reference/types.md", types::types()),
         ("docs/reference/lints.md", lockstep_engine::lint::reference()),
+        ("docs/reference/metrics.md", lockstep_server::metrics_reference()),
         ("docs/compatibility.md", compatibility()),
     ]
 }

@@ -9,7 +9,7 @@ use lockstep_diagnostic::code;
 use lockstep_function::Settings;
 use lockstep_row::{Column, DataType, TableSchema};
 
-use super::{ExportOptions, Exporter, Quote, WriteMode, export, export_folder};
+use super::{ExportOptions, Exporter, FolderExporter, Quote, WriteMode, export, export_folder};
 use crate::{
     load::{FileFormat, LoadOptions, read_file},
     testing::{TestDirectory, rows_of},
@@ -144,4 +144,117 @@ fn a_folder_gets_parts_and_keeps_what_is_no_part() {
     fs::write(folder.join("notes.txt"), "mine").unwrap();
     write(WriteMode::Overwrite, 1).unwrap();
     assert_eq!(parts(&folder), ["_SUCCESS", "notes.txt", "part-00000.csv"]);
+}
+
+/// Returns every file of a folder and of its folders, by its path within it.
+fn tree(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(next) = waiting.pop() {
+        for entry in fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else {
+                found.push(path.strip_prefix(folder).unwrap().display().to_string());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Writes batches of `name` and `n` into folders by `name`.
+fn write_by_name(folder: &Path, batches: &[RecordBatch], options: &ExportOptions) -> u64 {
+    let (names, schema) = (["name", "n"].map(str::to_owned), batches[0].schema());
+    let path = folder.to_string_lossy();
+    let mut exporter = FolderExporter::new(&path, &names, &schema, options, &[0]).unwrap();
+    batches.iter().for_each(|batch| exporter.write(batch).unwrap());
+    exporter.finish().unwrap()
+}
+
+fn named(rows: &[(Option<&str>, i32)]) -> RecordBatch {
+    let names: StringArray = rows.iter().map(|(name, _)| *name).collect();
+    let numbers: Int32Array = rows.iter().map(|(_, number)| Some(*number)).collect();
+    let columns: [(&str, ArrayRef); 2] = [("name", Arc::new(names)), ("n", Arc::new(numbers))];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+#[test]
+fn rows_go_to_the_folders_of_their_values() {
+    let directory = TestDirectory::new();
+    let folder = directory.path().join("out");
+    let batches = [
+        named(&[(Some("a/b=%"), 1), (None, 2), (Some("a/b=%"), 3)]),
+        named(&[(Some("ü x"), 4), (Some("a/b=%"), 5), (Some(""), 6)]),
+    ];
+    let options = ExportOptions::default();
+    assert_eq!(write_by_name(&folder, &batches, &options), 6);
+    let expected = [
+        "_SUCCESS",
+        "name=%C3%BC x/part-00000.csv",
+        "name=/part-00000.csv",
+        "name=__HIVE_DEFAULT_PARTITION__/part-00000.csv",
+        "name=a%2Fb%3D%25/part-00000.csv",
+    ];
+    assert_eq!(tree(&folder), expected);
+    let text = fs::read_to_string(folder.join(expected[4])).unwrap();
+    assert_eq!(text, "n\n1\n3\n5\n", "in their order");
+    let written = ExportOptions { mode: WriteMode::Append, ..options.clone() };
+    write_by_name(&folder, &[named(&[(None, 7)])], &written);
+    let added = folder.join("name=__HIVE_DEFAULT_PARTITION__/part-00001.csv");
+    assert_eq!(fs::read_to_string(added).unwrap(), "n\n7\n");
+    let written = ExportOptions { mode: WriteMode::Overwrite, ..options };
+    write_by_name(&folder, &[named(&[(Some("z"), 8)])], &written);
+    assert_eq!(tree(&folder), ["_SUCCESS", "name=z/part-00000.csv"], "the others are gone");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "and so are their folders");
+}
+
+#[test]
+fn a_folder_with_more_values_than_open_files_has_every_row_once() {
+    let directory = TestDirectory::new();
+    let folder = directory.path().join("out");
+    let names: Vec<String> = (0..200).map(|number| format!("k{number}")).collect();
+    let rows: Vec<(Option<&str>, i32)> =
+        (0..4).flat_map(|_| &names).map(|name| (Some(name.as_str()), 1)).collect();
+    for format in [FileFormat::Parquet, FileFormat::Json] {
+        let mode = WriteMode::Overwrite;
+        let options = ExportOptions { format, mode, ..ExportOptions::default() };
+        let batches: Vec<RecordBatch> = rows.chunks(70).map(named).collect();
+        assert_eq!(write_by_name(&folder, &batches, &options), 800);
+        let files = tree(&folder);
+        assert!(files.len() > 201, "{} files: some have several", files.len());
+        let load = LoadOptions { format, ..LoadOptions::default() };
+        let columns = vec![Column::new("n".to_owned(), DataType::Int)];
+        let schema = TableSchema { columns, indexes: Vec::new() };
+        for name in &names {
+            let path = folder.join(format!("name={name}"));
+            let read = read_file(&path.to_string_lossy(), &load, &schema, &options.settings);
+            let rows: usize = read.unwrap().map(|batch| batch.unwrap().num_rows()).sum();
+            assert_eq!(rows, 4, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_finished_leaves_nothing() {
+    let directory = TestDirectory::new();
+    let folder = directory.path().join("new/out");
+    let batch = named(&[(Some("a"), 1), (Some("b"), 2)]);
+    let (names, path) = (["name", "n"].map(str::to_owned), folder.to_string_lossy().into_owned());
+    let options = ExportOptions::default();
+    let start = |by: &[usize]| FolderExporter::new(&path, &names, &batch.schema(), &options, by);
+    let mut exporter = start(&[0]).unwrap();
+    exporter.write(&batch).unwrap();
+    assert!(folder.join("name=a").exists());
+    drop(exporter);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    assert_eq!(start(&[0, 1]).unwrap_err().code, code::INVALID_PARAMETER);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    start(&[]).unwrap().finish().unwrap();
+    assert_eq!(
+        tree(&folder),
+        ["_SUCCESS", "part-00000.csv"],
+        "a result without rows has its columns"
+    );
 }

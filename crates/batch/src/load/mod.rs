@@ -38,6 +38,7 @@ pub use infer::infer_schema;
 pub(crate) use infer::{InferredFiles, infer_files};
 pub(crate) use location::{BytesRead, InputFile};
 pub(crate) use parquet::{from_parquet as parquet_error, open_file as open_parquet};
+pub(crate) use paths::NULL_FOLDER;
 pub(crate) use prune::Pruning;
 
 /// The most rows in a batch of a file.

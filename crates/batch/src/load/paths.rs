@@ -16,7 +16,7 @@ use super::{
 use crate::error::from_io;
 
 /// The text of a folder `name=text` that stands for NULL.
-const NULL_FOLDER: &str = "__HIVE_DEFAULT_PARTITION__";
+pub(crate) const NULL_FOLDER: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// Returns the files that a path, a directory, a pattern or a URL names, in the order of their
 /// names. In a pattern, `*` is any part of a name, `?` a character, and `**` any number of folders.

@@ -4,14 +4,16 @@
 
 use std::path::{Path, PathBuf};
 
+use arrow::array::RecordBatch;
 use lockstep_batch::{
-    export::{ExportOptions, Exporter, Quote, WriteMode, export_folder},
+    export::{ExportOptions, Exporter, FolderExporter, Quote, WriteMode, export_folder},
     load::FileFormat,
 };
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
 use lockstep_host::disk;
-use lockstep_sql::ast::IntoOutfile;
+use lockstep_row::{DataType, Value};
+use lockstep_sql::ast::{Ident, IntoOutfile, Literal, OptionItem, OptionValue};
 
 use super::load_data::{file_format, format_of_path};
 use crate::{
@@ -37,6 +39,8 @@ struct OutfileOptions {
     export: ExportOptions,
     /// The number of files in the folder.
     parts: usize,
+    /// The names of the columns whose values are folders, outermost first.
+    partition_by: Vec<String>,
 }
 
 const OPTIONS: OptionTable<'_, OutfileOptions> = OptionTable {
@@ -93,6 +97,22 @@ const SPECS: &[OptionSpec<OutfileOptions>] = &[
         },
     },
     OptionSpec {
+        name: "partition_by",
+        set: |options, argument| {
+            let names = argument.string()?;
+            options.partition_by = names.split(',').map(|name| name.trim().to_owned()).collect();
+            let is_wrong = |(at, name): (usize, &String)| {
+                name.is_empty() || options.partition_by[..at].contains(name)
+            };
+            match options.partition_by.iter().enumerate().any(is_wrong) {
+                true => {
+                    argument.invalid("takes names of different columns, with commas between them")
+                }
+                false => Ok(()),
+            }
+        },
+    },
+    OptionSpec {
         name: "coalesce",
         set: |options, argument| {
             let expected = format!("takes a number of files from 0 to {PARTS_MAX}");
@@ -113,12 +133,22 @@ impl<'a> Outfile<'a> {
         let path = path_of(written);
         let as_openmldb =
             settings.compatibility == Compatibility::OpenMldb && storage == Storage::Offline;
-        let is_folder = as_openmldb || disk::is_folder(&path) || written.path.ends_with('/');
         let format = format_of_path(&written.path);
         let delimiter = FileFormat::delimiter_of_path(&written.path);
         let export = ExportOptions { format, delimiter, settings, ..ExportOptions::default() };
-        let mut options = OutfileOptions { export, parts: 1 };
+        let mut options = OutfileOptions { export, parts: 1, partition_by: Vec::new() };
         let mut warnings = OPTIONS.read(&written.options, &mut options)?;
+        let is_folder = as_openmldb
+            || disk::is_folder(&path)
+            || written.path.ends_with('/')
+            || !options.partition_by.is_empty();
+        if options.parts > 1 && !options.partition_by.is_empty() {
+            let message = "partition_by and coalesce do not go together";
+            return Diagnostic::new(code::INVALID_PARAMETER, message)
+                .with_hint("Leave out coalesce: each folder gets a file.")
+                .at(written.span)
+                .err();
+        }
         if options.parts > 1 && !is_folder {
             let message = "option `coalesce` has no effect: one file is written";
             let warning = Diagnostic::new(code::INVALID_PARAMETER, message).at(written.span);
@@ -151,23 +181,61 @@ impl<'a> Outfile<'a> {
         })
     }
 
-    /// Runs the query and writes its rows, into one file while they are computed.
+    /// Returns the positions of the columns whose values are folders.
+    fn partition_columns(&self, columns: &[(String, DataType)]) -> Result<Vec<usize>> {
+        let position = |wanted: &String| {
+            let Some(found) = columns.iter().position(|(name, _)| name == wanted) else {
+                let message = format!("partition_by: the query has no column `{wanted}`");
+                let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message);
+                let names = columns.iter().map(|(name, _)| name.as_str());
+                return diagnostic.at(self.written.span).with_nearest(wanted, names).err();
+            };
+            let data_type = &columns[found].1;
+            if matches!(data_type, DataType::Array(_) | DataType::Map(..)) {
+                let message = format!("partition_by: column `{wanted}` is {data_type}");
+                return Diagnostic::new(code::DATATYPE_MISMATCH, message)
+                    .with_hint("A folder is named by a number, a text, a DATE or a TIMESTAMP.")
+                    .at(self.written.span)
+                    .err();
+            }
+            Ok(found)
+        };
+        self.options.partition_by.iter().map(position).collect()
+    }
+
+    /// Runs the query and writes its rows while they are computed; those of several parts afterwards.
     pub(super) fn write(self, relation: &Relation) -> Result<Output> {
+        self.write_rows(relation.columns(), &mut |write| relation.run_each(None, write))
+    }
+
+    /// Writes the rows that `produce` passes on.
+    fn write_rows(
+        self,
+        columns: &[(String, DataType)],
+        produce: RowProducer<'_>,
+    ) -> Result<Output> {
         debug_assert!(self.options.parts >= 1, "a folder has at least one file");
-        let names: Vec<String> = relation.columns().iter().map(|(name, _)| name.clone()).collect();
-        let schema = schema_of(relation.columns());
+        let names: Vec<String> = columns.iter().map(|(name, _)| name.clone()).collect();
+        let schema = schema_of(columns);
         let (path, options) = (&self.written.path, &self.options.export);
         let at_path = |error: Box<Diagnostic>| Box::new(error.at(self.written.span));
         let mut warnings = self.warnings.clone();
-        let count = if self.is_folder {
-            let output = relation.collect(None)?;
-            warnings.extend(output.warnings);
-            let parts = self.options.parts;
-            export_folder(path, &names, &schema, &output.batches, options, parts)
+        let count = if self.is_folder && self.options.parts == 1 {
+            let partition_by = self.partition_columns(columns)?;
+            let exporter = FolderExporter::new(path, &names, &schema, options, &partition_by);
+            let mut exporter = exporter.map_err(at_path)?;
+            warnings.extend(produce(&mut |batch| exporter.write(&batch).map_err(at_path))?);
+            exporter.finish()
+        } else if self.is_folder {
+            let mut batches = Vec::new();
+            warnings.extend(produce(&mut |batch| {
+                batches.push(batch);
+                Ok(())
+            })?);
+            export_folder(path, &names, &schema, &batches, options, self.options.parts)
         } else {
             let mut exporter = Exporter::new(path, &names, &schema, options).map_err(at_path)?;
-            let write = &mut |batch| exporter.write(&batch).map_err(at_path);
-            warnings.extend(relation.run_each(None, write)?);
+            warnings.extend(produce(&mut |batch| exporter.write(&batch).map_err(at_path))?);
             exporter.finish()
         };
         Ok(Output {
@@ -176,6 +244,76 @@ impl<'a> Outfile<'a> {
             ..Output::of_message("INTO OUTFILE")
         })
     }
+}
+
+impl Relation {
+    /// Runs the query and writes its rows to a file or a folder, as INTO OUTFILE with these options
+    /// does, while they are computed. An option is a text, a number or a truth value. Returns the number
+    /// of rows, and the warnings.
+    ///
+    /// ```
+    /// use lockstep_engine::Database;
+    /// use lockstep_row::Value;
+    ///
+    /// let session = Database::in_memory().session();
+    /// # let folder = std::env::temp_dir().join(format!("lockstep-doc-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder).unwrap();
+    /// # let path = folder.join("ones.csv").display().to_string();
+    /// let written = session.query("SELECT 1 AS one")?.write(&path, &[("header".to_owned(), Value::Bool(false))])?;
+    /// assert_eq!(written.rows_affected, Some(1));
+    /// # assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n");
+    /// # std::fs::remove_dir_all(&folder).unwrap();
+    /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
+    /// ```
+    pub fn write(&self, path: &str, options: &[(String, Value)]) -> Result<Output> {
+        let produce: RowProducer<'_> = &mut |write| self.run_each(None, write);
+        write_file(path, options, self.settings(), self.columns(), produce)
+    }
+}
+
+impl Output {
+    /// Writes the rows to a file or a folder, as [`Relation::write`] does.
+    pub fn write(&self, path: &str, options: &[(String, Value)]) -> Result<Self> {
+        let produce: RowProducer<'_> = &mut |write| {
+            self.batches.iter().cloned().try_for_each(write)?;
+            Ok(Vec::new())
+        };
+        write_file(path, options, self.settings, &self.columns, produce)
+    }
+}
+
+/// A function that passes the batches of a result to another one, and returns the warnings.
+type RowProducer<'p> =
+    &'p mut dyn FnMut(&mut dyn FnMut(RecordBatch) -> Result<()>) -> Result<Vec<Diagnostic>>;
+
+/// Writes rows with these columns to a file or a folder.
+fn write_file(
+    path: &str,
+    options: &[(String, Value)],
+    settings: Settings,
+    columns: &[(String, DataType)],
+    produce: RowProducer<'_>,
+) -> Result<Output> {
+    let nowhere = Span::new(0, 0);
+    let option = |(key, value): &(String, Value)| {
+        let literal = match value {
+            Value::Bool(value) => Literal::Bool(*value),
+            Value::Int(value) => Literal::Int(*value),
+            Value::String(text) => Literal::String(text.to_string()),
+            other => {
+                let message = format!("option `{key}` does not take {other:?}");
+                return Diagnostic::new(code::INVALID_PARAMETER, message).err();
+            }
+        };
+        let key = Ident { text: key.clone(), span: nowhere };
+        Ok(OptionItem { key, value: OptionValue::Literal(literal), span: nowhere })
+    };
+    let options = options.iter().map(option).collect::<Result<_>>()?;
+    let written = IntoOutfile { path: path.to_owned(), span: nowhere, options };
+    let outfile = Outfile::new(&written, settings, Storage::Online);
+    let done = outfile.and_then(|outfile| outfile.write_rows(columns, produce));
+    // There is no text that a position would be in.
+    done.map_err(|error| Box::new(Diagnostic { span: None, ..*error }))
 }
 
 fn path_of(written: &IntoOutfile) -> PathBuf {

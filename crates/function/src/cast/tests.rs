@@ -103,6 +103,11 @@ fn dates_and_timestamps_are_read_in_the_session_zone() {
     check(&text("数据数据数据数"), &DataType::Timestamp, &Value::Null);
     check(&Value::BigInt(-1), &DataType::Timestamp, &Value::Null);
     check(&Value::Double(1.9), &DataType::Timestamp, &Value::Timestamp(1));
+    check(&Value::Double(1e300), &DataType::Timestamp, &Value::Null);
+    check(&Value::Double(f64::INFINITY), &DataType::Timestamp, &Value::Null);
+    check(&Value::Double(f64::NAN), &DataType::Timestamp, &Value::Null);
+    let last = Value::Timestamp(i64::MAX);
+    check_in(&REFERENCE, &Value::Double(1e300), &DataType::Timestamp, &last);
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub enum ImportError {
         to: DataType,
     },
     /// A value of the column is not a value of the type.
-    #[error("row {row}: the value does not fit {to} exactly")]
+    #[error("row {}: the value does not fit {to} exactly", row + 1)]
     Inexact {
         /// The row within the column, from 0.
         row: usize,

@@ -14,7 +14,7 @@ use super::{
     error::HttpResult,
 };
 use crate::{
-    metrics::{head, label, line},
+    metrics::definition::{self, Metric},
     phase::Phase,
     server_state::ServerState,
     work_pool::WorkClass,
@@ -69,58 +69,49 @@ fn figures(state: &ServerState, session: &Session) -> HttpResult<String> {
         found.is_some_and(|info| info.deployments.iter().any(|known| known == name.trim()))
     });
     let text = &mut text;
-    head(text, "lockstep_connections", "gauge", "Connections that are open.");
-    line(text, "lockstep_connections", "", state.connections.open());
-    head(text, "lockstep_calls_in_progress", "gauge", "Calls that wait for a pool or run in it.");
-    for (class, count) in state.pools.in_progress() {
-        line(text, "lockstep_calls_in_progress", &label("class", class.name()), count);
-    }
-    let traced = "lockstep_traced_calls_total";
-    head(text, traced, "counter", "Traced calls by what became of them.");
-    for (outcome, count) in state.trace_counts().named() {
-        line(text, traced, &label("outcome", outcome), count);
-    }
+    let mut write = |metric: &Metric, value: u64| {
+        metric.head(text);
+        metric.line(text, &[], value);
+    };
+    write(&definition::CONNECTIONS_OPEN, state.connections.open());
     let memory = state.access.database().memory_use();
-    head(text, "lockstep_memory_bytes", "gauge", "Bytes that all tables hold.");
-    line(text, "lockstep_memory_bytes", "", memory.used);
-    head(text, "lockstep_memory_refused_total", "counter", "Writes refused for their memory.");
-    line(text, "lockstep_memory_refused_total", "", memory.refused);
+    write(&definition::MEMORY, memory.used);
+    write(&definition::MEMORY_REFUSED, memory.refused);
     if let Some(limit) = memory.limit {
-        head(text, "lockstep_memory_limit_bytes", "gauge", "Bytes that all tables may hold.");
-        line(text, "lockstep_memory_limit_bytes", "", limit);
+        write(&definition::MEMORY_LIMIT, limit);
     }
     let figures = state.access.database().pre_aggregate_figures();
-    let bytes = "lockstep_pre_aggregate_bytes";
-    head(text, bytes, "gauge", "Bytes of partial results of long windows.");
-    line(text, bytes, "", figures.memory_bytes);
-    let checked = "lockstep_pre_aggregate_checked_total";
-    head(text, checked, "counter", "Answers that were computed again from rows alone.");
-    line(text, checked, "", figures.answers_checked);
-    let differences = "lockstep_pre_aggregate_differences_total";
-    head(text, differences, "counter", "Such answers that differed.");
-    line(text, differences, "", figures.differences);
+    write(&definition::PRE_AGGREGATE_BYTES, figures.memory_bytes);
+    write(&definition::ANSWERS_CHECKED, figures.answers_checked);
+    write(&definition::ANSWERS_DIFFERING, figures.differences);
+    definition::CALLS_IN_PROGRESS.head(text);
+    for (class, count) in state.pools.in_progress() {
+        definition::CALLS_IN_PROGRESS.line(text, &[class.name()], count);
+    }
+    definition::TRACED_CALLS.head(text);
+    for (outcome, count) in state.trace_counts().named() {
+        definition::TRACED_CALLS.line(text, &[outcome], count);
+    }
     write_tables(text, &session.table_figures()?);
     Ok(std::mem::take(text))
 }
 
 /// Writes the rows and the memory of tables and of their indexes.
 fn write_tables(text: &mut String, tables: &[TableFigures]) {
-    let label_of =
-        |table: &TableFigures| label("table", &format!("{}.{}", table.database, table.name));
-    head(text, "lockstep_table_rows", "gauge", "Rows of each table.");
+    let name_of = |table: &TableFigures| format!("{}.{}", table.database, table.name);
+    definition::TABLE_ROWS.head(text);
     for table in tables {
-        line(text, "lockstep_table_rows", &label_of(table), table.rows);
+        definition::TABLE_ROWS.line(text, &[&name_of(table)], table.rows);
     }
-    head(text, "lockstep_table_bytes", "gauge", "Bytes of each table with its indexes.");
+    definition::TABLE_BYTES.head(text);
     for table in tables {
-        line(text, "lockstep_table_bytes", &label_of(table), table.memory_bytes);
+        definition::TABLE_BYTES.line(text, &[&name_of(table)], table.memory_bytes);
     }
-    head(text, "lockstep_index_bytes", "gauge", "Bytes of each index.");
+    definition::INDEX_BYTES.head(text);
     for table in tables {
         for index in &table.indexes {
             if let Some(bytes) = index.memory_bytes {
-                let labels = format!("{},{}", label_of(table), label("index", &index.name));
-                line(text, "lockstep_index_bytes", &labels, bytes);
+                definition::INDEX_BYTES.line(text, &[&name_of(table), &index.name], bytes);
             }
         }
     }

@@ -182,13 +182,13 @@ pub struct Join {
 pub enum JoinKind {
     /// LAST JOIN.
     Last,
-    /// LEFT [OUTER] JOIN.
+    /// LEFT \[OUTER\] JOIN.
     Left,
     /// [INNER] JOIN.
     Inner,
-    /// RIGHT [OUTER] JOIN.
+    /// RIGHT \[OUTER\] JOIN.
     Right,
-    /// FULL [OUTER] JOIN.
+    /// FULL \[OUTER\] JOIN.
     Full,
     /// CROSS JOIN, and a comma in FROM.
     Cross,

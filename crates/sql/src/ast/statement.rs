@@ -273,7 +273,7 @@ pub struct CreateProcedure {
     pub span: Span,
 }
 
-/// CREATE [AGGREGATE] FUNCTION f(parameters) RETURNS type OPTIONS(…).
+/// CREATE \[AGGREGATE\] FUNCTION f(parameters) RETURNS type OPTIONS(…).
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateFunction {
     /// The name.
@@ -300,21 +300,21 @@ pub enum AlterTableAction {
         /// The position of the path.
         span: Span,
     },
-    /// ADD [COLUMN] c type [NOT NULL] [DEFAULT e].
+    /// ADD \[COLUMN\] c type \[NOT NULL\] \[DEFAULT e\].
     AddColumn {
         /// The column.
         column: Box<ColumnDefinition>,
         /// IF NOT EXISTS.
         if_not_exists: bool,
     },
-    /// DROP [COLUMN] c.
+    /// DROP \[COLUMN\] c.
     DropColumn {
         /// The column.
         column: Ident,
         /// IF EXISTS.
         if_exists: bool,
     },
-    /// RENAME [COLUMN] c TO d.
+    /// RENAME \[COLUMN\] c TO d.
     RenameColumn {
         /// The column.
         column: Ident,

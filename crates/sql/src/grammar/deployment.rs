@@ -22,11 +22,11 @@ pub(super) const DEPLOY: StatementRule = StatementRule {
         It builds the indexes that the query reads and the tables do not have, and makes the retention \
         of declared indexes longer where they keep fewer rows than the query reads; both go with the \
         deployment. \
-        `OFFSET` and files in `FROM` are refused, and `INTO OUTFILE` has no effect. \
+        `OFFSET`, files in `FROM` and `INTO OUTFILE` are refused. \
         The deployment keeps the settings `compatibility` and `time_zone` of the session. \
         Its warnings are [lints](lints.md).",
     grammar: "DEPLOY ( OR REPLACE table_name | [ IF NOT EXISTS ] table_name )\n\
-        [ OPTIONS option_list ] [ AS ] query_statement",
+        [ OPTIONS option_list ] [ AS ] query [ CONFIG option_list ]",
     privileges: "`DEPLOY` on the deployment, `DROP` too with `OR REPLACE`, and `SELECT` on each table that \
         the query reads.",
     options: &[OptionList {

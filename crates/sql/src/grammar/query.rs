@@ -79,6 +79,13 @@ const OUTFILE_OPTIONS: &[DocumentedOption] = &[
         meaning: "What happens with a file that exists already.",
     },
     DocumentedOption {
+        name: "partition_by",
+        values: "names of columns with commas between them",
+        default: "none",
+        meaning: "The path is a folder with folders `name=value` by the values of these columns, outermost \
+            first, which the files do not repeat.",
+    },
+    DocumentedOption {
         name: "coalesce",
         values: "a whole number from 0 to 10000",
         default: "0, which is one file",
@@ -157,7 +164,9 @@ pub(super) const RULES: RuleChapter = RuleChapter {
                 [ GROUP BY expression { \",\" expression } ]\n\
                 [ HAVING expression ]\n\
                 [ WINDOW window_definition { \",\" window_definition } ]",
-            note: "A comma is allowed after the last item, before `FROM` and at the end of the query.",
+            note: "A comma is allowed after the last item, before `FROM` and at the end of the query. \
+                A name in `GROUP BY`, `HAVING` and the query's `ORDER BY` may be an alias of an item: in \
+                `GROUP BY` and `HAVING` where no column has that name.",
         },
         SharedRule {
             name: "select_item",

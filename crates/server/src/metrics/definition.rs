@@ -1,0 +1,311 @@
+//! Every metric of a server, declared once: for `/metrics` and for the page of the manual.
+
+use std::fmt::{Display, Write};
+
+/// What the values of a metric are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MetricKind {
+    /// It only grows, from 0 at the start of the process.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// Durations in seconds, counted by upper bounds.
+    Histogram,
+}
+
+impl MetricKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// A metric, declared once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Metric {
+    /// The name, whose end is the unit.
+    pub(crate) name: &'static str,
+    pub(crate) kind: MetricKind,
+    /// The names of its labels.
+    pub(crate) labels: &'static [&'static str],
+    /// What it counts; a sentence.
+    pub(crate) help: &'static str,
+}
+
+pub(crate) const HTTP_RESPONSES: Metric = Metric {
+    name: "lockstep_http_responses_total",
+    kind: MetricKind::Counter,
+    labels: &["status"],
+    help: "Responses by class of status: `2xx`, `4xx` and so on.",
+};
+
+pub(crate) const HTTP_SECONDS: Metric = Metric {
+    name: "lockstep_http_request_seconds",
+    kind: MetricKind::Histogram,
+    labels: &["protocol"],
+    help: "Calls over HTTP, from their headers to the answer.",
+};
+
+pub(crate) const STATEMENT_SECONDS: Metric = Metric {
+    name: "lockstep_postgres_statement_seconds",
+    kind: MetricKind::Histogram,
+    labels: &["protocol"],
+    help: "Statements of PostgreSQL's protocol.",
+};
+
+pub(crate) const STATEMENT_ERRORS: Metric = Metric {
+    name: "lockstep_postgres_errors_total",
+    kind: MetricKind::Counter,
+    labels: &[],
+    help: "Statements of PostgreSQL's protocol that failed.",
+};
+
+pub(crate) const FLIGHT_CALLS: Metric = Metric {
+    name: "lockstep_flight_calls_total",
+    kind: MetricKind::Counter,
+    labels: &["code"],
+    help: "Flight calls by status code of gRPC.",
+};
+
+pub(crate) const FLIGHT_SECONDS: Metric = Metric {
+    name: "lockstep_flight_call_seconds",
+    kind: MetricKind::Histogram,
+    labels: &["protocol"],
+    help: "Flight calls, from their headers to the last row.",
+};
+
+pub(crate) const DEPLOYMENT_SECONDS: Metric = Metric {
+    name: "lockstep_deployment_seconds",
+    kind: MetricKind::Histogram,
+    labels: &["deployment", "phase"],
+    help: "The parts of a call of a deployment: `read`, `answer`, `write`.",
+};
+
+pub(crate) const DEPLOYMENT_ROWS: Metric = Metric {
+    name: "lockstep_deployment_rows_total",
+    kind: MetricKind::Counter,
+    labels: &["deployment"],
+    help: "Request rows answered.",
+};
+
+pub(crate) const DEPLOYMENT_ERRORS: Metric = Metric {
+    name: "lockstep_deployment_errors_total",
+    kind: MetricKind::Counter,
+    labels: &["deployment"],
+    help: "Calls of the deployment that failed.",
+};
+
+pub(crate) const CONNECTIONS_ACCEPTED: Metric = Metric {
+    name: "lockstep_connections_total",
+    kind: MetricKind::Counter,
+    labels: &["protocol"],
+    help: "Connections accepted.",
+};
+
+pub(crate) const CONNECTIONS_OPEN: Metric = Metric {
+    name: "lockstep_connections",
+    kind: MetricKind::Gauge,
+    labels: &[],
+    help: "Connections that are open.",
+};
+
+pub(crate) const CALLS_IN_PROGRESS: Metric = Metric {
+    name: "lockstep_calls_in_progress",
+    kind: MetricKind::Gauge,
+    labels: &["class"],
+    help: "Calls that wait for a pool or run in it.",
+};
+
+pub(crate) const REFUSED: Metric = Metric {
+    name: "lockstep_refused_total",
+    kind: MetricKind::Counter,
+    labels: &["reason"],
+    help: "Connections and calls refused: `connections`, `overload`, `timeout`, `tls`, `login`.",
+};
+
+pub(crate) const TRACED_CALLS: Metric = Metric {
+    name: "lockstep_traced_calls_total",
+    kind: MetricKind::Counter,
+    labels: &["outcome"],
+    help: "Traced calls that were sent, dropped because the queue was full, or not taken by the collector.",
+};
+
+pub(crate) const MEMORY: Metric = Metric {
+    name: "lockstep_memory_bytes",
+    kind: MetricKind::Gauge,
+    labels: &[],
+    help: "Bytes that all tables hold.",
+};
+
+pub(crate) const MEMORY_LIMIT: Metric = Metric {
+    name: "lockstep_memory_limit_bytes",
+    kind: MetricKind::Gauge,
+    labels: &[],
+    help: "Bytes that all tables may hold; absent without a limit.",
+};
+
+pub(crate) const MEMORY_REFUSED: Metric = Metric {
+    name: "lockstep_memory_refused_total",
+    kind: MetricKind::Counter,
+    labels: &[],
+    help: "Writes refused for their memory.",
+};
+
+pub(crate) const PRE_AGGREGATE_BYTES: Metric = Metric {
+    name: "lockstep_pre_aggregate_bytes",
+    kind: MetricKind::Gauge,
+    labels: &[],
+    help: "Bytes of the partial results of long windows.",
+};
+
+pub(crate) const ANSWERS_CHECKED: Metric = Metric {
+    name: "lockstep_pre_aggregate_checked_total",
+    kind: MetricKind::Counter,
+    labels: &[],
+    help: "Answers that were computed again from rows alone (`SET GLOBAL pre_aggregation_check`).",
+};
+
+pub(crate) const ANSWERS_DIFFERING: Metric = Metric {
+    name: "lockstep_pre_aggregate_differences_total",
+    kind: MetricKind::Counter,
+    labels: &[],
+    help: "Such answers that differed.",
+};
+
+pub(crate) const TABLE_ROWS: Metric = Metric {
+    name: "lockstep_table_rows",
+    kind: MetricKind::Gauge,
+    labels: &["table"],
+    help: "Rows of each table.",
+};
+
+pub(crate) const TABLE_BYTES: Metric = Metric {
+    name: "lockstep_table_bytes",
+    kind: MetricKind::Gauge,
+    labels: &["table"],
+    help: "Bytes of each table with its indexes.",
+};
+
+pub(crate) const INDEX_BYTES: Metric = Metric {
+    name: "lockstep_index_bytes",
+    kind: MetricKind::Gauge,
+    labels: &["table", "index"],
+    help: "Bytes of each index.",
+};
+
+/// Every metric, in the order of the page.
+const METRICS: &[Metric] = &[
+    HTTP_RESPONSES,
+    HTTP_SECONDS,
+    STATEMENT_SECONDS,
+    STATEMENT_ERRORS,
+    FLIGHT_CALLS,
+    FLIGHT_SECONDS,
+    DEPLOYMENT_SECONDS,
+    DEPLOYMENT_ROWS,
+    DEPLOYMENT_ERRORS,
+    CONNECTIONS_ACCEPTED,
+    CONNECTIONS_OPEN,
+    CALLS_IN_PROGRESS,
+    REFUSED,
+    TRACED_CALLS,
+    MEMORY,
+    MEMORY_LIMIT,
+    MEMORY_REFUSED,
+    PRE_AGGREGATE_BYTES,
+    ANSWERS_CHECKED,
+    ANSWERS_DIFFERING,
+    TABLE_ROWS,
+    TABLE_BYTES,
+    INDEX_BYTES,
+];
+
+impl Metric {
+    /// Writes the lines before its values.
+    pub(crate) fn head(&self, text: &mut String) {
+        let (name, kind) = (self.name, self.kind.name());
+        // Writing to a string does not fail.
+        let _written =
+            write!(text, "# HELP {name} {}\n# TYPE {name} {kind}\n", self.help.replace('`', ""));
+    }
+
+    /// Writes a value, with the values of its labels.
+    pub(crate) fn line(&self, text: &mut String, labels: &[&str], value: impl Display) {
+        self.part(text, "", &self.label_text(labels), value);
+    }
+
+    /// Writes a value of a part of the metric: that of a bucket, the sum or the count.
+    pub(crate) fn part(&self, text: &mut String, part: &str, labels: &str, value: impl Display) {
+        let name = self.name;
+        let _written = match labels {
+            "" => writeln!(text, "{name}{part} {value}"),
+            _ => writeln!(text, "{name}{part}{{{labels}}} {value}"),
+        };
+    }
+
+    /// Writes its labels with these values, which may be anything.
+    pub(crate) fn label_text(&self, values: &[&str]) -> String {
+        assert_eq!(values.len(), self.labels.len(), "{} has these labels", self.name);
+        let labels = self.labels.iter().zip(values).map(|(name, value)| {
+            let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            format!("{name}=\"{escaped}\"")
+        });
+        labels.collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Writes the page about metrics of the reference manual.
+pub fn metrics_reference() -> String {
+    let mut page = "# Metrics\n\n\
+        <!-- Written by `cargo xtask reference` from the declarations in \
+        crates/server/src/metrics/definition.rs. -->\n\n\
+        `GET /metrics` of a [server](../server.md#watch) answers with these, in the text form of Prometheus, version 0.0.4.\n\
+        Of deployments, tables and indexes a user gets those that the user may see.\n\
+        A histogram has `_bucket` with the label `le`, `_sum` and `_count`, all in seconds.\n\
+        Counters begin with 0 when the process starts.\n\n\
+        | metric | kind | labels | meaning |\n|---|---|---|---|\n"
+        .to_owned();
+    for Metric { name, kind, labels, help } in METRICS {
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let (kind, labels) = (kind.name(), labels.join(", "));
+        // Writing to a string does not fail.
+        let _written = writeln!(page, "| `{name}` | {kind} | {labels} | {help} |");
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{METRICS, MetricKind, TABLE_BYTES};
+
+    #[test]
+    fn a_name_says_its_kind_and_unit() {
+        let names: HashSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), METRICS.len(), "each has its name");
+        for metric in METRICS {
+            let (name, is) = (metric.name, |kind| metric.kind == kind);
+            assert!(name.starts_with("lockstep_"), "{name}");
+            assert_eq!(name.ends_with("_total"), is(MetricKind::Counter), "{name}");
+            assert_eq!(name.ends_with("_seconds"), is(MetricKind::Histogram), "{name}");
+            assert!(metric.help.ends_with('.'), "{name}: {}", metric.help);
+        }
+    }
+
+    #[test]
+    fn the_value_of_a_label_may_be_anything() {
+        assert_eq!(TABLE_BYTES.label_text(&["x\"\n\\"]), "table=\"x\\\"\\n\\\\\"");
+        let mut text = String::new();
+        TABLE_BYTES.head(&mut text);
+        TABLE_BYTES.line(&mut text, &["t"], 7);
+        assert!(
+            text.ends_with(
+                "# TYPE lockstep_table_bytes gauge\nlockstep_table_bytes{table=\"t\"} 7\n"
+            )
+        );
+    }
+}
