@@ -352,7 +352,7 @@ def test_times_and_dates_are_taken_as_text(db, make):
     for wrong in ("yesterday", "2024-13-01", "12:00", ""):
         with pytest.raises(lockstep.Error, match="column `day` is DATE") as caught:
             db.append("t", make([{"ts": None, "day": "2024-01-01"}, {"ts": None, "day": wrong}]))
-        assert f"'{wrong}'" in str(caught.value) and "row 1" in str(caught.value)
+        assert f"'{wrong}'" in str(caught.value) and "row 2" in str(caught.value)
 
 
 def test_five_thousand_columns_cost_what_five_thousand_columns_cost(db):

@@ -26,7 +26,7 @@ use crate::{
 /// How many batches wait for the program.
 const WAITING_MAX: usize = 2;
 
-/// How often a program that waits is asked whether it was interrupted.
+/// How often a program that waits checks whether it was interrupted.
 const POLL: Duration = Duration::from_millis(20);
 
 /// What the thread of a query passes on.

@@ -300,10 +300,7 @@ fn write_file(
             Value::Bool(value) => Literal::Bool(*value),
             Value::Int(value) => Literal::Int(*value),
             Value::String(text) => Literal::String(text.to_string()),
-            other => {
-                let message = format!("option `{key}` does not take {other:?}");
-                return Diagnostic::new(code::INVALID_PARAMETER, message).err();
-            }
+            _ => return Diagnostic::internal(format!("`{key}` is of another type")).err(),
         };
         let key = Ident { text: key.clone(), span: nowhere };
         Ok(OptionItem { key, value: OptionValue::Literal(literal), span: nowhere })

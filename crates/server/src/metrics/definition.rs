@@ -257,7 +257,7 @@ impl Metric {
     }
 }
 
-/// Writes the page about metrics of the reference manual.
+/// Writes the page about metrics for the manual.
 pub fn metrics_reference() -> String {
     let mut page = "# Metrics\n\n\
         <!-- Written by `cargo xtask reference` from the declarations in \
