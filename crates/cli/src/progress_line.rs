@@ -1,7 +1,7 @@
 //! The line that says how far a statement is, from two seconds on.
 //!
 //! Drawn on the terminal that is the standard error, by the statement's own poll function
-//! ([`crate::interrupt`]), and removed when the statement ends. The shell makes one for each statement;
+//! ([`crate::interrupt`]), and removed when the statement ends. The shell makes one for each statement.
 //! Costs nothing where nobody looks.
 
 use std::{
@@ -24,6 +24,8 @@ const BAR_CHARS: usize = 10;
 /// What a line takes of a statement: its first words, none of which is a password.
 const WORDS: usize = 3;
 const WORDS_CHARS: usize = 24;
+/// What is looked at of a statement, which may be a large script of rows.
+const BEGIN_CHARS: usize = 200;
 
 /// Writes to the terminal that a user looks at.
 pub(crate) type ProgressTerminal = Arc<dyn Fn(&str) + Send + Sync>;
@@ -74,7 +76,8 @@ impl ProgressLine {
     }
 
     fn with_clock(terminal: ProgressTerminal, statement: &str, clock: Arc<dyn Clock>) -> Self {
-        let words: Vec<&str> = statement.split_whitespace().take(WORDS).collect();
+        let begin: String = statement.chars().take(BEGIN_CHARS).collect();
+        let words: Vec<&str> = begin.split_whitespace().take(WORDS).collect();
         let start_ns = clock.monotonic_ns();
         let (progress, drawing) = (Arc::default(), Mutex::default());
         Self { terminal, progress, clock, words: shortened(&words.join(" ")), start_ns, drawing }

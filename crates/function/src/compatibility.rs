@@ -154,6 +154,19 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
+        name: "aliases in HAVING",
+        standard: "A name that no column has may be an alias of the select list.",
+        openmldb: "Are refused.",
+        why: "It is what was meant, as in GROUP BY and ORDER BY.",
+        example: Example {
+            form: ExampleForm::Statements,
+            sql: "SELECT count(*) AS n FROM (SELECT 1 AS d) GROUP BY d HAVING n > 0",
+            standard: "1",
+            openmldb: "error",
+        },
+        is_restored: true,
+    },
+    CompatibilityDifference {
         name: "integer to a narrower integer",
         standard: "NULL where it does not fit.",
         openmldb: "Keeps the low bits.",

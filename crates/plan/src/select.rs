@@ -143,7 +143,11 @@ impl Binder<'_> {
         let having = match &select.having {
             Some(having) => {
                 let plain = self.with_aggregates(&scope, &mut calls);
-                let mut binder = ExprBinder { aliased: &select.items, ..plain };
+                let aliased = match self.settings.compatibility {
+                    Compatibility::Standard => select.items.as_slice(),
+                    Compatibility::OpenMldb => &[],
+                };
+                let mut binder = ExprBinder { aliased, ..plain };
                 Some(binder.condition(having)?.expr)
             }
             None => None,
