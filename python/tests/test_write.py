@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import subprocess
@@ -143,8 +144,19 @@ def test_batches_have_the_rows_in_their_order(db):
 
 
 def threads_of_batches() -> int:
-    names = [task / "comm" for task in Path("/proc/self/task").iterdir()]
-    return sum(name.read_text().strip() == "batches" for name in names if name.exists())
+    count = 0
+    for task in Path("/proc/self/task").iterdir():
+        # A thread may end meanwhile.
+        with contextlib.suppress(OSError):
+            count += (task / "comm").read_text().strip() == "batches"
+    return count
+
+
+def wait_for_threads(expected: int) -> None:
+    end = time.monotonic() + 10
+    while threads_of_batches() != expected:
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the names of threads are Linux's")
@@ -154,12 +166,9 @@ def test_a_query_ends_when_its_batches_are_dropped(tmp_path):
     relation = lockstep.connect().sql(f"SELECT n FROM '{path}'")
     batches = relation.batches(10)
     assert next(batches).num_rows == 10
-    assert threads_of_batches() == 1
+    wait_for_threads(1)
     batches.close()
-    end = time.monotonic() + 10
-    while threads_of_batches() > 0:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for_threads(0)
 
 
 def test_an_error_of_the_query_is_raised_by_its_batches(tmp_path):
