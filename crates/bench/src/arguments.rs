@@ -130,6 +130,8 @@ pub(crate) enum PeerName {
     Redis,
     /// In this process, in M13 only.
     Sqlite,
+    /// Its feature server, in M14 only.
+    Feast,
 }
 
 /// Why the program ends without measuring.

@@ -7,13 +7,15 @@
 //! delays. All connections are of one thread, which leaves the other processor to the server.
 //!
 //! Beside it, by the same client: *speed of light*, a server of the same libraries that reads the body
-//! and answers a constant of the same size; and Redis, which returns ready-made features of the same
-//! size. PostgreSQL runs M1's SQL with its own client, a connection in each thread. Each server is a
+//! and answers a constant of the same size; Redis, which returns ready-made features of the same
+//! size; and Feast's feature server, which returns as many ready-made features. PostgreSQL runs M1's SQL with its own client, a connection in each thread. Each server is a
 //! process of its own; every answer of Lockstep is compared with the answer in process before anything is
 //! timed, to the bit.
 
+mod appends;
 mod beside;
 mod connection;
+mod feast;
 mod features;
 mod load;
 mod postgres;
@@ -24,6 +26,7 @@ mod tests;
 
 pub(crate) use beside::run as run_beside;
 use connection::{Endpoint, Framing};
+use feast::Feast;
 use features::FeatureSet;
 use load::{NetworkLoad, Pace, run_load};
 use serde_json::{Map, Value as Json, json};
@@ -103,6 +106,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
         let rows = measured.iter().map(NetworkRuns::cells).collect();
         tables.push(MeasurementTable { title: set.title().to_owned(), columns, rows });
     }
+    tables.push(appends::run(options)?);
     let params = json!({
         "protocols": ["HTTP/1.1 with JSON", "PostgreSQL, extended"], "connections": CONNECTIONS,
         "features": sets.map(|set| set.feature_count()),
@@ -141,6 +145,8 @@ fn run_set(
     if let Some(redis) = &redis {
         systems.push(ready_made::fill(redis, set.request_count(), answer_bytes)?);
     }
+    let feast = wanted(options, PeerName::Feast, || Feast::start(set))?;
+    systems.extend(feast.iter().map(|feast| feast.system(set)));
     let mut measured = Vec::new();
     for _ in 0..options.runs() {
         measure_once(&systems, (warm_ms, run_ms), &mut measured)?;
@@ -274,6 +280,9 @@ fn add_ratios(set: &str, own_us: f64, measured: &[NetworkRuns], ratios: &mut Map
         let pair = find(LOCKSTEP, "closed", connections).zip(find("redis", "closed", connections));
         let times = pair.map(|(served, redis)| p50(served) / p50(redis).max(0.001));
         add(format!("p50, lockstep/redis, {connections} connections"), times);
+        let pair = find(LOCKSTEP, "closed", connections).zip(find("feast", "closed", connections));
+        let times = pair.map(|(served, feast)| per_s(served) / per_s(feast).max(0.001));
+        add(format!("requests/s, lockstep/feast, {connections} connections"), times);
     }
     let few = find(LOCKSTEP, "half", HALF_LOAD_OF);
     let many = find(LOCKSTEP, "half", CONNECTIONS[CONNECTIONS.len() - 1]);

@@ -15,6 +15,8 @@ mod server;
 mod shared_library;
 pub(crate) mod sqlite;
 
+pub(crate) use server::finish;
+
 use crate::{
     answer::AnswerValue,
     arguments::{BenchOptions, PeerName},

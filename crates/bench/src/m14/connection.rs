@@ -134,7 +134,8 @@ impl Endpoint {
         Ok(answer)
     }
 
-    fn receive(&self, stream: &mut TcpStream) -> Result<Vec<u8>> {
+    /// Receives one answer and returns its body.
+    pub(super) fn receive(&self, stream: &mut TcpStream) -> Result<Vec<u8>> {
         let mut received = Vec::new();
         let mut part = [0; 65_536];
         loop {

@@ -12,10 +12,46 @@ use crate::{
 /// The version 3.0 of the protocol.
 const PROTOCOL: u32 = 196_608;
 
-/// Returns what a connection sends first: who it is, and the statement.
-pub(super) fn setup(set: FeatureSet) -> Vec<Vec<u8>> {
+/// Returns what a connection sends first: who it is.
+pub(super) fn startup() -> Vec<u8> {
     let mut start = PROTOCOL.to_be_bytes().to_vec();
     start.extend_from_slice(b"user\0root\0database\0default\0TimeZone\0UTC\0\0");
+    message(None, &start)
+}
+
+/// Returns a statement in the simple protocol.
+pub(super) fn query(sql: &str) -> Vec<u8> {
+    message(Some(b'Q'), format!("{sql}\0").as_bytes())
+}
+
+/// Returns rows of COPY.
+pub(super) fn copy_data(rows: &[u8]) -> Vec<u8> {
+    message(Some(b'd'), rows)
+}
+
+/// Returns the end of the rows of COPY.
+pub(super) fn copy_done() -> Vec<u8> {
+    message(Some(b'c'), b"")
+}
+
+/// Returns the first value of the first row of an answer, as text.
+pub(super) fn first_value(bytes: &[u8]) -> Option<String> {
+    let mut at = 0;
+    loop {
+        let (kind, content, next) = postgres_message(bytes, at)?;
+        at = next;
+        if kind == b'D' {
+            let row = read_row(content, &[AnswerValue::Text("".into())])?;
+            return match row.first()? {
+                AnswerValue::Text(text) => Some(text.to_string()),
+                _ => None,
+            };
+        }
+    }
+}
+
+/// Returns what a connection exchanges first: who it is, and the statement.
+pub(super) fn setup(set: FeatureSet) -> Vec<Vec<u8>> {
     let names = set.column_names();
     let arguments = names.iter().enumerate().map(|(at, name)| format!("{name} => ${}", at + 1));
     let arguments: Vec<String> = arguments.collect();
@@ -26,7 +62,7 @@ pub(super) fn setup(set: FeatureSet) -> Vec<Vec<u8>> {
     parse.extend_from_slice(b"\0\0\0");
     let mut statement = message(Some(b'P'), &parse);
     statement.extend_from_slice(&message(Some(b'S'), b""));
-    vec![message(None, &start), statement]
+    vec![startup(), statement]
 }
 
 /// Returns the requests: Bind, Execute and Sync in one write.

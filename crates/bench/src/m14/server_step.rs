@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result, Trying},
+    m6::M6_TABLE,
     suite::say,
 };
 
@@ -46,6 +47,8 @@ pub(super) enum ServedSystem {
     Lockstep(FeatureSet),
     /// The same, by PostgreSQL's protocol, to everybody.
     LockstepPostgres(FeatureSet),
+    /// Lockstep with an empty table of M6.
+    Appends(AppendProtocol),
     /// A constant of so many bytes, whatever the call is.
     Constant {
         /// The size of the answer.
@@ -53,11 +56,30 @@ pub(super) enum ServedSystem {
     },
 }
 
+/// How rows are appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AppendProtocol {
+    /// COPY of PostgreSQL's protocol, without a password.
+    Copy,
+    /// Flight, as the user `bench`.
+    Flight,
+}
+
+impl AppendProtocol {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Flight => "flight",
+        }
+    }
+}
+
 impl ServedSystem {
     fn to_json(self) -> Json {
         match self {
             Self::Lockstep(set) => json!({ "lockstep": set.name() }),
             Self::LockstepPostgres(set) => json!({ "postgres": set.name() }),
+            Self::Appends(protocol) => json!({ "append": protocol.name() }),
             Self::Constant { bytes } => json!({ "constant": bytes }),
         }
     }
@@ -69,6 +91,10 @@ impl ServedSystem {
         }
         if let Some(name) = json["postgres"].as_str() {
             return FeatureSet::of_name(name).map(Self::LockstepPostgres);
+        }
+        if let Some(name) = json["append"].as_str() {
+            let mut protocols = [AppendProtocol::Copy, AppendProtocol::Flight].into_iter();
+            return protocols.find(|protocol| protocol.name() == name).map(Self::Appends);
         }
         let bytes = usize::try_from(json["constant"].as_u64()?).ok()?;
         Some(Self::Constant { bytes })
@@ -109,6 +135,11 @@ impl ServerProcess {
         Ok(Self { system, child, input, address, ready_ms })
     }
 
+    /// Returns where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Returns where it listens, and how it answers.
     pub(super) fn endpoint(&self, set: FeatureSet) -> Endpoint {
         let address = ListenAddress::Tcp(self.address);
@@ -117,7 +148,9 @@ impl ServerProcess {
                 let setup = postgres::setup(set);
                 Endpoint { address, framing: Framing::Postgres, setup }
             }
-            ServedSystem::Lockstep(_) | ServedSystem::Constant { .. } => {
+            ServedSystem::Lockstep(_)
+            | ServedSystem::Appends(_)
+            | ServedSystem::Constant { .. } => {
                 Endpoint { address, framing: Framing::Http, setup: Vec::new() }
             }
         }
@@ -159,8 +192,9 @@ impl Drop for ServerProcess {
 pub(crate) fn run_step(step: &str) -> Result<()> {
     let system = ServedSystem::of_text(step);
     match system.ok_or_else(|| Error::peer("server", format!("{step} is no step")))? {
-        ServedSystem::Lockstep(set) => serve_lockstep(set, false),
-        ServedSystem::LockstepPostgres(set) => serve_lockstep(set, true),
+        ServedSystem::Lockstep(set) => serve_features(set, Listener::Http),
+        ServedSystem::LockstepPostgres(set) => serve_features(set, Listener::Postgres),
+        ServedSystem::Appends(protocol) => serve_table(protocol),
         ServedSystem::Constant { bytes } => serve_constant(bytes),
     }
 }
@@ -170,7 +204,7 @@ fn wait_for_end() {
     let _ended = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-fn serve_lockstep(set: FeatureSet, speaks_postgres: bool) -> Result<()> {
+fn serve_features(set: FeatureSet, listener: Listener) -> Result<()> {
     let database = Database::in_memory();
     set.fill(database.session())?;
     let session = database.session();
@@ -179,12 +213,39 @@ fn serve_lockstep(set: FeatureSet, speaks_postgres: bool) -> Result<()> {
     for table in set.tables() {
         session.execute(&format!("GRANT SELECT ON {table} TO bench"))?;
     }
+    serve(database, listener)
+}
+
+fn serve_table(protocol: AppendProtocol) -> Result<()> {
+    let database = Database::in_memory();
+    let session = database.session();
+    session.execute(M6_TABLE)?;
+    session.execute(USER)?;
+    session.execute("GRANT SELECT, INSERT ON puts TO bench")?;
+    let listener = match protocol {
+        AppendProtocol::Copy => Listener::Postgres,
+        AppendProtocol::Flight => Listener::Flight,
+    };
+    serve(database, listener)
+}
+
+/// The listener whose address a process prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listener {
+    Http,
+    /// To everybody.
+    Postgres,
+    Flight,
+}
+
+fn serve(database: Database, listener: Listener) -> Result<()> {
     let mut settings = ServerSettings::default();
-    let authentication = if speaks_postgres { "none" } else { "users" };
+    let authentication = if listener == Listener::Postgres { "none" } else { "users" };
+    let flight = if listener == Listener::Flight { "127.0.0.1:0" } else { "off" };
     for (key, value) in [
         ("http.listen", "127.0.0.1:0"),
         ("postgres.listen", "127.0.0.1:0"),
-        ("flight.listen", "off"),
+        ("flight.listen", flight),
         ("server.authentication", authentication),
         ("limits.connections_max", CONNECTIONS_MAX),
     ] {
@@ -193,8 +254,12 @@ fn serve_lockstep(set: FeatureSet, speaks_postgres: bool) -> Result<()> {
     }
     let server = RunningServer::start(database, settings);
     let server = server.trying(|| "start the server".to_owned())?;
-    let address = server.postgres_address().filter(|_| speaks_postgres);
-    say(&address.unwrap_or(server.http_address()).to_string());
+    let address = match listener {
+        Listener::Http => Some(server.http_address()),
+        Listener::Postgres => server.postgres_address(),
+        Listener::Flight => server.flight_address(),
+    };
+    say(&address.expect("the server listens there").to_string());
     wait_for_end();
     server.handle().stop();
     server.handle().drain();

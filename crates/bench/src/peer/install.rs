@@ -1,7 +1,7 @@
 //! Installs the peers with the system's own package clients.
 //!
-//! DuckDB comes as the shared library that its package for Node carries; the servers and SQLite as
-//! Debian packages, which need root.
+//! DuckDB comes as the shared library that its package for Node carries, Feast as a Python package; the
+//! servers and SQLite as Debian packages, which need root.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -26,6 +26,14 @@ pub(crate) fn sqlite_library() -> PathBuf {
     found.find(|path| path.exists()).unwrap_or_else(|| SQLITE_LIBRARIES[0].into())
 }
 
+/// The Python package of Feast, and its version.
+const FEAST_PACKAGE: &str = "feast==0.67.0";
+
+/// Returns where a program of Feast's Python environment is once it is installed.
+pub(crate) fn feast_program(name: &str) -> PathBuf {
+    cache_folder().join("feast/bin").join(name)
+}
+
 /// Installs the missing peers, and reports each step to `say`.
 pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
     if duckdb_library().exists() {
@@ -33,6 +41,12 @@ pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
     } else {
         say("duckdb: fetching its shared library");
         fetch_duckdb()?;
+    }
+    if feast_program("feast").exists() {
+        say("feast: there");
+    } else {
+        say("feast: installing its Python package");
+        install_feast()?;
     }
     let mut missing: Vec<&str> = SERVERS
         .iter()
@@ -56,6 +70,13 @@ pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
 /// Debian packages, and a program of each.
 const SERVERS: [(&str, &str); 3] =
     [("mariadb-server", "mariadbd"), ("postgresql", "postgres"), ("redis-server", "redis-server")];
+
+fn install_feast() -> Result<()> {
+    let folder = cache_folder().join("feast");
+    run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+    let mut pip = Command::new(feast_program("pip"));
+    run(pip.args(["install", "--quiet", "--disable-pip-version-check", FEAST_PACKAGE]))
+}
 
 fn fetch_duckdb() -> Result<()> {
     let folder = cache_folder().join("duckdb");
