@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     command::{COMMANDS, CommandArgument, spec_of},
-    script::{ScriptToken, TokenKind, Tokens, is_of_word},
+    script::{ScriptToken, ScriptTokenKind, Tokens, is_of_word},
     shell_session::ShellSession,
 };
 
@@ -47,7 +47,7 @@ pub(crate) fn place_at(text: &str, position: usize) -> (usize, CompletionPlace) 
     }
     let is_before = |token: &&ScriptToken| token.range.start < start;
     let statement = statement_at(text, position);
-    if let Some(command) = statement.iter().find(|token| token.kind == TokenKind::Command) {
+    if let Some(command) = statement.iter().find(|token| token.kind == ScriptTokenKind::Command) {
         return place_in_command(text, command.range.start, position);
     }
     let before: Vec<&str> =
@@ -89,10 +89,10 @@ pub(crate) fn names(place: &CompletionPlace, start: &str, session: &ShellSession
 /// Returns the tokens, without blanks, of the statement or command that has the position.
 fn statement_at(text: &str, position: usize) -> Vec<ScriptToken> {
     let mut found = Vec::new();
-    for token in Tokens::new(text).filter(|token| token.kind != TokenKind::Blank) {
+    for token in Tokens::new(text).filter(|token| token.kind != ScriptTokenKind::Blank) {
         let is_behind = token.range.start >= position;
-        let is_end = token.kind == TokenKind::Semicolon;
-        let is_command = token.kind == TokenKind::Command;
+        let is_end = token.kind == ScriptTokenKind::Semicolon;
+        let is_command = token.kind == ScriptTokenKind::Command;
         match () {
             () if is_behind && (is_end || is_command) => break,
             () if is_end => found.clear(),
@@ -102,7 +102,7 @@ fn statement_at(text: &str, position: usize) -> Vec<ScriptToken> {
         }
     }
     debug_assert!(
-        found.iter().all(|token| token.kind != TokenKind::Semicolon),
+        found.iter().all(|token| token.kind != ScriptTokenKind::Semicolon),
         "it is one statement"
     );
     found

@@ -45,16 +45,16 @@ pub(crate) fn parts(script: &str) -> Vec<ScriptPart> {
     let mut statement: Option<Range<usize>> = None;
     for ScriptToken { kind, range, .. } in Tokens::new(script) {
         match kind {
-            TokenKind::Semicolon => found.extend(statement.take().map(ScriptPart::Statement)),
-            TokenKind::Command => {
+            ScriptTokenKind::Semicolon => found.extend(statement.take().map(ScriptPart::Statement)),
+            ScriptTokenKind::Command => {
                 found.extend(statement.take().map(ScriptPart::Statement));
                 found.push(ScriptPart::Command(range));
             }
-            TokenKind::Text => {
+            ScriptTokenKind::Text => {
                 let start = statement.map_or(range.start, |statement| statement.start);
                 statement = Some(start..range.end);
             }
-            TokenKind::Blank => {}
+            ScriptTokenKind::Blank => {}
         }
     }
     found.extend(statement.map(ScriptPart::Statement));
@@ -69,8 +69,8 @@ pub(crate) fn parts(script: &str) -> Vec<ScriptPart> {
 /// statement; blanks and comments may follow.
 pub(crate) fn is_complete(text: &str) -> bool {
     let kinds = Tokens::new(text).map(|token| token.kind);
-    let last = kinds.filter(|kind| *kind != TokenKind::Blank).last();
-    matches!(last, Some(TokenKind::Semicolon | TokenKind::Command))
+    let last = kinds.filter(|kind| *kind != ScriptTokenKind::Blank).last();
+    matches!(last, Some(ScriptTokenKind::Semicolon | ScriptTokenKind::Command))
 }
 
 /// Whether a text ends inside quotes or a comment.
@@ -81,14 +81,14 @@ pub(crate) fn is_open(text: &str) -> bool {
 /// A token of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScriptToken {
-    pub(crate) kind: TokenKind,
+    pub(crate) kind: ScriptTokenKind,
     pub(crate) range: Range<usize>,
     /// Whether it is quoted or a comment, and what ends it is missing.
     pub(crate) is_open: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TokenKind {
+pub(crate) enum ScriptTokenKind {
     /// White space or a comment.
     Blank,
     /// A word, a quoted text or a symbol.
@@ -103,7 +103,7 @@ pub(crate) struct Tokens<'a> {
     text: &'a str,
     at: usize,
     /// The kind of the last token that is not blank; `None` before it.
-    last: Option<TokenKind>,
+    last: Option<ScriptTokenKind>,
     body: ProcedureBody,
 }
 
@@ -152,7 +152,7 @@ impl<'a> Tokens<'a> {
     /// begin, so that long lines cost no more than their length.
     fn command_length(&self) -> Option<usize> {
         let rest = &self.text[self.at..];
-        let is_within = self.last == Some(TokenKind::Text);
+        let is_within = self.last == Some(ScriptTokenKind::Text);
         if rest.starts_with('\\') || (rest.starts_with('.') && !is_within) {
             let length = line_length(rest);
             let name = rest[..length].split([' ', '\t', '\r', ';']).next().unwrap_or(rest);
@@ -178,40 +178,42 @@ impl Iterator for Tokens<'_> {
         let first = rest.chars().next()?;
         let mut is_open = false;
         let (kind, length) = match first {
-            ';' => (TokenKind::Semicolon, 1),
+            ';' => (ScriptTokenKind::Semicolon, 1),
             '\'' | '"' | '`' => {
                 let length = quoted_length(rest, first);
                 is_open = length.is_none();
-                (TokenKind::Text, length.unwrap_or(rest.len()))
+                (ScriptTokenKind::Text, length.unwrap_or(rest.len()))
             }
-            '#' => (TokenKind::Blank, line_length(rest)),
-            '-' if rest.starts_with("--") => (TokenKind::Blank, line_length(rest)),
+            '#' => (ScriptTokenKind::Blank, line_length(rest)),
+            '-' if rest.starts_with("--") => (ScriptTokenKind::Blank, line_length(rest)),
             '/' if rest.starts_with("/*") => {
                 let end = rest.find("*/").map(|end| end + 2);
                 is_open = end.is_none();
-                (TokenKind::Blank, end.unwrap_or(rest.len()))
+                (ScriptTokenKind::Blank, end.unwrap_or(rest.len()))
             }
-            blank if blank.is_whitespace() => (TokenKind::Blank, blank.len_utf8()),
+            blank if blank.is_whitespace() => (ScriptTokenKind::Blank, blank.len_utf8()),
             other => match self.command_length() {
-                Some(length) => (TokenKind::Command, length),
-                None => (TokenKind::Text, word_length(rest).max(other.len_utf8())),
+                Some(length) => (ScriptTokenKind::Command, length),
+                None => (ScriptTokenKind::Text, word_length(rest).max(other.len_utf8())),
             },
         };
-        if kind == TokenKind::Blank && (first == '#' || first == '-') {
+        if kind == ScriptTokenKind::Blank && (first == '#' || first == '-') {
             is_open = length == rest.len();
         }
         let start = self.at;
         self.at += length;
         let kind = match kind {
-            TokenKind::Text | TokenKind::Semicolon if self.body.take(&rest[..length]) => {
-                TokenKind::Text
+            ScriptTokenKind::Text | ScriptTokenKind::Semicolon
+                if self.body.take(&rest[..length]) =>
+            {
+                ScriptTokenKind::Text
             }
             other => other,
         };
-        if matches!(kind, TokenKind::Semicolon | TokenKind::Command) {
+        if matches!(kind, ScriptTokenKind::Semicolon | ScriptTokenKind::Command) {
             self.body = ProcedureBody::Beginning(0);
         }
-        if kind != TokenKind::Blank {
+        if kind != ScriptTokenKind::Blank {
             self.last = Some(kind);
         }
         debug_assert!(self.at > start, "a token is not empty");

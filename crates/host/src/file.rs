@@ -178,7 +178,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Another process holds the lock, or this one holds it already.
-    #[error("{} is locked by {}", path.display(), Owner(*process_id))]
+    #[error("{} is locked by {}", path.display(), LockOwner(*process_id))]
     Locked {
         /// The file that is locked.
         path: PathBuf,
@@ -218,9 +218,9 @@ impl Error {
 }
 
 /// A process as text.
-struct Owner(Option<u32>);
+struct LockOwner(Option<u32>);
 
-impl fmt::Display for Owner {
+impl fmt::Display for LockOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(process_id) => write!(f, "process {process_id}"),

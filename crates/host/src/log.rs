@@ -6,9 +6,9 @@
 use crate::sync::RwLock;
 
 /// The function that writes a line.
-type Sink = Box<dyn Fn(&str) + Send + Sync>;
+type LogSink = Box<dyn Fn(&str) + Send + Sync>;
 
-static SINK: RwLock<Option<Sink>> = RwLock::new(None);
+static SINK: RwLock<Option<LogSink>> = RwLock::new(None);
 
 /// Sets the function that writes lines from now on.
 pub fn set_sink(sink: impl Fn(&str) + Send + Sync + 'static) {

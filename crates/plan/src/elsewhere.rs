@@ -1,4 +1,4 @@
-//! The functions of other databases that go by other names here, and what to write for them.
+//! The functions and types of other databases that go by other names here, and what to write for them.
 
 /// Names in lower case, and the hint for all of them.
 const ELSEWHERE: &[(&[&str], &str)] = &[
@@ -68,7 +68,38 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     ),
     (&["try_cast"], "CAST gives NULL for a text that is no value."),
     (&["unnest", "explode", "generate_series"], "No expression returns several rows."),
+    (
+        &["rollup", "cube", "grouping"],
+        "Write a GROUP BY for each set of columns, and UNION ALL between them.",
+    ),
 ];
+
+/// Types in lower case, and the hint for all of them.
+const TYPES: &[(&[&str], &str)] = &[
+    (
+        &["decimal", "numeric", "number", "money"],
+        "Write DOUBLE, to which decimal values of Python, Arrow and Parquet are rounded, or BIGINT for a number of the smallest unit.",
+    ),
+    (&["uuid", "json", "jsonb", "xml", "enum", "inet"], "Write STRING."),
+    (&["bytea", "blob", "binary", "varbinary"], "Write STRING, for a text such as hex digits."),
+    (
+        &["timestamptz", "timestamp_s", "timestamp_us", "timestamp_ns"],
+        "Write TIMESTAMP: milliseconds since 1970, UTC.",
+    ),
+    (&["time", "interval"], "Write BIGINT, for a number of milliseconds."),
+    (&["serial", "bigserial", "hugeint", "ubigint"], "Write BIGINT."),
+    (&["uinteger", "uint"], "Write BIGINT, which holds every value of it."),
+    (&["tinyint", "utinyint"], "Write SMALLINT, which holds every value of it."),
+    (&["usmallint"], "Write INT, which holds every value of it."),
+    (&["struct", "list", "array", "vector"], "A column holds one value; store a text."),
+];
+
+/// Returns what to write for a type of another database.
+pub(crate) fn type_hint(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let known = TYPES.iter().find(|(names, _)| names.contains(&name.as_str()));
+    known.map(|(_, hint)| *hint)
+}
 
 /// Returns what to write for a function of another database.
 pub(crate) fn hint(name: &str) -> Option<&'static str> {
@@ -82,10 +113,19 @@ pub(crate) fn hint(name: &str) -> Option<&'static str> {
 mod tests {
     use lockstep_function::{aggregate, scalar};
 
-    use super::ELSEWHERE;
+    use lockstep_row::DataType;
+
+    use super::{ELSEWHERE, TYPES};
 
     fn is_function(name: &str) -> bool {
         scalar::find(name).is_some() || aggregate::find(name).is_some()
+    }
+
+    #[test]
+    fn types_of_other_databases_do_not_exist() {
+        for name in TYPES.iter().flat_map(|(names, _)| *names) {
+            assert_eq!(DataType::from_name(name), None, "`{name}`");
+        }
     }
 
     #[test]

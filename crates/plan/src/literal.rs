@@ -6,6 +6,8 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{self, Literal};
 
+use crate::elsewhere;
+
 /// Returns the type that a type name means.
 pub fn type_of(name: &ast::TypeName) -> Result<DataType> {
     let arguments = name.arguments.iter().map(type_of).collect::<Result<Vec<_>>>()?;
@@ -21,13 +23,12 @@ pub fn type_of(name: &ast::TypeName) -> Result<DataType> {
     let Some(found) = found else {
         let names =
             ["bool", "smallint", "int", "bigint", "float", "double", "string", "timestamp", "date"];
-        return Diagnostic::new(
-            code::UNDEFINED_OBJECT,
-            format!("type `{}` does not exist", name.name.text),
-        )
-        .at(name.name.span)
-        .with_nearest(&name.name.text, names)
-        .err();
+        let message = format!("type `{}` does not exist", name.name.text);
+        let unknown = Diagnostic::new(code::UNDEFINED_OBJECT, message).at(name.name.span);
+        return match elsewhere::type_hint(&name.name.text) {
+            Some(hint) => unknown.with_hint(hint).err(),
+            None => unknown.with_nearest(&name.name.text, names).err(),
+        };
     };
     Ok(found)
 }

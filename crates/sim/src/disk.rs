@@ -20,15 +20,15 @@ use crate::{
 /// A disk in memory that can crash and fail. Clones are the same disk.
 #[derive(Debug, Clone)]
 pub struct SimulatedDisk {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<DiskState>>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct DiskState {
     state: State,
     /// Calls so far, of each kind.
     counts: BTreeMap<Operation, u64>,
-    fault: Option<Fault>,
+    fault: Option<DiskFault>,
     /// Bytes that all files together may take.
     space: usize,
     /// Draws how much of a read is given, when reads are short.
@@ -42,7 +42,7 @@ struct Inner {
 
 /// A call that is to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
+pub struct DiskFault {
     /// Which call fails: the first one from now on is 1.
     pub nth: u64,
     /// Of which kind of call; `None` counts all.
@@ -85,7 +85,7 @@ impl SimulatedDisk {
     }
 
     pub(crate) fn of(state: State) -> Self {
-        let inner = Inner {
+        let inner = DiskState {
             state,
             counts: BTreeMap::new(),
             fault: None,
@@ -121,7 +121,7 @@ impl SimulatedDisk {
     }
 
     /// Lets a call fail. What failed once does not fail again.
-    pub fn fail(&self, fault: Fault) {
+    pub fn fail(&self, fault: DiskFault) {
         self.inner.lock().fault = Some(fault);
     }
 
@@ -173,7 +173,7 @@ impl SimulatedDisk {
         &self,
         operation: Operation,
         path: &Path,
-        body: impl FnOnce(&mut Inner) -> io::Result<T>,
+        body: impl FnOnce(&mut DiskState) -> io::Result<T>,
     ) -> Result<T, Error> {
         let mut inner = self.inner.lock();
         let result = match inner.count(operation) {
@@ -184,7 +184,7 @@ impl SimulatedDisk {
         result.map_err(|source| Error::io(operation, path, source))
     }
 
-    fn lock_inner(&self) -> MutexGuard<'_, Inner> {
+    fn lock_inner(&self) -> MutexGuard<'_, DiskState> {
         self.inner.lock()
     }
 }
@@ -195,7 +195,7 @@ impl Default for SimulatedDisk {
     }
 }
 
-impl Inner {
+impl DiskState {
     fn count(&mut self, operation: Operation) -> io::Result<()> {
         *self.counts.entry(operation).or_default() += 1;
         let Some(fault) = &mut self.fault else { return Ok(()) };
@@ -363,13 +363,13 @@ impl SimulatedFile {
     fn call<T>(
         &self,
         operation: Operation,
-        body: impl FnOnce(&mut Inner) -> io::Result<T>,
+        body: impl FnOnce(&mut DiskState) -> io::Result<T>,
     ) -> Result<T, Error> {
         self.disk.call(operation, &self.path, body)
     }
 
     /// Lengthens the file to `length` when there is space.
-    fn grow(&self, inner: &mut Inner, length: usize) -> io::Result<()> {
+    fn grow(&self, inner: &mut DiskState, length: usize) -> io::Result<()> {
         inner.check_space(self.number, length)?;
         let content = &mut inner.state.files[self.number];
         if length > content.length {

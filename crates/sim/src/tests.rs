@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lockstep_host::file::{Disk, File, LockMode, OpenMode, Operation};
 
-use crate::{CrashPolicy, Failure, Fault, Random, SimulatedDisk};
+use crate::{CrashPolicy, DiskFault, Failure, Random, SimulatedDisk};
 
 const PAGE: usize = 4_096;
 
@@ -83,7 +83,7 @@ fn a_failed_sync_is_not_made_good_by_the_next() {
     let (disk, file) = disk();
     file.write_at(0, &[2; 2 * PAGE]).unwrap();
     let operation = Some(Operation::SyncData);
-    disk.fail(Fault { nth: 1, operation, failure: Failure::Device });
+    disk.fail(DiskFault { nth: 1, operation, failure: Failure::Device });
     assert!(file.sync_data().is_err());
     file.write_at(PAGE as u64, &[3]).unwrap();
     file.sync_data().unwrap();
@@ -93,7 +93,7 @@ fn a_failed_sync_is_not_made_good_by_the_next() {
 #[test]
 fn the_nth_call_fails_and_a_full_disk_refuses() {
     let (disk, file) = disk();
-    disk.fail(Fault { nth: 2, operation: None, failure: Failure::Full });
+    disk.fail(DiskFault { nth: 2, operation: None, failure: Failure::Full });
     file.length().unwrap();
     assert!(file.write_at(0, &[2]).unwrap_err().is_full());
     assert!(!disk.has_fault());

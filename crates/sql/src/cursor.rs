@@ -306,7 +306,7 @@ impl<'a> Parser<'a> {
             return Diagnostic::new(code::SYNTAX_ERROR, message).at(token.span());
         }
         let error = syntax_error(self.text(token)).at(token.span());
-        if let Some(hint) = self.elsewhere(token) {
+        if let Some(hint) = self.elsewhere() {
             return error.with_hint(hint);
         }
         match self.meant(token) {
@@ -315,29 +315,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Returns what to write for a clause or an operator of another database, which begins here.
-    fn elsewhere(&self, token: Token) -> Option<&'static str> {
-        let before = |count: usize| {
-            let at = self.next.checked_sub(count)?;
-            self.tokens.get(at).map(|token| self.text(*token))
-        };
-        match self.text(token) {
-            "/" if before(1) == Some("/") => Some("Write x DIV y to divide whole numbers."),
-            "*" if before(1) == Some("*") => Some("Write pow(x, y)."),
-            "ALL" | "all" if before(1).is_some_and(|word| word.eq_ignore_ascii_case("SHOW")) => {
-                Some("Write SHOW VARIABLES.")
-            }
-            word if word.eq_ignore_ascii_case("FROM")
-                && before(3).is_some_and(|name| name.eq_ignore_ascii_case("extract")) =>
-            {
-                Some(
-                    "Write year(t), quarter(t), month(t), dayofmonth(t), dayofweek(t), hour(t), minute(t) or \
-                     second(t).",
-                )
-            }
-            word if token.kind == TokenKind::Word => elsewhere::of_clause(word),
-            _ => None,
-        }
+    /// Returns what to write for a clause or an operator of another database at the next token.
+    fn elsewhere(&self) -> Option<&'static str> {
+        elsewhere::of_clause(|offset| {
+            let token = self.tokens.get(self.next.checked_add_signed(offset)?)?;
+            Some(self.text(*token))
+        })
     }
 
     /// Returns the error of a mistyped keyword that was parsed as an alias: in `SELECT a FORM t`

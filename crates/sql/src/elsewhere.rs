@@ -6,14 +6,14 @@
 /// Statements by their first word.
 const STATEMENTS: &[(&[&str], &str)] = &[
     (
-        &["UPDATE", "MERGE", "REPLACE"],
+        &["UPDATE", "MERGE", "REPLACE", "UPSERT"],
         "A row is an event, which stays: INSERT a newer one, or DELETE it.",
     ),
     (&["BEGIN", "START", "COMMIT", "ROLLBACK"], "Each statement is done as a whole or not at all."),
     (&["COPY"], "LOAD DATA INFILE 'path' INTO TABLE t reads, SELECT … INTO OUTFILE 'path' writes."),
     (&["PRAGMA"], "Write SET name = value; SHOW VARIABLES lists the names."),
     (
-        &["ATTACH"],
+        &["ATTACH", "DETACH"],
         "Open another directory by another connection; CREATE DATABASE makes a name space.",
     ),
     (&["FROM"], "Write SELECT * FROM."),
@@ -24,6 +24,12 @@ const STATEMENTS: &[(&[&str], &str)] = &[
     ),
     (&["VACUUM", "ANALYZE", "OPTIMIZE"], "Memory and files are kept in order without it."),
     (&["INSTALL"], "Nothing has to be installed: S3, HTTP, Parquet and JSON are built in."),
+    (&["COMMENT"], "Names and files of SQL carry the comments."),
+    (&["LOCK", "UNLOCK"], "A query reads one moment of the tables; there is nothing to lock."),
+    (
+        &["EXPORT", "IMPORT"],
+        "BACKUP TO 'dir' copies a database; LOAD DATA and INTO OUTFILE move tables.",
+    ),
     (&["CLONE"], "CREATE TABLE … AS SELECT copies a table."),
     (&["CANCEL"], "Write STOP JOB."),
     (
@@ -32,41 +38,110 @@ const STATEMENTS: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Words and signs in the middle of a statement.
+/// Places in the middle of a statement. A pattern is the tokens around the one at which the text cannot be
+/// read, which `^` marks; `_` stands for any token.
 const CLAUSES: &[(&[&str], &str)] = &[
-    (&["QUALIFY"], "Compute the window in a sub-query, and filter around it with WHERE."),
-    (&["ASOF"], "LAST JOIN is that: t LAST JOIN u ORDER BY u.ts ON t.k = u.k AND u.ts <= t.ts."),
+    (&["^QUALIFY"], "Compute the window in a sub-query, and filter around it with WHERE."),
+    (&["^ASOF"], "LAST JOIN is that: t LAST JOIN u ORDER BY u.ts ON t.k = u.k AND u.ts <= t.ts."),
     (
-        &["LATERAL"],
+        &["^LATERAL", "LATERAL ^("],
         "LAST JOIN finds a row of another table for each row; an aggregate over several tables is a window with UNION.",
     ),
-    (&["EXCLUDE"], "A star is all columns; name those that are wanted."),
+    (&["^EXCLUDE", "* ^REPLACE"], "A star is all columns; name those that are wanted."),
+    (&["AS ^MATERIALIZED", "NOT ^MATERIALIZED"], "Leave the word out."),
     (
-        &["MATERIALIZED"],
+        &["^MATERIALIZED"],
         "CREATE VIEW names a query, CREATE TABLE … AS stores its rows, DEPLOY keeps what its requests read.",
     ),
-    (&["TABLESAMPLE"], "Write WHERE hash64(id) % 100 = 0 for a hundredth of the rows."),
     (
-        &["PIVOT", "UNPIVOT"],
+        &["^TABLESAMPLE", "^USING SAMPLE"],
+        "Write WHERE hash64(id) % 100 = 0 for a hundredth of the rows.",
+    ),
+    (
+        &["^PIVOT", "^UNPIVOT"],
         "Write an aggregate for each column: sum(x) FILTER (WHERE key = 'a') AS a.",
     ),
-    (&["SCHEMA"], "CREATE DATABASE makes a name space."),
-    (&["SEQUENCE", "TRIGGER", "EXTENSION"], "There is no such object."),
+    (&["^SCHEMA"], "CREATE DATABASE makes a name space."),
+    (&["^SEQUENCE", "^TRIGGER", "^EXTENSION"], "There is no such object."),
+    (&["/ ^/"], "Write x DIV y to divide whole numbers."),
+    (&["* ^*"], "Write pow(x, y)."),
+    (&["SHOW ^ALL"], "Write SHOW VARIABLES."),
+    (&["GROUP BY ^ALL", "ORDER BY ^ALL"], "Name the columns."),
+    (
+        &["DISTINCT ^ON"],
+        "Number the rows of each key with row_number() in a sub-query, and keep those that are 1.",
+    ),
+    (
+        &["extract ( _ ^FROM"],
+        "Write year(t), quarter(t), month(t), dayofmonth(t), dayofweek(t), hour(t), minute(t) or second(t).",
+    ),
+    (&["TRY_CAST ( _ ^AS"], "CAST gives NULL for a text that is no value."),
+    (&["SIMILAR ^TO", "^~"], "Write text RLIKE 'pattern'."),
+    (&["- ^>"], "Write get_json_object(text, '/name') for JSON; there are no lambdas."),
+    (&["^{"], "Write map(key, value)."),
+    (&["^[ ]"], "A column holds no list: store a text, of which split(text, ',') makes one."),
+    (&["VALUES ^("], "Write SELECT with the values; UNION ALL adds rows."),
+    (
+        &["FROM _ ^(", "JOIN _ ^("],
+        "In FROM stand tables, sub-queries, 'files', read_csv, read_parquet, read_json and read_arrow.",
+    ),
+    (&["LIMIT _ ^%"], "LIMIT takes a number of rows."),
+    (
+        &["^FOR UPDATE", "^FOR SHARE"],
+        "A query reads one moment of the tables; there is nothing to lock.",
+    ),
+    (&["^RETURNING"], "INSERT says how many rows it wrote, and SELECT reads them."),
+    (
+        &["^ON CONFLICT", "^ON DUPLICATE"],
+        "A row is an event: each is stored, also one that equals another.",
+    ),
+    (&["^DEFAULT VALUES"], "Name a column and its value: INSERT INTO t (a) VALUES (1)."),
+    (
+        &["^PRIMARY", "^UNIQUE", "^REFERENCES", "^FOREIGN", "^CHECK", "^CONSTRAINT"],
+        "A table stores every row that arrives and checks NOT NULL; INDEX(KEY=k, TS=ts) finds rows by key.",
+    ),
+    (&["^AUTO_INCREMENT", "^GENERATED", "^IDENTITY"], "Give the value with the row."),
+    (
+        &["^UNSIGNED"],
+        "Write a larger type: INT for an unsigned SMALLINT, BIGINT for an unsigned INT.",
+    ),
+    (&["INDEX _ ON _ ^USING"], "There is one kind of index; leave USING out."),
+    (&["^CASCADE", "^RESTRICT"], "Drop first what reads it, which the error of DROP names."),
+    (&["DROP TABLE _ ^,", "DROP VIEW _ ^,"], "Drop one in a statement."),
+    (
+        &["TABLE _ ^ALTER", "TABLE _ ^MODIFY"],
+        "CREATE OR REPLACE TABLE t AS SELECT CAST(x AS type) AS x, … FROM t changes the type of a column.",
+    ),
+    (&["DELETE FROM _ ^USING"], "The condition of DELETE is over columns of the table."),
+    (&["DESC ^SELECT", "DESCRIBE ^SELECT"], "EXPLAIN shows a query."),
+    (&["EXPLAIN ^ANALYZE"], "Leave ANALYZE out; \\timing in the shell shows the time."),
+    (&["^GROUPS"], "Write ROWS, or ROWS_RANGE for a time."),
 ];
 
 /// Returns what to write for a statement that begins with a word in upper case.
 pub(crate) fn of_statement(word: &str) -> Option<&'static str> {
-    find(STATEMENTS, word)
-}
-
-/// Returns what to write for a word at which the text cannot be read.
-pub(crate) fn of_clause(word: &str) -> Option<&'static str> {
-    find(CLAUSES, &word.to_ascii_uppercase())
-}
-
-fn find(table: &'static [(&[&str], &str)], word: &str) -> Option<&'static str> {
     debug_assert!(!word.contains(char::is_whitespace), "a word");
-    table.iter().find(|(words, _)| words.contains(&word)).map(|(_, hint)| *hint)
+    STATEMENTS.iter().find(|(words, _)| words.contains(&word)).map(|(_, hint)| *hint)
+}
+
+/// Returns what to write where the text cannot be read. `text_at` returns the token there for 0, the one
+/// before it for -1, the one behind it for 1.
+pub(crate) fn of_clause<'t>(text_at: impl Fn(isize) -> Option<&'t str>) -> Option<&'static str> {
+    let hint = |(patterns, hint): &(&[&str], &'static str)| {
+        patterns.iter().any(|pattern| is_at(pattern, &text_at)).then_some(*hint)
+    };
+    CLAUSES.iter().find_map(hint)
+}
+
+/// Returns whether the tokens of a pattern are here.
+fn is_at<'t>(pattern: &str, text_at: &impl Fn(isize) -> Option<&'t str>) -> bool {
+    let marked = pattern.split(' ').position(|token| token.len() > 1 && token.starts_with('^'));
+    let marked = marked.expect("a pattern marks the token at which the text cannot be read");
+    let begin = isize::try_from(marked).map_or(0, |count| -count);
+    (begin..).zip(pattern.split(' ')).all(|(at, token)| {
+        let token = token.strip_prefix('^').filter(|rest| !rest.is_empty()).unwrap_or(token);
+        text_at(at).is_some_and(|text| token == "_" || text.eq_ignore_ascii_case(token))
+    })
 }
 
 /// What to write for EXCEPT and INTERSECT.
@@ -76,3 +151,37 @@ pub(crate) const SET_OPERATION: &str =
 /// What to write for NULLS FIRST and NULLS LAST.
 pub(crate) const NULLS: &str =
     "NULL is the greatest value. Write ORDER BY x IS NULL, x DESC to have it last.";
+
+/// What to write for WITH RECURSIVE.
+pub(crate) const RECURSIVE: &str = "A chain of a known length is as many LAST JOINs.";
+
+/// What to write for NATURAL JOIN.
+pub(crate) const NATURAL: &str = "Write ON t.k = u.k.";
+
+/// What to write for IS DISTINCT FROM, IS TRUE and IS FALSE.
+pub(crate) const FORMS_OF_IS: &str = "Write coalesce(a != b, (a IS NULL) != (b IS NULL)) for IS DISTINCT FROM, and \
+     coalesce(a, false) for IS TRUE.";
+
+#[cfg(test)]
+mod tests {
+    use super::{CLAUSES, is_at};
+
+    #[test]
+    fn a_pattern_looks_at_the_tokens_around() {
+        let tokens = ["DELETE", "FROM", "t", "using", "u"];
+        let text_at = |at: isize| tokens.get(usize::try_from(3 + at).ok()?).copied();
+        assert!(is_at("DELETE FROM _ ^USING", &text_at));
+        assert!(is_at("^USING u", &text_at));
+        assert!(!is_at("^USING SAMPLE", &text_at));
+        assert!(!is_at("DELETE _ ^USING", &text_at));
+        assert!(!is_at("_ _ _ _ ^USING", &text_at), "there is no token so far before");
+    }
+
+    #[test]
+    fn every_pattern_marks_one_token() {
+        for pattern in CLAUSES.iter().flat_map(|(patterns, _)| *patterns) {
+            let marked = pattern.split(' ').filter(|token| token.starts_with('^'));
+            assert_eq!(marked.count(), 1, "{pattern}");
+        }
+    }
+}

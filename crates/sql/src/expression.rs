@@ -15,6 +15,7 @@ use crate::ast::{
     UnaryOperator,
 };
 use crate::cursor::Parser;
+use crate::elsewhere;
 use crate::literal;
 use crate::token::{Token, TokenKind};
 
@@ -245,7 +246,8 @@ impl Parser<'_> {
             Infix::Is => {
                 let negated = self.eat_word("NOT");
                 if self.at_any_word(&["TRUE", "FALSE", "DISTINCT"]) {
-                    return self.unsupported("this form of IS").err();
+                    let error = self.unsupported("this form of IS");
+                    return error.with_hint(elsewhere::FORMS_OF_IS).err();
                 }
                 self.expect_word("NULL")?;
                 ExprKind::IsNull { operand, negated }
@@ -644,9 +646,13 @@ impl Parser<'_> {
                 arguments = parser.comma_list(Self::type_name)?;
                 parser.expect_symbol(">")?;
             } else if parser.at_symbol("(") && parser.peek_nth(1).kind == TokenKind::Number {
-                // The length is accepted but not enforced.
+                // The length is accepted but not enforced; DECIMAL(10, 2), which is no type, has two.
                 parser.advance();
                 parser.advance();
+                if parser.at_symbol(",") && parser.peek_nth(1).kind == TokenKind::Number {
+                    parser.advance();
+                    parser.advance();
+                }
                 parser.expect_symbol(")")?;
             }
             parser.grow(1)?;

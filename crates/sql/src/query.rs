@@ -82,7 +82,7 @@ impl Parser<'_> {
             return Ok(Vec::new());
         }
         if self.at_word("RECURSIVE") && !self.nth_is_word(1, "AS") {
-            return self.unsupported("WITH RECURSIVE").err();
+            return self.unsupported("WITH RECURSIVE").with_hint(elsewhere::RECURSIVE).err();
         }
         self.comma_list(|parser| {
             let name = parser.ident()?;
@@ -248,7 +248,7 @@ impl Parser<'_> {
     /// Returns the spelling and kind of the join at the cursor, if any, without consuming it.
     fn join_words(&self) -> Result<Option<(&'static [&'static str], JoinKind)>> {
         if self.at_word("NATURAL") {
-            return self.unsupported("NATURAL JOIN").err();
+            return self.unsupported("NATURAL JOIN").with_hint(elsewhere::NATURAL).err();
         }
         Ok(JOINS.iter().find(|(words, _)| self.at_words(words)).copied())
     }

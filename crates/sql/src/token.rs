@@ -154,7 +154,7 @@ fn read_chunk(sql: &str, chunk: Span, tokens: &mut Vec<Token>) -> Result<usize> 
     let outcome = Tokenizer::new(&Lexicon, text)
         .with_unescape(false)
         .tokenize_with_location_into_buf(&mut raw);
-    let mut position = Position::new(text);
+    let mut position = TextPosition::new(text);
     for token in raw {
         let start = position.at;
         let end = position.advance(token.span.end);
@@ -234,14 +234,14 @@ fn unterminated(sql: &str, at: usize) -> Diagnostic {
 }
 
 /// A position that converts the tokenizer's lines and columns, which only grow, to bytes.
-struct Position<'a> {
+struct TextPosition<'a> {
     rest: std::str::Chars<'a>,
     at: usize,
     line: u64,
     column: u64,
 }
 
-impl<'a> Position<'a> {
+impl<'a> TextPosition<'a> {
     fn new(text: &'a str) -> Self {
         Self { rest: text.chars(), at: 0, line: 1, column: 1 }
     }

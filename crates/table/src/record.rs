@@ -25,7 +25,7 @@ use std::{fmt, sync::Arc};
 use lockstep_host::failpoint;
 use lockstep_row::{IncludedColumn, IndexSpec};
 use lockstep_series::RowBatch;
-use lockstep_wal::{Durability, Group, Kind, Log};
+use lockstep_wal::{Durability, Group, Log, RecordKind};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -38,17 +38,17 @@ use crate::{
 };
 
 /// Rows that become visible.
-pub(crate) const ROWS: Kind = 1;
+pub(crate) const ROWS: RecordKind = 1;
 /// Rows that become visible with later ones.
-pub(crate) const ROWS_PART: Kind = 2;
+pub(crate) const ROWS_PART: RecordKind = 2;
 /// The last rows of an append in parts.
-pub(crate) const ROWS_END: Kind = 3;
+pub(crate) const ROWS_END: RecordKind = 3;
 /// The indexes of a table, all of them.
-pub(crate) const INDEXES: Kind = 4;
+pub(crate) const INDEXES: RecordKind = 4;
 /// A DELETE.
-pub(crate) const DELETE: Kind = 5;
+pub(crate) const DELETE: RecordKind = 5;
 /// A TRUNCATE.
-pub(crate) const TRUNCATE: Kind = 6;
+pub(crate) const TRUNCATE: RecordKind = 6;
 
 /// Why a change was not logged.
 #[derive(Debug, Clone)]
@@ -135,7 +135,7 @@ pub(crate) enum RowsPart {
 
 impl RowsPart {
     /// Returns the kind of a record of such rows.
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> RecordKind {
         match self {
             Self::Whole => ROWS,
             Self::Part => ROWS_PART,
@@ -189,14 +189,14 @@ impl LoggedIndex {
 #[error("a record of kind {kind} is not as this program writes it: {what}")]
 pub struct RecordError {
     /// The kind.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// What is wrong.
     pub what: String,
 }
 
 impl<'p> TableRecord<'p> {
     /// Reads a record; `None` when its kind is not one of a table.
-    pub fn read(kind: Kind, payload: &'p [u8]) -> Result<Option<Self>, RecordError> {
+    pub fn read(kind: RecordKind, payload: &'p [u8]) -> Result<Option<Self>, RecordError> {
         if !(ROWS..=TRUNCATE).contains(&kind) {
             return Ok(None);
         }
@@ -376,7 +376,7 @@ impl TableLog<'_> {
     }
 
     /// Logs a change and waits until it is as durable as the thread's writes are to be.
-    pub(crate) fn append_change(self, kind: Kind, payload: &[u8]) -> Result<(), LogFailure> {
+    pub(crate) fn append_change(self, kind: RecordKind, payload: &[u8]) -> Result<(), LogFailure> {
         let mut bytes = self.table.to_le_bytes().to_vec();
         bytes.extend_from_slice(payload);
         let positions = self.log.append(&Group::of(kind, 1, &bytes), &mut |_| ())?;

@@ -15,7 +15,7 @@ use std::{
 
 use lockstep_host::{JoinHandle, OwnerProcess};
 
-use crate::log::Inner;
+use crate::log::LogCore;
 
 /// How far the log goes between two wakes, in bytes.
 const STEP_BYTES: u64 = 1 << 20;
@@ -59,7 +59,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    pub(crate) fn start(inner: Arc<Inner>, woken: Receiver<Request>) -> io::Result<Self> {
+    pub(crate) fn start(inner: Arc<LogCore>, woken: Receiver<Request>) -> io::Result<Self> {
         let wake = inner.wake().0.clone();
         let thread = inner.threads().spawn("log", move || run(&inner, &woken))?;
         Ok(Self { owner: OwnerProcess::current(), wake, thread: Some(thread) })
@@ -81,7 +81,7 @@ impl Drop for Background {
     }
 }
 
-fn run(inner: &Inner, woken: &Receiver<Request>) {
+fn run(inner: &LogCore, woken: &Receiver<Request>) {
     let clock = inner.clock();
     let mut ticked_ns = clock.monotonic_ns();
     inner.look_ahead(STEP_BYTES);

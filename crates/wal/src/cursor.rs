@@ -18,14 +18,14 @@ const BLOCK_BYTES: usize = 1 << 20;
 
 /// A part of a file in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct ReadWindow {
     buffer: Vec<u8>,
     /// Where in the file the buffer begins.
     start: u64,
     filled: usize,
 }
 
-impl Window {
+impl ReadWindow {
     /// The bytes at `offset`: `length` of them, or fewer where the file ends. What is in memory from
     /// `keep` on, which is not behind `offset`, stays there: bytes that were checked are not read again.
     pub(crate) fn view(
@@ -76,7 +76,7 @@ impl Window {
 /// A place in a segment, between two groups.
 #[derive(Debug)]
 pub(crate) struct Cursor {
-    window: Window,
+    window: ReadWindow,
     pub(crate) offset: u64,
     /// The position of the next record; the first segment of a log says it.
     pub(crate) position: Option<u64>,
@@ -102,7 +102,7 @@ pub(crate) enum Step {
 impl Cursor {
     pub(crate) fn new() -> Self {
         let offset = SEGMENT_HEADER_BYTES as u64;
-        let window = Window::default();
+        let window = ReadWindow::default();
         Self { window, offset, position: None, begin: None, durable: 0, records: 0 }
     }
 

@@ -83,17 +83,17 @@ impl SegmentHeader {
 }
 
 /// Says what a record's payload is; the log's own kinds are the last sixteen.
-pub type Kind = u8;
+pub type RecordKind = u8;
 
 /// The first kind that is not a caller's.
-pub const KIND_RESERVED: Kind = 0xf0;
+pub const KIND_RESERVED: RecordKind = 0xf0;
 
 /// The first record of each segment: the position of the record that follows.
-pub(crate) const BEGIN: Kind = 0xf0;
+pub(crate) const BEGIN: RecordKind = 0xf0;
 /// The last record of a segment that is followed by another one.
-pub(crate) const SEAL: Kind = 0xf1;
+pub(crate) const SEAL: RecordKind = 0xf1;
 /// Says again how far the log is durable, for a log to which nothing is appended.
-pub(crate) const MARK: Kind = 0xf2;
+pub(crate) const MARK: RecordKind = 0xf2;
 
 /// The record is the last one of its group.
 const LAST: u8 = 1;
@@ -109,13 +109,13 @@ pub(crate) struct RecordHeader {
     /// Everything before this position was on the disk when the record was written.
     pub(crate) durable: u64,
     pub(crate) rows: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RecordKind,
     pub(crate) is_last: bool,
 }
 
 impl RecordHeader {
     /// A record of the log's own.
-    pub(crate) fn internal(kind: Kind, position: u64, durable: u64) -> Self {
+    pub(crate) fn internal(kind: RecordKind, position: u64, durable: u64) -> Self {
         Self { payload: 0, payload_checksum: 0, position, durable, rows: 0, kind, is_last: true }
     }
 

@@ -1,7 +1,7 @@
 //! A group: records that are wholly in the log or not at all.
 
 use crate::{
-    Error, GROUP_BYTES_MAX, KIND_RESERVED, Kind,
+    Error, GROUP_BYTES_MAX, KIND_RESERVED, RecordKind,
     format::{RecordHeader, record_size},
 };
 
@@ -21,7 +21,7 @@ impl<'p> Group<'p> {
     }
 
     /// Makes a group of one record.
-    pub fn of(kind: Kind, rows: u32, payload: &'p [u8]) -> Self {
+    pub fn of(kind: RecordKind, rows: u32, payload: &'p [u8]) -> Self {
         let mut group = Self::new();
         group.push(kind, rows, payload);
         group
@@ -29,7 +29,7 @@ impl<'p> Group<'p> {
 
     /// Adds a record that takes `rows` positions, at least one. Its kind is below
     /// [`KIND_RESERVED`].
-    pub fn push(&mut self, kind: Kind, rows: u32, payload: &'p [u8]) {
+    pub fn push(&mut self, kind: RecordKind, rows: u32, payload: &'p [u8]) {
         assert!(kind < KIND_RESERVED, "kind {kind} is the log's own");
         assert!(rows > 0, "a record takes a position, so that it can be waited for");
         let header = RecordHeader {

@@ -139,7 +139,7 @@ pub use checkpoint::{
 };
 pub use directory::{Access, DatabaseDirectory};
 pub use error::Error;
-pub use format::{KIND_RESERVED, Kind, LogId};
+pub use format::{KIND_RESERVED, LogId, RecordKind};
 pub use group::Group;
 pub use log::SegmentedLog;
 pub use read_only::ReadOnlyLog;

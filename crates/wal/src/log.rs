@@ -43,7 +43,7 @@ use crate::{
     bug::{self, Bug},
     commit::GroupCommit,
     format::{
-        BEGIN, Kind, MARK, RECORD_HEADER_BYTES, RecordHeader, SEAL, SEGMENT_HEADER_BYTES,
+        BEGIN, MARK, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEAL, SEGMENT_HEADER_BYTES,
         SEGMENT_OVERHEAD_BYTES,
     },
     recovery::{self, OpenedLog, refused},
@@ -52,13 +52,13 @@ use crate::{
 
 /// A log in segments, in a directory of its own.
 pub struct SegmentedLog {
-    inner: Arc<Inner>,
+    inner: Arc<LogCore>,
     /// Ends with the log, or when it is closed.
     background: Mutex<Option<Background>>,
 }
 
 /// What threads share.
-pub(crate) struct Inner {
+pub(crate) struct LogCore {
     /// The process that writes. One that was forked from it shares the memory of the segments, and must
     /// neither write to it nor take a lock: the thread that held it may not be there.
     owner: OwnerProcess,
@@ -91,12 +91,12 @@ struct Tail {
     position: u64,
     /// How far the log is durable, as the last record says.
     marked: u64,
-    synced: Place,
+    synced: SegmentOffset,
 }
 
 /// A segment's number and an offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct SegmentOffset {
     number: u64,
     offset: u64,
 }
@@ -116,11 +116,11 @@ impl SegmentedLog {
         let (end, log_id) = (recovered.end, recovered.log_id);
         let (wake, woken) = Wake::new();
         let number = segments.back().expect("a log has a segment").header.number;
-        let synced = Place { number, offset };
+        let synced = SegmentOffset { number, offset };
         let mut tail = Tail { segments, next, offset, position: end, marked: 0, synced };
         tail.begin(end);
         let durability_window_ms = AtomicU32::new(options.durability_window_ms);
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(LogCore {
             owner: OwnerProcess::current(),
             disk,
             directory: directory.to_owned(),
@@ -224,7 +224,7 @@ impl Log for SegmentedLog {
     }
 }
 
-impl Inner {
+impl LogCore {
     fn append(&self, group: &Group<'_>, turn: &mut dyn FnMut(u64)) -> Result<Range<u64>, Error> {
         self.check_owner()?;
         group.check()?;
@@ -487,8 +487,8 @@ impl Tail {
         self.segments.back().expect("a log has a segment")
     }
 
-    fn place(&self) -> Place {
-        Place { number: self.active().header.number, offset: self.offset }
+    fn place(&self) -> SegmentOffset {
+        SegmentOffset { number: self.active().header.number, offset: self.offset }
     }
 
     fn first(&self) -> u64 {
@@ -507,7 +507,7 @@ impl Tail {
         self.marked = header.durable;
     }
 
-    fn write_internal(&mut self, kind: Kind, durable: u64) {
+    fn write_internal(&mut self, kind: RecordKind, durable: u64) {
         let header = RecordHeader::internal(kind, self.position, durable);
         self.write(&header, &[]);
     }

@@ -6,7 +6,7 @@
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use crate::{
-    Error, Kind,
+    Error, RecordKind,
     cursor::{Cursor, Step},
     format::{RECORD_HEADER_BYTES, RecordHeader},
     segment::Segment,
@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'b> {
     /// What its writer said that it is.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// The position of its first row.
     pub position: u64,
     /// How many positions it takes.

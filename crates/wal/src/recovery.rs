@@ -34,7 +34,7 @@ use lockstep_host::file::{self, Disk, OpenMode};
 use crate::{
     Entries, Error, LogId, Options,
     bug::{self, Bug},
-    cursor::{Cursor, Step, Window},
+    cursor::{Cursor, ReadWindow, Step},
     format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES},
     remains::Remains,
     segment::{self, NotCreated, Segment},
@@ -87,7 +87,7 @@ pub(crate) struct OpenedLog {
 
 /// Where in the log a group begins.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct RecordLocation {
     position: u64,
     index: usize,
     offset: u64,
@@ -142,7 +142,7 @@ struct Recovery<'d> {
     segments: Vec<Arc<Segment>>,
     cursor: Cursor,
     /// Some places on the way, in order.
-    places: Vec<Place>,
+    places: Vec<RecordLocation>,
     groups: u64,
 }
 
@@ -273,7 +273,7 @@ impl<'d> Recovery<'d> {
             .last()
             .is_none_or(|last| last.index != index || offset - last.offset >= PLACE_BYTES);
         if is_far {
-            self.places.push(Place { position, index, offset });
+            self.places.push(RecordLocation { position, index, offset });
         }
     }
 
@@ -377,7 +377,7 @@ impl<'d> Recovery<'d> {
         // been written after the sync.
         let before = self.places.iter().rev().find(|place| place.position < known);
         let Some(from) = before.or_else(|| self.places.first()) else { return Ok(()) };
-        let mut window = Window::default();
+        let mut window = ReadWindow::default();
         for index in from.index..=last {
             let segment = &self.segments[index];
             let begin = SEGMENT_HEADER_BYTES as u64;

@@ -6,7 +6,7 @@
 use lockstep_host::file;
 
 use crate::{
-    cursor::Window,
+    cursor::ReadWindow,
     format::{ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader},
     segment::Segment,
 };
@@ -31,7 +31,7 @@ impl Remains {
     /// Looks at a segment from an offset on; gives the offset behind the last byte that is not zero.
     pub(crate) fn add(&mut self, segment: &Segment, from: u64) -> Result<u64, file::Error> {
         let length = segment.file.length()?;
-        let (mut window, mut offset, mut used_to) = (Window::default(), from, 0);
+        let (mut window, mut offset, mut used_to) = (ReadWindow::default(), from, 0);
         // In blocks that overlap by a header, so that none is missed between two.
         while offset < length {
             let wanted = usize::try_from(length - offset).unwrap_or(BLOCK).min(BLOCK);
@@ -75,7 +75,7 @@ pub(crate) fn find_header(
     segment: &Segment,
     offset: u64,
 ) -> Result<Option<(u64, RecordHeader)>, file::Error> {
-    let mut window = Window::default();
+    let mut window = ReadWindow::default();
     let mut offset = offset + ALIGNMENT as u64;
     loop {
         let bytes = window.view(segment, offset, offset, RECORD_HEADER_BYTES)?;

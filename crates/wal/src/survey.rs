@@ -19,7 +19,7 @@ use lockstep_host::file::{self, Disk, OpenMode};
 
 use crate::{
     Cut, Entries, Error, LogId,
-    cursor::{Cursor, Step, Window},
+    cursor::{Cursor, ReadWindow, Step},
     format::{RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES},
     remains::{self, Remains},
     segment::{self, Segment},
@@ -316,7 +316,7 @@ enum SegmentEnd {
 /// The offset behind the group at `offset`, of which a part is damaged; `None` when no whole header
 /// follows in the segment.
 fn group_behind(segment: &Segment, offset: u64) -> Result<Option<u64>, file::Error> {
-    let (mut window, mut offset) = (Window::default(), offset);
+    let (mut window, mut offset) = (ReadWindow::default(), offset);
     loop {
         let bytes = window.view(segment, offset, offset, RECORD_HEADER_BYTES)?;
         let header = bytes.try_into().ok();

@@ -16,7 +16,7 @@ static ALLOCATOR: Counting = Counting;
 /// The tasks of the project.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask")]
-struct CommandLine {
+struct XtaskArguments {
     #[command(subcommand)]
     command: Command,
 }
@@ -152,7 +152,7 @@ struct ConformanceArguments {
 }
 
 fn main() -> ExitCode {
-    let is_good = match CommandLine::parse().command {
+    let is_good = match XtaskArguments::parse().command {
         Command::Tidy { report: true, .. } => tidy::report(),
         Command::Tidy { ratchet: true, .. } => tidy::tighten(),
         Command::Tidy { .. } => tidy::run(),

@@ -67,7 +67,7 @@ fn pages() -> [Page; 6] {
 }
 
 /// The entry of a function in a page.
-struct FunctionEntry {
+struct FunctionPage {
     name: &'static str,
     aliases: &'static [&'static str],
     category: &'static str,
@@ -79,12 +79,12 @@ struct FunctionEntry {
     class: Option<StateClass>,
 }
 
-fn entries() -> Vec<FunctionEntry> {
+fn entries() -> Vec<FunctionPage> {
     let examples = |list: &[(&'static str, &'static str)]| {
         list.iter().map(|(sql, result)| (example_sql(sql), *result)).collect()
     };
     let operators = scalar::operators().filter(|operator| operator.name != "to_bool");
-    let scalars = scalar::all().chain(operators).map(|function| FunctionEntry {
+    let scalars = scalar::all().chain(operators).map(|function| FunctionPage {
         name: function.name,
         aliases: function.aliases,
         category: function.category,
@@ -94,7 +94,7 @@ fn entries() -> Vec<FunctionEntry> {
         is_aggregate: false,
         class: None,
     });
-    let aggregates = aggregate::all().map(|function| FunctionEntry {
+    let aggregates = aggregate::all().map(|function| FunctionPage {
         name: function.name,
         aliases: function.aliases,
         category: function.category,
@@ -108,7 +108,7 @@ fn entries() -> Vec<FunctionEntry> {
 }
 
 /// Returns the categories in the order of the declarations, aggregates last.
-fn categories(entries: &[FunctionEntry]) -> Vec<(&'static str, bool)> {
+fn categories(entries: &[FunctionPage]) -> Vec<(&'static str, bool)> {
     let mut categories = Vec::new();
     for entry in entries {
         let category = (entry.category, entry.is_aggregate);
@@ -148,7 +148,7 @@ fn functions() -> String {
     let categories = categories(&entries);
     for (category, is_aggregate) in &categories {
         let heading = heading(category, *is_aggregate);
-        let is_here = |entry: &&FunctionEntry| {
+        let is_here = |entry: &&FunctionPage| {
             entry.category == *category && entry.is_aggregate == *is_aggregate
         };
         let names: Vec<String> = entries.iter().filter(is_here).map(title).collect();
@@ -173,7 +173,7 @@ fn functions() -> String {
 }
 
 /// Returns the title of a function; an operator has its form.
-fn title(entry: &FunctionEntry) -> String {
+fn title(entry: &FunctionPage) -> String {
     match entry.category {
         "operator" => {
             let form = entry.signature.split(" → ").next().unwrap_or(entry.signature);
@@ -183,7 +183,7 @@ fn title(entry: &FunctionEntry) -> String {
     }
 }
 
-fn push_entry(page: &mut String, entry: &FunctionEntry) {
+fn push_entry(page: &mut String, entry: &FunctionPage) {
     push(page, format_args!("\n### {}\n\n", title(entry)));
     for form in entry.signature.split("; ") {
         push(page, format_args!("    {form}\n"));

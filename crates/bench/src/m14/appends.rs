@@ -48,9 +48,8 @@ pub(super) fn run(options: &BenchOptions) -> Result<MeasurementTable> {
         ("Flight, Arrow batches", sent),
         ("in process, Arrow batches", in_process),
     ];
-    let rows = named.map(|(name, per_s)| {
-        vec![ResultCell::Text(name.to_owned()), ResultCell::Numbers(per_s)]
-    });
+    let rows = named
+        .map(|(name, per_s)| vec![ResultCell::Text(name.to_owned()), ResultCell::Numbers(per_s)]);
     Ok(MeasurementTable {
         title: "Appends of rows of eight columns, one connection".to_owned(),
         columns: vec!["how", "rows/s"],
@@ -83,9 +82,7 @@ fn copy(rows: usize) -> Result<f64> {
     let mut count = TcpStream::connect(process.address()).trying(trying)?;
     count.write_all(&postgres::startup()).trying(trying)?;
     endpoint.receive(&mut count)?;
-    count
-        .write_all(&postgres::query(&format!("SELECT count(*) FROM {TABLE}")))
-        .trying(trying)?;
+    count.write_all(&postgres::query(&format!("SELECT count(*) FROM {TABLE}"))).trying(trying)?;
     let answer = endpoint.receive(&mut count)?;
     check_count(postgres::first_value(&answer).as_deref(), rows)?;
     Ok(per_second(rows, elapsed_ns))
@@ -193,8 +190,7 @@ fn batch(puts: &[Put]) -> Result<RecordBatch> {
         ("i0", int(|put| put.ints[0])),
         ("i1", int(|put| put.ints[1])),
     ];
-    RecordBatch::try_from_iter(columns)
-        .map_err(|error| Error::peer("lockstep", error.to_string()))
+    RecordBatch::try_from_iter(columns).map_err(|error| Error::peer("lockstep", error.to_string()))
 }
 
 #[cfg(test)]

@@ -52,8 +52,8 @@ impl Feast {
         }
         let folder = TemporaryFolder::new(FEAST)?;
         let (program, repository) = (folder.path().join("store.py"), folder.path().join("store"));
-        let written = disk::create(&program)
-            .and_then(|mut file| file.write_all(STORE_PROGRAM.as_bytes()));
+        let written =
+            disk::create(&program).and_then(|mut file| file.write_all(STORE_PROGRAM.as_bytes()));
         written.trying(|| format!("write {}", program.display()))?;
         let mut store = Command::new(python);
         store.arg(&program).arg(&repository);

@@ -70,7 +70,7 @@ impl System for M3Baseline {
         Ok(Box::new(M3BaselineClient {
             baseline: self,
             arena: Arena::new(),
-            counts: ValueCounts::new(),
+            counts: CountedValues::new(),
         }))
     }
 
@@ -82,7 +82,7 @@ impl System for M3Baseline {
 struct M3BaselineClient<'a> {
     baseline: &'a M3Baseline,
     arena: Arena,
-    counts: ValueCounts,
+    counts: CountedValues,
 }
 
 impl M3BaselineClient<'_> {
@@ -127,13 +127,13 @@ impl Client for M3BaselineClient<'_> {
 }
 
 /// The number of occurrences of each value.
-pub(super) struct ValueCounts {
+pub(super) struct CountedValues {
     /// Values and counts; a count of 0 is an empty slot.
     slots: [(u64, u32); SLOTS],
     used: Vec<usize>,
 }
 
-impl ValueCounts {
+impl CountedValues {
     pub(super) fn new() -> Self {
         Self { slots: [(0, 0); SLOTS], used: Vec::with_capacity(SLOTS) }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use lockstep_row::{Arena, Datum};
 
-use super::{Event, M3Shape, baseline::ValueCounts};
+use super::{Event, M3Shape, baseline::CountedValues};
 use crate::{
     answer::AnswerValue,
     error::Result,
@@ -70,7 +70,7 @@ impl System for RedisEvents<'_> {
             system: self,
             resp: self.redis.connect()?,
             arena: Arena::new(),
-            counts: ValueCounts::new(),
+            counts: CountedValues::new(),
             places: Vec::new(),
         }))
     }
@@ -84,7 +84,7 @@ struct RedisEventClient<'a> {
     system: &'a RedisEvents<'a>,
     resp: Resp,
     arena: Arena,
-    counts: ValueCounts,
+    counts: CountedValues,
     places: Vec<std::ops::Range<usize>>,
 }
 

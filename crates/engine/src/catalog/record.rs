@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use lockstep_row::TableSchema;
 use lockstep_sql::ast::Ident;
 use lockstep_table::Table;
-use lockstep_wal::Kind;
+use lockstep_wal::RecordKind;
 use serde::{Deserialize, Serialize};
 
 use super::{CatalogCommand, Objects, QualifiedName};
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The kind of a record of the catalog in the log.
-pub(crate) const CATALOG: Kind = 16;
+pub(crate) const CATALOG: RecordKind = 16;
 
 /// A change of the catalog, as data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

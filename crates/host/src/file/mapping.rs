@@ -25,10 +25,10 @@ pub struct Mapping {
     /// How many words there are.
     count: usize,
     /// Keeps the memory alive.
-    owner: Owner,
+    owner: MappedMemory,
 }
 
-enum Owner {
+enum MappedMemory {
     File(MmapRaw),
     Memory { _shared: Arc<[AtomicU64]> },
 }
@@ -45,14 +45,14 @@ impl Mapping {
         let words = NonNull::new(mapped.as_mut_ptr()).expect("a mapping is not at address zero");
         let words = words.cast::<AtomicU64>();
         assert!(words.is_aligned(), "a mapping begins at a page");
-        Self { words, count: mapped.len() / WORD, owner: Owner::File(mapped) }
+        Self { words, count: mapped.len() / WORD, owner: MappedMemory::File(mapped) }
     }
 
     /// Takes memory in place of a file, the first `count` words of it. For simulated disks.
     pub fn of_memory(memory: Arc<[AtomicU64]>, count: usize) -> Self {
         assert!(count <= memory.len(), "the file is as long as the mapping");
         let words = NonNull::from(&*memory).cast::<AtomicU64>();
-        Self { words, count, owner: Owner::Memory { _shared: memory } }
+        Self { words, count, owner: MappedMemory::Memory { _shared: memory } }
     }
 
     /// Gives the length of the mapping in bytes.
@@ -92,8 +92,8 @@ impl Mapping {
         let offset = offset.min(self.length());
         let length = length.min(self.length() - offset);
         match &self.owner {
-            Owner::Memory { .. } => {}
-            Owner::File(mapped) => populate(mapped, offset, length),
+            MappedMemory::Memory { .. } => {}
+            MappedMemory::File(mapped) => populate(mapped, offset, length),
         }
     }
 

@@ -245,7 +245,7 @@ fn log_ends(
 /// Logs records as groups of their own: a seeded bug. Returns the position of the first.
 fn append_separately(
     log: &dyn Log,
-    payloads: &[(lockstep_wal::Kind, u32, Vec<u8>)],
+    payloads: &[(lockstep_wal::RecordKind, u32, Vec<u8>)],
 ) -> Result<u64, LogFailure> {
     let mut first = None;
     for (kind, rows, payload) in payloads {

@@ -1,7 +1,7 @@
 //! Calls to the disk that fail: the statement says so, reads go on, and nobody sees what was refused.
 
 use lockstep_engine::{Durability, code};
-use lockstep_sim::{CrashPolicy, Failure, Fault, SimulatedDisk};
+use lockstep_sim::{CrashPolicy, DiskFault, Failure, SimulatedDisk};
 
 use super::{
     model::{Model, difference},
@@ -37,7 +37,7 @@ pub fn check(
     let mut report = FaultReport::default();
     let mut model = Model::new(steps, tables);
     for nth in (first..).step_by(every) {
-        let fault = Fault { nth, operation: None, failure };
+        let fault = DiskFault { nth, operation: None, failure };
         let mut run = FaultRun {
             steps,
             model: &mut model,
@@ -67,7 +67,7 @@ struct FaultRun<'r, 's> {
 
 impl FaultRun<'_, '_> {
     /// Runs the steps; returns whether there were so many calls.
-    fn check(&mut self, fault: Fault) -> Result<bool, String> {
+    fn check(&mut self, fault: DiskFault) -> Result<bool, String> {
         let disk = SimulatedDisk::new();
         disk.fail(fault);
         let begin_ms = self.model.now_ms(0);

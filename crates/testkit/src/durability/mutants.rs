@@ -19,7 +19,7 @@ use lockstep_host::{
 };
 use lockstep_sim::SimulatedDisk;
 use lockstep_wal::{
-    Access, DatabaseDirectory, Entries, Group, Kind, Log, Manifest, Options, SegmentedLog,
+    Access, DatabaseDirectory, Entries, Group, RecordKind, Log, Manifest, Options, SegmentedLog,
 };
 
 use super::{
@@ -65,7 +65,7 @@ type FileBlocks = (u64, Vec<Vec<u8>>);
 
 #[derive(Debug, Clone)]
 struct LogRecord {
-    kind: Kind,
+    kind: RecordKind,
     rows: u32,
     payload: Vec<u8>,
 }

@@ -1,14 +1,14 @@
 //! The Nth call fails, for every N; the disk is full.
 
 use lockstep_host::file::Operation;
-use lockstep_sim::{CrashPolicy, Failure, Fault};
+use lockstep_sim::{CrashPolicy, DiskFault, Failure};
 
 use super::harness::{Run, check, disk, group, open, options, workload};
 use crate::{Durability, Error, Log, Options, SegmentedLog};
 
 /// Runs a workload in which one call fails, and checks what a crash leaves, with and without another
 /// process that goes on before it. Whether there was such a call.
-fn check_fault(seed: u64, fault: Fault) -> Result<bool, String> {
+fn check_fault(seed: u64, fault: DiskFault) -> Result<bool, String> {
     let mut run = Run::new(disk());
     run.disk.fail(fault);
     for step in workload(seed, 20) {
@@ -34,7 +34,7 @@ pub(super) fn check_faults(seed: u64, operation: Option<Operation>) -> Result<u6
     let mut tried = 0;
     for failure in [Failure::Device, Failure::Full] {
         for nth in 1.. {
-            let fault = Fault { nth, operation, failure };
+            let fault = DiskFault { nth, operation, failure };
             let fired = check_fault(seed, fault);
             if !fired.map_err(|what| format!("seed {seed}, {fault:?}: {what}"))? {
                 break;
@@ -78,7 +78,7 @@ fn after_a_failed_sync_nothing_is_accepted_and_reads_go_on() {
     let records = [(1, 1, b"row".to_vec())];
     let end = log.append(&group(&records), &mut |_| ()).unwrap().end;
     let operation = Some(Operation::SyncData);
-    disk.fail(Fault { nth: 1, operation, failure: Failure::Device });
+    disk.fail(DiskFault { nth: 1, operation, failure: Failure::Device });
     let stopped = |result: Result<(), Error>| matches!(result, Err(Error::Stopped { .. }));
     let append = |log: &SegmentedLog| log.append(&group(&records), &mut |_| panic!("no turn"));
     for _ in 0..2 {

@@ -3,14 +3,14 @@
 use std::{path::Path, sync::Arc};
 
 use lockstep_host::file::Operation;
-use lockstep_sim::{CrashImage, CrashPolicy, Failure, Fault};
+use lockstep_sim::{CrashImage, CrashPolicy, DiskFault, Failure};
 
 use super::harness::{Model, Run, check, check_image, found, open, workload, write};
 use crate::{Error, tests::checkpoint::harness::DIRECTORY};
 
 /// Runs a workload in which one call fails, and checks what a crash leaves, then and at every call of
 /// the next process. Whether there was such a call.
-fn check_fault(seed: u64, fault: Fault) -> Result<bool, String> {
+fn check_fault(seed: u64, fault: DiskFault) -> Result<bool, String> {
     let mut run = Run::new();
     run.disk.fail(fault);
     for step in workload(seed, 8) {
@@ -47,7 +47,7 @@ pub(super) fn check_faults(seed: u64, operation: Option<Operation>) -> Result<u6
     let mut tried = 0;
     for failure in [Failure::Device, Failure::Full] {
         for nth in 1.. {
-            let fault = Fault { nth, operation, failure };
+            let fault = DiskFault { nth, operation, failure };
             let fired = check_fault(seed, fault);
             if !fired.map_err(|what| format!("seed {seed}, {fault:?}: {what}"))? {
                 break;
@@ -98,7 +98,7 @@ fn after_a_failed_sync_of_the_directory_nothing_is_committed_and_reads_go_on() {
     let second = directory.manifest().successor(0, vec![file], b"second".to_vec());
     // The first such call syncs the names of data files, the second one that of the manifest.
     let operation = Some(Operation::SyncDirectory);
-    run.disk.fail(Fault { nth: 2, operation, failure: Failure::Device });
+    run.disk.fail(DiskFault { nth: 2, operation, failure: Failure::Device });
     for _ in 0..3 {
         let error = directory.commit(second.clone()).unwrap_err();
         assert!(matches!(error, Error::CheckpointsStopped { .. }), "{error}");
@@ -114,7 +114,11 @@ fn after_a_failed_sync_of_the_manifest_the_former_one_is_current_and_the_next_is
     let run = Run::new();
     let directory = open(&run.disk).unwrap();
     let manifest = directory.manifest().successor(0, Vec::new(), b"first".to_vec());
-    run.disk.fail(Fault { nth: 1, operation: Some(Operation::SyncData), failure: Failure::Device });
+    run.disk.fail(DiskFault {
+        nth: 1,
+        operation: Some(Operation::SyncData),
+        failure: Failure::Device,
+    });
     assert!(matches!(directory.commit(manifest.clone()), Err(Error::Disk { .. })));
     assert_eq!(directory.manifest().generation, 0);
     check_image(&run.disk.image(), &[Model::first()], 0).unwrap();

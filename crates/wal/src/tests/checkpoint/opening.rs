@@ -6,7 +6,7 @@ use lockstep_host::{
     Threads,
     file::{Disk, OpenMode, Operation},
 };
-use lockstep_sim::{CrashPolicy, Failure, Fault, SimulatedDisk};
+use lockstep_sim::{CrashPolicy, DiskFault, Failure, SimulatedDisk};
 
 use super::harness::{DIRECTORY, ID, open, open_for};
 use crate::{Access, Error, Group, Log, Options, segment};
@@ -94,7 +94,7 @@ fn a_database_that_lost_its_manifest_is_not_created_again() {
 #[test]
 fn who_may_not_write_is_told_so() {
     let denied = |disk: &SimulatedDisk, operation, nth| {
-        disk.fail(Fault { nth, operation: Some(operation), failure: Failure::Denied });
+        disk.fail(DiskFault { nth, operation: Some(operation), failure: Failure::Denied });
         let error = open(disk).unwrap_err();
         assert!(matches!(error, Error::NotWritable { .. }), "{error}");
         assert_eq!(error.to_string(), "/features.lockstep cannot be written to");
@@ -110,7 +110,7 @@ fn a_file_system_without_locks_is_refused() {
     for access in [READ_WRITE, Access::ReadOnly] {
         let disk = created();
         let operation = Some(Operation::Lock);
-        disk.fail(Fault { nth: 1, operation, failure: Failure::Unsupported });
+        disk.fail(DiskFault { nth: 1, operation, failure: Failure::Unsupported });
         assert_eq!(refused(&disk, access), "the file system of /features.lockstep has no locks");
     }
 }
