@@ -102,7 +102,7 @@ class World:
 
 def test_generated_queries_have_the_bits_of_whole_ones():
     generator = Generator(5)
-    for number in range(120):
+    for number in range(80):
         if number % 20 == 0:
             world = World(number)
         sql = generator.query()
