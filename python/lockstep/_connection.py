@@ -30,6 +30,9 @@ _GIVES_ROWS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+# The semicolon of a statement, with the comments after it.
+_END = re.compile(r";(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*$", re.DOTALL)
+
 
 def connect(
     target: str | os.PathLike[str] | None = None,
@@ -492,7 +495,13 @@ class Connection:
     def _sql(self, query: str, parameters: Sequence[Any], find: Callable[[str], Any]) -> Relation:
         if _GIVES_ROWS.match(query):
             return self.execute(query, parameters)
-        return Relation(query=self._session.query(query, list(parameters), find))
+
+        def around(before: str, after: str) -> Relation:
+            # A comment may end the query.
+            inner = _END.sub("", query)
+            return self._sql(f"{before}{inner}\n{after}", parameters, find)
+
+        return Relation(query=self._session.query(query, list(parameters), find), around=around)
 
     def append(
         self,

@@ -9,6 +9,9 @@ def main_with(args: list[str]) -> int: ...
 def interrupt(thread: int) -> bool:
     """Cancels the call that runs on a thread other than the main one, if there is one."""
 
+def outline(sql: str) -> str:
+    """Returns the parts of a query as JSON; refuses one that is not split."""
+
 class Output:
     columns: list[tuple[str, str]]
     row_count: int

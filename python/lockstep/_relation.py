@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from ._arrow import require, to_numpy, to_pandas
 from ._error import Error, LockstepWarning
 from ._progress import watched
+from ._shuffle import buffer_rows, resized, shuffled
+from ._split import conditions
+from ._tensor import check_label
 
 if TYPE_CHECKING:
     import pandas
@@ -46,9 +49,11 @@ class Relation:
         self,
         output: _lockstep.Output | None = None,
         query: _lockstep.Relation | None = None,
+        around: Callable[[str, str], Relation] | None = None,
     ) -> None:
         self._output = output
         self._query = query
+        self._around = around
         self._fetched = 0
         if output is not None:
             _warn(output)
@@ -188,10 +193,18 @@ class Relation:
         table = self.arrow()
         return {name: to_numpy(table.column(at)) for at, name in enumerate(table.column_names)}
 
-    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pyarrow.RecordBatch]:
+    def batches(
+        self, rows: int = BATCH_ROWS, *, shuffle: bool | int = False, seed: int = 0
+    ) -> Iterator[pyarrow.RecordBatch]:
         """Runs the query and yields its rows while they are computed: for results of any size.
 
         - ``rows``: how many rows each batch has; the last one may have fewer.
+        - ``shuffle``: how many rows are held to be mixed, or ``True`` for 65,536. Each so many new
+          rows are mixed with those that are held, and half of them go on: rows that are far apart
+          may meet, but the order is that of a whole shuffle only where all rows are held. The
+          memory is that of twice as many rows.
+        - ``seed``: what the order is drawn from. The same rows and seed give the same order, on
+          every machine.
 
         The relation holds no rows, so each call runs the query again, over the rows that are stored
         then; one that has run already gives the rows that it holds. The query ends when the
@@ -205,20 +218,168 @@ class Relation:
         >>> _ = db.append("t", [{"a": number} for number in range(5)])
         >>> [batch.num_rows for batch in db.sql("SELECT a FROM t").batches(2)]
         [2, 2, 1]
+        >>> [batch["a"].to_pylist() for batch in db.sql("SELECT a FROM t").batches(3, shuffle=True)]
+        [[2, 1, 0], [4, 3]]
         """
         if rows < 1:
             raise Error(f"a batch has at least 1 row, found rows={rows}", code="22023")
+        if (buffer := buffer_rows(shuffle)) < 0:
+            raise Error(f"a shuffle holds at least 1 row, found {shuffle}", code="22023")
+        if buffer:
+            return resized(shuffled(self.batches(buffer), buffer, seed), rows)
         pyarrow = require("pyarrow", "to make Arrow batches")
         if self._query is None or self._output is not None:
             whole = self.arrow().combine_chunks()
             return iter(whole.to_batches(max_chunksize=rows))
         return _batches(self._query.batches(rows), pyarrow)
 
+    def to_torch(
+        self,
+        rows: int = 1_024,
+        *,
+        label: str | None = None,
+        shuffle: bool | int = False,
+        seed: int = 0,
+        shard: tuple[int, int] = (0, 1),
+    ) -> Any:
+        """Returns a PyTorch ``IterableDataset``, for ``DataLoader(dataset, batch_size=None)``.
+
+        - ``rows``: how many rows each item has.
+        - ``label``: the column to be predicted: an item is then a pair of the features and the
+          label. Without it, an item is a dict of all columns.
+        - ``shuffle``, ``seed``: as for ``batches``; ``dataset.set_epoch(n)`` draws another order.
+        - ``shard``: (number, count) where several processes share the rows, such as the rank and
+          the world size.
+
+        A column is a tensor of its type; TIMESTAMP is milliseconds and DATE days, as integers;
+        texts and lists are lists. A NULL of FLOAT or DOUBLE is NaN. The query runs once, now, into
+        a temporary file: workers of the ``DataLoader`` read different parts of it, so that each
+        row comes once.
+
+        Raises ``Error``: 58P01 where PyTorch or pyarrow is not installed, 42703 for a label that is
+        no column, 22004 while iterating for a NULL in a column of another type, and those of
+        ``run``.
+
+        >>> import lockstep
+        >>> from torch.utils.data import DataLoader  # doctest: +SKIP
+        >>> rows = lockstep.connect().sql("SELECT 1.5 AS x, 2 AS y")
+        >>> dataset = rows.to_torch(256, label="y", shuffle=True)  # doctest: +SKIP
+        >>> for features, y in DataLoader(dataset, batch_size=None):  # doctest: +SKIP
+        ...     print(features["x"], y)
+        tensor([1.5000], dtype=torch.float64) tensor([2], dtype=torch.int32)
+        """
+        require("torch", "to make a PyTorch dataset")
+        from ._torch import RowDataset, check_shard
+
+        check_label(label, self.columns)
+        check_shard(shard)
+        if rows < 1:
+            raise Error(f"a batch has at least 1 row, found rows={rows}", code="22023")
+        return RowDataset(
+            self.batches,
+            rows=rows,
+            label=label,
+            buffer=buffer_rows(shuffle),
+            seed=seed,
+            shard=shard,
+        )
+
+    def to_tf(
+        self,
+        rows: int = 1_024,
+        *,
+        label: str | None = None,
+        shuffle: bool | int = False,
+        seed: int = 0,
+    ) -> Any:
+        """Returns a ``tf.data.Dataset`` of batches, for ``model.fit``.
+
+        The arguments are those of ``to_torch``. An element is a dict of tensors, with a label a
+        pair. Each iteration runs the query and gives the rows while they are computed. ARRAY and
+        MAP are not taken.
+
+        Raises ``Error``: 58P01 where TensorFlow or pyarrow is not installed, 42703 for a label that
+        is no column, 42804 for a column that is a list, and those of ``batches``.
+        """
+        require("tensorflow", "to make a TensorFlow dataset")
+        from ._tensorflow import dataset
+
+        check_label(label, self.columns)
+        types = dict(zip(self.columns, self.types, strict=True))
+
+        def batches() -> Iterator[pyarrow.RecordBatch]:
+            return self.batches(rows, shuffle=shuffle, seed=seed)
+
+        return dataset(batches, types, label)
+
+    def split(
+        self,
+        *,
+        by: str,
+        train_until: Any,
+        valid_until: Any = None,
+        test_until: Any = None,
+        gap: Any = None,
+        nulls: Literal["refuse", "drop"] = "refuse",
+    ) -> tuple[Relation, ...]:
+        """Splits the rows by time, into those to train with and those to test with.
+
+        - ``by``: the column with the time of a row: TIMESTAMP, DATE, or an integer.
+        - ``train_until``: where the test rows begin: a ``datetime``, a ``date``, a text such as
+          ``'2024-05-01'``, or a number as the column has it.
+        - ``valid_until``: where the test rows begin if there are rows for validation, which then
+          begin at ``train_until``.
+        - ``test_until``: where the test rows end; without it there is no end.
+        - ``gap``: how far a label looks ahead of its row: a ``timedelta``, a text such as ``'7d'``,
+          or a number. The rows of the last ``gap`` before each bound are in no part.
+        - ``nulls``: whether a row without a time raises, or is in no part.
+
+        Rows to train with are those before ``train_until - gap``: if the label of each row is
+        decided less than or exactly ``gap`` after its time, every label of theirs is known at
+        ``train_until``. Features of later rows may look back at rows before, as they will in
+        production. The parts are queries over this one, so their windows see all rows; nothing is
+        copied.
+
+        Returns the relations of the parts in order of time: two, or three with ``valid_until``.
+
+        Raises ``Error``: 42703 for a column that the query does not have, 42804 for one that is no
+        time, 22004 for rows without a time, and 22023 for bounds that are not in order. Counting
+        the rows without a time runs the query once, with that column only.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> _ = db.append("t", [{"day": number} for number in range(10)])
+        >>> train, test = db.sql("SELECT day FROM t").split(by="day", train_until=7, gap=2)
+        >>> train.fetchall(), test.fetchall()
+        ([(0,), (1,), (2,), (3,), (4,)], [(7,), (8,), (9,)])
+        """
+        if self._around is None:
+            raise Error("the rows of db.execute are not split", code="0A000", hint="Use db.sql.")
+        found = [of for name, of in zip(self.columns, self.types, strict=True) if name == by]
+        if len(found) != 1:
+            many = f"{len(found)} columns" if found else "no column"
+            raise Error(f"the query has {many} `{by}`", code="42703")
+        if found[0] not in ("TIMESTAMP", "DATE", "BIGINT", "INT", "SMALLINT"):
+            raise Error(f"column `{by}` is {found[0]}, which is no time", code="42804")
+        name = f"`{by}`"
+        bounds = [train_until] if valid_until is None else [train_until, valid_until]
+        parts = conditions(name, found[0], bounds, gap, test_until)
+        if nulls == "refuse":
+            counted = self._around("SELECT count(*) AS n FROM (", f") WHERE {name} IS NULL")
+            if (count := counted.fetchall()[0][0]) > 0:
+                raise Error(
+                    f"{count} rows have no time in column `{by}`",
+                    code="22004",
+                    kind="fix data",
+                    hint="Leave them out with WHERE; with nulls='drop' they are in no part.",
+                )
+        return tuple(self._around("SELECT * FROM (", f") WHERE {part}") for part in parts)
+
     def write(
         self,
         path: str | os.PathLike[str],
         *,
-        format: Literal["csv", "parquet", "json", "arrow"] | None = None,
+        format: Literal["csv", "parquet", "json", "arrow", "libsvm", "tfrecord"] | None = None,
         mode: Literal["error_if_exists", "overwrite", "append"] = "error_if_exists",
         partition_by: str | Sequence[str] | None = None,
         files: int = 1,
@@ -230,7 +391,8 @@ class Relation:
         """Writes the rows to a file or a folder while they are computed, and returns their number.
 
         - ``path``: a file; or a folder, where it ends in ``/``, exists as one, or is partitioned.
-        - ``format``: the one that the end of the path names, or else CSV.
+        - ``format``: the one that the end of the path names, or else CSV. LibSVM takes the roles of
+          the columns from signatures: ``SELECT binary_label(paid) AS label, continuous(price), …``.
         - ``mode``: what happens with files that exist already.
         - ``partition_by``: the columns whose values are folders ``name=value``, outermost first, as
           Hive, Spark and DuckDB read them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import sys
@@ -14,15 +15,26 @@ import pytest
 
 import lockstep
 
-PACKAGES = ("lockstep", "lockstep.dbapi", "lockstep.sqlalchemy", "lockstep.compat.openmldb")
+PACKAGES = (
+    "lockstep",
+    "lockstep.dbapi",
+    "lockstep.sqlalchemy",
+    "lockstep.compat.openmldb",
+    "lockstep.spark",
+)
 """The packages that programs import."""
+
+LIBRARY_OF = {"lockstep._torch": "torch", "lockstep._tensorflow": "tensorflow"}
+"""The modules that subclass something of a library, which has to be there to import them."""
 
 
 def modules() -> Iterator[ModuleType]:
     """Returns every module of the package."""
     yield lockstep
     for found in pkgutil.walk_packages(lockstep.__path__, "lockstep."):
-        if not found.name.endswith("__main__"):
+        library = LIBRARY_OF.get(found.name)
+        is_there = library is None or importlib.util.find_spec(library) is not None
+        if is_there and not found.name.endswith("__main__"):
             yield importlib.import_module(found.name)
 
 

@@ -1,11 +1,15 @@
-//! Export to files of CSV, Parquet, JSON and Arrow IPC, for SELECT … INTO OUTFILE and training sets.
+//! Export to files of CSV, Parquet, JSON, Arrow IPC, LibSVM and TFRecord, for SELECT … INTO OUTFILE and
+//! training sets.
 //!
 //! `engine` makes an [`Exporter`] and passes it batches. An incomplete file is never visible: it is
 //! written under a temporary name in the same directory, and renamed at the end or removed.
 
 mod csv;
 mod folder;
+mod format;
+mod libsvm;
 mod text_file;
+mod tfrecord;
 
 use std::{
     fmt,
@@ -30,10 +34,11 @@ use ::arrow::{
 };
 use ::parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_function::Settings;
+use lockstep_function::{Settings, scalar::feature_role::FeatureRole};
 use lockstep_host::{disk, query};
 
 pub use folder::{FolderExporter, export_folder};
+pub use format::ExportFormat;
 use text_file::TextFile;
 
 use crate::{
@@ -81,7 +86,7 @@ pub enum Quote {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportOptions {
     /// The format of the file.
-    pub format: FileFormat,
+    pub format: ExportFormat,
     /// The handling of a file that exists already.
     pub mode: WriteMode,
     /// CSV: the byte between fields.
@@ -92,6 +97,8 @@ pub struct ExportOptions {
     pub null_value: String,
     /// CSV: which fields are quoted.
     pub quote: Quote,
+    /// LibSVM: what each column is to a model; empty for none.
+    pub roles: Vec<Option<FeatureRole>>,
     /// How values are printed in CSV: numbers as CAST to STRING prints them; a TIMESTAMP as
     /// ISO 8601 with milliseconds and the offset of the session's time zone. With `compatibility =
     /// 'openmldb'`: floats with six digits after the point, a TIMESTAMP as integer milliseconds.
@@ -101,12 +108,13 @@ pub struct ExportOptions {
 impl Default for ExportOptions {
     fn default() -> Self {
         Self {
-            format: FileFormat::Csv,
+            format: ExportFormat::default(),
             mode: WriteMode::default(),
             delimiter: b',',
             header: None,
             null_value: "null".to_owned(),
             quote: Quote::default(),
+            roles: Vec::new(),
             settings: Settings::default(),
         }
     }
@@ -145,6 +153,8 @@ enum Sink {
     /// An object on each line; NULL is `null`, and so are NaN and infinities.
     Json(JsonWriter),
     Arrow(Box<IpcWriter<BufWriter<File>>>),
+    Libsvm(Box<libsvm::LibsvmWriter>, TextFile),
+    TfRecord(Box<tfrecord::TfRecordWriter>, TextFile),
     Finished,
 }
 
@@ -155,6 +165,8 @@ impl fmt::Debug for Sink {
             Self::Parquet(_) => "Parquet",
             Self::Json(_) => "Json",
             Self::Arrow(_) => "Arrow",
+            Self::Libsvm(..) => "Libsvm",
+            Self::TfRecord(..) => "TfRecord",
             Self::Finished => "Finished",
         })
     }
@@ -188,10 +200,20 @@ impl Exporter {
         };
         let append = options.mode == WriteMode::Append && disk::exists(&exporter.path);
         exporter.sink = match options.format {
-            FileFormat::Csv => exporter.start_csv(file, append, options)?,
-            FileFormat::Parquet => exporter.start_parquet(file, append)?,
-            FileFormat::Json => exporter.start_json(file, append)?,
-            FileFormat::Arrow => exporter.start_arrow(file, append)?,
+            ExportFormat::Table(FileFormat::Csv) => exporter.start_csv(file, append, options)?,
+            ExportFormat::Table(FileFormat::Parquet) => exporter.start_parquet(file, append)?,
+            ExportFormat::Table(FileFormat::Json) => exporter.start_json(file, append)?,
+            ExportFormat::Table(FileFormat::Arrow) => exporter.start_arrow(file, append)?,
+            ExportFormat::Libsvm => {
+                let writer = libsvm::LibsvmWriter::new(&exporter.schema, options)?;
+                let old = if append { read_lines(&exporter.path)? } else { Vec::new() };
+                Sink::Libsvm(Box::new(writer), exporter.start_after(file, &old)?)
+            }
+            ExportFormat::TfRecord => {
+                let writer = tfrecord::TfRecordWriter::new(&exporter.schema)?;
+                let old = if append { read_bytes(&exporter.path)? } else { Vec::new() };
+                Sink::TfRecord(Box::new(writer), exporter.start_after(file, &old)?)
+            }
         };
         Ok(exporter)
     }
@@ -271,12 +293,17 @@ impl Exporter {
     }
 
     fn start_json(&self, file: File, append: bool) -> Result<Sink> {
+        let old = if append { read_lines(&self.path)? } else { Vec::new() };
+        let file = self.start_after(file, &old)?;
+        Ok(Sink::Json(WriterBuilder::new().with_explicit_nulls(true).build(file)))
+    }
+
+    /// Starts a file with the bytes that it has already.
+    fn start_after(&self, file: File, old: &[u8]) -> Result<TextFile> {
         let failed = |error: io::Error| from_io(&error, "write", &self.path);
         let mut file = TextFile::new(file, &self.path).map_err(failed)?;
-        if append {
-            file.write_all(&read_lines(&self.path)?).map_err(failed)?;
-        }
-        Ok(Sink::Json(WriterBuilder::new().with_explicit_nulls(true).build(file)))
+        file.write_all(old).map_err(failed)?;
+        Ok(file)
     }
 
     fn start_arrow(&self, file: File, append: bool) -> Result<Sink> {
@@ -316,6 +343,13 @@ impl Exporter {
             }
             Sink::Arrow(writer) => {
                 writer.write(&renamed).map_err(|error| arrow_failed(&self.path, &error))
+            }
+            Sink::Libsvm(writer, file) => {
+                let failed = |error: &io::Error| from_io(error, "write", &self.path);
+                writer.write(batch, file, failed)
+            }
+            Sink::TfRecord(writer, file) => {
+                writer.write(batch, file).map_err(|error| from_io(&error, "write", &self.path))
             }
             Sink::Finished => Diagnostic::internal("a finished file was written to").err(),
         }
@@ -359,7 +393,9 @@ impl Exporter {
     /// Completes the file, still under its temporary name.
     fn close(mut self) -> Result<ClosedFile> {
         let file = match mem::replace(&mut self.sink, Sink::Finished) {
-            Sink::Csv(_, file) => self.finished(file)?,
+            Sink::Csv(_, file) | Sink::Libsvm(_, file) | Sink::TfRecord(_, file) => {
+                self.finished(file)?
+            }
             Sink::Parquet(writer) => {
                 writer.into_inner().map_err(|error| write_failed(&self.path, &error))?
             }
@@ -460,8 +496,9 @@ fn arrow_failed(path: &Path, error: &::arrow::error::ArrowError) -> Box<Diagnost
 }
 
 /// Refuses a name that ends as that of a compressed file for a format that compresses by itself.
-fn check_compression(path: &Path, format: FileFormat) -> Result<()> {
-    let is_text = matches!(format, FileFormat::Csv | FileFormat::Json);
+fn check_compression(path: &Path, format: ExportFormat) -> Result<()> {
+    use FileFormat::{Arrow, Parquet};
+    let is_text = !matches!(format, ExportFormat::Table(Parquet | Arrow));
     match text_file::compression(path) {
         Some(end) if !is_text => {
             let message =
@@ -487,13 +524,19 @@ fn not_created(error: &io::Error, path: &Path) -> Box<Diagnostic> {
 
 /// Reads a text file, with a line end added to a last line without one.
 fn read_lines(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = read_bytes(path)?;
+    if !bytes.is_empty() && !bytes.ends_with(b"\n") {
+        bytes.push(b'\n');
+    }
+    Ok(bytes)
+}
+
+/// Reads a file that is written as a text file is: plain, or compressed as its name says.
+fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read =
         InputFile::local(path.to_owned()).text(&BytesRead::default())?.read_to_end(&mut bytes);
     read.map_err(|error| from_io(&error, "read", path))?;
-    if !bytes.is_empty() && !bytes.ends_with(b"\n") {
-        bytes.push(b'\n');
-    }
     Ok(bytes)
 }
 

@@ -18,7 +18,8 @@ pub fn output_of(client: &RemoteClient, result: StatementResult) -> Result<Outpu
     let StatementResult { schema, names, batches, rows_affected, message, warnings } = result;
     let columns = columns_of(&ColumnSet { schema, names })?;
     let settings = conversion_of(client).settings();
-    Ok(Output { columns, batches, rows_affected, message, warnings, settings })
+    let output = Output { columns, batches, rows_affected, message, warnings, ..Output::default() };
+    Ok(Output { settings, ..output })
 }
 
 /// Returns the names and types of columns.

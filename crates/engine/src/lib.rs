@@ -32,6 +32,7 @@
 //! | `request`, `prepared_request`, `request_cache`, `deployment` | request mode |
 //! | `verify` | the comparison of the two modes |
 //! | `system` | the tables of the database `lockstep` |
+//! | [`outline`](outline()) | the parts of a query, for those who run it in pieces |
 //! | `inspect` | the catalog as values |
 //! | [`lint`] | warnings of DEPLOY, CREATE PROCEDURE and EXPLAIN |
 
@@ -62,6 +63,7 @@ mod missing_columns;
 mod named_source;
 mod offline_data;
 mod options;
+mod outline;
 mod output;
 mod parameters;
 mod pre_aggregate_thread;
@@ -108,6 +110,7 @@ pub use lockstep_table::Durability;
 pub use lockstep_table::{set_chunk_rows, set_leaf_rows};
 pub use missing_columns::missing_columns;
 pub use named_source::{ArrowRows, FindObject};
+pub use outline::outline;
 pub use output::Output;
 pub use parameters::{Parameter, ParsedScript, PreparedStatement};
 pub use pre_aggregate_thread::PreAggregateFigures;

@@ -7,7 +7,7 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_function::Settings;
+use lockstep_function::{Settings, scalar::feature_role::FeatureRole};
 use lockstep_row::{
     DataType, Datum, Value,
     arrow::{ColumnBuilder, arrow_type},
@@ -28,6 +28,9 @@ pub struct Output {
     pub warnings: Vec<Diagnostic>,
     /// The session's settings, by which values are printed: times in its time zone.
     pub settings: Settings,
+    /// What each column is to a model, as signatures such as `continuous(…)` in the select list mark it;
+    /// empty for none.
+    pub roles: Vec<Option<FeatureRole>>,
 }
 
 impl Output {

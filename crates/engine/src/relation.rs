@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use lockstep_batch::{ExecuteOptions, ProgressListener};
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_function::{Compatibility, Settings};
+use lockstep_function::{Compatibility, Settings, scalar::feature_role::FeatureRole};
 use lockstep_host::CallStep;
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
@@ -86,6 +86,11 @@ impl Relation {
         &self.query.columns
     }
 
+    /// Returns what each column is to a model: the signature that its item of the select list is.
+    pub(crate) fn roles(&self) -> Vec<Option<FeatureRole>> {
+        self.query.roles()
+    }
+
     /// Returns the settings of the session when the query was bound.
     pub(crate) fn settings(&self) -> Settings {
         self.context.conversion.settings()
@@ -152,7 +157,8 @@ impl Relation {
         check_rows(batches.iter().map(RecordBatch::num_rows).sum(), run.rows_max)?;
         let settings = self.context.conversion.settings();
         let columns = self.query.columns.clone();
-        Ok(Output { columns, batches, settings, ..Output::default() })
+        let roles = self.roles();
+        Ok(Output { columns, batches, settings, roles, ..Output::default() })
     }
 
     /// Finds the tables of the query, and makes the options of its run in batch mode.

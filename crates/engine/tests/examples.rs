@@ -178,10 +178,15 @@ fn a_format_says_what_is_wrong_with_its_arguments() {
         "'b'",
     );
     check(
-        "SELECT continuous(1)",
+        "SELECT continuous(1) + 1",
         "function `continuous`: marks a feature, and stands only as an argument of gcformat, csv \
-         or libsvm",
+         or libsvm, or as a whole item of a select list",
         "continuous(1)",
+    );
+    check(
+        "SELECT discrete('a', 0)",
+        "function `discrete`: argument 2 must be a constant number of buckets, at least 1",
+        "0",
     );
 }
 

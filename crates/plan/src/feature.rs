@@ -1,5 +1,7 @@
 //! `gcformat`, `csv` and `libsvm` over feature signatures: bound as one call over plain values.
 //!
+//! A signature that is a whole item of a select list is a column with a role.
+//!
 //! [`ExprBinder`] calls it for a call of a format. A signature such as `discrete(x, 100)` is
 //! resolved here; the plan has a call of the format with the arguments of all its signatures, one
 //! after the other.
@@ -7,7 +9,10 @@
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{
     CallArguments, ScalarFunction,
-    scalar::feature::{self, Feature},
+    scalar::{
+        feature::{self, Feature},
+        feature_role,
+    },
     udf,
 };
 use lockstep_row::{DataType, Value};
@@ -49,6 +54,29 @@ impl ExprBinder<'_> {
         let name = format!("{}[{}]", format.name, shape.join(" "));
         let expr = udf::scalar_call(&name, implementation, &constants, &self.settings, arguments);
         Ok(TypedExpr { expr, data_type: DataType::String, span })
+    }
+
+    /// Binds a call of a signature that is a whole item of a select list.
+    pub(crate) fn feature_column(
+        &mut self,
+        signature: &'static ScalarFunction,
+        call: &ast::Call,
+        span: Span,
+    ) -> Result<TypedExpr> {
+        let values = self.arguments(call)?;
+        let types: Vec<DataType> = values.iter().map(|value| value.data_type.clone()).collect();
+        let constants: Vec<Option<Value>> = values.iter().map(|v| constant(&v.expr)).collect();
+        let with = CallArguments { types: &types, constants: &constants, settings: &self.settings };
+        let (role, implementation) =
+            feature_role::resolve_column(signature, &with).map_err(|error| {
+                let shown = format!("function `{}`", signature.name);
+                Box::new(call::signature(&shown, &error, &values, signature.signature, span))
+            })?;
+        let data_type = implementation.returns.clone();
+        let arguments = call::cast_all(values, &implementation.parameters, self.settings)?;
+        let name = role.to_string();
+        let expr = udf::scalar_call(&name, implementation, &constants, &self.settings, arguments);
+        Ok(TypedExpr { expr, data_type, span })
     }
 
     /// Binds one argument of a format, which must be a call of a signature function.

@@ -3,13 +3,15 @@
 //!
 //! A column that is a copy of a stored one can be looked up by an index. The binder (which index a
 //! LAST JOIN is ordered by), request mode, the lints and DEPLOY all ask here, so that they agree on
-//! which index a query reads. Nothing here changes a plan.
+//! which index a query reads. Writers of training sets ask for the role of a column. Nothing here
+//! changes a plan.
 
 use datafusion::{
     common::{Column, DFSchema},
     logical_expr::{Expr, LogicalPlan},
 };
 
+use lockstep_function::scalar::feature_role::FeatureRole;
 use lockstep_row::DataType;
 
 use crate::{CatalogTable, LastJoin, WindowAggregate};
@@ -102,6 +104,42 @@ fn follow_input(plan: &LogicalPlan, output: usize, route: Route) -> Option<Vec<S
         return None;
     }
     follow(input, output, route)
+}
+
+/// Returns the roles of a plan's columns for a model, which signatures gave to whole items of select
+/// lists: also those that are read through sub-queries, views and UNIONs.
+pub(crate) fn roles(plan: &LogicalPlan) -> Vec<Option<FeatureRole>> {
+    (0..plan.schema().fields().len()).map(|output| role(plan, output)).collect()
+}
+
+fn role(plan: &LogicalPlan, output: usize) -> Option<FeatureRole> {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            role_of(projection.expr.get(output)?, &projection.input)
+        }
+        LogicalPlan::Union(union) => {
+            let mut roles = union.inputs.iter().map(|input| role(input, output));
+            let first = roles.next()??;
+            roles.all(|other| other == Some(first)).then_some(first)
+        }
+        _ => {
+            let input = main_input(plan)?;
+            (output < input.schema().fields().len()).then(|| role(input, output))?
+        }
+    }
+}
+
+fn role_of(expr: &Expr, input: &LogicalPlan) -> Option<FeatureRole> {
+    match expr {
+        Expr::Alias(alias) => role_of(&alias.expr, input),
+        Expr::Column(column) => role(input, input.schema().maybe_index_of_column(column)?),
+        // What DISTINCT compares.
+        Expr::ScalarFunction(call) if call.func.name() == "op_group_key" => {
+            role_of(call.args.first()?, input)
+        }
+        Expr::ScalarFunction(call) => FeatureRole::of_call(call.func.name()),
+        _ => None,
+    }
 }
 
 /// Returns the table that a plan's rows begin in, when each row of it gives at most one row.

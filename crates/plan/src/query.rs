@@ -4,14 +4,14 @@ use std::{collections::HashSet, sync::Arc};
 
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Union};
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::Settings;
+use lockstep_function::{Settings, scalar::feature_role::FeatureRole};
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{self, SetExpr};
 
 use crate::{
     Catalog, CatalogTable, SourceHandle, Written,
     binder::{Binder, BoundCommonTable, BoundRelation, planning},
-    lineage::leftmost_table,
+    lineage::{leftmost_table, roles},
     scope::ScopeColumn,
 };
 
@@ -33,6 +33,13 @@ pub struct BoundQuery {
     pub views: Vec<SourceHandle>,
     /// The settings that it was bound with.
     pub settings: Settings,
+}
+
+impl BoundQuery {
+    /// Returns the role of each column for a model; `None` for a column that no signature marks.
+    pub fn roles(&self) -> Vec<Option<FeatureRole>> {
+        roles(&self.plan)
+    }
 }
 
 /// The settings and parameters that a query is bound with.

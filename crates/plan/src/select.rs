@@ -10,7 +10,7 @@ use datafusion::{
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr},
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::Compatibility;
+use lockstep_function::{Compatibility, scalar::feature};
 use lockstep_row::DataType;
 use lockstep_sql::ast::{self, ExprKind, Literal, Select, SelectItem};
 
@@ -264,13 +264,22 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// Binds a select item. `lag` depends on whether it is the whole item.
+    /// Binds a select item. `lag` and signatures depend on whether they are the whole item.
     fn whole_item(
         &self,
         expr: &ast::Expr,
         scope: &NameScope,
         aggregates: &mut dyn Aggregates,
     ) -> Result<TypedExpr> {
+        if let ExprKind::Call(call) = &expr.kind
+            && !call.star
+            && !call.distinct
+            && let Some(signature) = feature::signature(&call.name.text)
+        {
+            return self
+                .with_aggregates(scope, aggregates)
+                .feature_column(signature, call, expr.span);
+        }
         if let ExprKind::Call(call) = &expr.kind
             && let Some(bound) = aggregates.bind_whole(call, expr.span, scope)
         {

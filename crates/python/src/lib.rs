@@ -34,7 +34,14 @@ fn native_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<progress::PyProgress>()?;
     module.add_class::<batches::PyBatches>()?;
     module.add_function(wrap_pyfunction!(interrupt::interrupt, module)?)?;
+    module.add_function(wrap_pyfunction!(outline, module)?)?;
     module.add_function(wrap_pyfunction!(main_with, module)?)
+}
+
+/// Returns the parts of a query as JSON, for `lockstep.spark`.
+#[pyfunction]
+fn outline(py: Python<'_>, sql: &str) -> PyResult<String> {
+    lockstep_engine::outline(sql).map_err(|error| error::raise(py, &error, Some(sql)))
 }
 
 /// Runs the shell with these arguments and returns its exit code.

@@ -138,6 +138,8 @@ impl FolderExporter {
         if options.mode == WriteMode::ErrorIfExists && !old.is_empty() {
             return Err(exists(&folder));
         }
+        let role = |column: &usize| options.roles.get(*column).copied().flatten();
+        let roles = columns.iter().map(role).collect();
         let encoded = |column: &usize| {
             let name = utf8_percent_encode(&names[*column], ENCODED);
             (*column, format!("{name}="))
@@ -145,7 +147,7 @@ impl FolderExporter {
         let mut exporter = Self {
             partition_by: partition_by.iter().map(encoded).collect(),
             mode: options.mode,
-            options: ExportOptions { mode: WriteMode::Overwrite, ..options.clone() },
+            options: ExportOptions { mode: WriteMode::Overwrite, roles, ..options.clone() },
             names: columns.iter().map(|column| names[*column].clone()).collect(),
             schema: schema.project(&columns).map_err(|error| from_arrow(&error))?.into(),
             columns,

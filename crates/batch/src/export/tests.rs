@@ -56,7 +56,7 @@ fn what_is_written_is_read_back_and_appended_to() {
     for format in [FileFormat::Csv, FileFormat::Parquet] {
         let directory = TestDirectory::new();
         let path = directory.path().join("file");
-        let options = ExportOptions { format, ..ExportOptions::default() };
+        let options = ExportOptions { format: format.into(), ..ExportOptions::default() };
         assert_eq!(write(&path, &options).unwrap(), 3);
         let expected = rows_of(&[batch()]);
         assert_eq!(read(&path, format), expected);
@@ -219,7 +219,7 @@ fn a_folder_with_more_values_than_open_files_has_every_row_once() {
         (0..4).flat_map(|_| &names).map(|name| (Some(name.as_str()), 1)).collect();
     for format in [FileFormat::Parquet, FileFormat::Json] {
         let mode = WriteMode::Overwrite;
-        let options = ExportOptions { format, mode, ..ExportOptions::default() };
+        let options = ExportOptions { format: format.into(), mode, ..ExportOptions::default() };
         let batches: Vec<RecordBatch> = rows.chunks(70).map(named).collect();
         assert_eq!(write_by_name(&folder, &batches, &options), 800);
         let files = tree(&folder);

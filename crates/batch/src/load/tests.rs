@@ -264,7 +264,7 @@ fn write_parquet(directory: &TestDirectory, columns: &[(&str, ArrayRef)]) -> Str
     let batch = RecordBatch::try_from_iter(columns.iter().cloned()).unwrap();
     let path = directory.path().join("file.parquet").to_string_lossy().into_owned();
     let names: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let options = ExportOptions { format: FileFormat::Parquet, ..ExportOptions::default() };
+    let options = ExportOptions { format: FileFormat::Parquet.into(), ..ExportOptions::default() };
     let schema: Arc<Schema> = batch.schema();
     export(&path, &names, &schema, [Ok(batch)], &options).unwrap();
     path

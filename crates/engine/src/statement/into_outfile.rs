@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use lockstep_batch::{
-    export::{ExportOptions, Exporter, FolderExporter, Quote, WriteMode, export_folder},
+    export::{
+        ExportFormat, ExportOptions, Exporter, FolderExporter, Quote, WriteMode, export_folder,
+    },
     load::FileFormat,
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::{Compatibility, Settings};
+use lockstep_function::{Compatibility, Settings, scalar::feature_role::FeatureRole};
 use lockstep_host::disk;
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{Ident, IntoOutfile, Literal, OptionItem, OptionValue};
 
-use super::load_data::{file_format, format_of_path};
 use crate::{
     Output, Relation,
     options::{OptionSpec, OptionTable, UnknownOption},
@@ -53,7 +54,13 @@ const SPECS: &[OptionSpec<OutfileOptions>] = &[
     OptionSpec {
         name: "format",
         set: |options, argument| {
-            options.export.format = file_format(argument)?;
+            options.export.format = match ExportFormat::from_name(&argument.string()?) {
+                Some(format) => format,
+                None => {
+                    let expected = "takes csv, parquet, json, arrow, libsvm or tfrecord";
+                    return argument.invalid(expected);
+                }
+            };
             Ok(())
         },
     },
@@ -133,7 +140,7 @@ impl<'a> Outfile<'a> {
         let path = path_of(written);
         let as_openmldb =
             settings.compatibility == Compatibility::OpenMldb && storage == Storage::Offline;
-        let format = format_of_path(&written.path);
+        let format = ExportFormat::of_path(&written.path);
         let delimiter = FileFormat::delimiter_of_path(&written.path);
         let export = ExportOptions { format, delimiter, settings, ..ExportOptions::default() };
         let mut options = OutfileOptions { export, parts: 1, partition_by: Vec::new() };
@@ -205,18 +212,20 @@ impl<'a> Outfile<'a> {
 
     /// Runs the query and writes its rows while they are computed; those of several parts afterwards.
     pub(super) fn write(self, relation: &Relation) -> Result<Output> {
-        self.write_rows(relation.columns(), &mut |write| relation.run_each(None, write))
+        let columns = (relation.columns(), relation.roles());
+        self.write_rows(columns, &mut |write| relation.run_each(None, write))
     }
 
     /// Writes the rows that `produce` passes on.
     fn write_rows(
-        self,
-        columns: &[(String, DataType)],
+        mut self,
+        (columns, roles): WrittenColumns<'_>,
         produce: RowProducer<'_>,
     ) -> Result<Output> {
         debug_assert!(self.options.parts >= 1, "a folder has at least one file");
         let names: Vec<String> = columns.iter().map(|(name, _)| name.clone()).collect();
         let schema = schema_of(columns);
+        self.options.export.roles = roles;
         let (path, options) = (&self.written.path, &self.options.export);
         let at_path = |error: Box<Diagnostic>| Box::new(error.at(self.written.span));
         let mut warnings = self.warnings.clone();
@@ -267,7 +276,7 @@ impl Relation {
     /// ```
     pub fn write(&self, path: &str, options: &[(String, Value)]) -> Result<Output> {
         let produce: RowProducer<'_> = &mut |write| self.run_each(None, write);
-        write_file(path, options, self.settings(), self.columns(), produce)
+        write_file(path, options, self.settings(), (self.columns(), self.roles()), produce)
     }
 }
 
@@ -278,7 +287,8 @@ impl Output {
             self.batches.iter().cloned().try_for_each(write)?;
             Ok(Vec::new())
         };
-        write_file(path, options, self.settings, &self.columns, produce)
+        let columns = (self.columns.as_slice(), self.roles.clone());
+        write_file(path, options, self.settings, columns, produce)
     }
 }
 
@@ -286,12 +296,15 @@ impl Output {
 type RowProducer<'p> =
     &'p mut dyn FnMut(&mut dyn FnMut(RecordBatch) -> Result<()>) -> Result<Vec<Diagnostic>>;
 
+/// The names and types of the columns, and what each is to a model.
+type WrittenColumns<'c> = (&'c [(String, DataType)], Vec<Option<FeatureRole>>);
+
 /// Writes rows with these columns to a file or a folder.
 fn write_file(
     path: &str,
     options: &[(String, Value)],
     settings: Settings,
-    columns: &[(String, DataType)],
+    columns: WrittenColumns<'_>,
     produce: RowProducer<'_>,
 ) -> Result<Output> {
     let nowhere = Span::new(0, 0);

@@ -13,8 +13,6 @@ use lockstep_row::{TableSchema, arrow::arrow_schema};
 use lockstep_sql::ast::LoadData;
 use lockstep_table::Table;
 
-pub(super) use options::{file_format, format_of_path};
-
 use self::{
     options::{LoadDataOptions, conflict},
     source::LoadSource,

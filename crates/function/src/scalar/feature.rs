@@ -1,8 +1,9 @@
 //! Feature signatures, and the line formats of training programs.
 //!
 //! `continuous(x)`, `discrete(x)`, `binary_label(x)` and the like say what a value is to a model;
-//! they have no value of their own and can only be arguments of `gcformat`, `csv` and `libsvm`. The
-//! binder therefore resolves the [`Feature`] of each argument first ([`feature`]), and then the
+//! within an expression they have no value of their own and can only be arguments of `gcformat`, `csv`
+//! and `libsvm` (as a whole item of a select list they are columns: `feature_role`). The binder
+//! therefore resolves the [`Feature`] of each argument first ([`feature`]), and then the
 //! format over the values of all of them ([`resolve_format`]); no signature is evaluated.
 
 use std::fmt::{self, Write as _};
@@ -36,14 +37,14 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     feature!(
         "continuous",
         "continuous(value number|BOOL) → feature",
-        "Marks a value as a numeric feature. Stands only as an argument of `gcformat`, `csv` and `libsvm`.",
+        "Marks a value as a numeric feature. Stands only as an argument of `gcformat`, `csv` and `libsvm`, or as a whole item of a select list, where it is the value as DOUBLE (FLOAT stays FLOAT).",
         &[("csv(continuous(1.5), continuous(7))", "1.5,7"), ("csv(continuous(NULL))", "")],
         misplaced
     ),
     feature!(
         "discrete",
         "discrete(value[, bucket_count INT|BIGINT]) → feature",
-        "Marks a value as a categorical feature: its `hash64`, or the remainder of that hash by the number of buckets. NULL where the value is NULL, or where the number of buckets is NULL or below 1. Stands only as an argument of `gcformat`, `csv` and `libsvm`.",
+        "Marks a value as a categorical feature: its `hash64`, or the remainder of that hash by the number of buckets. NULL where the value is NULL, or where the number of buckets is NULL or below 1. Stands only as an argument of `gcformat`, `csv` and `libsvm`, or as a whole item of a select list, where it is that hash or bucket.",
         &[
             ("csv(discrete(3), discrete(3, 100))", "2681491882390849628,28"),
             ("csv(discrete(3, 0))", "")
@@ -53,28 +54,28 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     feature!(
         "binary_label",
         "binary_label(value BOOL) → label",
-        "Marks a value as the label of a two-class problem, written 0 or 1. Stands only as an argument of `gcformat`, `csv` and `libsvm`.",
+        "Marks a value as the label of a two-class problem, written 0 or 1. Stands only as an argument of `gcformat`, `csv` and `libsvm`, or as a whole item of a select list, where it is 0 or 1.",
         &[("libsvm(binary_label(true), continuous(2))", "1 1:2")],
         misplaced
     ),
     feature!(
         "multiclass_label",
         "multiclass_label(value integer|BOOL) → label",
-        "Marks a value as the number of a class. Stands only as an argument of `gcformat`, `csv` and `libsvm`.",
+        "Marks a value as the number of a class. Stands only as an argument of `gcformat`, `csv` and `libsvm`, or as a whole item of a select list, where it is the value as BIGINT.",
         &[("libsvm(multiclass_label(6), continuous(2))", "6 1:2")],
         misplaced
     ),
     feature!(
         "regression_label",
         "regression_label(value number) → label",
-        "Marks a value as the number to be predicted. Stands only as an argument of `gcformat`, `csv` and `libsvm`.",
+        "Marks a value as the number to be predicted. Stands only as an argument of `gcformat`, `csv` and `libsvm`, or as a whole item of a select list, where it is the value as DOUBLE (FLOAT stays FLOAT).",
         &[("libsvm(regression_label(1.5), continuous(2))", "1.5 1:2")],
         misplaced
     ),
     feature!(
         "gcformat_index",
         "gcformat_index(value integer) → index",
-        "Marks a value as the number of the row, which `gcformat` writes after the label. Stands only as an argument of `gcformat`, `csv` and `libsvm`.",
+        "Marks a value as the number of the row, which `gcformat` writes after the label. Stands only as an argument of `gcformat`, `csv` and `libsvm`, or as a whole item of a select list, where it is the value as BIGINT.",
         &[("gcformat(binary_label(true), gcformat_index(9), discrete(3, 10))", "1 9 | 1:8")],
         misplaced
     ),
@@ -119,7 +120,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
 
 /// The kind of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FeatureKind {
+pub(super) enum FeatureKind {
     Continuous,
     Discrete,
     Label,
@@ -129,8 +130,8 @@ enum FeatureKind {
 /// A resolved argument of a format: its kind, and the types that its arguments are cast to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
-    kind: FeatureKind,
-    parameters: Vec<DataType>,
+    pub(super) kind: FeatureKind,
+    pub(super) parameters: Vec<DataType>,
 }
 
 /// The format of a line.
@@ -280,7 +281,7 @@ impl fmt::Display for Feature {
 
 impl Feature {
     /// Returns the value of the feature in a line: of a discrete one the hash, or the bucket.
-    fn value<'a>(&self, own: &[Datum<'a>]) -> Datum<'a> {
+    pub(super) fn value<'a>(&self, own: &[Datum<'a>]) -> Datum<'a> {
         match (self.kind, own[0]) {
             (FeatureKind::Discrete, value) => self.hash(value, own).unwrap_or_default(),
             (_, Datum::Bool(value)) => Datum::Int(value.into()),
@@ -402,7 +403,9 @@ impl<'a> FeatureLine<'a> {
 /// Returns the error of a signature that is not an argument of a format.
 fn misplaced(_arguments: &CallArguments<'_>) -> Resolved {
     Err(SignatureError::Mismatch(
-        "marks a feature, and stands only as an argument of gcformat, csv or libsvm".to_owned(),
+        "marks a feature, and stands only as an argument of gcformat, csv or libsvm, or as a \
+         whole item of a select list"
+            .to_owned(),
     ))
 }
 

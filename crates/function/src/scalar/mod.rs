@@ -16,6 +16,7 @@ mod comparison;
 mod conditional;
 mod conversion;
 pub mod feature;
+pub mod feature_role;
 mod hash;
 mod json;
 mod list;

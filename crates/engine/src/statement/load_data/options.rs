@@ -203,12 +203,12 @@ pub(super) fn conflict<T>(load: &LoadData, option: &str, expected: &str) -> Resu
 }
 
 /// Returns the format that a path's extension names; CSV for every other.
-pub(in crate::statement) fn format_of_path(path: &str) -> FileFormat {
+fn format_of_path(path: &str) -> FileFormat {
     FileFormat::of_path(path).unwrap_or_default()
 }
 
 /// Reads the name of a file format.
-pub(in crate::statement) fn file_format(argument: &OptionArgument<'_>) -> Result<FileFormat> {
+fn file_format(argument: &OptionArgument<'_>) -> Result<FileFormat> {
     match FileFormat::from_name(&argument.string()?) {
         Some(format) => Ok(format),
         None => argument.invalid("takes csv, parquet, json or arrow"),

@@ -1,0 +1,66 @@
+"""Shuffles the rows of a stream in a buffer, the same way for the same seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ._arrow import require
+
+if TYPE_CHECKING:
+    import pyarrow
+
+SHUFFLE_ROWS = 65_536
+
+
+def buffer_rows(shuffle: bool | int) -> int:
+    """Returns how many rows are mixed: 0 for none."""
+    return SHUFFLE_ROWS if shuffle is True else int(shuffle)
+
+
+def shuffled(
+    batches: Iterable[pyarrow.RecordBatch], buffer: int, seed: int
+) -> Iterator[pyarrow.RecordBatch]:
+    """Yields the rows of batches of ``buffer`` rows in a drawn order.
+
+    Each batch is mixed with as many rows that were kept of those before; half of them go on, the
+    others are kept. So a row goes back by any distance, and forward by less than ``2 * buffer``.
+    """
+    pyarrow = require("pyarrow", "to shuffle batches")
+    draw = random.Random(seed)
+    kept = None
+    for batch in batches:
+        rows = batch if kept is None else _joined(pyarrow, kept, batch)
+        order = list(range(rows.num_rows))
+        draw.shuffle(order)
+        passed = rows.num_rows - buffer
+        if passed <= 0:
+            kept = rows
+            continue
+        yield rows.take(pyarrow.array(order[:passed]))
+        kept = rows.take(pyarrow.array(order[passed:]))
+    if kept is not None:
+        order = list(range(kept.num_rows))
+        draw.shuffle(order)
+        yield kept.take(pyarrow.array(order))
+
+
+def resized(batches: Iterable[pyarrow.RecordBatch], rows: int) -> Iterator[pyarrow.RecordBatch]:
+    """Yields the rows in batches of ``rows``; the last one may have fewer."""
+    pyarrow = require("pyarrow", "to make batches")
+    kept = None
+    for batch in batches:
+        whole = batch if kept is None or kept.num_rows == 0 else _joined(pyarrow, kept, batch)
+        at = 0
+        while whole.num_rows - at >= rows:
+            yield whole.slice(at, rows)
+            at += rows
+        kept = whole.slice(at)
+    if kept is not None and kept.num_rows:
+        yield kept
+
+
+def _joined(pyarrow: Any, first: Any, second: Any) -> Any:
+    table = pyarrow.Table.from_batches([first, second]).combine_chunks()
+    return table.to_batches()[0]

@@ -1,0 +1,120 @@
+"""Types of columns: Lockstep's, Arrow's and Spark's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow
+
+from .._error import Error
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+_ARROW = {
+    "BOOL": pyarrow.bool_(),
+    "SMALLINT": pyarrow.int16(),
+    "INT": pyarrow.int32(),
+    "BIGINT": pyarrow.int64(),
+    "FLOAT": pyarrow.float32(),
+    "DOUBLE": pyarrow.float64(),
+    "STRING": pyarrow.string(),
+    "TIMESTAMP": pyarrow.timestamp("us"),
+    "DATE": pyarrow.date32(),
+}
+
+_OF_SPARK = {
+    "boolean": "BOOL",
+    "tinyint": "SMALLINT",
+    "smallint": "SMALLINT",
+    "int": "INT",
+    "bigint": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "timestamp": "TIMESTAMP",
+    "timestamp_ntz": "TIMESTAMP",
+    "date": "DATE",
+}
+
+
+def of_spark(data_type: DataType) -> str | None:
+    """Returns the type that a column of Spark has here; ``None`` for one that is not read."""
+    return _OF_SPARK.get(data_type.simpleString())
+
+
+def to_spark(of: str) -> DataType:
+    """Returns the type that a column gets in a DataFrame."""
+    from pyspark.sql import types
+
+    simple = {
+        "BOOL": types.BooleanType,
+        "SMALLINT": types.ShortType,
+        "INT": types.IntegerType,
+        "BIGINT": types.LongType,
+        "FLOAT": types.FloatType,
+        "DOUBLE": types.DoubleType,
+        "STRING": types.StringType,
+        "TIMESTAMP": types.TimestampType,
+        "DATE": types.DateType,
+    }
+    if of in simple:
+        return simple[of]()
+    outer, inner = arguments(of)
+    if outer == "ARRAY":
+        return types.ArrayType(to_spark(inner[0]))
+    return types.MapType(to_spark(inner[0]), to_spark(inner[1]))
+
+
+def to_arrow(of: str) -> pyarrow.DataType:
+    """Returns the type that a column has on its way into a query: times have no zone."""
+    if of in _ARROW:
+        return _ARROW[of]
+    outer, inner = arguments(of)
+    if outer == "ARRAY":
+        return pyarrow.list_(to_arrow(inner[0]))
+    return pyarrow.map_(to_arrow(inner[0]), to_arrow(inner[1]))
+
+
+def result_type(of: str) -> pyarrow.DataType:
+    """Returns the type that a column has on its way to Spark: times have one."""
+    if of == "TIMESTAMP":
+        return pyarrow.timestamp("us", tz="UTC")
+    if of in _ARROW:
+        return _ARROW[of]
+    outer, inner = arguments(of)
+    if outer == "ARRAY":
+        return pyarrow.list_(result_type(inner[0]))
+    return pyarrow.map_(result_type(inner[0]), result_type(inner[1]))
+
+
+def arguments(of: str) -> tuple[str, list[str]]:
+    """Returns ``ARRAY`` or ``MAP`` with the types within."""
+    outer, _, rest = of.partition("<")
+    parts, depth, start = [], 0, 0
+    inner = rest[:-1]
+    for at, character in enumerate(inner):
+        depth += {"<": 1, ">": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append(inner[start:at].strip())
+            start = at + 1
+    parts.append(inner[start:].strip())
+    if outer not in ("ARRAY", "MAP"):
+        raise Error(f"a column of type {of} has no type in Spark", code="0A000")
+    return outer, parts
+
+
+def as_input(column: pyarrow.ChunkedArray, of: str) -> pyarrow.ChunkedArray:
+    """Converts a column of Spark to that of a query, without changing a value."""
+    if pyarrow.types.is_timestamp(column.type):
+        # By way of integers: the instant, whatever zone the session has.
+        of_instant = pyarrow.timestamp(column.type.unit)
+        return column.cast(pyarrow.int64()).cast(of_instant).cast(to_arrow(of))
+    return column.cast(to_arrow(of))
+
+
+def as_result(column: pyarrow.ChunkedArray, of: str) -> pyarrow.ChunkedArray:
+    """Converts a column of a query to that of Spark."""
+    if of == "TIMESTAMP":
+        return column.cast(pyarrow.timestamp("us")).cast(result_type(of))
+    return column.cast(result_type(of))

@@ -1,0 +1,237 @@
+"""Training sets on Spark have the bits of those in one process, for generated queries."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lockstep
+from generated_features import CLICKS, NAMES, Generator, bits, rows_of
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install pyspark")
+if shutil.which("java") is None:
+    pytest.skip("there is no Java for Spark", allow_module_level=True)
+
+from lockstep.spark import training_set
+
+ROOT = Path(__file__).parents[2]
+
+# More of them: LOCKSTEP_SPARK_QUERIES=500 pytest python/tests/test_spark.py
+QUERIES = int(os.environ.get("LOCKSTEP_SPARK_QUERIES", "12"))
+SEED = int(os.environ.get("LOCKSTEP_SPARK_SEED", "1"))
+
+
+@pytest.fixture(scope="module")
+def spark():
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "3")
+        .config("spark.sql.session.timeZone", "America/New_York")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+    )
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+class World:
+    """The same rows in a database of this process and in Spark, where they are out of order."""
+
+    def __init__(self, spark, seed: int, count: int = 160) -> None:
+        draw = random.Random(seed)
+        self.db, self.frames = lockstep.connect(), {}
+        for name in NAMES:
+            rows = rows_of(draw, count if name in ("clicks", "views") else count // 2)
+            table = pa.table(
+                {column: pa.array(rows[column], of) for column, (_, of, _) in CLICKS.items()}
+            )
+            if name == "shops":
+                table = table.set_column(3, "shop", table["shop"].cast(pa.int64()))
+            self.db.append(name, table)
+            order = list(range(table.num_rows))
+            draw.shuffle(order)
+            self.frames[name] = frame_of(spark, table.take(order))
+        self.spark = spark
+
+    def compare(self, sql: str, **options) -> None:
+        options.setdefault("arrival", dict.fromkeys(self.frames, "id"))
+        frame = training_set(self.spark, sql, self.frames, row_id="arrived", **options)
+        relation = self.db.sql(sql)
+        names = relation.arrow().schema.names
+        assert frame.columns == [*names, "arrived"]
+        found = arrow_of(frame).sort_by("arrived")
+        assert len(found) == len(relation), sql
+        for at, name in enumerate(names):
+            left = bits(found.column(at))
+            right = bits(relation.arrow().column(at))
+            assert left == right, (name, sql)
+
+
+def frame_of(spark, table: pa.Table):
+    schema = ", ".join(
+        f"{name} {of}" for name, of in zip(table.column_names, spark_types(table), strict=True)
+    )
+    rows = [tuple(row.values()) for row in table.to_pylist()]
+    return spark.createDataFrame(rows, schema).repartition(2)
+
+
+def spark_types(table: pa.Table) -> list[str]:
+    known = {of: simple for _, of, simple in CLICKS.values()}
+    return [known[field.type] for field in table.schema]
+
+
+def arrow_of(frame) -> pa.Table:
+    if hasattr(frame, "toArrow"):
+        return frame.toArrow()
+    return pa.Table.from_batches(frame._collect_as_arrow())
+
+
+def test_generated_queries_have_the_bits_of_local_ones(spark):
+    generator = Generator(SEED)
+    for number in range(QUERIES):
+        if number % 6 == 0:
+            world = World(spark, SEED + number)
+        sql = generator.query()
+        broadcast = (
+            ["ratings"] if generator.chance("broadcast", 0.3) and "ratings AS" in sql else []
+        )
+        # A table that is also a UNION source is shuffled there.
+        world.compare(sql, broadcast=broadcast)
+    print(generator.drawn)
+
+
+@pytest.fixture(scope="module")
+def world(spark):
+    return World(spark, 100)
+
+
+WINDOW = "WINDOW w AS (PARTITION BY user ORDER BY ts ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM clicks",
+        "SELECT id, price + 1 FROM clicks WHERE paid",
+        f"SELECT *, sum(price) OVER w FROM clicks {WINDOW}",
+        f"SELECT id, id, sum(price) OVER w, sum(price) OVER w FROM clicks {WINDOW}",
+        "SELECT c.*, s.ts FROM clicks c LAST JOIN shops s ORDER BY s.ts ON c.shop = s.shop",
+        "SELECT c.id FROM clicks c LAST JOIN shops s ON c.shop = s.shop",
+        "SELECT id, split_by_key(user, ',', ':') AS l FROM clicks",
+        "SELECT `user` AS `a b`, '`user`' AS q, \"x\" AS t FROM clicks -- the end",
+        "SELECT id, avg(price) OVER v AS é FROM clicks WINDOW u AS (PARTITION BY user ORDER BY ts "
+        "ROWS BETWEEN 4 PRECEDING AND CURRENT ROW), v AS (u)",
+    ],
+)
+def test_queries_of_every_shape(world, sql):
+    world.compare(sql)
+
+
+def test_settings_reach_the_executors(world):
+    sql = "SELECT id, hour(ts) AS h FROM clicks"
+    world.db.execute("SET time_zone = 'Asia/Tokyo'")
+    try:
+        world.compare(sql, settings={"time_zone": "Asia/Tokyo"})
+    finally:
+        world.db.execute("SET time_zone = 'UTC'")
+
+
+def test_the_order_of_files_is_that_of_arrival(spark, tmp_path):
+    world = World(spark, 7)
+    path = str(tmp_path / "clicks.parquet")
+    world.db.sql("SELECT * FROM clicks").write(path)
+    sql = f"SELECT id, lag(id, 1) OVER w AS before FROM clicks {WINDOW}"
+    frame = training_set(spark, sql, {"clicks": spark.read.parquet(path)}, row_id="n")
+    found = [tuple(row)[:2] for row in frame.orderBy("n").collect()]
+    assert found == world.db.sql(sql).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT count(*) AS n FROM clicks", "an aggregate without OVER"),
+        ("SELECT user FROM clicks GROUP BY user", "GROUP BY is not split"),
+        ("SELECT id FROM clicks ORDER BY id", "ORDER BY is not split"),
+        ("SELECT id FROM clicks LIMIT 3", "LIMIT is not split"),
+        ("SELECT DISTINCT id FROM clicks", "DISTINCT is not split"),
+        ("SELECT id FROM clicks UNION ALL SELECT id FROM clicks", "UNION is not split"),
+        ("SELECT id FROM (SELECT id FROM clicks) AS s", "a sub-query in FROM"),
+        (
+            "SELECT id FROM clicks WHERE item IN (SELECT item FROM ratings)",
+            "a sub-query in an expression",
+        ),
+        (
+            "SELECT c.id FROM clicks c JOIN ratings r ON c.item = r.item",
+            "a join other than LAST JOIN",
+        ),
+        (
+            "SELECT c.id, r.id FROM clicks c LAST JOIN ratings r ORDER BY r.ts ON r.ts <= c.ts",
+            "a LAST JOIN without equal columns",
+        ),
+        (
+            "SELECT sum(price) OVER w FROM clicks WINDOW w AS (ORDER BY ts "
+            "ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)",
+            "a window without PARTITION BY",
+        ),
+        (
+            "SELECT sum(price) OVER w FROM clicks WINDOW w AS (PARTITION BY upper(user) "
+            "ORDER BY ts ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)",
+            "PARTITION BY an expression",
+        ),
+        (
+            "SELECT sum(price) OVER w FROM clicks WINDOW w AS (PARTITION BY ts "
+            "ORDER BY ts ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)",
+            "PARTITION BY a column of type TIMESTAMP",
+        ),
+        ("SELECT prise FROM clicks", "column `prise` does not exist"),
+        ("SELECT id FROM nothing", "table `nothing` does not exist"),
+    ],
+)
+def test_what_is_not_split_is_refused(world, sql, message):
+    with pytest.raises(lockstep.Error, match=message):
+        training_set(world.spark, sql, world.frames)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"arrival": {"x": "id"}}, "arrival names `x`"),
+        ({"arrival": {"clicks": "user"}}, "arrival of `clicks` is no column of integers"),
+        ({"broadcast": ["x"]}, "broadcast names `x`"),
+        ({"row_id": "id"}, "has a column `id` already"),
+        ({"row_id": "__ls_x"}, "row_id has a reserved name"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_refused(world, options, message):
+    with pytest.raises(lockstep.Error, match=message):
+        training_set(world.spark, "SELECT id FROM clicks", world.frames, **options)
+
+
+def test_a_column_that_is_not_read_may_have_any_type(spark, world):
+    frame = world.frames["clicks"].selectExpr("id", "CAST(price AS DECIMAL(9, 2)) AS price")
+    assert training_set(spark, "SELECT id FROM clicks", {"clicks": frame}).count() == 160
+    with pytest.raises(lockstep.Error, match=r"column `price` of `clicks` is decimal\(9,2\)"):
+        training_set(spark, "SELECT price FROM clicks", {"clicks": frame})
+    reserved = frame.selectExpr("id AS __ls_x")
+    with pytest.raises(lockstep.Error, match="has a reserved name"):
+        training_set(spark, "SELECT 1 AS one FROM clicks", {"clicks": reserved})
+
+
+def test_the_blocks_of_the_guide_run(spark, capsys):
+    page = (ROOT / "docs/guide/spark.md").read_text()
+    ((source, shown),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
+    exec(compile(source, "docs/guide/spark.md", "exec"), {})
+    assert capsys.readouterr().out.strip() == shown.strip()
