@@ -34,6 +34,7 @@ pub const BUGS: &[(&str, FoundBy)] = &[
     ("rows_logged_twice", FoundBy::Kill),
     ("query_database_forgotten", FoundBy::Kill),
     ("checkpoint_position_too_late", FoundBy::Kill),
+    ("late_row_not_marked", FoundBy::Kill),
 ];
 
 /// The most cycles, or cases, until a bug is found.

@@ -12,7 +12,9 @@ use std::{
     },
 };
 
-use lockstep_engine::{Database, OpenOptions, Session, StorageTuning, set_chunk_rows};
+use lockstep_engine::{
+    Database, OpenOptions, Session, StorageTuning, set_chunk_rows, set_leaf_rows,
+};
 use lockstep_host::{Host, ManualClock, SystemClock, failpoint};
 
 use crate::{
@@ -31,6 +33,8 @@ pub struct ChildOptions {
     pub part_bytes: usize,
     /// Rows of a chunk of an index.
     pub chunk_rows: usize,
+    /// Rows of a leaf of a pre-aggregate.
+    pub leaf_rows: usize,
     /// The number of writers.
     pub writers: usize,
     /// The failpoint that ends the process, and how often it is reached before.
@@ -48,6 +52,7 @@ pub fn run(directory: &Path, options: &ChildOptions) {
         failpoint::seed(bug);
     }
     set_chunk_rows(options.chunk_rows);
+    set_leaf_rows(options.leaf_rows);
     let database = match open(directory, options) {
         Ok(database) => database,
         Err(error) => return answer(&ChildAnswer::Refused(error)),

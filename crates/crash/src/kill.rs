@@ -153,6 +153,7 @@ impl<'a> Driver<'a> {
             segment_bytes: *random.pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]),
             part_bytes: 500,
             chunk_rows: *random.pick(&[1, 3, 128]),
+            leaf_rows: *random.pick(&[1, 2, 5]),
             writers: WRITERS,
             failpoint: None,
             bug: options.bug.clone(),

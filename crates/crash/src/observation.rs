@@ -19,12 +19,15 @@ pub struct Observation {
     pub texts: BTreeMap<String, Vec<String>>,
     /// The arrival of each row of a table, in the order of its rows.
     pub arrivals: BTreeMap<String, Vec<u64>>,
+    /// How many rows the answers of the process have taken from pre-aggregates; this is not compared.
+    pub rows_from_nodes: u64,
 }
 
 impl Observation {
     /// Describes a database with so many writers.
     pub fn of(database: &Database, writers: usize, now_ms: i64) -> Self {
         let mut observer = DatabaseObserver {
+            database: database.clone(),
             session: database.session(),
             observed: Self::default(),
             writers,
@@ -57,6 +60,7 @@ pub fn number_of(line: &str) -> u64 {
 
 /// A database while it is described.
 struct DatabaseObserver {
+    database: Database,
     session: Session,
     observed: Observation,
     writers: usize,
@@ -89,9 +93,16 @@ impl DatabaseObserver {
         for user in self.names("SHOW USERS") {
             self.show(&format!("SHOW GRANTS FOR {user}"));
         }
-        for deployment in self.column("SHOW DEPLOYMENTS", 1) {
-            self.observe_deployment(&deployment);
+        let deployments = self.column("SHOW DEPLOYMENTS", 1);
+        for deployment in &deployments {
+            self.observe_deployment(deployment);
         }
+        // With the nodes that there are, and then with all.
+        self.database.make_pre_aggregates();
+        for deployment in &deployments {
+            self.observe_answers(deployment, "from nodes");
+        }
+        self.count_rows_from_nodes();
         for procedure in self.column("SHOW PROCEDURES", 1) {
             self.show(&format!("SHOW CREATE PROCEDURE {procedure}"));
         }
@@ -119,16 +130,31 @@ impl DatabaseObserver {
     fn observe_deployment(&mut self, name: &str) {
         self.show(&format!("SHOW DEPLOYMENT {name}"));
         let Ok(found) = self.session.deployment(name) else { return };
+        self.observe_answers(name, "as it is");
+        self.session.execute(&format!("USE `{}`", found.current_database)).expect("it is there");
+        self.show_as(&format!("batch answer of {name}"), &found.sql);
+        self.session.execute("USE `default`").expect("it is always there");
+    }
+
+    /// Answers requests with the keys of each writer.
+    fn observe_answers(&mut self, name: &str, how: &str) {
         let writers = 0..u64::try_from(self.writers).expect("there are few writers");
         for writer in writers {
             let rows = RowRange { writer, first: 1 << 40, count: 6, now_ms: self.now_ms };
             let answered = self.session.request(name, &[rows.to_batch()]);
             let lines = lines(answered.map_err(|error| error.message));
-            self.observed.texts.insert(format!("answers of {name} to {writer}"), lines);
+            self.observed.texts.insert(format!("answers of {name} to {writer}, {how}"), lines);
         }
-        self.session.execute(&format!("USE `{}`", found.current_database)).expect("it is there");
-        self.show_as(&format!("batch answer of {name}"), &found.sql);
-        self.session.execute("USE `default`").expect("it is always there");
+    }
+
+    fn count_rows_from_nodes(&mut self) {
+        let sql = "SELECT rows_from_nodes FROM lockstep.pre_aggregates";
+        let rows = self.session.execute(sql).map(|output| of_output(&output)).unwrap_or_default();
+        let number = |row: &Vec<Value>| match row.first() {
+            Some(Value::BigInt(rows)) => rows.unsigned_abs(),
+            _ => 0,
+        };
+        self.observed.rows_from_nodes = rows.iter().map(number).sum();
     }
 
     /// Lists the variables, without the one that a database in memory has otherwise.

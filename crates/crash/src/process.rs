@@ -37,6 +37,7 @@ impl ChildProcess {
         pass("segment-bytes", options.segment_bytes.to_string());
         pass("part-bytes", options.part_bytes.to_string());
         pass("chunk-rows", options.chunk_rows.to_string());
+        pass("leaf-rows", options.leaf_rows.to_string());
         pass("writers", options.writers.to_string());
         if let Some((name, count)) = &options.failpoint {
             pass("failpoint", name.clone());

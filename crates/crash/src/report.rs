@@ -41,6 +41,8 @@ pub struct Report {
     pub rows_compared: u64,
     /// Texts that were compared, those of rows included.
     pub texts_compared: u64,
+    /// Rows that answers took from pre-aggregates.
+    pub rows_from_nodes: u64,
     /// Operations by name.
     pub operations: BTreeMap<&'static str, OperationCount>,
     /// How often each failpoint has ended a process.
@@ -103,8 +105,8 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{} rows read, {} rows and {} texts compared",
-            self.rows_read, self.rows_compared, self.texts_compared
+            "{} rows read, {} rows and {} texts compared, {} rows of answers from pre-aggregates",
+            self.rows_read, self.rows_compared, self.texts_compared, self.rows_from_nodes
         )?;
         let counts: Vec<String> = VIOLATIONS
             .iter()

@@ -44,6 +44,7 @@ fn kills_at_random_moments_lose_nothing() {
     let report = kill::run(&options("kill", 50));
     check(&report);
     assert!(report.kills > 25, "{report}");
+    assert!(report.rows_from_nodes > 1_000, "{report}");
 }
 
 #[test]

@@ -124,6 +124,9 @@ impl Database {
     pub(crate) fn empty(host: Host, is_in_memory: bool) -> Self {
         let budget = Arc::new(MemoryBudget::default());
         budget.observe(|now| lockstep_host::log::warn(&alert(now)));
+        let pre_aggregates = Arc::new(PreAggregateWork::new(host.threads));
+        let wake = pre_aggregates.waker();
+        budget.observe_spare(move || wake());
         let state = EngineState {
             objects: RwLock::new(Objects::new(is_in_memory)),
             catalog_changes: Mutex::new(()),
@@ -134,7 +137,7 @@ impl Database {
             being_loaded: Mutex::default(),
             jobs: Mutex::default(),
             requests: RequestCache::default(),
-            pre_aggregates: Arc::new(PreAggregateWork::new(host.threads)),
+            pre_aggregates,
             arrivals: Arc::new(Arrivals::default()),
             budget,
             started_ms: host.clock.now_ms(),

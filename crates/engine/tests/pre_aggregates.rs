@@ -119,6 +119,75 @@ fn keys_of_which_requests_read_many_rows_get_nodes_by_themselves() {
     assert_eq!(figure(&session, "keys_waiting"), 0);
 }
 
+/// A group in any order, which the declared index has, and one in order of arrival.
+const GROUPS: [&str; 2] = [
+    "SELECT k, count(*) AS n, sum(v) AS total, max(v) AS most, distinct_count(n) AS kinds FROM s \
+     GROUP BY k",
+    "SELECT k, first_value(v) AS oldest, last_value(n) AS newest, sum(v) AS total FROM s GROUP BY k",
+];
+
+#[test]
+fn groups_take_nodes_in_any_order_and_in_order_of_arrival() {
+    for group in GROUPS {
+        let (database, session) = filled();
+        run(&session, &format!("DEPLOY plain OPTIONS(pre_aggregation='off') {group}"));
+        run(&session, &format!("DEPLOY d OPTIONS(pre_aggregation='always') {group}"));
+        database.make_pre_aggregates();
+        check(&session);
+        let (taken, read) = (figure(&session, "rows_from_nodes"), figure(&session, "rows_read"));
+        // Four of the requests are of the long key; the last 1,000 rows may have arrived at one time.
+        assert!(taken > 4 * 18_000 && read < 4 * 2_000, "{taken} and {read} rows: {group}");
+        insert(&session, "a", [5, 7_000_001, 19_999_999, 7_000_001].into_iter());
+        check(&session);
+        database.make_pre_aggregates();
+        check(&session);
+        run(&session, "DELETE FROM s WHERE ts >= 3000000 AND ts < 4000000");
+        check(&session);
+        database.make_pre_aggregates();
+        check(&session);
+        run(&session, "TRUNCATE TABLE s");
+        check(&session);
+        insert(&session, "a", (0..1_000).map(|at| at * 10));
+        insert(&session, "a", (0..10).map(|at| at * 10));
+        database.make_pre_aggregates();
+        check(&session);
+    }
+}
+
+#[test]
+fn a_group_gets_nodes_by_itself() {
+    let (database, session) = filled();
+    run(&session, &format!("DEPLOY plain OPTIONS(pre_aggregation='off') {}", GROUPS[0]));
+    run(&session, &format!("DEPLOY d {}", GROUPS[0]));
+    answer(&session, "d", "a", 30_000_000);
+    database.make_pre_aggregates();
+    assert_eq!(figure(&session, "keys"), 1);
+    let read = figure(&session, "rows_read");
+    check(&session);
+    assert!(figure(&session, "rows_read") < read + 2_000, "nodes are taken in their place");
+}
+
+#[test]
+fn nodes_are_made_by_themselves_when_memory_is_free_again() {
+    let (database, session) = filled();
+    run(&session, &format!("DEPLOY plain OPTIONS(pre_aggregation='off') {FEATURES}"));
+    database.set_max_memory(Some(database.memory_use().used));
+    run(&session, &format!("DEPLOY d OPTIONS(pre_aggregation='always') {FEATURES}"));
+    // What the thread does, which finds no memory.
+    database.make_pre_aggregates();
+    assert_eq!(figure(&session, "memory_bytes"), 0);
+    assert_eq!(figure(&session, "keys_waiting"), 1, "the keys are still to be looked for");
+    assert!(text(&session, "SHOW JOBS").contains("default.d: 1 keys wait, 0 rows are folded"));
+    // No write, no request and no deployment follows.
+    database.set_max_memory(None);
+    let is_made = || {
+        lockstep_host::pause(1);
+        figure(&session, "keys_waiting") == 0 && figure(&session, "memory_bytes") > 10_000
+    };
+    assert!((0..20_000).any(|_| is_made()), "the thread is woken");
+    check(&session);
+}
+
 #[test]
 fn memory_is_given_back_with_the_deployment_and_before_writes_are_refused() {
     let (database, session) = filled();

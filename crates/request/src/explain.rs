@@ -72,7 +72,8 @@ impl ProgramResources {
         let spec = &schema.indexes[index];
         let keys: Vec<&str> = spec.keys.iter().map(|key| column(*key)).collect();
         let order = match source.order {
-            Order::Arrival => "newest arrival first".to_owned(),
+            Order::Stored if spec.event_time.is_some() => "in any order".to_owned(),
+            Order::Arrival | Order::Stored => "newest arrival first".to_owned(),
             Order::Index { column: time } => format!("newest `{}` first", column(time)),
             Order::Computed(_) => "fallback: sorts the rows of the key".to_owned(),
         };

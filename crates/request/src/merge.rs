@@ -243,11 +243,11 @@ impl<'s> StreamRows<'s> {
             SourceCursor::Index(cursor) if cursor.is_plain() => cursor,
             cursor => return Self::Computed { cursor, next: None },
         };
-        match &source.source.order {
-            order @ Order::Index { .. } if takes_runs => {
-                Self::Runs(IndexRuns::new(cursor.into_runs(ctx), order, &source.inputs))
-            }
-            _ => Self::Stored { cursor, next: None },
+        if takes_runs && cursor.takes_runs(ctx) {
+            let order = &source.source.order;
+            Self::Runs(IndexRuns::new(cursor.into_runs(ctx), order, &source.inputs))
+        } else {
+            Self::Stored { cursor, next: None }
         }
     }
 
@@ -375,7 +375,8 @@ struct IndexRuns<'s> {
     inputs: &'s SourceInputs,
     /// The current run; `None` before the first.
     run: Option<KeyRun<'s>>,
-    /// How many of its rows have an event time above the least one, which NULL is stored as, too.
+    /// How many of its rows have an event time above the least one, which NULL is stored as, too; all where
+    /// NULL is in the order like any other value.
     timed: usize,
     /// Its next row.
     next: usize,
@@ -452,7 +453,11 @@ impl<'s> IndexRuns<'s> {
             }
             let run = self.rows.next_run()?;
             self.rows.prefetch_next_run(&self.inputs.fields);
-            (self.timed, self.next, self.flushed) = (count_since(&run, i64::MIN + 1), 0, 0);
+            let timed = match self.order {
+                Order::Stored => run.len(),
+                _ => count_since(&run, i64::MIN + 1),
+            };
+            (self.timed, self.next, self.flushed) = (timed, 0, 0);
             self.run = Some(run);
         }
     }

@@ -13,6 +13,8 @@
 //! has states that are merged, and a frame may have many rows ([`PreAggregation`]). Values of rows at a
 //! distance from the newest are read of the rows themselves, before any node is taken.
 
+mod estimate;
+
 use std::{
     fmt,
     sync::{
@@ -64,6 +66,7 @@ pub struct PreAggregate {
     /// The same, added to the states of a node.
     own_layout: NodeLayout,
     hold: LevelsHold,
+    keys: LevelKeys,
     /// Of the table and the index, to be shown.
     name: PreAggregateName,
     scratch: Mutex<NodeScratch>,
@@ -238,6 +241,7 @@ impl PreAggregate {
             layout,
             own_layout,
             hold: table.hold_levels(index, keys, wake),
+            keys,
             name,
             scratch,
             rows_in_nodes: AtomicU64::new(0),

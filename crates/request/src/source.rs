@@ -41,6 +41,9 @@ pub(crate) enum AccessPath {
 pub(crate) enum Order {
     /// Arrival alone: every row's order value is 0.
     Arrival,
+    /// That of the index, whose event times are the order values, NULL being the least. For frames of all
+    /// rows: of an index by arrival, or of any index where the order does not matter.
+    Stored,
     /// The event-time column of the index.
     Index {
         /// The position of the column in the table.
@@ -163,7 +166,7 @@ impl KeyedSource {
         match (&self.order, bounds.upper) {
             (Order::Computed(_), _) => return self.sort(ctx, keys, bounds, rows),
             (Order::Index { .. }, Some(upper)) => rows.seek(upper),
-            (Order::Index { .. }, None) | (Order::Arrival, _) => {}
+            (Order::Index { .. }, None) | (Order::Arrival | Order::Stored, _) => {}
         }
         Ok(SourceCursor::Index(IndexCursor { source: self, rows, keys, bounds }))
     }
@@ -205,7 +208,9 @@ impl KeyedSource {
     /// Returns the index whose runs are the rows of the source as they are, in its order.
     pub(crate) fn run_index(&self) -> Option<usize> {
         match (&self.access, &self.order) {
-            (AccessPath::Index { index, .. }, Order::Index { .. }) if self.is_plain() => {
+            (AccessPath::Index { index, .. }, Order::Index { .. } | Order::Stored)
+                if self.is_plain() =>
+            {
                 Some(*index)
             }
             _ => None,
@@ -316,7 +321,7 @@ impl KeyedSource {
             let arrival = leaf.arrival;
             let Some(row) = self.row(ctx, leaf)? else { continue };
             let order = match &self.order {
-                Order::Arrival => Some(0),
+                Order::Arrival | Order::Stored => Some(0),
                 Order::Index { column } => {
                     row.get(ColumnLocation::Leaf(*column), ctx.arena).as_i64()
                 }
@@ -422,6 +427,20 @@ impl<'s> IndexCursor<'s> {
         self.source.is_plain()
     }
 
+    /// Returns whether the rows may be read in runs. Rows that arrived after the current one, which is
+    /// stored, are not those of a time where the order is that of the index: they are left out one by one.
+    #[inline]
+    pub(crate) fn takes_runs(&self, ctx: &AnswerContext<'s>) -> bool {
+        match (&self.source.order, self.source.chain.leaf) {
+            (Order::Index { .. }, _) => true,
+            (Order::Stored, LeafKind::Table(table)) => {
+                let visible = ctx.snapshots[table].visible_arrival();
+                self.bounds.before.is_none_or(|end| end.arrival >= visible)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the rows, to be read in runs, and the event time below which none was skipped. The cursor
     /// [is plain](Self::is_plain), and the order is the event time of the index.
     #[inline(always)]
@@ -453,7 +472,11 @@ impl<'s> IndexCursor<'s> {
             if order.is_some_and(|order| order < self.bounds.lower) {
                 return None;
             }
-            if self.bounds.contains(order, row.arrival) {
+            let is_contained = match self.source.order {
+                Order::Stored => self.bounds.before.is_none_or(|end| row.arrival < end.arrival),
+                _ => self.bounds.contains(order, row.arrival),
+            };
+            if is_contained {
                 return Some((row, order));
             }
         }
@@ -484,7 +507,7 @@ impl Order {
         match self {
             // NULL is stored in an index as the least event time, which is a value, too.
             Self::Index { column } if row.event_time == i64::MIN => row.row.get(*column).as_i64(),
-            Self::Index { .. } => Some(row.event_time),
+            Self::Index { .. } | Self::Stored => Some(row.event_time),
             Self::Arrival | Self::Computed(_) => Some(0),
         }
     }

@@ -46,6 +46,8 @@ pub(crate) type LaterRow = (usize, (Option<i64>, Option<i64>));
 #[derive(Debug)]
 pub(crate) struct TestDatabase {
     tables: Vec<(Arc<CatalogTable>, Arc<Table>)>,
+    /// Each row arrives at a time of its own.
+    clock: Arc<ManualClock>,
     pub(crate) rows: Vec<Vec<TestRow>>,
     arrivals: Arc<Arrivals>,
 }
@@ -60,8 +62,12 @@ impl TableResolver for TestDatabase {
 impl TestDatabase {
     /// Makes a database with one table `t0`, `t1`, … for each list of `(k, ts)`; ids count from 1 over all.
     pub(crate) fn new(tables: &[Vec<(Option<i64>, Option<i64>)>]) -> Self {
-        let mut database =
-            Self { tables: Vec::new(), rows: Vec::new(), arrivals: Arc::new(Arrivals::new(0)) };
+        let mut database = Self {
+            tables: Vec::new(),
+            clock: Arc::new(ManualClock::new(0)),
+            rows: Vec::new(),
+            arrivals: Arc::new(Arrivals::new(0)),
+        };
         for rows in tables {
             database.add(rows);
         }
@@ -72,14 +78,15 @@ impl TestDatabase {
         let columns = ["id", "k", "ts"].map(|name| Column::new(name, DataType::BigInt));
         let schema = TableSchema { columns: columns.into(), indexes: Vec::new() };
         let id = self.tables.len();
-        let table =
-            Table::new(schema.clone(), Arc::new(ManualClock::new(0)), Arc::clone(&self.arrivals));
+        let clock = Arc::<ManualClock>::clone(&self.clock);
+        let table = Table::new(schema.clone(), clock, Arc::clone(&self.arrivals));
         let table = Arc::new(table.unwrap());
         let mut stored = Vec::new();
         for (k, ts) in rows {
             let arrival = self.arrivals.next();
             let id = i64::try_from(arrival).unwrap() + 1;
             let row = TestRow { id, k: *k, ts: *ts, arrival };
+            self.clock.set_ms(id);
             table.append([row.values()]).unwrap();
             stored.push(row);
         }
@@ -102,6 +109,7 @@ impl TestDatabase {
             let arrival = self.arrivals.next();
             let id = i64::try_from(arrival).unwrap() + 1;
             let row = TestRow { id, k: *k, ts: *ts, arrival };
+            self.clock.set_ms(id);
             self.tables[*table].1.append([row.values()]).unwrap();
             self.rows[*table].push(row);
         }

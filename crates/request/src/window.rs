@@ -51,6 +51,8 @@ pub(crate) struct WindowScan {
     pub(crate) keys: Vec<BoundExpr>,
     /// The order value of the current row; `None` without ORDER BY.
     pub(crate) order: Option<BoundExpr>,
+    /// The order value of the current row without ORDER BY: no row of a source has a greater one.
+    pub(crate) unordered: i64,
     /// What is read of the current row.
     pub(crate) inputs: CurrentInputs,
     /// The rows of the main table, unless `INSTANCE_NOT_IN_WINDOW` excludes them, then the union
@@ -140,7 +142,7 @@ impl WindowScan {
         let mut scratch = ctx.scans[self.id].borrow_mut();
         let order = match &self.order {
             Some(order) => order.eval(&row.as_row(), ctx.arena).as_i64(),
-            None => Some(0),
+            None => Some(self.unordered),
         };
         scratch.begin(&self.groups, order);
         let ScanScratch { aggregates, progress } = &mut *scratch;

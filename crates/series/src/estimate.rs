@@ -9,9 +9,10 @@ use crate::{
     chunk::{SlotLayout, capacity_for, chunk_footprint},
     directory::{directory_capacity, directory_footprint},
     entry::{first_capacity, grown_capacity, next_capacity, several_footprint, single_footprint},
+    levels::{FAN_OUT, key_bytes, node_footprint, state_bytes_max},
     row_ref::stored_size,
     series::{SHARD_COUNT, Series},
-    sync::CHUNK_ROWS_MAX,
+    sync::{CHUNK_ROWS_MAX, leaf_rows},
 };
 
 /// How many rows are assumed to arrive together, in one append and millisecond.
@@ -87,6 +88,52 @@ fn entry_bytes(rows: u64, shape: IndexShape) -> u64 {
     number(bytes)
 }
 
+/// The sizes that determine how much memory levels take.
+pub struct LevelsShape<'f> {
+    /// Bytes of a key.
+    pub key_size: usize,
+    /// Only keys with at least so many rows have levels.
+    pub rows_min: u64,
+    /// Returns the bytes of the states of so many rows.
+    pub state_bytes: &'f mut dyn FnMut(u64) -> u64,
+}
+
+/// Estimates the bytes that levels over an index of so many rows and keys take, when all keys that can have
+/// levels have them. States that may be too large to be stored are counted as large as they may be.
+pub fn levels_bytes(rows: u64, keys: u64, mut shape: LevelsShape<'_>) -> u64 {
+    if rows == 0 || keys == 0 {
+        return 0;
+    }
+    let keys = keys.min(rows);
+    debug_assert!(keys > 0, "there are rows");
+    let (least, more) = (rows / keys, rows % keys);
+    let mut of_keys = |keys: u64, rows: u64| match keys {
+        0 => 0,
+        _ => key_levels_bytes(rows, &mut shape).saturating_mul(keys),
+    };
+    of_keys(keys - more, least).saturating_add(of_keys(more, least + 1))
+}
+
+/// Estimates the bytes of the levels of a key of so many rows.
+fn key_levels_bytes(rows: u64, shape: &mut LevelsShape<'_>) -> u64 {
+    let leaf_rows = number(leaf_rows());
+    if rows < leaf_rows.max(shape.rows_min) {
+        return 0;
+    }
+    let mut bytes = number(key_bytes(shape.key_size));
+    // A leaf is made when a newer row exists.
+    let (mut nodes, mut node_rows, mut children) = ((rows - 1) / leaf_rows, leaf_rows, 0);
+    while nodes > 0 {
+        let states = (shape.state_bytes)(node_rows).min(state_bytes_max(node_rows));
+        let node = number(node_footprint(usize_of(states), children));
+        bytes = bytes.saturating_add(node.saturating_mul(nodes));
+        children = FAN_OUT;
+        nodes /= number(FAN_OUT);
+        node_rows = node_rows.saturating_mul(number(FAN_OUT));
+    }
+    bytes
+}
+
 /// Returns the capacity of a directory to which `len` pointers were appended.
 fn grown_directory_capacity(len: usize) -> usize {
     let mut capacity = if len > 0 { directory_capacity(1) } else { 0 };
@@ -127,6 +174,15 @@ fn number(bytes: usize) -> u64 {
 /// Converts a count.
 fn usize_of(count: u64) -> usize {
     usize::try_from(count).expect("addresses have 64 bits")
+}
+
+impl std::fmt::Debug for LevelsShape<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LevelsShape")
+            .field("key_size", &self.key_size)
+            .field("rows_min", &self.rows_min)
+            .finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]

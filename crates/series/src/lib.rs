@@ -57,9 +57,9 @@
 //! 10. Levels, which a series may have, hold partial results over the rows of each key (`levels`, which
 //!     has its own rules). Whoever inserts a late row or removes rows tells them under the shard's lock.
 //!
-//! `chunk`, `directory`, `entry`, `record`, `epoch` and `swap` are model-checked:
-//! `crates/series/model` compiles them a second time over loom's atomics and explores rules 2 to 6
-//! with a writer and a reader. In the models of one key a guard frees only when the execution is
+//! `chunk`, `directory`, `entry`, `record`, `epoch`, `swap` and the marks of `levels` are model-checked:
+//! `crates/series/model` compiles them a second time over loom's atomics and explores rules 2 to 6, and
+//! 3 to 5 of the levels, with a writer and a reader. In the models of one key a guard frees only when the execution is
 //! over; that no reader uses anything after that is checked by the stress tests and Miri.
 //!
 //! # Cost
@@ -100,7 +100,6 @@ pub use entry::RowAction;
 pub use guard::{Guard, pin};
 pub use levels::{
     KeyNodes, LevelKeys, LevelNode, Levels, LevelsSize, Maintained, NodeFold, NodeSpan, NodesTaken,
-    set_leaf_rows,
 };
 pub use log::{CompactionPlan, LogPosition, LogRow, LogRows, RowLog};
 pub use reclaim::{Account, reclaim, reclaim_small};
@@ -109,7 +108,7 @@ pub use row_ref::{ARRIVAL_MAX, RowBatch, RowRef};
 pub use series::{HashedKey, Series};
 pub use series_rows::SeriesRows;
 pub use swap::Swap;
-pub use sync::set_chunk_rows;
+pub use sync::{set_chunk_rows, set_leaf_rows};
 
 #[cfg(test)]
 mod tests;

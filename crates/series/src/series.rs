@@ -20,8 +20,8 @@ use crate::{
     buckets::{Buckets, BucketsRef, TAG_SHIFT, buckets_for},
     entry::{EntryRef, Inserted, KeyEntry, Remaining, WriteContext, single_footprint},
     guard::Retiring,
-    levels::leaf_rows,
     row_ref::prefetch,
+    sync::leaf_rows,
 };
 
 /// How many writers can work at the same time. A power of two.
@@ -424,14 +424,16 @@ impl Series {
 
     /// Makes nodes of one key that waits for it. Returns `None` when none waits.
     pub fn maintain(&self, levels: &Levels, fold: &mut dyn NodeFold) -> Option<Maintained> {
-        if levels.is_to_be_filled() {
+        if let Some(_in_work) = levels.begin_filling() {
             self.add_long_keys(levels);
         }
-        for key in levels.take_wanted() {
+        let (wanted, in_work) = levels.take_wanted();
+        for key in wanted {
             let guard = crate::pin();
             self.add_key(levels, &key, &guard);
         }
-        let key_levels = levels.next_key()?;
+        drop(in_work);
+        let (key_levels, _in_work) = levels.next_key()?;
         let guard = crate::pin();
         let (hash, key) = key_levels.key();
         let entry = self.shard(hash).find(hash, key, &guard).map(|(_, entry)| entry);

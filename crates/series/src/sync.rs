@@ -1,9 +1,10 @@
 //! The atomics of the protocol, in one place that the model checker replaces.
 //!
-//! `epoch`, `swap`, `chunk`, `directory` and `entry` use them by `crate::sync`, so that the same files
+//! `epoch`, `swap`, `chunk`, `directory`, `entry` and the nodes of `levels` use them by `crate::sync`, so that the same files
 //! can be compiled a second time over loom's (`crates/series/model`). Rules 2 to 6 of the
 //! crate's protocol.
 
+pub(crate) use lockstep_host::sync::Mutex;
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
 };
@@ -30,6 +31,28 @@ pub(crate) fn chunk_rows() -> usize {
 pub fn set_chunk_rows(rows: usize) {
     // Relaxed: as above.
     CHUNK_ROWS.store(rows.clamp(1, CHUNK_ROWS_MAX), Ordering::Relaxed);
+}
+
+/// With so many noted late rows the nodes of a key are made anew.
+pub(crate) const LATE_NOTES_MAX: usize = 1 << 14;
+/// A leaf of a key's nodes is over at least so many rows, unless there are fewer between two others.
+const LEAF_ROWS: usize = 128;
+
+/// The rows of a leaf: [`LEAF_ROWS`], except in tests.
+static LEAF_ROWS_NOW: AtomicUsize = AtomicUsize::new(LEAF_ROWS);
+
+/// Returns the number of rows with which a leaf is made.
+pub(crate) fn leaf_rows() -> usize {
+    // Relaxed: leaves of any size may follow each other.
+    LEAF_ROWS_NOW.load(Ordering::Relaxed)
+}
+
+/// Sets the number of rows of the leaves that this process makes from now on, so that tests with few
+/// rows have keys of many nodes.
+#[doc(hidden)]
+pub fn set_leaf_rows(rows: usize) {
+    // Relaxed: as above.
+    LEAF_ROWS_NOW.store(rows.max(1), Ordering::Relaxed);
 }
 
 /// Stores with Release, and then passes a sequentially consistent fence.

@@ -22,6 +22,9 @@ use crate::{Table, TableError};
 /// A function that is called when the use of memory passes the alert threshold, once each time.
 type Observer = Box<dyn Fn(MemoryUse) + Send + Sync>;
 
+/// A function that is called when levels may grow again. It does not wait.
+type SpareObserver = Box<dyn Fn() + Send + Sync>;
+
 /// The memory that all tables of an engine take, and its limit.
 pub struct MemoryBudget {
     /// Bytes; 0 is no limit.
@@ -33,6 +36,9 @@ pub struct MemoryBudget {
     is_alerted: AtomicBool,
     refused: AtomicU64,
     observer: OnceLock<Observer>,
+    /// Whether levels could not grow since `spare_observer` was called.
+    is_short: AtomicBool,
+    spare_observer: OnceLock<SpareObserver>,
     /// The tables that have levels.
     with_levels: Mutex<Vec<Weak<Table>>>,
 }
@@ -75,6 +81,8 @@ impl Default for MemoryBudget {
             is_alerted: AtomicBool::new(false),
             refused: AtomicU64::new(0),
             observer: OnceLock::new(),
+            is_short: AtomicBool::new(false),
+            spare_observer: OnceLock::new(),
             with_levels: Mutex::default(),
         }
     }
@@ -84,16 +92,18 @@ impl MemoryBudget {
     /// Sets the most bytes that all tables may take together; `None`: no limit. What is stored already
     /// stays, also when it is more.
     pub fn set_limit(&self, limit: Option<u64>) {
-        // Relaxed: a number that the next write compares with.
-        self.limit.store(limit.unwrap_or(0), Ordering::Relaxed);
+        // SeqCst: see `has_spare`.
+        self.limit.store(limit.unwrap_or(0), Ordering::SeqCst);
         self.notify();
+        self.notify_spare();
     }
 
     /// Sets the alert threshold as a part of the limit, in millionths.
     pub fn set_alert_ppm(&self, ppm: u64) {
-        // Relaxed: as above.
-        self.alert_ppm.store(ppm.min(PPM), Ordering::Relaxed);
+        // SeqCst: see `has_spare`.
+        self.alert_ppm.store(ppm.min(PPM), Ordering::SeqCst);
         self.notify();
+        self.notify_spare();
     }
 
     /// Sets the function that is called when the use passes the alert threshold, on the thread that
@@ -101,6 +111,13 @@ impl MemoryBudget {
     pub fn observe(&self, observer: impl Fn(MemoryUse) + Send + Sync + 'static) {
         // There is one observer.
         drop(self.observer.set(Box::new(observer)));
+    }
+
+    /// Sets the function that is called when levels may grow that could not before, on the thread that freed
+    /// memory or raised the limit. The first one stays.
+    pub fn observe_spare(&self, observer: impl Fn() + Send + Sync + 'static) {
+        // There is one observer.
+        drop(self.spare_observer.set(Box::new(observer)));
     }
 
     /// Reserves memory that is used beside the tables. Returns whether the limit allows it.
@@ -116,9 +133,9 @@ impl MemoryBudget {
 
     /// Returns the use of memory, and its limit.
     pub fn memory_use(&self) -> MemoryUse {
-        // Relaxed: numbers to report.
-        let limit = Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0);
-        let alert_ppm = self.alert_ppm.load(Ordering::Relaxed);
+        // SeqCst: see `has_spare`.
+        let limit = Some(self.limit.load(Ordering::SeqCst)).filter(|limit| *limit > 0);
+        let alert_ppm = self.alert_ppm.load(Ordering::SeqCst);
         let part = |limit: u64| u128::from(limit) * u128::from(alert_ppm) / u128::from(PPM);
         MemoryUse {
             used: self.used(),
@@ -130,8 +147,8 @@ impl MemoryBudget {
 
     /// Returns the bytes in use.
     fn used(&self) -> u64 {
-        // Relaxed: a number to report. Below zero between two charges of different threads only.
-        u64::try_from(self.used.load(Ordering::Relaxed)).unwrap_or(0)
+        // SeqCst: see `has_spare`. Below zero between two charges of different threads only.
+        u64::try_from(self.used.load(Ordering::SeqCst)).unwrap_or(0)
     }
 
     /// Reserves memory for a write. Returns whether the limit allows it.
@@ -147,9 +164,34 @@ impl MemoryBudget {
         true
     }
 
-    /// Returns whether less than the alert threshold is used, or there is no limit: levels may grow.
+    /// Returns whether less than the alert threshold is used, or there is no limit: levels may grow. Where
+    /// they may not, the observer of [`Self::observe_spare`] is called as soon as they may.
     pub(crate) fn has_spare(&self) -> bool {
+        if self.is_below_alert() {
+            return true;
+        }
+        // SeqCst, as are the changes of what `is_below_alert` reads and the load in `notify_spare`: either
+        // the memory that is freed now is seen below, or whoever frees it sees this.
+        self.is_short.store(true, Ordering::SeqCst);
+        // SeqCst: as above.
+        self.is_below_alert() && self.is_short.swap(false, Ordering::SeqCst)
+    }
+
+    /// Returns whether less than the alert threshold is used, or there is no limit.
+    fn is_below_alert(&self) -> bool {
         self.memory_use().status() == MemoryStatus::Ok
+    }
+
+    /// Calls the observer when levels may grow that could not before.
+    fn notify_spare(&self) {
+        // SeqCst: see `has_spare`.
+        if self.is_short.load(Ordering::SeqCst)
+            && self.is_below_alert()
+            && self.is_short.swap(false, Ordering::SeqCst)
+            && let Some(observer) = self.spare_observer.get()
+        {
+            observer();
+        }
     }
 
     /// Notes a table whose levels can be given up.
@@ -203,9 +245,12 @@ impl Account for MemoryBudget {
         if bytes == 0 {
             return;
         }
-        // Relaxed: a number to report.
-        self.used.fetch_add(bytes, Ordering::Relaxed);
+        // SeqCst: see `has_spare`.
+        self.used.fetch_add(bytes, Ordering::SeqCst);
         self.notify();
+        if bytes < 0 {
+            self.notify_spare();
+        }
     }
 }
 
@@ -239,4 +284,50 @@ impl fmt::Debug for MemoryBudget {
 /// Converts a size to a signed one.
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use lockstep_series::Account;
+
+    use super::MemoryBudget;
+
+    #[test]
+    fn who_waits_for_spare_memory_is_called_once_when_there_is_some() {
+        let budget = MemoryBudget::default();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counting = Arc::clone(&calls);
+        // Relaxed, here and below: one thread counts.
+        budget.observe_spare(move || {
+            counting.fetch_add(1, Ordering::Relaxed);
+        });
+        let count = || calls.load(Ordering::Relaxed);
+        budget.set_limit(Some(1_000));
+        budget.charge(900);
+        budget.charge(-500);
+        assert_eq!(count(), 0, "nobody waits");
+        budget.charge(500);
+        assert!(!budget.has_spare());
+        budget.charge(-50);
+        assert_eq!(count(), 0, "there is still too little");
+        budget.charge(-100);
+        budget.charge(-100);
+        assert_eq!(count(), 1);
+        assert!(budget.has_spare());
+        budget.charge(500);
+        assert!(!budget.has_spare());
+        budget.set_limit(None);
+        assert_eq!(count(), 2, "the limit was removed");
+        budget.set_limit(Some(1_000));
+        assert!(!budget.has_spare());
+        budget.set_alert_ppm(1_000_000);
+        assert_eq!(count(), 2, "more than the limit is used");
+        budget.set_limit(Some(3_000));
+        assert_eq!(count(), 3);
+    }
 }

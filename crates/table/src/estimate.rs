@@ -3,8 +3,8 @@
 //! `engine` answers ESTIMATE with it. Rows are assumed to arrive in order of event time, many in an
 //! append, evenly spread over the keys of each index.
 
-use lockstep_row::{DataType, TableSchema};
-use lockstep_series::estimate::{IndexShape, log_bytes, series_bytes};
+use lockstep_row::{DataType, IndexSpec, TableSchema};
+use lockstep_series::estimate::{IndexShape, LevelsShape, levels_bytes, log_bytes, series_bytes};
 
 use crate::TableMemory;
 
@@ -25,21 +25,61 @@ pub struct TableShape {
 
 /// Estimates the memory of a table of this schema and these sizes.
 pub fn estimate(schema: &TableSchema, shape: &TableShape) -> TableMemory {
-    let index = |(at, spec): (usize, &lockstep_row::IndexSpec)| {
+    let index = |(at, spec): (usize, &IndexSpec)| {
         if spec.is_removed() {
             return 0;
         }
-        let keys = shape.keys.get(at).or(shape.keys.last()).copied().unwrap_or(shape.rows);
-        let keys = if spec.keys.is_empty() { 1 } else { keys.max(1) };
-        let of_key = |column: &usize| key_size(&schema.columns[*column].data_type, shape);
         let record_size = shape.record_sizes.get(at).copied().unwrap_or(0);
-        let key_size = spec.keys.iter().map(of_key).sum();
-        series_bytes(shape.rows, keys, IndexShape { key_size, record_size, is_wide: false })
+        let key_size = index_key_size(schema, spec, shape);
+        let index = IndexShape { key_size, record_size, is_wide: false };
+        series_bytes(shape.rows, shape.keys_of(at, spec), index)
     };
     TableMemory {
         rows: log_bytes(shape.rows, row_size(schema, shape)),
         indexes: schema.indexes.iter().enumerate().map(index).collect(),
     }
+}
+
+/// What decides how much memory the levels of an index take.
+pub struct LevelsNeed<'f> {
+    /// The position of the index.
+    pub index: usize,
+    /// Only keys with at least so many rows have levels.
+    pub rows_min: u64,
+    /// Returns the bytes of the states of so many rows.
+    pub state_bytes: &'f mut dyn FnMut(u64) -> u64,
+}
+
+/// Estimates the memory of levels of a table of this schema and these sizes, when all keys that can have
+/// levels have them. States that may be too large to be stored are counted as large as they may be.
+pub fn estimate_levels(schema: &TableSchema, shape: &TableShape, need: LevelsNeed<'_>) -> u64 {
+    let LevelsNeed { index, rows_min, state_bytes } = need;
+    let Some(spec) = schema.indexes.get(index).filter(|spec| !spec.is_removed()) else { return 0 };
+    let key_size = index_key_size(schema, spec, shape);
+    let levels = LevelsShape { key_size, rows_min, state_bytes };
+    levels_bytes(shape.rows, shape.keys_of(index, spec), levels)
+}
+
+impl TableShape {
+    /// Returns the number of entity keys of an index.
+    fn keys_of(&self, index: usize, spec: &IndexSpec) -> u64 {
+        let keys = self.keys.get(index).or(self.keys.last()).copied().unwrap_or(self.rows);
+        if spec.keys.is_empty() { 1 } else { keys.max(1) }
+    }
+}
+
+impl std::fmt::Debug for LevelsNeed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LevelsNeed")
+            .field("index", &self.index)
+            .field("rows_min", &self.rows_min)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the bytes of an entity key of an index.
+fn index_key_size(schema: &TableSchema, spec: &IndexSpec, shape: &TableShape) -> usize {
+    spec.keys.iter().map(|column| key_size(&schema.columns[*column].data_type, shape)).sum()
 }
 
 /// Returns the bytes of an encoded row: see the layout in `row`.

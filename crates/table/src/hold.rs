@@ -16,7 +16,7 @@
 use std::sync::{Arc, Weak};
 
 use lockstep_host::QueryContext;
-use lockstep_row::{IncludedColumn, Projection, Retention, RowCodec};
+use lockstep_row::{IncludedColumn, IndexSpec, Projection, Retention, RowCodec};
 use lockstep_series::Account;
 
 use crate::{
@@ -153,6 +153,23 @@ impl Table {
         let projection = &*draft.indexes[index].projection;
         let includes_more = projection.with(&self.codec, &need.columns) != *projection;
         Provision::Existing { index, includes_more, widened }
+    }
+
+    /// Returns the event-time column of the index over exactly these columns that suits a reader best that
+    /// reads all rows of a key in whichever order: that of a declared index over them, if possible one of
+    /// which rows expire by a rule of its own; else that of the first declared index, with which rows expire
+    /// in the order of the index. Automatic indexes do not matter, so that the answer is the same when a
+    /// directory is opened again.
+    pub fn event_time_over(&self, keys: &[usize]) -> Option<usize> {
+        let snapshot = self.snapshot();
+        let state = snapshot.state();
+        let declared = || state.schema.indexes.iter().enumerate().filter(|(_, spec)| spec.declared);
+        let is_over = |spec: &IndexSpec| {
+            spec.keys.len() == keys.len() && spec.keys.iter().all(|key| keys.contains(key))
+        };
+        let over = declared().filter(|(_, spec)| is_over(spec));
+        let best = over.min_by_key(|(at, _)| (state.live_retentions[*at].is_none(), *at));
+        best.or_else(|| declared().next()).and_then(|(_, spec)| spec.event_time)
     }
 
     /// Returns the owners of an index's holds, in the order of names, each once. Empty for an index that

@@ -40,7 +40,7 @@ pub use budget::{MemoryBudget, MemoryStatus, MemoryUse};
 pub use checkpoint::{CheckpointBlock, FrozenTable};
 pub use durability::{Durability, durability, with_durability};
 pub use error::TableError;
-pub use estimate::{TableShape, estimate};
+pub use estimate::{LevelsNeed, TableShape, estimate, estimate_levels};
 pub use hold::{IndexHold, IndexNeed, Provision, Widened};
 pub use include::{INCLUDED_BYTES_MAX, Inclusion};
 pub use index_counts::RowCounts;

@@ -228,6 +228,11 @@ impl<'t> Snapshot<'t> {
         state.indexes[index].series.nodes(levels, key, &self.guard)
     }
 
+    /// Returns whether [`Self::nodes`] may return some: rows of the index are not hidden one by one.
+    pub fn may_have_nodes(&self, index: usize) -> bool {
+        self.state().live_retentions[index].is_some()
+    }
+
     /// Returns the layout of the records of an index, which [`KeyRun::records`] returns; `None` when the
     /// index includes no columns. See [`Table::include`].
     pub fn projection(&self, index: usize) -> Option<&Projection> {

@@ -105,6 +105,8 @@ struct ChildArguments {
     #[arg(long)]
     chunk_rows: usize,
     #[arg(long)]
+    leaf_rows: usize,
+    #[arg(long)]
     writers: usize,
     #[arg(long)]
     failpoint: Option<String>,
@@ -166,6 +168,7 @@ fn main() -> ExitCode {
                 segment_bytes: arguments.segment_bytes,
                 part_bytes: arguments.part_bytes,
                 chunk_rows: arguments.chunk_rows,
+                leaf_rows: arguments.leaf_rows,
                 writers: arguments.writers,
                 failpoint: failpoint.map(|name| (name, count)),
                 bug: arguments.bug,

@@ -63,6 +63,7 @@ impl Driver<'_> {
         self.report.texts_compared += u64::try_from(found.texts.len()).expect("they are few");
         let rows: usize = found.arrivals.values().map(Vec::len).sum();
         self.report.rows_compared += u64::try_from(rows).expect("they are few");
+        self.report.rows_from_nodes += found.rows_from_nodes;
         self.observed = found;
         for (writer, objects) in self.writers.iter_mut().zip(&self.confirmed) {
             writer.reset(objects.clone());

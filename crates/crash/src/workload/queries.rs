@@ -20,12 +20,38 @@ const QUERIES: &[&str] = &[
      ON {t}.k = {s}.k",
 ];
 
+/// Groups over a table `{t}` that has an index over `k` and `ts`, which both read as long as it exists: in any
+/// order, and in order of arrival.
+const GROUPS: &[&str] = &[
+    "SELECT k, sum(v) AS a, count(n) AS b, max(f) AS c FROM {t} GROUP BY k",
+    "SELECT k, first_value(n) AS a, last_value(v) AS b, sum(f) AS c FROM {t} GROUP BY k",
+];
+
+/// The options of a deployment.
+const OPTIONS: &[&str] = &[
+    "",
+    " OPTIONS(pre_aggregation='always')",
+    " OPTIONS(pre_aggregation='always')",
+    " OPTIONS(pre_aggregation='off')",
+];
+
+/// OpenMLDB's option, which the first [`LONG_QUERIES`] queries may have.
+const LONG_WINDOWS: &str = " OPTIONS(long_windows='x:1d')";
+const LONG_QUERIES: usize = 2;
+
 /// The number of deployments, and of procedures, of a writer.
 const NAMES: usize = 4;
 
 /// Draws a query over one of the writer's tables or a shared one.
 fn query(writer: &Writer, random: &mut Random) -> (String, String) {
     let own = writer.own_table(random).filter(|_| random.chance(75));
+    let is_grouped = random.chance(25);
+    let has_event_time =
+        own.as_ref().is_none_or(|table| writer.objects.tables[table].has_event_time);
+    if is_grouped && has_event_time {
+        let table = own.unwrap_or_else(|| SHARED_READ.to_owned());
+        return (table, (*random.pick(GROUPS)).to_owned());
+    }
     // A query over two tables has two names for them.
     let queries = if own.is_some() { QUERIES } else { &QUERIES[..QUERIES.len() - 1] };
     let table = own.unwrap_or_else(|| SHARED_READ.to_owned());
@@ -65,7 +91,10 @@ pub(super) fn replace_deployment(writer: &mut Writer, random: &mut Random) -> Op
 fn deployment(verb: &str, name: &str, writer: &Writer, random: &mut Random) -> Draft {
     let (table, template) = query(writer, random);
     let (database, query) = text(&template, &table);
-    let sql = format!("USE `{database}`; {verb} `default`.{name} AS {query}; USE `default`");
+    let is_long = QUERIES[..LONG_QUERIES].contains(&template.as_str());
+    let options = if is_long && random.chance(20) { LONG_WINDOWS } else { *random.pick(OPTIONS) };
+    let sql =
+        format!("USE `{database}`; {verb} `default`.{name}{options} AS {query}; USE `default`");
     let draft = Draft::script(sql).with_effect(Effect::Deployment(name.to_owned(), table));
     draft.seen_in(format!("SHOW DEPLOYMENT {name}"), "")
 }

@@ -7,7 +7,7 @@ use lockstep_row::{DataType, Projection, TableSchema, Value};
 use lockstep_sql::ast::Estimate;
 use lockstep_table::{TableMemory, TableShape, estimate};
 
-use crate::{Output, Session};
+use crate::{Output, Session, catalog::QualifiedName};
 
 /// The columns of SHOW MEMORY.
 const MEMORY: &[(&str, DataType)] = &[
@@ -62,7 +62,7 @@ impl Session {
     }
 
     /// Runs ESTIMATE TABLE: the memory of a table with a given number of rows, its indexes
-    /// including the columns that they include now.
+    /// including the columns that they include now, with the pre-aggregates of its deployments.
     pub(crate) fn estimate(&self, statement: &Estimate) -> Result<Output> {
         let text_bytes = statement.text_bytes.unwrap_or(TEXT_BYTES_DEFAULT);
         if statement.rows == 0 || statement.rows > ROWS_MAX || text_bytes > TEXT_BYTES_MAX {
@@ -83,7 +83,11 @@ impl Session {
             Some(database) => format!("{}.{}", database.text, statement.table.name.text),
             None => format!("{}.{}", self.current_database(), statement.table.name.text),
         };
-        let rows: Vec<Vec<Value>> = memory_parts(&name, schema, &estimate(schema, &shape))
+        let mut parts = memory_parts(&name, schema, &estimate(schema, &shape));
+        let of_deployments = self.pre_aggregate_parts(&name, schema, &shape);
+        parts[0].bytes += of_deployments.iter().map(|part| part.bytes).sum::<u64>();
+        parts.extend(of_deployments);
+        let rows: Vec<Vec<Value>> = parts
             .into_iter()
             .map(|part| {
                 let per_row = Value::Double(part.bytes_per_row(statement.rows));
@@ -91,6 +95,30 @@ impl Session {
             })
             .collect();
         Output::of_values(ESTIMATE, &rows)
+    }
+
+    /// Estimates the pre-aggregates over a table of the deployments that the caller sees.
+    fn pre_aggregate_parts(
+        &self,
+        table: &str,
+        schema: &TableSchema,
+        shape: &TableShape,
+    ) -> Vec<MemoryPart> {
+        let objects = self.database.objects();
+        let all = objects.databases().values().flat_map(|found| found.deployments.values());
+        let seen = all.filter(|found| {
+            let QualifiedName { database, name } = found.name();
+            self.caller().sees_deployment(&objects, database, name)
+        });
+        let parts = seen.flat_map(|found| {
+            let made = found.request.pre_aggregates().iter();
+            made.filter(|one| one.name().table == table).map(move |one| MemoryPart {
+                scope: "pre-aggregate",
+                name: format!("{table}.{}: {}", one.name().index, found.name()),
+                bytes: one.estimate(schema, shape),
+            })
+        });
+        parts.collect()
     }
 }
 

@@ -3,7 +3,10 @@
 use lockstep_diagnostic::Result;
 use lockstep_plan::LastJoin;
 
-use super::{ChainBuilder, Compiler, source::SourceSpec};
+use super::{
+    ChainBuilder, Compiler,
+    source::{SourceSpec, Unordered},
+};
 use crate::{
     chain::ChainStep,
     join::{JoinOutput, JoinStep, TimeUpperBound},
@@ -74,6 +77,7 @@ impl Compiler<'_> {
             keys: node.keys.iter().map(|(_, right)| right).collect(),
             order_by: node.order_by.as_ref(),
             needed: right_needed,
+            unordered: Unordered::Alike,
             may_have_request: true,
         })?;
         self.resources.explain.close(line, describe(node));

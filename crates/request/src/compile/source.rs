@@ -29,8 +29,21 @@ pub(super) struct SourceSpec<'c> {
     pub(super) order_by: Option<&'c Expr>,
     /// The columns that are read besides keys and order.
     pub(super) needed: Vec<bool>,
+    /// How rows are read without ORDER BY.
+    pub(super) unordered: Unordered,
     /// Whether the request row may be one of the rows, which it is when the leaf is its table.
     pub(super) may_have_request: bool,
+}
+
+/// How the rows of a source without ORDER BY are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Unordered {
+    /// The newest arrival first, all with the same order value.
+    Alike,
+    /// The newest arrival first, by the time of arrival: all rows are in the frame.
+    ByArrival,
+    /// In any order: all rows are in the frame, and nothing depends on their order.
+    InAnyOrder,
 }
 
 /// The columns of the leaf table by which an index can find the rows of a source.
@@ -50,6 +63,7 @@ pub(super) struct SourceKey {
     keys: Vec<*const Expr>,
     order_by: Option<*const Expr>,
     needed: Vec<bool>,
+    unordered: Unordered,
     role: ChainRole,
     history: HistoryOrder,
     may_have_request: bool,
@@ -106,12 +120,20 @@ impl Compiler<'_> {
                 residual.push(ResidualKey { key: position, expr });
             }
         }
+        // The request row has no place in the order of an index that it is not in.
+        let is_stored = spec.unordered != Unordered::Alike
+            && !has_request
+            && chain.steps.is_empty()
+            && residual.is_empty();
+        let is_indexed = indexed.is_some() && matches!(chain.leaf, LeafKind::Table(_));
         let order = match (spec.order_by, indexed.as_ref().and_then(|indexed| indexed.order)) {
+            (None, _) if is_stored && is_indexed => Order::Stored,
             (None, _) => Order::Arrival,
             (Some(_), Some(column)) => Order::Index { column },
             (Some(expr), None) => Order::Computed(BoundExpr::bind(expr, layout)?),
         };
-        let access = self.access(&chain, indexed.as_ref())?;
+        let is_any = matches!(order, Order::Stored) && spec.unordered == Unordered::InAnyOrder;
+        let access = self.access(&chain, indexed.as_ref(), is_any)?;
         let request = if has_request { Some(self.request_row(spec, layout)?) } else { None };
         let cache = chain.has_windows().then_some(self.resources.row_cache_count);
         self.resources.row_cache_count += usize::from(cache.is_some());
@@ -171,13 +193,24 @@ impl Compiler<'_> {
         Ok(Some(IndexColumns { keys, order }))
     }
 
-    /// Chooses the access path, and holds the index that it needs.
-    fn access(&mut self, chain: &Chain, indexed: Option<&IndexColumns>) -> Result<AccessPath> {
+    /// Chooses the access path, and holds the index that it needs: one in the order of the source, or in
+    /// any order.
+    fn access(
+        &mut self,
+        chain: &Chain,
+        indexed: Option<&IndexColumns>,
+        is_any: bool,
+    ) -> Result<AccessPath> {
         let (LeafKind::Table(leaf), Some(indexed)) = (chain.leaf, indexed) else {
             return Ok(AccessPath::All);
         };
         let columns: Vec<usize> = indexed.keys.iter().flatten().copied().collect();
-        let need = IndexNeed { keys: columns, event_time: indexed.order, ..IndexNeed::default() };
+        let event_time = if is_any {
+            self.resources.tables[leaf].stored.event_time_over(&columns)
+        } else {
+            indexed.order
+        };
+        let need = IndexNeed { keys: columns, event_time, ..IndexNeed::default() };
         let hold = self.hold(leaf, &need)?;
         let index = self.resources.holds[hold].index();
         let schema = self.resources.tables[leaf].stored.schema();
@@ -197,6 +230,7 @@ impl SourceSpec<'_> {
             keys: self.keys.iter().map(|key| std::ptr::from_ref(*key)).collect(),
             order_by: self.order_by.map(std::ptr::from_ref),
             needed: self.needed.clone(),
+            unordered: self.unordered,
             role: self.role,
             history,
             may_have_request: self.may_have_request,

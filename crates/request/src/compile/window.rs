@@ -11,7 +11,7 @@ use lockstep_table::{Inclusion, IndexNeed, LevelKeys, Provision};
 use super::{
     ChainBuilder, Compiler, HistoryOrder, ProgramTable,
     aggregates::AggregatesBuilder,
-    source::{CompiledSource, SourceSpec},
+    source::{CompiledSource, SourceSpec, Unordered},
 };
 use crate::{
     aggregates::ScanAggregates,
@@ -21,7 +21,7 @@ use crate::{
     pre_aggregate::{self, PreAggregate, PreAggregateName, PreAggregateSpec, PreAggregation},
     progress::FrameSpec,
     row_context::{BoundExpr, ColumnLayout, ColumnLocation},
-    source::KeyedSource,
+    source::{KeyedSource, Order},
     trace::{self, ChainRole},
     window::{ScanSource, WindowScan},
 };
@@ -110,11 +110,14 @@ impl Compiler<'_> {
             groups.iter().enumerate().filter(|(_, group)| group.has_current_row());
         let with_current_row =
             with_current_row.fold(GroupSet::NONE, |all, (group, _)| all | GroupSet::of(group));
+        let is_stored = |source: &Arc<ScanSource>| matches!(source.source.order, Order::Stored);
+        let unordered = if sources.iter().any(is_stored) { i64::MAX } else { 0 };
         let shared = self.shared_step(role, read_count_before);
         Ok(WindowScan {
             id,
             keys,
             order,
+            unordered,
             inputs,
             sources,
             pre_aggregates,
@@ -154,6 +157,7 @@ impl Compiler<'_> {
                 ChainRole::History if is_main && comes_later => history,
                 ChainRole::Request | ChainRole::History | ChainRole::Other => HistoryOrder::Mixed,
             };
+            let unordered = self.unordered(sharing, &compiled.aggregates);
             let CompiledSource { source, locations, .. } = self.source(&SourceSpec {
                 plan,
                 role: source_role,
@@ -161,6 +165,7 @@ impl Compiler<'_> {
                 keys: window.partition_by.iter().collect(),
                 order_by: window.order_by.as_ref(),
                 needed: needed.clone(),
+                unordered,
                 may_have_request: !(is_main && comes_later),
             })?;
             let layout = ColumnLayout::new(schema, &locations);
@@ -172,6 +177,26 @@ impl Compiler<'_> {
         }
         self.history = history;
         Ok(sources)
+    }
+
+    /// Decides how the rows of a scan without an order are read.
+    fn unordered(&self, sharing: &[&GroupSlots<'_>], aggregates: &ScanAggregates) -> Unordered {
+        let is_whole = |slots: &&GroupSlots<'_>| {
+            let WindowGroup { window, unions, .. } = slots.group;
+            window.order_by.is_none()
+                && unions.is_empty()
+                && window.frame == Frame::Rows { from: None, to: 0 }
+                && window.max_size.is_none()
+                && !window.exclude_current_time
+        };
+        if !sharing.iter().all(is_whole) {
+            Unordered::Alike
+        } else if aggregates.depends_on_order() || self.options.index_rows_only {
+            // The rows of another index may not be those that are kept.
+            Unordered::ByArrival
+        } else {
+            Unordered::InAnyOrder
+        }
     }
 
     /// Returns whether the request row comes after every row that such a window is computed for, so
@@ -291,6 +316,9 @@ impl Compiler<'_> {
             return Err("the rows are not those of an index".to_owned());
         };
         let ProgramTable { catalog, stored } = &self.resources.tables[table];
+        if !stored.snapshot().may_have_nodes(index) {
+            return Err("the rows expire by the rules of other indexes".to_owned());
+        }
         let name = PreAggregateName {
             table: format!("{}.{}", catalog.database, catalog.name),
             index: stored.schema().indexes[index].name.clone(),

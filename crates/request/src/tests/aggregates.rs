@@ -103,6 +103,11 @@ fn window(frame: Frame) -> Window {
     }
 }
 
+/// Makes the window of a GROUP BY: all rows of the key, in order of arrival.
+fn whole_window() -> Window {
+    Window { order_by: None, ..window(Frame::Rows { from: None, to: 0 }) }
+}
+
 /// Compares a program with programs of one window each, which are computed row by row.
 fn check(program: &Program, baselines: &[Program], database: &TestDatabase) {
     let (arena, other) = (Arena::new(), Arena::new());
@@ -264,7 +269,9 @@ fn case() -> impl Strategy<Value = FoldCase> {
         CallSelection::Folded,
         CallSelection::Unordered,
     ]);
-    let windows_with_unions = proptest::collection::vec((any_window(true), unions), 1..4);
+    let whole = Just((whole_window(), Vec::new()));
+    let window = prop_oneof![5 => (any_window(true), unions), 1 => whole];
+    let windows_with_unions = proptest::collection::vec(window, 1..4);
     let tables = (rows(90), rows(60));
     let later = (0_usize..2, rows(3))
         .prop_map(|(table, rows)| rows.into_iter().map(|row| (table, row)).collect::<Vec<_>>());
@@ -309,6 +316,7 @@ impl FoldCase {
             self.which != CallSelection::All && self.windows_with_unions.iter().any(is_long);
         let has_union = any(|(_, unions)| !unions.is_empty());
         let has_own = any(|(_, unions)| unions.contains(&1));
+        let is_whole = |(window, _): &(Window, Vec<usize>)| *window == whole_window();
         let has_max_size = any(|(window, _)| window.max_size.is_some());
         let is_small = self.chunk_rows < 16;
         let facts = [
@@ -326,6 +334,8 @@ impl FoldCase {
             ("EXCLUDE CURRENT_ROW", any(|(window, _)| window.exclude_current_row)),
             ("INSTANCE_NOT_IN_WINDOW", any(|(window, _)| window.instance_not_in_window)),
             ("calls that ask for the order of rows", self.which != CallSelection::Unordered),
+            ("all rows, in order of arrival", any(is_whole)),
+            ("all rows, in any order", any(is_whole) && self.which == CallSelection::Unordered),
             ("included + union + few rows in a chunk", is_included && has_union && is_small),
             (
                 "included + union + NULL and the least order value + MAXSIZE",
@@ -363,7 +373,7 @@ fn every_construct_is_drawn() {
     for (construct, count) in &counts {
         println!("{construct:62} {count:4} of {CASES}");
     }
-    assert_eq!(counts.len(), 18, "a construct is never drawn: {counts:?}");
+    assert_eq!(counts.len(), 20, "a construct is never drawn: {counts:?}");
     assert!(counts.values().all(|count| *count >= CASES / 50), "one is too rare: {counts:?}");
 }
 

@@ -2,7 +2,7 @@
 //! key, and every value that the memory model lets an atomic load return, within a bound.
 //!
 //! The files checked are the crate's own (`row_ref`, `record`, `chunk`, `directory`, `entry`, `epoch`,
-//! `swap`), compiled over loom's atomics. Chunks hold four rows at most here, so that few rows reach
+//! `swap`, and of `levels` the nodes of a key), compiled over loom's atomics. Chunks hold four rows at most here, so that few rows reach
 //! every rule. Two parts are not the crate's: the bucket is one pointer, and a guard frees, in the models
 //! of one key, when the execution is over, and in those of a value that is replaced, as soon as `epoch`
 //! allows it. Run it with `cargo xtask model`.
@@ -17,6 +17,7 @@ mod directory;
 mod entry;
 #[path = "../../src/epoch.rs"]
 mod epoch;
+mod levels;
 #[path = "../../src/record.rs"]
 mod record;
 #[path = "../../src/row_ref.rs"]
@@ -25,6 +26,7 @@ mod row_ref;
 mod swap;
 
 mod guard;
+mod level_tests;
 mod swap_tests;
 mod sync;
 mod tests;

@@ -11,6 +11,20 @@ pub(crate) const CHUNK_ROWS_MAX: usize = 4;
 /// The most rows of an older chunk that received late ones.
 pub(crate) const LATE_ROWS_MAX: usize = 3;
 
+/// With so many noted late rows the nodes of a key are made anew.
+pub(crate) const LATE_NOTES_MAX: usize = 8;
+
+/// A lock that is never poisoned.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// Takes the lock; waits until no other thread holds it.
+    pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+        self.0.lock().unwrap()
+    }
+}
+
 /// Returns the number of rows with which a chunk is full.
 pub(crate) fn chunk_rows() -> usize {
     CHUNK_ROWS_MAX

@@ -115,13 +115,13 @@ impl KeyTable {
     pub(super) fn len(&self) -> usize {
         self.keys.lock().len()
     }
+}
 
-    /// Returns the bytes that a key takes beside its nodes.
-    pub(super) fn key_bytes(key: &[u8]) -> usize {
-        const COUNTS: usize = 2 * size_of::<usize>();
-        // Four pointers for each key: half of the cells are free, and `keys` grows likewise.
-        footprint(COUNTS + size_of::<KeyLevels>()) + footprint(key.len()) + 4 * size_of::<usize>()
-    }
+/// Returns the bytes that a key of so many bytes takes beside its nodes.
+pub(crate) fn key_bytes(key_size: usize) -> usize {
+    const COUNTS: usize = 2 * size_of::<usize>();
+    // Four pointers for each key: half of the cells are free, and `keys` grows likewise.
+    footprint(COUNTS + size_of::<KeyLevels>()) + footprint(key_size) + 4 * size_of::<usize>()
 }
 
 impl fmt::Debug for KeyTable {

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use super::tree::{FAN_OUT, Forest, LeafRows, LevelNode, SeenRows, leaf_rows};
-use crate::{ChunkRun, RecordFormat, entry::EntryRows};
+use super::tree::{FAN_OUT, Forest, LeafRows, LevelNode, SeenRows};
+use crate::{ChunkRun, RecordFormat, entry::EntryRows, sync::leaf_rows};
 
 /// How many rows are folded before the nodes are shown to readers and the guard is dropped.
 const STEP_ROWS: usize = 1 << 14;

@@ -31,6 +31,7 @@
 //! late row a lookup and a mark for each level. A node takes about 150 bytes and its states, for every
 //! 128 rows, and an eighth of that for the levels above.
 
+mod key_nodes;
 mod key_table;
 mod maintain;
 mod tree;
@@ -50,16 +51,16 @@ use std::{
 use lockstep_host::sync::Mutex;
 
 pub use maintain::{Maintained, NodeFold};
-pub(crate) use tree::leaf_rows;
-pub use tree::{LevelNode, NodeSpan, NodesTaken, set_leaf_rows};
+pub(crate) use tree::{FAN_OUT, node_footprint, state_bytes_max};
+pub use tree::{LevelNode, NodeSpan, NodesTaken};
 
-use crate::{Account, Guard, RecordFormat, Swap, entry::EntryRef};
+use crate::{Account, Guard, RecordFormat, entry::EntryRef, sync::LATE_NOTES_MAX};
+use key_nodes::{EndedWork, KeyForest, NotedRows};
 use key_table::KeyTable;
+pub(crate) use key_table::key_bytes;
 use maintain::{KeyRowsToFold, Maintenance};
 use tree::Forest;
 
-/// With so many noted late rows the nodes of a key are made anew.
-const LATE_ROWS_MAX: usize = 1 << 14;
 /// So many extensions of a key that no reader has used in between, and its nodes are given up.
 const UNUSED_EXTENSIONS_MAX: u32 = 256;
 /// A key is wanted when no more than so many others wait.
@@ -100,30 +101,11 @@ pub(crate) struct KeyLevels {
     number: usize,
     hash: u64,
     key: Box<[u8]>,
-    forest: Swap<Forest>,
-    work: Mutex<KeyWork>,
+    nodes: KeyForest,
     /// Whether the key waits for maintenance.
     is_queued: AtomicBool,
     /// Whether a reader has looked for nodes since this was last reset.
     is_used: AtomicBool,
-}
-
-/// What maintenance of a key has to know.
-#[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is so")]
-struct KeyWork {
-    /// The event times of late rows that nodes lack.
-    late: Vec<i64>,
-    /// Whether nodes are being made.
-    is_building: bool,
-    /// The greatest event time of a row that was removed meanwhile.
-    removed: Option<i64>,
-    /// Whether the nodes were given up meanwhile.
-    is_given_up: bool,
-    /// Whether no node is made, until a reader asks for the key.
-    is_dormant: bool,
-    /// How many times the nodes were extended without a reader that used them.
-    unused: u32,
 }
 
 /// The keys that wait for maintenance.
@@ -132,6 +114,14 @@ struct LevelQueue {
     numbers: VecDeque<usize>,
     /// Keys that readers ask for, which may have no levels yet.
     wanted: BTreeSet<Box<[u8]>>,
+    /// How many keys were taken out of the queue and are not done yet.
+    in_work: u64,
+}
+
+/// Keys that maintenance has taken out of the queue: until this is dropped they count as waiting.
+pub(crate) struct KeysInWork<'l> {
+    levels: &'l Levels,
+    keys: u64,
 }
 
 /// The nodes of a key as they are at one moment, and for one reader.
@@ -149,7 +139,8 @@ pub struct LevelsSize {
     pub bytes: u64,
     /// How many rows were folded since the levels were registered.
     pub folded: u64,
-    /// How many keys wait for maintenance.
+    /// How many keys wait for maintenance, with the one whose nodes are being made. Keys that are still to
+    /// be looked for count as one.
     pub waiting: u64,
 }
 
@@ -192,8 +183,11 @@ impl Levels {
 
     /// Returns what there is.
     pub fn size(&self) -> LevelsSize {
+        // Acquire: pairs with the one in `begin_filling`, which has counted the keys before.
+        let unfilled = u64::from(!self.is_filled.load(Ordering::Acquire));
         let queue = self.queue.lock();
-        let waiting = (queue.numbers.len() + queue.wanted.len()) as u64;
+        let queued = (queue.numbers.len() + queue.wanted.len()) as u64;
+        let waiting = unfilled + queued + queue.in_work;
         drop(queue);
         // Relaxed: numbers to report.
         let bytes = u64::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0);
@@ -219,7 +213,7 @@ impl Levels {
         if !levels.is_used.load(Ordering::Relaxed) {
             levels.is_used.store(true, Ordering::Relaxed);
         }
-        let forest = levels.forest.load(guard);
+        let forest = levels.nodes.load(guard);
         (!forest.nodes().is_empty()).then_some(KeyNodes { forest })
     }
 
@@ -233,15 +227,21 @@ impl Levels {
         (self.wake)();
     }
 
-    /// Returns whether the keys that the series has are still to be put into the queue. True once.
-    pub(crate) fn is_to_be_filled(&self) -> bool {
-        // Relaxed: whoever gets `true` fills it.
-        !self.is_filled.swap(true, Ordering::Relaxed)
+    /// Begins to put the keys that the series has into the queue; `None` when that was done.
+    pub(crate) fn begin_filling(&self) -> Option<KeysInWork<'_>> {
+        self.queue.lock().in_work += 1;
+        let in_work = KeysInWork { levels: self, keys: 1 };
+        // AcqRel: whoever gets `false` fills it; pairs with the Acquire in `size`.
+        (!self.is_filled.swap(true, Ordering::AcqRel)).then_some(in_work)
     }
 
     /// Takes the keys that readers ask for.
-    pub(crate) fn take_wanted(&self) -> BTreeSet<Box<[u8]>> {
-        std::mem::take(&mut self.queue.lock().wanted)
+    pub(crate) fn take_wanted(&self) -> (BTreeSet<Box<[u8]>>, KeysInWork<'_>) {
+        let mut queue = self.queue.lock();
+        let wanted = std::mem::take(&mut queue.wanted);
+        let keys = wanted.len() as u64;
+        queue.in_work += keys;
+        (wanted, KeysInWork { levels: self, keys })
     }
 
     /// Makes the levels of a key, if it has none, and puts it into the queue. Under the shard's lock.
@@ -251,9 +251,9 @@ impl Levels {
         // Relaxed: as in `nodes`.
         self.has_keys.store(true, Ordering::Relaxed);
         if levels.number >= before {
-            self.charge(signed(KeyTable::key_bytes(key)));
+            self.charge(signed(key_bytes(key.len())));
         }
-        levels.work.lock().is_dormant = false;
+        levels.nodes.wake();
         self.enqueue(levels);
     }
 
@@ -278,19 +278,9 @@ impl Levels {
         if lockstep_host::failpoint::is_seeded("late_row_not_marked") {
             return;
         }
-        let mut work = levels.work.lock();
-        let forest = levels.forest.load(guard);
-        for event_time in event_times {
-            if forest.mark(event_time) || work.is_building {
-                work.late.push(event_time);
-            }
-        }
-        let count = work.late.len();
-        if count > LATE_ROWS_MAX {
-            self.drop_nodes(levels, &mut work, guard);
-        }
-        drop(work);
-        if count > 0 {
+        let NotedRows { lacking, bytes } = levels.nodes.note_late(event_times, guard);
+        self.charge(bytes);
+        if lacking > 0 {
             self.enqueue(levels);
         }
     }
@@ -299,13 +289,7 @@ impl Levels {
     /// lock.
     pub(crate) fn note_removed(&self, hash: u64, key: &[u8], newest: i64, guard: &Guard) {
         let Some(levels) = self.table.find(hash, key, guard) else { return };
-        let mut work = levels.work.lock();
-        work.removed = work.removed.max(Some(newest));
-        let forest = levels.forest.load(guard);
-        let kept = forest.after(newest);
-        debug_assert!(kept.rows() <= forest.rows(), "nodes are only removed");
-        self.replace(levels, kept, guard);
-        drop(work);
+        self.charge(levels.nodes.note_removed(newest, guard));
         self.enqueue(levels);
     }
 
@@ -315,9 +299,12 @@ impl Levels {
         let before = self.bytes.load(Ordering::Relaxed);
         for number in 0..self.table.len() {
             let Some(levels) = self.table.get(number) else { break };
-            let mut work = levels.work.lock();
-            work.is_dormant = true;
-            self.drop_nodes(&levels, &mut work, guard);
+            self.charge(levels.nodes.give_up(guard));
+        }
+        if self.keys == LevelKeys::All {
+            // Once there is memory again, all keys get nodes.
+            // Release: as in `begin_filling`.
+            self.is_filled.store(false, Ordering::Release);
         }
         // Relaxed: as above.
         u64::try_from(before - self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
@@ -330,18 +317,24 @@ impl Levels {
     }
 
     /// Takes a key out of the queue.
-    pub(crate) fn next_key(&self) -> Option<Arc<KeyLevels>> {
+    pub(crate) fn next_key(&self) -> Option<(Arc<KeyLevels>, KeysInWork<'_>)> {
         // Relaxed: as above.
         if self.is_closed.load(Ordering::Relaxed) {
             return None;
         }
-        let number = self.queue.lock().numbers.pop_front()?;
+        let number = {
+            let mut queue = self.queue.lock();
+            let number = queue.numbers.pop_front()?;
+            queue.in_work += 1;
+            number
+        };
+        let in_work = KeysInWork { levels: self, keys: 1 };
         let levels = self.table.get(number)?;
         debug_assert_eq!(levels.number, number, "a key is found by its number");
         // Before the work is looked at: what is noted from here on puts the key into the queue again.
         // AcqRel: pairs with the one in `enqueue`.
         levels.is_queued.swap(false, Ordering::AcqRel);
-        Some(levels)
+        Some((levels, in_work))
     }
 
     /// Makes nodes of a key: those that lack late rows, and some of rows that are in none.
@@ -353,11 +346,11 @@ impl Levels {
         fold: &mut dyn NodeFold,
         guard: &'g Guard,
     ) -> Maintained {
-        let Some(mut late) = self.begin(levels) else { return Maintained::default() };
+        let Some(mut late) = self.begin(levels, guard) else { return Maintained::default() };
         late.sort_unstable();
         late.dedup();
-        debug_assert!(late.len() <= LATE_ROWS_MAX + 1, "beyond them the nodes are made anew");
-        let forest = levels.forest.load(guard);
+        debug_assert!(late.len() <= LATE_NOTES_MAX + 1, "beyond them the nodes are made anew");
+        let forest = levels.nodes.load(guard);
         let Some(entry) = entry else {
             self.end(levels, Forest::default(), guard);
             return Maintained::default();
@@ -375,63 +368,26 @@ impl Levels {
 
     /// Begins maintenance and takes the late rows that were noted; `None` when the key's nodes are not to
     /// be made.
-    fn begin(&self, levels: &KeyLevels) -> Option<Vec<i64>> {
-        let mut work = levels.work.lock();
-        if work.is_building || work.is_dormant {
-            return None;
-        }
+    fn begin(&self, levels: &KeyLevels, guard: &Guard) -> Option<Vec<i64>> {
         // Relaxed: a hint.
-        let is_used = levels.is_used.swap(false, Ordering::Relaxed);
-        work.unused = if is_used { 0 } else { work.unused + 1 };
-        if self.keys == LevelKeys::OnDemand && work.unused > UNUSED_EXTENSIONS_MAX {
-            work.is_dormant = true;
-            work.unused = 0;
-            self.drop_nodes(levels, &mut work, &crate::pin());
-            return None;
+        let unused = levels.nodes.note_use(levels.is_used.swap(false, Ordering::Relaxed));
+        if self.keys == LevelKeys::OnDemand && unused > UNUSED_EXTENSIONS_MAX {
+            self.charge(levels.nodes.give_up(guard));
         }
-        work.is_building = true;
-        work.removed = None;
-        work.is_given_up = false;
-        Some(std::mem::take(&mut work.late))
+        levels.nodes.begin()
     }
 
     /// Ends maintenance and shows the new nodes. Returns whether late rows were noted meanwhile.
     fn end(&self, levels: &KeyLevels, made: Forest, guard: &Guard) -> bool {
-        let mut work = levels.work.lock();
-        assert!(work.is_building, "maintenance ends once");
-        work.is_building = false;
-        if work.is_given_up {
-            return false;
-        }
-        let made = match work.removed {
-            Some(newest) => made.after(newest),
-            None => made,
-        };
-        for event_time in &work.late {
-            made.mark(*event_time);
-        }
-        self.replace(levels, made, guard);
-        !work.late.is_empty()
-    }
-
-    /// Removes all nodes of a key.
-    fn drop_nodes(&self, levels: &KeyLevels, work: &mut KeyWork, guard: &Guard) {
-        work.late.clear();
-        work.is_given_up = work.is_building;
-        self.replace(levels, Forest::default(), guard);
-    }
-
-    /// Replaces the nodes of a key. Under the key's lock.
-    fn replace(&self, levels: &KeyLevels, forest: Forest, guard: &Guard) {
-        let before = signed(levels.forest.load(guard).bytes());
-        let after = signed(forest.bytes());
-        if before != 0 || after != 0 {
-            levels.forest.replace(forest, guard);
-            self.charge(after - before);
-        }
+        let EndedWork { has_late_rows, bytes } = levels.nodes.end(made, guard);
+        self.charge(bytes);
+        has_late_rows
     }
 
     fn charge(&self, bytes: i64) {
+        if bytes == 0 {
+            return;
+        }
         // Relaxed: a number to report.
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         debug_assert!(before + bytes >= 0, "no more is given back than was taken");
@@ -452,13 +408,11 @@ impl Levels {
 
 impl KeyLevels {
     fn new(number: usize, hash: u64, key: &[u8]) -> Self {
-        let weigh = |forest: &Forest| forest.bytes() as u64;
         Self {
             number,
             hash,
             key: key.into(),
-            forest: Swap::new(Forest::default(), weigh),
-            work: Mutex::default(),
+            nodes: KeyForest::new(),
             is_queued: AtomicBool::new(false),
             is_used: AtomicBool::new(true),
         }
@@ -484,6 +438,14 @@ impl<'g> KeyNodes<'g> {
     }
 }
 
+impl Drop for KeysInWork<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.levels.queue.lock();
+        assert!(queue.in_work >= self.keys, "what was taken is done once");
+        queue.in_work -= self.keys;
+    }
+}
+
 impl Drop for Levels {
     fn drop(&mut self) {
         if let Some(account) = self.account.get() {
@@ -501,6 +463,12 @@ impl fmt::Debug for Levels {
 impl fmt::Debug for KeyLevels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyLevels").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for KeysInWork<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeysInWork").field("keys", &self.keys).finish_non_exhaustive()
     }
 }
 

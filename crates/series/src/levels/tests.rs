@@ -8,9 +8,10 @@ use std::sync::{
 use lockstep_row::Retention;
 use proptest::{collection::vec, prelude::*};
 
-use super::{LevelKeys, LevelNode, Levels, NodeFold, NodeSpan, set_leaf_rows};
+use super::{LevelKeys, LevelNode, Levels, NodeFold, NodeSpan};
 use crate::{
     Bounds, ChunkRun, HashedKey, KeyRow, RowAction, RowBatch, RowLog, RowRef, Series, pin,
+    set_leaf_rows,
 };
 
 const ID: u64 = 7;
@@ -351,4 +352,49 @@ fn readers_are_exact_beside_a_writer_and_maintenance() {
     assert!(read.from_nodes > 0, "{read:?}");
     // Relaxed: the threads have ended.
     assert!(cfg!(miri) || from_nodes.load(Ordering::Relaxed) > 0, "readers took nodes");
+}
+
+/// Notes the least number of keys that wait while nodes are made.
+struct WaitingFold<'l> {
+    levels: &'l Levels,
+    waiting_min: u64,
+}
+
+impl NodeFold for WaitingFold<'_> {
+    fn fold(&mut self, runs: &[ChunkRun<'_>], states: &mut Vec<u8>) {
+        self.waiting_min = self.waiting_min.min(self.levels.size().waiting);
+        ListFold.fold(runs, states);
+    }
+
+    fn merge(&mut self, nodes: &mut dyn Iterator<Item = &LevelNode>, states: &mut Vec<u8>) {
+        self.waiting_min = self.waiting_min.min(self.levels.size().waiting);
+        ListFold.merge(nodes, states);
+    }
+}
+
+#[test]
+fn the_key_whose_nodes_are_made_counts_as_waiting() {
+    let fixture = LevelsFixture::new(LevelKeys::All);
+    let times: Vec<i64> = (0..1_000).collect();
+    fixture.insert(0, &times);
+    assert!(fixture.levels.size().waiting > 0, "nobody has looked for keys");
+    let levels = &*fixture.levels;
+    let mut fold = WaitingFold { levels, waiting_min: u64::MAX };
+    while fixture.series.maintain(levels, &mut fold).is_some() {}
+    assert!(levels.size().bytes > 0, "nodes were made");
+    assert!(fold.waiting_min > 0, "the key was made and did not wait");
+    assert_eq!(levels.size().waiting, 0);
+}
+
+#[test]
+fn all_keys_get_nodes_again_after_they_were_given_up() {
+    let fixture = LevelsFixture::new(LevelKeys::All);
+    let times: Vec<i64> = (0..1_000).collect();
+    fixture.insert(0, &times);
+    fixture.maintain(100);
+    assert!(fixture.levels.give_up(&pin()) > 0);
+    assert!(fixture.levels.size().waiting > 0, "the keys are to be looked for");
+    fixture.maintain(100);
+    assert!(fixture.levels.give_up(&pin()) > 0, "the nodes are there again");
+    fixture.check_all();
 }

@@ -1,7 +1,7 @@
 //! The tree of one key: nodes over rows that follow each other in event time, each with the encoded
 //! states of its rows.
 //!
-//! A leaf is over about [`LEAF_ROWS`] rows, an inner node over about [`FAN_OUT`] nodes of the level
+//! A leaf is over about 128 rows, an inner node over about [`FAN_OUT`] nodes of the level
 //! below. A [`Forest`] has the nodes that have no parent, oldest first: few of each level. Rows of equal
 //! event time are never divided, and the rows newer than the newest node are in none.
 //!
@@ -17,12 +17,10 @@ use std::sync::Arc;
 
 use lockstep_host::{failpoint::is_seeded, memory::footprint};
 
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
-/// A leaf is over at least so many rows, unless there are fewer between two others.
-const LEAF_ROWS: usize = 128;
 /// An inner node is made of so many nodes of the level below.
-pub(super) const FAN_OUT: usize = 8;
+pub(crate) const FAN_OUT: usize = 8;
 /// States of more bytes than this, and as many for each row as the next constant says, are not stored.
 const STATE_BYTES: u64 = 1 << 10;
 /// See [`STATE_BYTES`]. A set takes 16 bytes for a value, and some 20 ns to be read for each; a row is
@@ -30,23 +28,6 @@ const STATE_BYTES: u64 = 1 << 10;
 const STATE_BYTES_PER_ROW: u64 = 4;
 /// The greatest arrival of a node whose states lack a row.
 const STALE: u64 = u64::MAX;
-
-/// The rows of a leaf: [`LEAF_ROWS`], except in tests.
-static LEAF_ROWS_NOW: AtomicUsize = AtomicUsize::new(LEAF_ROWS);
-
-/// Returns the number of rows with which a leaf is made.
-pub(crate) fn leaf_rows() -> usize {
-    // Relaxed: leaves of any size may follow each other.
-    LEAF_ROWS_NOW.load(Ordering::Relaxed)
-}
-
-/// Sets the number of rows of the leaves that this process makes from now on, so that tests with few
-/// rows have keys of many nodes.
-#[doc(hidden)]
-pub fn set_leaf_rows(rows: usize) {
-    // Relaxed: as above.
-    LEAF_ROWS_NOW.store(rows.max(1), Ordering::Relaxed);
-}
 
 /// A node: the states of rows of one key that follow each other in event time.
 #[derive(Debug)]
@@ -204,9 +185,7 @@ impl LevelNode {
 
     /// Returns the bytes that it takes by itself.
     pub(super) fn own_bytes(&self) -> usize {
-        const COUNTS: usize = 2 * size_of::<usize>();
-        let node = footprint(COUNTS + size_of::<Self>());
-        node + footprint(self.states.len()) + footprint(size_of_val(&*self.children))
+        node_footprint(self.states.len(), self.children.len())
     }
 
     /// Notes that a late row of this event time is missing, here and below.
@@ -266,10 +245,22 @@ impl LevelNode {
     }
 }
 
+/// Returns the bytes that a node takes with states of so many bytes and so many children.
+pub(crate) fn node_footprint(states: usize, children: usize) -> usize {
+    const COUNTS: usize = 2 * size_of::<usize>();
+    let node = footprint(COUNTS + size_of::<LevelNode>());
+    node + footprint(states) + footprint(children * size_of::<Arc<LevelNode>>())
+}
+
+/// Returns the most bytes of states that a node of so many rows has: to read more takes as long as to read
+/// the rows.
+pub(crate) fn state_bytes_max(rows: u64) -> u64 {
+    rows.saturating_mul(STATE_BYTES_PER_ROW).saturating_add(STATE_BYTES)
+}
+
 /// Returns states, unless they are so large that to read them takes as long as to read the rows.
 fn worth_storing(states: &[u8], rows: u64) -> &[u8] {
-    let limit = rows.saturating_mul(STATE_BYTES_PER_ROW) + STATE_BYTES;
-    if states.len() as u64 <= limit { states } else { &[] }
+    if states.len() as u64 <= state_bytes_max(rows) { states } else { &[] }
 }
 
 /// Returns the node into whose range an event time falls: the last one that begins at or before it,

@@ -269,3 +269,28 @@ fn a_dropped_table_refuses_rows_and_gives_its_memory_back() {
     reclaim();
     assert_eq!(budget.memory_use().used, 0);
 }
+
+#[test]
+fn rows_in_any_order_are_read_by_a_declared_index_where_there_is_one() {
+    let ttl = Retention::Absolute { ttl_ms: 1_000 };
+    let (by_rows, by_time) = (Retention::Latest { latest: 3 }, ttl);
+    let two = |first| {
+        let (table, _clock) =
+            arc(vec![index("one", &[K, V], Some(T), first), index("two", &[K], None, by_rows)]);
+        table
+    };
+    let table = two(by_time);
+    assert_eq!(table.event_time_over(&[V, K]), Some(T), "whatever the order of the columns");
+    assert_eq!(table.event_time_over(&[K]), None, "the index in order of arrival is declared");
+    assert_eq!(table.event_time_over(&[V]), Some(T), "that of the first declared index");
+    assert!(!table.snapshot().may_have_nodes(1), "the other index keeps rows, too");
+    // An automatic index changes nothing.
+    let _hold = table.hold(&need(&[V], None, None, &[]), "d").unwrap();
+    assert_eq!(table.event_time_over(&[V]), Some(T));
+    let (only, _clock) = arc(vec![index("one", &[K], Some(T), by_time)]);
+    let by_v = only.hold(&need(&[V], only.event_time_over(&[V]), None, &[]), "d").unwrap();
+    let snapshot = only.snapshot();
+    assert!(snapshot.may_have_nodes(by_v.index()), "rows expire in the order of the index");
+    let (none, _clock) = arc(vec![]);
+    assert_eq!(none.event_time_over(&[K]), None);
+}

@@ -8,6 +8,8 @@ use lockstep_function::aggregate;
 
 /// Answers that took rows from nodes.
 pub const FROM_NODES: &str = "answers that take nodes";
+/// Cases of a GROUP BY whose answers took rows from nodes.
+pub const GROUP_FROM_NODES: &str = "groups that take nodes";
 /// Answers that the oracle computed too.
 pub const OF_ORACLE: &str = "answers of the oracle";
 /// Requests that were answered while rows arrived.
@@ -44,6 +46,8 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("window", "EXCLUDE CURRENT_TIME"),
     ("window", "INSTANCE_NOT_IN_WINDOW"),
     ("window", "WINDOW UNION"),
+    ("query", "GROUP BY"),
+    ("query", "GROUP BY with WHERE"),
     ("step", "rows in order"),
     ("step", "rows of equal event time"),
     ("step", "late rows"),
@@ -58,6 +62,7 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("request", "of an absent key"),
     ("request", OVERLAPPED),
     ("answer", FROM_NODES),
+    ("answer", GROUP_FROM_NODES),
     ("answer", OF_ORACLE),
 ];
 

@@ -27,6 +27,10 @@ pub struct LongWindowQuery {
     pub model: Scenario,
     /// The whole query. Its first columns are those of the oracle.
     pub sql: String,
+    /// Whether the oracle computes what the query does.
+    pub is_modelled: bool,
+    /// Whether it is a GROUP BY, whose rows are in order of arrival.
+    pub is_group: bool,
 }
 
 /// Draws a query over a main table and, for a window union, another one.
@@ -35,11 +39,9 @@ pub fn query(
     random: &mut Random,
     counts: &mut ConstructCounts,
 ) -> LongWindowQuery {
-    let table = |name: &str| OracleTable {
-        name: name.to_owned(),
-        columns: columns.clone(),
-        rows: Vec::new(),
-    };
+    if random.chance(25) {
+        return group(columns, random, counts);
+    }
     let windows = windows(random, counts);
     let mut items = vec![Item::Column(ID)];
     let mut examples = Vec::new();
@@ -51,12 +53,83 @@ pub fn query(
             examples.push(format!("{} OVER w{window}", example(random, counts)));
         }
     }
+    let model = model(columns, windows, items);
+    let sql = write(&model, &examples);
+    LongWindowQuery { model, sql, is_modelled: true, is_group: false }
+}
+
+/// Makes the tables, and what the oracle computes.
+fn model(columns: &LongWindowColumns, windows: Vec<OracleWindow>, items: Vec<Item>) -> Scenario {
+    let table = |name: &str| OracleTable {
+        name: name.to_owned(),
+        columns: columns.clone(),
+        rows: Vec::new(),
+    };
     let query = OracleQuery { mode: OracleMode::Standard, joins: Vec::new(), windows, items };
     let tables = vec![table("t1"), table("u0")];
-    let model =
-        Scenario { tables, query, indexes: Indexes::None, chunk_rows: 2, is_deployed: true };
-    let sql = write(&model, &examples);
-    LongWindowQuery { model, sql }
+    Scenario { tables, query, indexes: Indexes::None, chunk_rows: 2, is_deployed: true }
+}
+
+/// Draws a GROUP BY: for a request, a window over all rows with its keys, in order of arrival.
+fn group(
+    columns: &LongWindowColumns,
+    random: &mut Random,
+    counts: &mut ConstructCounts,
+) -> LongWindowQuery {
+    counts.note("GROUP BY");
+    let keys =
+        random.pick(&[vec![KEY], vec![KEY], vec![SECOND_KEY], vec![KEY, SECOND_KEY]]).clone();
+    let window = OracleWindow {
+        partition_by: keys.clone(),
+        order_by: None,
+        is_range: false,
+        start: FrameEnd::Unbounded,
+        end: FrameEnd::CurrentRow,
+        max_size: None,
+        excludes: Excludes::default(),
+        unions: Vec::new(),
+    };
+    let mut items: Vec<Item> = keys.iter().map(|key| Item::Column(*key)).collect();
+    // Without values of rows at a position nothing depends on the order.
+    let has_order = random.chance(50);
+    for _ in 0..1 + random.below(3) {
+        let function = loop {
+            let function = modelled(columns, random, counts);
+            let is_ordered = matches!(
+                function,
+                Function::FirstValue(_) | Function::LastValue(_) | Function::Lag { .. }
+            );
+            if has_order || !is_ordered {
+                break function;
+            }
+        };
+        items.push(Item::Call { window: 0, function });
+    }
+    let examples = if has_order { 1 + random.below(3) } else { 0 };
+    let examples: Vec<String> = (0..examples).map(|_| example(random, counts)).collect();
+    let is_filtered = random.chance(15);
+    let model = model(columns, vec![window], items);
+    let filter = if is_filtered {
+        counts.note("GROUP BY with WHERE");
+        "\nWHERE id < 40 OR id > 90"
+    } else {
+        ""
+    };
+    let of_model = model.query.items.iter().map(|item| match item {
+        Item::Column(column) => columns[*column].0.clone(),
+        Item::Call { function, .. } => script::call(&model, function),
+    });
+    let items = select_list(of_model.chain(examples));
+    let keys: Vec<&str> = keys.iter().map(|key| columns[*key].0.as_str()).collect();
+    let sql = format!("SELECT {items}\nFROM t1{filter}\nGROUP BY {}", keys.join(", "));
+    LongWindowQuery { model, sql, is_modelled: !is_filtered, is_group: true }
+}
+
+/// Names the items of a select list.
+fn select_list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> =
+        items.enumerate().map(|(at, item)| format!("{item} AS c{at}")).collect();
+    items.join(",\n  ")
 }
 
 /// Writes the query: first the columns that the oracle computes, then the examples.
@@ -67,14 +140,12 @@ fn write(model: &Scenario, examples: &[String]) -> String {
             format!("{} OVER w{window}", script::call(model, function))
         }
     });
-    let items = of_model.chain(examples.iter().cloned());
-    let items: Vec<String> =
-        items.enumerate().map(|(at, item)| format!("{item} AS c{at}")).collect();
+    let items = select_list(of_model.chain(examples.iter().cloned()));
     let windows = model.query.windows.iter().enumerate();
     let windows: Vec<String> = windows
         .map(|(at, window)| format!("w{at} AS ({})", script::window_spec(model, window)))
         .collect();
-    format!("SELECT {}\nFROM t1\nWINDOW {}", items.join(",\n  "), windows.join(",\n  "))
+    format!("SELECT {items}\nFROM t1\nWINDOW {}", windows.join(",\n  "))
 }
 
 fn windows(random: &mut Random, counts: &mut ConstructCounts) -> Vec<OracleWindow> {

@@ -1,0 +1,6 @@
+//! The parts of the levels that are checked.
+
+#[path = "../../src/levels/key_nodes.rs"]
+pub(crate) mod key_nodes;
+#[path = "../../src/levels/tree.rs"]
+pub(crate) mod tree;

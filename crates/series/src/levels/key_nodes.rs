@@ -1,0 +1,172 @@
+//! The nodes of one key as they change: marks of late rows, removed rows, and nodes that are made.
+//!
+//! Rules 3 to 6 of the levels' protocol. `mod.rs` decides when; here is what keeps a node that a reader takes
+//! exact. Knows no queue and no account: what changes the bytes of the nodes returns by how many.
+//! Model-checked with `tree` and `swap` (`crates/series/model`).
+
+use super::tree::Forest;
+use crate::{
+    Guard, Swap,
+    sync::{LATE_NOTES_MAX, Mutex},
+};
+
+/// The nodes of a key, and what is known of rows that they lack.
+pub(crate) struct KeyForest {
+    forest: Swap<Forest>,
+    work: Mutex<KeyWork>,
+}
+
+/// What maintenance of a key has to know.
+#[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is so")]
+struct KeyWork {
+    /// The event times of late rows that nodes lack.
+    late: Vec<i64>,
+    /// Whether nodes are being made.
+    is_building: bool,
+    /// The greatest event time of a row that was removed meanwhile.
+    removed: Option<i64>,
+    /// Whether the nodes were given up meanwhile.
+    is_given_up: bool,
+    /// Whether no node is made, until a reader asks for the key.
+    is_dormant: bool,
+    /// How many times the nodes were extended without a reader that used them.
+    unused: u32,
+}
+
+/// The outcome of noting late rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NotedRows {
+    /// How many rows nodes lack now.
+    pub(crate) lacking: usize,
+    /// By how many bytes the nodes have changed.
+    pub(crate) bytes: i64,
+}
+
+/// The outcome of the end of maintenance.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndedWork {
+    /// Whether late rows were noted meanwhile.
+    pub(crate) has_late_rows: bool,
+    /// By how many bytes the nodes have changed.
+    pub(crate) bytes: i64,
+}
+
+impl KeyForest {
+    /// Makes one without nodes.
+    pub(crate) fn new() -> Self {
+        let weigh = |forest: &Forest| forest.bytes() as u64;
+        Self { forest: Swap::new(Forest::default(), weigh), work: Mutex::default() }
+    }
+
+    /// Returns the nodes as they are now.
+    #[inline]
+    pub(crate) fn load<'g>(&self, guard: &'g Guard) -> &'g Forest {
+        self.forest.load(guard)
+    }
+
+    /// Marks the nodes into whose range late rows fall, which were inserted and are not visible yet. Rows
+    /// that are noted while nodes are made are marked in those, too.
+    pub(crate) fn note_late(
+        &self,
+        event_times: impl Iterator<Item = i64>,
+        guard: &Guard,
+    ) -> NotedRows {
+        let mut work = self.work.lock();
+        let forest = self.forest.load(guard);
+        for event_time in event_times {
+            if forest.mark(event_time) || work.is_building {
+                work.late.push(event_time);
+            }
+        }
+        let lacking = work.late.len();
+        let is_too_many = lacking > LATE_NOTES_MAX;
+        let bytes = if is_too_many { self.drop_nodes(&mut work, guard) } else { 0 };
+        NotedRows { lacking, bytes }
+    }
+
+    /// Notes that rows were removed, the newest of which had this event time. Returns by how many bytes the
+    /// nodes have changed.
+    pub(crate) fn note_removed(&self, newest: i64, guard: &Guard) -> i64 {
+        let mut work = self.work.lock();
+        work.removed = work.removed.max(Some(newest));
+        let forest = self.forest.load(guard);
+        let kept = forest.after(newest);
+        debug_assert!(kept.rows() <= forest.rows(), "nodes are only removed");
+        self.replace(kept, guard)
+    }
+
+    /// Removes the nodes and makes none until [`Self::wake`]. Returns by how many bytes they have changed.
+    pub(crate) fn give_up(&self, guard: &Guard) -> i64 {
+        let mut work = self.work.lock();
+        work.is_dormant = true;
+        work.unused = 0;
+        self.drop_nodes(&mut work, guard)
+    }
+
+    /// Lets nodes be made.
+    pub(crate) fn wake(&self) {
+        self.work.lock().is_dormant = false;
+    }
+
+    /// Notes whether readers have used the nodes since the last call, and returns how many calls ago they
+    /// did.
+    pub(crate) fn note_use(&self, is_used: bool) -> u32 {
+        let mut work = self.work.lock();
+        work.unused = if is_used { 0 } else { work.unused + 1 };
+        work.unused
+    }
+
+    /// Begins maintenance and takes the late rows that were noted; `None` when the nodes are not to be made.
+    pub(crate) fn begin(&self) -> Option<Vec<i64>> {
+        let mut work = self.work.lock();
+        if work.is_building || work.is_dormant {
+            return None;
+        }
+        work.is_building = true;
+        work.removed = None;
+        work.is_given_up = false;
+        Some(std::mem::take(&mut work.late))
+    }
+
+    /// Ends maintenance and shows the new nodes.
+    pub(crate) fn end(&self, made: Forest, guard: &Guard) -> EndedWork {
+        let mut work = self.work.lock();
+        assert!(work.is_building, "maintenance ends once");
+        work.is_building = false;
+        if work.is_given_up {
+            return EndedWork { has_late_rows: false, bytes: 0 };
+        }
+        let made = match work.removed {
+            Some(newest) => made.after(newest),
+            None => made,
+        };
+        for event_time in &work.late {
+            made.mark(*event_time);
+        }
+        let bytes = self.replace(made, guard);
+        EndedWork { has_late_rows: !work.late.is_empty(), bytes }
+    }
+
+    /// Removes all nodes. Returns by how many bytes they have changed.
+    fn drop_nodes(&self, work: &mut KeyWork, guard: &Guard) -> i64 {
+        work.late.clear();
+        work.is_given_up = work.is_building;
+        self.replace(Forest::default(), guard)
+    }
+
+    /// Replaces the nodes, under the lock of the work. Returns by how many bytes they have changed.
+    fn replace(&self, forest: Forest, guard: &Guard) -> i64 {
+        let before = signed(self.forest.load(guard).bytes());
+        let after = signed(forest.bytes());
+        if before != 0 || after != 0 {
+            self.forest.replace(forest, guard);
+        }
+        after - before
+    }
+}
+
+/// Converts a size to a signed one.
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).expect("a size fits 63 bits")
+}
