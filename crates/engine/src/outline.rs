@@ -46,15 +46,9 @@ fn refused<T>(what: &str, span: Span, hint: &str) -> Result<T> {
 }
 
 fn select(query: &Query) -> Result<Value> {
-    let body = match &query.body {
-        SetExpr::Select(select) => select,
-        _ => {
-            return refused(
-                "UNION",
-                query.span,
-                "Run the sides one by one, and unite the results.",
-            );
-        }
+    let SetExpr::Select(body) = &query.body else {
+        let hint = "Run the sides one by one, and unite the results.";
+        return refused("UNION", query.span, hint);
     };
     let hint = "Do it with the DataFrame that is returned, or with the one that is given.";
     let clauses = [
