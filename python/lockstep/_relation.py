@@ -219,7 +219,7 @@ class Relation:
         >>> [batch.num_rows for batch in db.sql("SELECT a FROM t").batches(2)]
         [2, 2, 1]
         >>> [batch["a"].to_pylist() for batch in db.sql("SELECT a FROM t").batches(3, shuffle=True)]
-        [[2, 1, 0], [4, 3]]
+        [[0, 2, 1], [3, 4]]
         """
         if rows < 1:
             raise Error(f"a batch has at least 1 row, found rows={rows}", code="22023")
@@ -300,6 +300,10 @@ class Relation:
 
         Raises ``Error``: 58P01 where TensorFlow or pyarrow is not installed, 42703 for a label that
         is no column, 42804 for a column that is a list, and those of ``batches``.
+
+        >>> import lockstep
+        >>> rows = lockstep.connect().sql("SELECT 1.5 AS x, 2 AS y")
+        >>> model.fit(rows.to_tf(256, label="y", shuffle=True))  # doctest: +SKIP
         """
         require("tensorflow", "to make a TensorFlow dataset")
         from ._tensorflow import dataset

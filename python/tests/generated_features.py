@@ -101,10 +101,11 @@ class Generator:
         joins = draw.randint(0, 2) if self.chance("joins", 0.6) else 0
         windows = [f"w{at}" for at in range(draw.randint(1, 4))]
         clauses = []
+        may_unite = self.chance("unions", 0.5)
         for name in windows:
-            frame = draw.choice(FRAMES)
+            frame = draw.choice(FRAMES if may_unite else FRAMES[:-1])
             union = ""
-            if "INSTANCE" in frame or self.chance("union", 0.3):
+            if "INSTANCE" in frame or (may_unite and self.chance("union", 0.5)):
                 union = f"UNION {draw.choice(['views', 'views, ratings'])} "
             key = draw.choice(KEYS)
             clauses.append(f"{name} AS ({union}PARTITION BY {key} ORDER BY ts {frame})")

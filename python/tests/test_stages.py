@@ -11,7 +11,7 @@ import pytest
 import lockstep
 from generated_features import CLICKS, NAMES, Generator, bits, rows_of
 from lockstep import _lockstep
-from lockstep.spark._executor import ROW, TAG, run_pass, typed
+from lockstep.spark._executor import ROW, SEQUENCE, TAG, run_pass, typed
 from lockstep.spark._stages import assemble, plan
 
 PARTS = 3
@@ -33,7 +33,8 @@ def run(sql: str, tables: dict[str, pa.Table], broadcast=(), settings=None) -> p
     main = base.select(names).append_column(ROW, base["id"])
     for number, one in enumerate(planned.passes):
         work, uses = assemble(planned, number, main.column_names, "arrived", settings)
-        sources = {0: (main.sort_by(ROW), list(one.key or ()))}
+        main = main.sort_by(ROW)
+        sources = {0: (main, list(one.key or ()), main[ROW])}
         whole = {}
         for at, use in enumerate(uses, start=1):
             table = tables[use.table].sort_by("id")
@@ -44,7 +45,8 @@ def run(sql: str, tables: dict[str, pa.Table], broadcast=(), settings=None) -> p
                 whole[at] = typed(own, work.sources[at])
                 continue
             named = {column: name for column, name, _ in use.columns}
-            sources[at] = (own, [named[use.keys[key]] for key in one.key or ()])
+            keys = [named[use.keys[key]] for key in one.key or ()]
+            sources[at] = (own, keys, table["id"])
         work = dataclasses.replace(work, broadcast=whole)
         found = []
         for part in range(PARTS):
@@ -56,19 +58,24 @@ def run(sql: str, tables: dict[str, pa.Table], broadcast=(), settings=None) -> p
 
 def part_of(sources, part: int, is_keyed: bool):
     """Yields the batches of one part, in order of table and arrival."""
-    for at, (table, keys) in sources.items():
+    for at, (table, keys, order) in sources.items():
         values = [table[key].to_pylist() for key in keys]
         rows = [
             row
             for row in range(len(table))
             if (hash(tuple(column[row] for column in values)) if is_keyed else row) % PARTS == part
         ]
-        for batch in table.take(pa.array(rows, pa.int64())).combine_chunks().to_batches(max_chunksize=30):
+        taken = pa.array(rows, pa.int64())
+        for batch in table.take(taken).combine_chunks().to_batches(max_chunksize=30):
             if not is_keyed:
                 yield batch
                 continue
-            columns = {TAG: pa.array([at] * len(batch), pa.int32())}
-            for other, (shape, _) in sources.items():
+            columns = {
+                TAG: pa.array([at] * len(batch), pa.int32()),
+                SEQUENCE: order.take(taken[: len(batch)]).combine_chunks(),
+            }
+            taken = taken[len(batch) :]
+            for other, (shape, *_) in sources.items():
                 struct = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
                 of = pa.struct(list(shape.schema))
                 columns[f"s{other}"] = struct if other == at else pa.nulls(len(batch), of)
@@ -127,6 +134,25 @@ def test_steps_share_a_shuffle_where_their_keys_do():
     assert keys("SELECT id FROM clicks WHERE paid") == [None]
     assert keys(f"SELECT c.id, r.ts FROM clicks AS c {join}", broadcast=["ratings"]) == [None]
     assert keys(f"SELECT c.id FROM clicks AS c {join}") == [None]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "message"),
+    [
+        ([5, 5], "two rows of table `clicks` have the same arrival"),
+        ([1_000, None], "has no arrival"),
+    ],
+)
+def test_an_order_that_is_not_known_is_refused(arrivals, message):
+    world = World(1)
+    ids = world.tables["clicks"]["id"].to_pylist()[: -len(arrivals)] + arrivals
+    world.tables["clicks"] = world.tables["clicks"].set_column(0, "id", pa.array(ids, pa.int64()))
+    with pytest.raises(lockstep.Error, match=message):
+        run(
+            "SELECT price, sum(price) OVER w AS s FROM clicks WINDOW w AS (PARTITION BY paid "
+            "ORDER BY ts ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)",
+            {"clicks": world.tables["clicks"].set_column(6, "paid", pa.array([True] * len(ids)))},
+        )
 
 
 def test_the_outline_refuses_other_forms_with_their_position():

@@ -24,7 +24,6 @@ __all__ = ["training_set"]
 
 BROADCAST_ROWS_MAX = 1_000_000
 
-_SEQUENCE = "__ls_seq"
 _HASH = "__ls_hash"
 
 
@@ -77,12 +76,13 @@ def training_set(
     '''
     require("pyspark", "to make a training set on Spark")
     require("pyarrow", "to make a training set on Spark")
-    from ._stages import plan
+    from ._stages import names_read, plan
 
     broadcast, arrival = frozenset(broadcast), dict(arrival or {})
     settings = dict(settings or {})
     _check(tables, arrival, broadcast, row_id)
-    known = {name: _columns(name, frame, sql) for name, frame in tables.items()}
+    read = names_read(sql)
+    known = {name: _columns(name, frame, *read) for name, frame in tables.items()}
     planned = plan(sql, known, broadcast, settings)
     count = partitions or int(spark.conf.get("spark.sql.shuffle.partitions"))
     run = _Run(planned, tables, arrival, settings, count)
@@ -106,7 +106,7 @@ def _check(
         raise Error(f"row_id has a reserved name: `{row_id}`", code="22023")
 
 
-def _columns(name: str, frame: DataFrame, sql: str) -> Columns:
+def _columns(name: str, frame: DataFrame, read: set[str], has_star: bool) -> Columns:
     """Returns the columns of a table that a query can read."""
     from ._types import of_spark
 
@@ -115,7 +115,7 @@ def _columns(name: str, frame: DataFrame, sql: str) -> Columns:
         of = of_spark(field.dataType)
         if of is not None:
             found.append((field.name, of))
-        elif field.name in sql or "*" in sql:
+        elif has_star or field.name in read:
             raise Error(
                 f"column `{field.name}` of `{name}` is {field.dataType.simpleString()}",
                 code="0A000",
@@ -162,7 +162,7 @@ class _Run:
     def _pass(self, main: DataFrame, number: int, row_id: str | None) -> DataFrame:
         from pyspark.sql.types import StructField, StructType
 
-        from ._executor import ROW, run_pass
+        from ._executor import ROW, SEQUENCE, run_pass
         from ._stages import assemble
         from ._types import to_spark
 
@@ -175,14 +175,14 @@ class _Run:
             if use.has_row:
                 own.append(self._f.lit(None).cast("bigint").alias(ROW))
             rows = self._tables[use.table]
-            order = self._sequence(use.table).alias(_SEQUENCE)
+            order = self._sequence(use.table).alias(SEQUENCE)
             if use.is_broadcast:
                 found = rows.select(order, *own)
                 broadcast[at] = _collected(use.table, found, work.sources[at])
                 continue
             hashed = self._f.xxhash64(*(self._hash_of(use, name) for name in key or ()))
             frame = rows.select(order, hashed.alias(_HASH), *own)
-            shuffled.append((at, frame, self._column(_SEQUENCE)))
+            shuffled.append((at, frame, self._column(SEQUENCE)))
         work = dataclasses.replace(work, broadcast=broadcast)
         fields = [
             StructField(name, to_spark(of), True)
@@ -195,7 +195,7 @@ class _Run:
         self, frames: list[tuple[int, DataFrame, Column]], work: Pass, key: tuple[str, ...]
     ) -> DataFrame:
         """Brings the rows of all tables with equal keys together, in order of table and arrival."""
-        from ._executor import TAG
+        from ._executor import SEQUENCE, TAG
 
         f = self._f
         numbers = [number for number, *_ in frames]
@@ -217,13 +217,13 @@ class _Run:
             ]
             parts.append(
                 frame.select(
-                    f.lit(number).alias(TAG), order.alias(_SEQUENCE), hashed.alias(_HASH), *structs
+                    f.lit(number).alias(TAG), order.alias(SEQUENCE), hashed.alias(_HASH), *structs
                 )
             )
         rows = functools.reduce(lambda left, right: left.union(right), parts)
         rows = rows.repartition(self._partitions, self._column(_HASH))
-        rows = rows.sortWithinPartitions(TAG, _SEQUENCE)
-        return rows.drop(_SEQUENCE, _HASH)
+        rows = rows.sortWithinPartitions(TAG, SEQUENCE)
+        return rows.drop(_HASH)
 
     def _hash_of(self, use: Any, key: str) -> Column:
         of = {column: kind for column, _, kind in use.columns}
@@ -259,9 +259,9 @@ def _collected(table: str, rows: DataFrame, columns: Columns) -> Any:
     """Returns the rows of a table that is given whole to every executor, in order of arrival."""
     import pyarrow
 
-    from ._executor import typed
+    from ._executor import SEQUENCE, typed
 
-    rows = rows.orderBy(_SEQUENCE).limit(BROADCAST_ROWS_MAX + 1)
+    rows = rows.orderBy(SEQUENCE).limit(BROADCAST_ROWS_MAX + 1)
     if hasattr(rows, "toArrow"):
         found = rows.toArrow()
     elif hasattr(rows, "_collect_as_arrow"):

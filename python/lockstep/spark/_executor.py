@@ -22,6 +22,9 @@ ROW = "__ls_row"
 TAG = "__ls_tag"
 """The column that says which table a row is of."""
 
+SEQUENCE = "__ls_seq"
+"""The column with the arrival of a row, by which rows are sorted."""
+
 MAIN = "__ls_main"
 """The main table in the texts of steps."""
 
@@ -41,7 +44,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Step:
-    """A query over the main rows: its columns are added to them, or decide which are kept."""
+    """A query over the main rows: its columns are added to them, or it gives those to keep."""
 
     kind: Literal["widen", "filter"]
     sql: str
@@ -58,6 +61,8 @@ class Pass:
     steps: tuple[Step, ...]
     sources: tuple[Columns, ...]
     """The columns of the main rows, and of each table beside them."""
+    tables: tuple[str, ...]
+    """The names of these tables."""
     keeps: Columns
     """The columns that leave it."""
     names: tuple[str, ...]
@@ -78,10 +83,12 @@ def run_pass(work: Pass, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pya
             yield from _run(session, work, {0: typed(table, work.sources[0])})
         return
     parts: dict[int, list[pyarrow.RecordBatch]] = {}
+    last: dict[int, int] = {}
     for batch in batches:
         tags = batch.column(batch.schema.get_field_index(TAG))
         for tag in pyarrow.compute.unique(tags).to_pylist():
             rows = batch.filter(pyarrow.compute.equal(tags, tag))
+            last[tag] = _checked(rows, last.get(tag), work.tables[tag])
             struct = rows.column(rows.schema.get_field_index(f"s{tag}"))
             names = [struct.type.field(at).name for at in range(struct.type.num_fields)]
             flat = pyarrow.RecordBatch.from_arrays(struct.flatten(), names=names)
@@ -93,6 +100,27 @@ def run_pass(work: Pass, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pya
         for tag, found in parts.items()
     }
     yield from _run(session, work, tables)
+
+
+def _checked(rows: pyarrow.RecordBatch, last: int | None, table: str) -> int:
+    """Returns the last arrival; raises for rows whose order is not known."""
+    arrivals = rows.column(rows.schema.get_field_index(SEQUENCE))
+    if arrivals.null_count:
+        raise Error(
+            f"a row of table `{table}` has no arrival",
+            code="22004",
+            kind="fix data",
+            hint="Give the column in `arrival` a value in each row.",
+        )
+    rises = pyarrow.compute.all(pyarrow.compute.greater(arrivals[1:], arrivals[:-1])).as_py()
+    if rises is False or (last is not None and arrivals[0].as_py() <= last):
+        raise Error(
+            f"two rows of table `{table}` have the same arrival",
+            code="23505",
+            kind="fix data",
+            hint="Name a column in `arrival` that has no value twice.",
+        )
+    return arrivals[-1].as_py()
 
 
 def open_session(settings: Mapping[str, str | int]) -> Any:
@@ -126,14 +154,14 @@ def _run(
 ) -> Iterator[pyarrow.RecordBatch]:
     main = tables[0]
     for step in work.steps:
-        named = {MAIN: main.select([*step.reads, ROW])}
+        rows = main.column(ROW) if step.kind == "widen" else _positions(main)
+        named = {MAIN: main.select(step.reads).append_column(ROW, rows)}
         for one in step.inputs:
             table = work.broadcast.get(one.source, tables.get(one.source))
             named[one.name] = empty(work.sources[one.source]) if table is None else table
         result = query(session, step.sql, named).collect(None).pyarrow()
         if step.kind == "filter":
-            kept = pyarrow.compute.is_in(main.column(ROW), value_set=_numbers(result))
-            main = main.filter(kept)
+            main = main.take(_numbers(result))
             continue
         if not _numbers(result).equals(main.column(ROW).combine_chunks()):
             raise Error(
@@ -146,6 +174,10 @@ def _run(
             main = main.append_column(name, as_input(result.column(at + 1), of))
     arrays = [as_result(main.column(name), of) for name, of in work.keeps]
     yield from pyarrow.table(arrays, names=list(work.names)).to_batches(max_chunksize=10_000)
+
+
+def _positions(main: pyarrow.Table) -> pyarrow.Array:
+    return pyarrow.array(range(main.num_rows), pyarrow.int64())
 
 
 def _numbers(result: pyarrow.Table) -> pyarrow.Array:

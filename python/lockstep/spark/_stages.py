@@ -94,6 +94,21 @@ def plan(
     )
 
 
+def names_read(sql: str) -> tuple[set[str], bool]:
+    """Returns the names of all columns in a query, and whether it has a star."""
+    outline = json.loads(_lockstep.outline(sql))
+    found: set[str] = set()
+    rest: list[Any] = [outline]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, dict):
+            found.update(part.get("path", [])[-1:])
+            rest += part.values()
+        elif isinstance(part, list):
+            rest += part
+    return found, any(item.get("star") for item in outline["items"])
+
+
 def assemble(
     planned: PlannedQuery,
     number: int,
@@ -128,6 +143,7 @@ def assemble(
     work = Pass(
         steps=tuple(steps),
         sources=tuple(sources),
+        tables=(planned.base, *(use.table for use in uses)),
         keeps=keeps,
         names=tuple(names),
         settings=dict(settings),
