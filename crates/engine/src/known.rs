@@ -16,7 +16,7 @@ mod moments;
 
 use std::sync::Arc;
 
-use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_sql::ast::{Ident, KnownAt, Query, RowLimit, SetExpr};
 
 pub(crate) use arrival::ArrivalRun;
@@ -114,4 +114,14 @@ impl KnownQuery {
             KnownBy::Column(column) => format!("as known at `{}`", column.text),
         }
     }
+}
+
+/// Makes the error for a result, or for copies of tables, above the memory of the call.
+pub(crate) fn does_not_fit() -> Diagnostic {
+    Diagnostic::new(code::OUT_OF_MEMORY, "the query needs more memory than it may use")
+        .with_kind(Kind::FreeResources)
+        .with_hint(
+            "SET memory_limit = '…' allows more, 0 any; INTO OUTFILE writes a result of any size to a \
+             file.",
+        )
 }

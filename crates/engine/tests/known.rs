@@ -153,6 +153,21 @@ fn a_directory_that_is_opened_again_knows_the_same() {
 }
 
 #[test]
+fn explain_says_how_rows_are_known() {
+    let session = Database::in_memory().session();
+    run(&session, "CREATE TABLE t (id INT, seen BIGINT)");
+    for (at, expected) in [("ARRIVAL", "as known at arrival"), ("seen", "as known at `seen`")] {
+        let output = run(&session, &format!("EXPLAIN SELECT id FROM t AS KNOWN AT {at}"));
+        let text = format!("{:?}", output.batches);
+        assert!(text.contains(expected), "{text}");
+    }
+    // A request sees what has arrived, and has no AS KNOWN.
+    let error =
+        session.prepare_request("SELECT id FROM t AS KNOWN AT ARRIVAL").expect_err("refused");
+    assert_eq!(error.message, "a request sees all rows that have arrived");
+}
+
+#[test]
 fn files_are_known_by_a_column() {
     let folder = folder("files");
     fs::create_dir_all(&folder).expect("it is made");

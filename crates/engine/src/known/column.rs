@@ -19,7 +19,7 @@ use datafusion::{
     logical_expr::{LogicalPlan, LogicalPlanBuilder, TableSource},
 };
 use lockstep_batch::StoredTables;
-use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::query;
 use lockstep_plan::{BoundQuery, CatalogTable};
 use lockstep_request::PreAggregation;
@@ -27,7 +27,7 @@ use lockstep_row::{Arena, DataType, Datum, Retention, TableSchema, arrow::Column
 use lockstep_sql::ast::Ident;
 use lockstep_table::{Arrivals, Snapshot, Table};
 
-use super::{Answers, KnownTables, RowRange, answers::Consume, arrival::rows_gone};
+use super::{Answers, KnownTables, RowRange, answers::Consume, arrival::rows_gone, does_not_fit};
 use crate::{
     Database, PreparedRequest, ProgressCallback,
     append::{AppendRule, load, table_error},
@@ -198,14 +198,7 @@ impl ColumnRun<'_> {
         if copies.values().map(of_copy).fold(0, u64::saturating_add) <= most {
             return Ok(());
         }
-        let message = "the tables of a query AS KNOWN AT a column do not fit into memory_limit";
-        Diagnostic::new(code::OUT_OF_MEMORY, message)
-            .with_kind(Kind::FreeResources)
-            .with_hint(
-                "SET memory_limit = '…' allows more, 0 any; AS KNOWN AT ARRIVAL copies nothing.",
-            )
-            .at(self.column.span)
-            .err()
+        does_not_fit().at(self.column.span).err()
     }
 }
 

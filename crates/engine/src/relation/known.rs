@@ -1,7 +1,7 @@
 //! Relations of as-known training sets: which tables they read, and the rows that are wanted.
 
 use arrow::array::RecordBatch;
-use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::Compatibility;
 use lockstep_host::query;
 
@@ -11,7 +11,7 @@ use crate::{
     catalog::TableEntry,
     entrance::{rows_max, too_many_rows},
     index_read,
-    known::{ArrivalRun, ColumnRun, DeployedSpine, KnownBy, KnownQuery},
+    known::{ArrivalRun, ColumnRun, DeployedSpine, KnownBy, KnownQuery, does_not_fit},
 };
 
 impl Relation {
@@ -94,7 +94,8 @@ impl Relation {
         };
         let own = self.query.request_table.as_ref().map(|table| table.id);
         let Some(spine) = other.map(|table| table.id).or(own) else {
-            return Diagnostic::unsupported("AS KNOWN AT needs a table in FROM").err();
+            let message = "AS KNOWN AT needs a table in FROM";
+            return Diagnostic::unsupported(message).at(known.span).err();
         };
         if let Some(table) = other
             && entries.iter().all(|entry| entry.id != table.id)
@@ -127,13 +128,4 @@ impl Relation {
 /// Fails where a table was dropped meanwhile: it was empty while the query read it.
 fn check_tables(entries: &[TableEntry]) -> Result<()> {
     entries.iter().try_for_each(|entry| entry.definition.check())
-}
-
-fn does_not_fit() -> Diagnostic {
-    Diagnostic::new(code::OUT_OF_MEMORY, "the query needs more memory than it may use")
-        .with_kind(Kind::FreeResources)
-        .with_hint(
-            "SET memory_limit = '…' allows more, 0 any; INTO OUTFILE writes a result of any size to a \
-             file.",
-        )
 }
