@@ -27,7 +27,16 @@ from ._connection import (
     Verification,
     connect,
 )
-from ._default import append, default_connection, execute, prepare, request, sql, verify
+from ._default import (
+    append,
+    default_connection,
+    execute,
+    prepare,
+    request,
+    sql,
+    training_set,
+    verify,
+)
 from ._error import Error, LockstepWarning
 from ._lockstep import __version__
 from ._relation import Relation
@@ -59,6 +68,7 @@ __all__ = [
     "prepare",
     "request",
     "sql",
+    "training_set",
     "verify",
 ]
 

@@ -297,6 +297,31 @@ class AsyncConnection:
         prepared = await self._worker.run(lambda: self._blocking.prepare(target))
         return AsyncPrepared(prepared, self._worker)
 
+    def training_set(
+        self, spine: str | None, deployment: str, *, as_known: bool = False
+    ) -> AsyncRelation:
+        """Makes a lazy relation of the training set of a deployment.
+
+        - ``spine``: the table whose rows are the requests: ``None`` for the deployment's own.
+        - ``deployment``: the name of a deployment.
+        - ``as_known``: whether each row sees only what had arrived before it.
+
+        Returns an ``AsyncRelation``. Raises ``Error`` as ``Connection.training_set`` does, when it
+        is awaited, fetched from or iterated over.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.append("clicks", [{"user": "ann", "price": 2.5}])
+        ...         await db.execute("DEPLOY twice AS SELECT price * 2 AS p FROM clicks")
+        ...         return await db.training_set(None, "twice", as_known=True).fetchall()
+        >>> asyncio.run(main())
+        [(5.0,)]
+        """
+        return AsyncRelation(
+            lambda: self._blocking.training_set(spine, deployment, as_known=as_known), self._worker
+        )
+
     async def verify(
         self,
         deployment: str,

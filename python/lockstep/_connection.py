@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 # A statement other than a query that gives rows, after comments.
 _GIVES_ROWS = re.compile(
-    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:show|desc|describe|explain|estimate|call)\b",
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:show|desc|describe|explain|estimate|call|verify)\b",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -673,6 +673,42 @@ class Connection:
         """
         return self._session.prepare(target)
 
+    def training_set(
+        self, spine: str | None, deployment: str, *, as_known: bool = False
+    ) -> Relation:
+        """Makes a lazy relation of the training set of a deployment.
+
+        - ``spine``: the table whose rows are the requests: ``None`` for the deployment's own. As
+          known it may be another table with the columns that an answer depends on.
+        - ``deployment``: the name of a deployment.
+        - ``as_known``: whether each row sees only what had *arrived* before it, in every table:
+          what a request at that moment was answered. Otherwise each row sees all rows up to its
+          event time, as the query of the deployment does in batch mode.
+
+        Returns a ``Relation``: a row for each row of the spine that the query keeps, in order of
+        arrival. A ``LockstepWarning`` names tables of which rows that were known may be gone, by
+        retention or DELETE.
+
+        Raises ``Error``: 42704 where there is no such deployment, 42P01 where there is no such
+        table, 42703 and 42804 for a spine without a column that an answer depends on.
+
+        Cost: that of the query in batch mode; as known, of a request for each row.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> _ = db.append("clicks", [{"user": "ann", "price": 2.0, "ts": 2_000}])
+        >>> _ = db.append("clicks", [{"user": "ann", "price": 5.0, "ts": 1_000}])
+        >>> deployed = db.execute('''
+        ...     DEPLOY spent AS SELECT ts, sum(price) OVER w AS spent FROM clicks
+        ...     WINDOW w AS (PARTITION BY user ORDER BY ts
+        ...                  ROWS_RANGE BETWEEN 5m PRECEDING AND CURRENT ROW)
+        ... ''')
+        >>> known = db.training_set(None, "spent", as_known=True)
+        >>> [spent for _, spent in known], [spent for _, spent in db.training_set(None, "spent")]
+        ([2.0, 5.0], [7.0, 5.0])
+        """
+        return Relation(query=self._session.training_set(deployment, spine, as_known))
+
     def verify(
         self,
         deployment: str,
@@ -687,8 +723,9 @@ class Connection:
         changes.
 
         - ``deployment``: the name of a deployment.
-        - ``sample``: how many rows are replayed, spread over the table; all of them when it is not
-          given.
+        - ``sample``: how many rows are replayed, spread over the table. All of them when it is not
+          given; 256 of a deployment with GROUP BY, UNION, DISTINCT, ORDER BY or LIMIT, where each
+          costs a run of the query in batch mode.
         - ``progress``: called with the fraction that is done, from 0 to 1, from any thread. What it
           raises ends the work.
 

@@ -111,6 +111,24 @@ def prepare(target: str) -> Prepared:
     return default_connection().prepare(target)
 
 
+def training_set(spine: str | None, deployment: str, *, as_known: bool = False) -> Relation:
+    """Makes a training set on the default connection; see ``Connection.training_set``.
+
+    - ``spine``: the table whose rows are the requests: ``None`` for the deployment's own.
+    - ``deployment``: the name of the deployment.
+    - ``as_known``: whether each row sees only what had arrived before it.
+
+    Returns a ``Relation``. Raises ``Error`` as ``Connection.training_set`` does.
+
+    >>> import lockstep
+    >>> _ = lockstep.append("trips", [{"driver": "d1", "fare": 9.5}], replace=True)
+    >>> deployed = lockstep.execute("DEPLOY OR REPLACE trip AS SELECT fare * 2 AS f FROM trips")
+    >>> lockstep.training_set(None, "trip", as_known=True).fetchall()
+    [(19.0,)]
+    """
+    return default_connection().training_set(spine, deployment, as_known=as_known)
+
+
 def verify(deployment: str, **options: Any) -> Verification:
     """Verifies a deployment of the default connection; see ``Connection.verify``.
 

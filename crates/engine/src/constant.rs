@@ -51,6 +51,7 @@ fn query_of(items: Vec<SelectItem>, span: Span) -> Query {
         order_by: Vec::new(),
         limit: None,
         offset: None,
+        known_at: None,
         into_outfile: None,
         config: Vec::new(),
         span,

@@ -483,9 +483,14 @@ impl Database {
     /// Returns the catalog entries of the tables that a plan reads; an error when one of them was
     /// dropped after the plan was bound, or is a system table.
     pub(crate) fn entries_of(&self, plan: &LogicalPlan) -> Result<Vec<TableEntry>> {
-        if let Some(source) = source_of(plan) {
-            return not_stored(&source.name).err();
+        match source_of(plan) {
+            Some(source) => not_stored(&source.name).err(),
+            None => self.stored_entries_of(plan),
         }
+    }
+
+    /// Returns the entries of the stored tables that a plan reads beside files and objects.
+    pub(crate) fn stored_entries_of(&self, plan: &LogicalPlan) -> Result<Vec<TableEntry>> {
         let named = tables_of(plan);
         if let Some(table) = named.iter().find(|table| system::is_system(table.id)) {
             return system::read_only(&table.name).err();

@@ -12,8 +12,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
 use lockstep_plan::{BoundQuery, columns_read};
 use lockstep_request::{
-    BatchFallback, CheckOutcome, CompileOptions, PreAggregate, PreAggregation, Program,
-    RequestBatch,
+    CheckOutcome, CompileOptions, PlanRunner, PreAggregate, PreAggregation, Program, RequestBatch,
 };
 use lockstep_row::{
     Arena, Column, DataType, Datum,
@@ -102,7 +101,7 @@ struct BatchModeFallback {
     tables: TableSet,
 }
 
-impl BatchFallback for BatchModeFallback {
+impl PlanRunner for BatchModeFallback {
     fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
         lockstep_batch::execute(plan, &self.tables, &ExecuteOptions::default())
     }
@@ -339,7 +338,7 @@ impl PreparedRequest {
     }
 
     /// Checks the values of a request row against the columns of its table.
-    fn check(&self, row: &[Datum<'_>]) -> Result<()> {
+    pub(crate) fn check(&self, row: &[Datum<'_>]) -> Result<()> {
         self.check_definitions()?;
         if row.len() != self.compiled.columns.len() {
             let (expected, found) = (self.compiled.columns.len(), row.len());

@@ -1,5 +1,7 @@
 //! Relations: queries that are bound, and run when their rows are fetched.
 
+mod known;
+
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
@@ -18,7 +20,9 @@ use crate::{
     conversion::Conversion,
     database::TableSet,
     entrance::{rows_max, too_many_rows},
-    index_read, system,
+    index_read,
+    known::KnownQuery,
+    system,
     variables::Storage,
     view::check_views,
 };
@@ -59,6 +63,8 @@ pub struct Relation {
     context: RelationContext,
     /// The request rows of the query's CONFIG, when it runs in request mode.
     requests: Option<Vec<RecordBatch>>,
+    /// How rows are known, when it is an as-known training set.
+    known: Option<KnownQuery>,
     guard: Option<AccessGuard>,
 }
 
@@ -78,7 +84,7 @@ impl Relation {
         requests: Option<Vec<RecordBatch>>,
         guard: Option<AccessGuard>,
     ) -> Self {
-        Self { database, query, context, requests, guard }
+        Self { database, query, context, requests, known: None, guard }
     }
 
     /// Returns the names (which may repeat) and types of the result's columns.
@@ -124,9 +130,13 @@ impl Relation {
             guard.check()?;
         }
         check_views(&self.query)?;
-        self.context.limits.run(|| {
+        let mut warnings = self.context.limits.run(|| {
             if self.requests.is_some() {
-                return self.run(progress)?.batches.into_iter().try_for_each(consume);
+                self.run(progress)?.batches.into_iter().try_for_each(consume)?;
+                return Ok(Vec::new());
+            }
+            if let Some(known) = &self.known {
+                return self.run_known(known, progress, consume);
             }
             let run = self.prepare_run(progress)?;
             let mut rows = 0;
@@ -137,9 +147,10 @@ impl Relation {
             };
             let done = lockstep_batch::execute_each(&run.plan, &run.tables, &run.options, counted);
             run.check_tables()?;
-            done
+            done.map(|()| Vec::new())
         })?;
-        Ok(self.context.warnings.clone())
+        warnings.extend(self.context.warnings.iter().cloned());
+        Ok(warnings)
     }
 
     fn run(&self, progress: Option<ProgressCallback>) -> Result<Output> {
@@ -149,6 +160,9 @@ impl Relation {
             let output = request.answer_batches(requests, self.context.conversion)?;
             check_rows(output.row_count(), rows_max())?;
             return Ok(output);
+        }
+        if let Some(known) = &self.known {
+            return self.collect_known(known, progress);
         }
         let run = self.prepare_run(progress)?;
         let batches = lockstep_batch::execute(&run.plan, &run.tables, &run.options);

@@ -10,6 +10,7 @@ use crate::{
     Output, PreparedRequest, Session,
     access::{Needs, Requirement},
     entrance::{CallDescription, no_plan},
+    known::KnownQuery,
     request_cache::RequestKey,
     session::{object_name, retried},
     statement::check_query_config,
@@ -69,6 +70,7 @@ impl Session {
         let mut statements = parse(sql)?;
         match (statements.pop(), statements.is_empty()) {
             (Some(Parsed { statement: Statement::Query(query), .. }), true) => {
+                KnownQuery::refuse(&query)?;
                 let bound = self.bind(&query)?;
                 check_query_config(self, &query, &bound)?;
                 PreparedRequest::compile(&bound, &self.database.entries_of(&bound.plan)?)

@@ -132,6 +132,7 @@ impl Session {
         let output = match &parsed.statement {
             Statement::Query(query) => self.run_query(query, sql, parameters),
             Statement::Explain(query) => self.explain(query, parameters),
+            Statement::VerifyDeployment { name, options } => self.verify_deployment(name, options),
             Statement::Insert(insert) => self.insert(insert, parameters),
             Statement::Delete { table, filter } => {
                 self.delete(table, filter.as_deref(), parameters)
@@ -368,6 +369,7 @@ fn is_immediate_change(statement: &Statement) -> bool {
         statement,
         Statement::Query(_)
             | Statement::Explain(_)
+            | Statement::VerifyDeployment { .. }
             | Statement::Insert(_)
             | Statement::Delete { .. }
             | Statement::CreateIndex(_)

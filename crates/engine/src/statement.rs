@@ -7,7 +7,7 @@
 //! | file | statements |
 //! |---|---|
 //! | `query`, `query_config`, `into_outfile` | SELECT, its CONFIG, INTO OUTFILE |
-//! | `explain` | EXPLAIN |
+//! | `explain`, `verify` | EXPLAIN; VERIFY DEPLOYMENT |
 //! | `insert`, `delete`, `load_data` | INSERT, DELETE, LOAD DATA |
 //! | `database` | CREATE DATABASE, DROP DATABASE, USE |
 //! | `create_table`, `table` | CREATE TABLE; DROP, ALTER and TRUNCATE TABLE |
@@ -41,6 +41,7 @@ mod set;
 mod show;
 mod table;
 mod user;
+mod verify;
 mod view;
 
 pub use create_table::IfExists;
@@ -50,6 +51,7 @@ pub(crate) use deploy::deploy_script;
 pub(crate) use function::{create_function, drop_function};
 pub(crate) use query_config::check as check_query_config;
 pub(crate) use show::retention_text;
+pub use verify::verification_columns;
 pub(crate) use view::create_view_script;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
@@ -92,6 +94,7 @@ pub(crate) fn action_of(statement: &Statement) -> &'static str {
         Statement::Query(query) if query.into_outfile.is_some() => "SELECT INTO OUTFILE",
         Statement::Query(_) => "SELECT",
         Statement::Explain(_) => "EXPLAIN",
+        Statement::VerifyDeployment { .. } => "VERIFY",
         Statement::CreateDatabase { .. } => "CREATE DATABASE",
         Statement::DropDatabase { .. } => "DROP DATABASE",
         Statement::Use(_) => "USE",

@@ -7,7 +7,7 @@ use lockstep_diagnostic::{Result, code};
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::Statement;
 
-use crate::{Parameter, Session, variables::Storage};
+use crate::{Parameter, Session, statement::verification_columns, variables::Storage};
 
 /// What running a statement does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum StatementEffect {
     Query,
     /// It returns rows about the database and changes nothing.
     Reads,
+    /// It is VERIFY, which changes nothing and may take long.
+    Verifies,
     /// Anything else.
     Other,
 }
@@ -27,7 +29,7 @@ pub struct StatementDescription {
     pub effect: StatementEffect,
     /// The number of its `?`.
     pub parameter_count: usize,
-    /// The names and types of the columns of a query; `None` where only running it tells.
+    /// The names and types of the columns of a query or of VERIFY; `None` where only running it tells.
     pub columns: Option<Vec<(String, DataType)>>,
 }
 
@@ -47,6 +49,7 @@ impl Session {
         let (effect, parameter_count) = self.statement_effect(sql)?;
         let columns = match effect {
             StatementEffect::Query => Some(self.columns_of_query(sql, parameter_count)?),
+            StatementEffect::Verifies => Some(verification_columns()),
             StatementEffect::Reads | StatementEffect::Other => None,
         };
         Ok(StatementDescription { effect, parameter_count, columns })
@@ -66,6 +69,7 @@ impl Session {
             Statement::Show(_) | Statement::Describe(_) | Statement::Explain(_) => {
                 StatementEffect::Reads
             }
+            Statement::VerifyDeployment { .. } => StatementEffect::Verifies,
             _ => StatementEffect::Other,
         };
         // Statements before the last one may make the tables that it reads.

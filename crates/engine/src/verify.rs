@@ -3,26 +3,28 @@
 //! The deployed program itself answers, over the same indexes and the columns that they include.
 //! Each stored row of the request table is a request at its own position, so that it sees the rows
 //! that batch mode shows it. Both modes read one snapshot of every table, taken at the start.
-//! (ADR 0022)
+//! (ADR 0022) Where not each row of the result comes from a row of the table, batch mode runs for each
+//! request ([`position`], ADR 0040).
 //!
 //! *Cost*: the query in batch mode, then a request for each row that is replayed. Holds a batch of
 //! rows at a time, and what batch mode holds. Until it ends, the memory of removed rows is not
 //! freed.
 
+mod position;
+mod report;
 mod sample;
 
 use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
-use lockstep_batch::ExecuteOptions;
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_function::{Compatibility, Settings, cast::print_datum};
-use lockstep_request::{Replay, with_row_numbers};
-use lockstep_row::{Arena, DataType, Datum, arrow::ColumnReader};
-use lockstep_table::{ScanRows, Snapshot, Table};
+use lockstep_function::Compatibility;
+use lockstep_request::{Replay, gives_row_by_row, with_row_numbers};
+use lockstep_row::{Arena, Datum, arrow::ColumnReader};
+use lockstep_table::ScanRows;
 
-use self::sample::RowSample;
+use self::{position::verify_at_positions, report::ReplayReport, sample::RowSample};
 use crate::{
     Database, ProgressCallback, Session,
     access::{Needs, Requirement},
@@ -31,12 +33,10 @@ use crate::{
     deployment::Deployment,
     entrance::{CallDescription, no_plan},
     index_read,
+    known::KnownTables,
     session::retried,
     user::{Privilege, Securable},
 };
-
-/// The most differences that are reported in full.
-const DIFFERENCES_MAX: usize = 20;
 
 /// The number of rows between two checks for an interrupt, and two reports of progress.
 const ROWS_PER_CHECKPOINT: u64 = 64;
@@ -58,26 +58,36 @@ impl Session {
             is_audited: true,
             plan: &no_plan,
         };
-        self.enter(operation, || {
-            retried(|| {
-                let found = self.find_deployment(deployment)?;
-                // The differences have values of the tables.
-                let read = |name| Requirement::new(Privilege::Select, Securable::Table(name));
-                let tables = found.tables.iter().map(|table| read(table.name.clone()));
-                self.permit(&Needs::of(tables.collect()))?;
-                let verification = verify(&self.database, &found, options);
-                // Tables that were dropped meanwhile, after the deployment, were empty.
-                found.definition.check()?;
-                verification
-            })
-        })
+        self.enter(operation, || retried(|| self.run_verification(deployment, options)))
     }
+
+    /// Verifies a deployment in a call that is entered.
+    pub(crate) fn run_verification(
+        &self,
+        deployment: &str,
+        options: &VerifyOptions,
+    ) -> Result<Verification> {
+        let found = self.find_deployment(deployment)?;
+        // The differences have values of the tables.
+        self.permit(&Needs::of(reads_of(&found)))?;
+        let verification = verify(&self.database, &found, options);
+        // Tables that were dropped meanwhile, after the deployment, were empty.
+        found.definition.check()?;
+        verification
+    }
+}
+
+/// Returns what somebody needs who sees values of the tables of a deployment.
+pub(crate) fn reads_of(deployment: &Deployment) -> Vec<Requirement> {
+    let read = |name| Requirement::new(Privilege::Select, Securable::Table(name));
+    deployment.tables.iter().map(|table| read(table.name.clone())).collect()
 }
 
 /// The options of a verification.
 #[derive(Clone, Default)]
 pub struct VerifyOptions {
-    /// How many rows are replayed, drawn evenly and the same each time; `None` is every row.
+    /// How many rows are replayed, drawn evenly and the same each time; `None` is every row, or 256
+    /// where each costs a run of the query in batch mode.
     pub sample: Option<u64>,
     /// Called with the fraction of the rows that are done.
     pub progress: Option<ProgressCallback>,
@@ -92,6 +102,8 @@ impl std::fmt::Debug for VerifyOptions {
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verification {
+    /// The number of stored rows of the request table.
+    pub rows: u64,
     /// The number of stored rows that were replayed as requests.
     pub requests: u64,
     /// The number of values that were compared.
@@ -130,23 +142,7 @@ pub struct Difference {
     pub request: String,
 }
 
-/// The tables as they were at the start.
-struct TableSnapshots<'t> {
-    by_id: BTreeMap<u64, Snapshot<'t>>,
-}
-
-impl lockstep_batch::StoredTables for TableSnapshots<'_> {
-    fn table(&self, _id: u64) -> Option<std::sync::Arc<Table>> {
-        None
-    }
-
-    fn view(&self, id: u64) -> Option<&Snapshot<'_>> {
-        self.by_id.get(&id)
-    }
-}
-
-/// Replays stored rows of the request table as requests, each at its own position, and compares
-/// with batch mode.
+/// Replays stored rows of the request table as requests, and compares with batch mode.
 fn verify(
     database: &Database,
     deployment: &Deployment,
@@ -157,54 +153,59 @@ fn verify(
     let Some(request_table) = &query.request_table else {
         return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "the deployment reads no table").err();
     };
-    let plan = with_row_numbers(&query.plan)?;
     // Tables that only batch mode reads may not be among the program's.
     let current = TableSet::of(&database.entries_of(&query.plan)?);
-    let mut views = TableSnapshots { by_id: BTreeMap::new() };
-    for (id, table) in program.tables() {
-        views.by_id.insert(id, table.snapshot());
-    }
-    for (id, table) in &current.by_id {
-        views.by_id.entry(*id).or_insert_with(|| table.snapshot());
-    }
-    Snapshot::align(&mut views.by_id.values_mut().collect::<Vec<_>>());
     let read_through = match deployment.settings.compatibility {
         Compatibility::OpenMldb => index_read::read_through(&query.plan),
         Compatibility::Standard => BTreeMap::new(),
     };
-    let batch = ExecuteOptions { read_through, ..ExecuteOptions::default() };
-    let own = program.tables().map(|(id, _)| views.by_id[&id].clone()).collect();
-    let mut run = |plan: &LogicalPlan| lockstep_batch::execute(plan, &views, &batch);
-    let replay = program.replay(own, &mut run)?;
-    let Some(view) = views.by_id.get(&request_table.id) else {
-        let message = format!("table `{}` was dropped", request_table.name);
-        return Diagnostic::new(code::UNDEFINED_TABLE, message).err();
+    let tables = KnownTables::new(program, &current.by_id, read_through);
+    let (columns, settings) = (deployment.request.output(), &deployment.settings);
+    let report = ReplayReport::new(columns, settings, options.progress.as_ref());
+    let id = request_table.id;
+    let report = if program.is_compiled() && gives_row_by_row(&query.plan) {
+        verify_row_by_row(deployment, (&tables, id), options, report)?
+    } else {
+        verify_at_positions(deployment, (tables, id), options, report)?
     };
-    let scan = || match batch.read_through.get(&request_table.id) {
-        Some(index) => view.scan_kept_by(*index),
+    let mut found = report.found;
+    found.elapsed_ns = database.clock().monotonic_ns().saturating_sub(begin_ns);
+    Ok(found)
+}
+
+/// Replays rows of the request table, each at its own position, and compares with one run of batch
+/// mode.
+fn verify_row_by_row<'r>(
+    deployment: &Deployment,
+    (tables, request_table): (&KnownTables<'_>, u64),
+    options: &VerifyOptions,
+    mut report: ReplayReport<'r>,
+) -> Result<ReplayReport<'r>> {
+    let program = deployment.request.program();
+    let plan = with_row_numbers(&deployment.query.plan)?;
+    let batch = tables.execute_options();
+    let own = tables.moment().snapshots.to_vec();
+    let mut run = |plan: &LogicalPlan| lockstep_batch::execute(plan, tables, &batch);
+    let replay = program.replay(own, &mut run)?;
+    let Some(view) = tables.now(request_table) else {
+        return Diagnostic::internal("the request table is a table of the query").err();
+    };
+    let scan = || match tables.index_read(request_table) {
+        Some(index) => view.scan_kept_by(index),
         None => view.scan(),
     };
-    let mut comparison = ReplayComparison {
-        replay,
-        rows: scan(),
-        width: request_table.schema.columns.len(),
-        done: 0,
-        sample: RowSample::new(options.sample, count(scan().count())),
-        progress: options.progress.as_ref(),
-        columns: deployment.request.output(),
-        settings: &deployment.settings,
-        report: Verification::default(),
-    };
-    lockstep_batch::execute_each(&plan, &views, &batch, &mut |batch| {
+    let sample = RowSample::new(options.sample, count(scan().count()));
+    report.begin(sample.rows);
+    let width = view.schema().columns.len();
+    let mut comparison = ReplayComparison { replay, rows: scan(), width, done: 0, sample, report };
+    lockstep_batch::execute_each(&plan, tables, &batch, &mut |batch| {
         comparison.compare_batch(&batch)
     })?;
-    let mut report = comparison.finish()?;
-    report.elapsed_ns = database.clock().monotonic_ns().saturating_sub(begin_ns);
-    Ok(report)
+    comparison.finish()
 }
 
 /// Compares the rows of batch mode, in their order, with the answers to the stored rows.
-struct ReplayComparison<'c> {
+struct ReplayComparison<'c, 'r> {
     replay: Replay<'c>,
     /// The stored rows that were not passed yet, in order of arrival.
     rows: ScanRows<'c>,
@@ -213,14 +214,10 @@ struct ReplayComparison<'c> {
     /// The number of stored rows that were passed.
     done: u64,
     sample: RowSample,
-    progress: Option<&'c ProgressCallback>,
-    /// The columns of the answer.
-    columns: &'c [(String, DataType)],
-    settings: &'c Settings,
-    report: Verification,
+    report: ReplayReport<'r>,
 }
 
-impl ReplayComparison<'_> {
+impl<'r> ReplayComparison<'_, 'r> {
     /// Compares rows of batch mode. Their last column is the number of the stored row, from 1.
     fn compare_batch(&mut self, batch: &RecordBatch) -> Result<()> {
         let readers: Vec<ColumnReader<'_>> =
@@ -228,7 +225,7 @@ impl ReplayComparison<'_> {
         let Some((numbers, readers)) = readers.split_last() else {
             return Diagnostic::internal("the rows of batch mode have no number").err();
         };
-        debug_assert_eq!(readers.len(), self.columns.len(), "the other columns are the answer's");
+        debug_assert_eq!(readers.len(), self.report.columns.len(), "the others are the answer's");
         let mut arena = Arena::new();
         for row in 0..batch.num_rows() {
             let number = numbers.get(row, &arena).as_i64();
@@ -248,12 +245,12 @@ impl ReplayComparison<'_> {
     }
 
     /// Replays the remaining stored rows, for which batch mode has no rows.
-    fn finish(mut self) -> Result<Verification> {
+    fn finish(mut self) -> Result<ReplayReport<'r>> {
         while self.done < self.sample.rows {
             self.replay_next(None)?;
         }
         debug_assert_eq!(self.done, self.sample.rows, "every stored row was passed");
-        debug_assert!(self.report.requests <= self.done, "a request is for a stored row");
+        debug_assert!(self.report.found.requests <= self.done, "a request is for a stored row");
         Ok(self.report)
     }
 
@@ -267,55 +264,28 @@ impl ReplayComparison<'_> {
         self.done += 1;
         if self.done.is_multiple_of(ROWS_PER_CHECKPOINT) {
             checkpoint()?;
-            self.report_progress();
+            self.report.tell(self.done);
         }
         if !self.sample.contains(row) {
             return Ok(());
         }
-        self.report.requests += 1;
+        self.report.count_request();
         let arena = Arena::new();
         let values = (0..self.width).map(|column| stored.row.get_in(column, &arena));
         let values: Vec<Datum<'_>> = values.collect();
         let request = self.replay.answer(&values, stored.arrival, &arena)?;
         match (batch, request) {
             (None, None) => {}
-            (Some(batch), Some(request)) => self.compare_row(row, batch, request),
+            (Some(batch), Some(request)) => self.report.compare_row(row, batch, request),
             (batch, request) => {
                 let shown = |values: Option<&[Datum<'_>]>| match values {
                     Some(_) => "a row".to_owned(),
                     None => "no row".to_owned(),
                 };
-                self.add_difference(row, "", shown(batch), shown(request));
+                self.report.add(row, "", shown(batch), shown(request));
             }
         }
         Ok(())
-    }
-
-    fn compare_row(&mut self, row: u64, batch: &[Datum<'_>], request: &[Datum<'_>]) {
-        let columns = self.columns;
-        for ((batch, request), (name, _)) in batch.iter().zip(request).zip(columns) {
-            self.report.values += 1;
-            if !batch.is_bit_equal(request) {
-                let (batch, request) =
-                    (print_datum(*batch, self.settings), print_datum(*request, self.settings));
-                self.add_difference(row, name, batch, request);
-            }
-        }
-    }
-
-    fn add_difference(&mut self, row: u64, column: &str, batch: String, request: String) {
-        self.report.differing += 1;
-        if self.report.differences.len() < DIFFERENCES_MAX {
-            let column = column.to_owned();
-            self.report.differences.push(Difference { row, column, batch, request });
-        }
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "a fraction for a progress bar")]
-    fn report_progress(&self) {
-        if let Some(progress) = self.progress {
-            progress(self.done as f64 / self.sample.rows.max(1) as f64);
-        }
     }
 }
 

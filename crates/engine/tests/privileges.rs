@@ -9,7 +9,7 @@ use arrow::{
     array::{RecordBatch, StringArray},
     datatypes::{DataType as ArrowType, Field, Schema},
 };
-use lockstep_engine::{ClientInfo, Database, Proof, Result, Session, code};
+use lockstep_engine::{ClientInfo, Database, Proof, Result, Session, TrainingSetOptions, code};
 
 /// What a user does, and the grants each of which is enough. An empty list: nobody needs a grant; the
 /// words `AND` join grants that are all needed.
@@ -266,6 +266,20 @@ const DEEDS: &[Deed] = &[
         run: |session, text| session.verify(text).map(drop),
         enough: &["ALL ON db.*", "ALL ON *.*"],
     },
+    Deed {
+        text: "VERIFY DEPLOYMENT db.d OPTIONS(sample = 1)",
+        run: sql,
+        enough: &["ALL ON db.*", "ALL ON *.*"],
+    },
+    Deed {
+        text: "db.d",
+        run: |session, text| {
+            let options = TrainingSetOptions { as_known: true, ..TrainingSetOptions::default() };
+            session.training_set(text, &options)?.collect(None).map(drop)
+        },
+        enough: &["ALL ON db.*", "ALL ON *.*"],
+    },
+    Deed { text: "SELECT k FROM db.t AS KNOWN AT ARRIVAL", run: sql, enough: SELECT },
     Deed {
         text: "DROP DEPLOYMENT db.d",
         run: sql,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_engine::{Database, QueryContext, Session, VerifyOptions, code};
+use lockstep_engine::{Database, QueryContext, Session, Verification, VerifyOptions, code};
 use lockstep_host::{ManualClock, sync::Mutex};
 
 const NOW_MS: i64 = 1_000_000;
@@ -146,21 +146,36 @@ fn filters_leave_rows_out_in_both_modes() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_refused() {
+fn every_deployment_of_a_table_is_verified() {
     let session = session();
     let script = format!(
-        "CREATE TABLE t ({COLUMNS}); CREATE TABLE u ({COLUMNS});
-         DEPLOY groups AS SELECT k, count(v) AS n FROM t GROUP BY k;
-         DEPLOY first AS SELECT id FROM t LIMIT 1;
+        "CREATE TABLE t ({COLUMNS}); CREATE TABLE u ({COLUMNS}); CREATE TABLE e ({COLUMNS});
+         INSERT INTO t VALUES {rows}; INSERT INTO u VALUES {rows};
+         DEPLOY groups AS SELECT k, count(v) AS n, sum(v) AS s FROM t GROUP BY k;
+         DEPLOY large AS SELECT k, v, count(id) AS n FROM t WHERE v > 2 GROUP BY k, v HAVING count(id) > 1;
+         DEPLOY total AS SELECT count(id) AS n FROM t;
+         DEPLOY first AS SELECT id, v FROM t ORDER BY v LIMIT 1;
+         DEPLOY kinds AS SELECT DISTINCT k, v FROM t;
+         DEPLOY both AS SELECT id FROM t UNION ALL SELECT id FROM u;
+         DEPLOY joined AS SELECT t.id, u.id AS other FROM t JOIN u ON t.k = u.k AND u.v < 3;
+         DEPLOY over AS SELECT id, count(id) OVER w AS n FROM (SELECT id, k, ts FROM t UNION ALL \
+           SELECT id, k, ts FROM u) AS a WINDOW w AS (PARTITION BY k ORDER BY ts \
+           ROWS BETWEEN 5 PRECEDING AND CURRENT ROW);
          DEPLOY nothing AS SELECT 1 AS one;
-         DEPLOY joined AS SELECT t.id FROM t JOIN u ON t.k = u.k;
-         DEPLOY empty AS SELECT id FROM t"
+         DEPLOY empty AS SELECT id FROM e",
+        rows = rows(60)
     );
-    session.execute(&script).expect("they deploy");
-    for name in ["groups", "first", "nothing", "joined"] {
-        let error = session.verify(name).expect_err("it is refused");
-        assert_eq!(error.code, code::FEATURE_NOT_SUPPORTED, "{name}: {error}");
+    session.execute(&script).unwrap_or_else(|error| panic!("{}", error.render(Some(&script))));
+    for name in ["groups", "large", "total", "first", "kinds", "both", "joined", "over"] {
+        let found = session.verify(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let Verification { rows, requests, differing, .. } = found;
+        assert_eq!((rows, requests, differing), (60, 60, 0), "{name}: {:?}", found.differences);
+        assert!(found.is_ok() && found.values > 0, "{name}");
+        let sample = VerifyOptions { sample: Some(7), ..VerifyOptions::default() };
+        assert_eq!(session.verify_with(name, &sample).expect("it replays").requests, 7, "{name}");
     }
+    let error = session.verify("nothing").expect_err("there is no row");
+    assert_eq!(error.code, code::FEATURE_NOT_SUPPORTED, "{error}");
     // Nothing was compared, so nothing is proved.
     let found = session.verify("empty").expect("it replays nothing");
     assert_eq!((found.requests, found.differing, found.is_ok()), (0, 0, false));

@@ -28,9 +28,11 @@ pub enum CallStep {
     ComputeWindows,
     /// It finds the rows of a LAST JOIN.
     JoinRows,
+    /// It answers requests for stored rows.
+    AnswerRequests,
 }
 
-const STEPS: [CallStep; 7] = [
+const STEPS: [CallStep; 8] = [
     CallStep::ReadFiles,
     CallStep::ConvertRows,
     CallStep::InsertRows,
@@ -38,6 +40,7 @@ const STEPS: [CallStep; 7] = [
     CallStep::CopyRows,
     CallStep::ComputeWindows,
     CallStep::JoinRows,
+    CallStep::AnswerRequests,
 ];
 
 impl CallStep {
@@ -51,6 +54,7 @@ impl CallStep {
             Self::CopyRows => "copying rows",
             Self::ComputeWindows => "computing windows",
             Self::JoinRows => "joining rows",
+            Self::AnswerRequests => "answering requests",
         }
     }
 }

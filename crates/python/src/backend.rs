@@ -14,8 +14,8 @@ use lockstep_client::{AppendedRows, ClientRequest, ColumnSet, RemoteClient, Stat
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{
     Conversion, Database, Difference, Durability, FindObject, IfExists, Limits, Opened, Output,
-    Parameter, PreparedRequest, ProgressCallback, Relation, Session, TableBatches, Verification,
-    VerifyOptions,
+    Parameter, PreparedRequest, ProgressCallback, Relation, Session, TableBatches,
+    TrainingSetOptions, Verification, VerifyOptions,
 };
 use lockstep_row::{
     Arena, DataType, Datum, Value,
@@ -145,6 +145,25 @@ impl Backend {
                 let columns = columns_of(&client.describe(sql, parameters.as_ref())?)?;
                 let (client, sql) = (client.clone(), sql.to_owned());
                 Ok(BackendQuery::Server(ServerQuery { client, sql, parameters, columns }))
+            }
+        }
+    }
+
+    /// Makes the relation of a deployment's training set, where the engine is in the process.
+    pub(crate) fn training_set(
+        &self,
+        deployment: &str,
+        options: &TrainingSetOptions,
+    ) -> Result<BackendQuery> {
+        match self {
+            Self::Engine(session) => {
+                let relation = session.training_set(deployment, options)?;
+                Ok(BackendQuery::Engine(Box::new(relation)))
+            }
+            Self::Server(_) => {
+                Diagnostic::unsupported("training_set needs a database in the process")
+                    .with_hint("A query AS KNOWN AT ARRIVAL runs on a server.")
+                    .err()
             }
         }
     }
@@ -283,6 +302,7 @@ impl Backend {
                 let found = client.verify(name, options.sample, Some(&mut tell))?;
                 let difference = |one: &_| difference_of(one);
                 Ok(Verification {
+                    rows: found.requests,
                     requests: found.requests,
                     values: found.values,
                     differing: found.differing,

@@ -12,7 +12,7 @@ use lockstep_client::{RemoteClient, ServerAddress, TlsMode};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{
     ArrowRows, Conversion, Database, Durability, OpenListener, OpenOptions, OpenProgress, Output,
-    Parameter, TableBatches, VerifyOptions,
+    Parameter, TableBatches, TrainingSetOptions, VerifyOptions,
 };
 use lockstep_host::sync::Mutex;
 use lockstep_row::{DataType, Value};
@@ -148,6 +148,20 @@ impl PySession {
             return Err(error);
         }
         Ok(PyRelation { relation: Arc::new(bound?), sql: sql.to_owned() })
+    }
+
+    /// Makes the relation of a deployment's training set.
+    #[pyo3(signature = (deployment, spine=None, as_known=false))]
+    fn training_set(
+        &self,
+        py: Python<'_>,
+        deployment: &str,
+        spine: Option<String>,
+        as_known: bool,
+    ) -> PyResult<PyRelation> {
+        let options = TrainingSetOptions { spine, as_known };
+        let made = detached(py, None, || self.session.training_set(deployment, &options))?;
+        Ok(PyRelation { relation: Arc::new(made), sql: String::new() })
     }
 
     /// Appends an Arrow table. With `create` "missing", a table that does not exist is created; with

@@ -18,7 +18,7 @@ use lockstep_function::{
 };
 use lockstep_host::{Clock, ManualClock, SystemClock};
 use lockstep_plan::{AggregateCall, CatalogTable, Frame, Window, WindowAggregate, WindowGroup};
-use lockstep_request::{BatchFallback, Program, TableResolver};
+use lockstep_request::{PlanRunner, Program, TableResolver};
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema, arrow::arrow_schema};
 use lockstep_table::{Arrivals, Table};
 
@@ -39,7 +39,7 @@ impl TableResolver for OneTable {
 #[derive(Debug)]
 struct NoBatchMode;
 
-impl BatchFallback for NoBatchMode {
+impl PlanRunner for NoBatchMode {
     fn run(&self, _plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
         Diagnostic::internal("nothing here needs batch mode").err()
     }

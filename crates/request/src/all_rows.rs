@@ -18,7 +18,7 @@ use datafusion::{
     },
     logical_expr::{
         Aggregate, Distinct, EmptyRelation, Expr, Extension, LogicalPlan, LogicalPlanBuilder,
-        Projection, SubqueryAlias, TableScan, Union, lit,
+        Projection, SubqueryAlias, TableScan, Union, lit, when,
     },
 };
 use lockstep_diagnostic::{Diagnostic, Result};
@@ -30,8 +30,10 @@ use lockstep_row::{
 };
 
 use crate::{
-    materialise::{BatchFallback, MaterialisedRows},
-    plan_size, trace,
+    materialise::{MaterialisedRows, PlanRunner},
+    plan_size,
+    row_numbers::number_scan,
+    trace,
 };
 
 /// The name of the mark, which is always the last column: 1 for the request row and rows that come from
@@ -118,18 +120,29 @@ pub(crate) fn answer(
     plan: &LogicalPlan,
     table: &RequestTable,
     request: &[Datum<'_>],
-    batch: &dyn BatchFallback,
+    batch: &dyn PlanRunner,
 ) -> Result<MaterialisedRows> {
     let values = table.values(request).map_err(planning)?;
-    let plan = marked_rows(plan, RequestConstants { table, values: &values }).map_err(planning)?;
+    let row = MarkedRow::Request(RequestConstants { table, values: &values });
+    let plan = marked_rows(plan, row).map_err(planning)?;
     MaterialisedRows::run(&plan, batch)
+}
+
+/// Rewrites a plan to give only the rows that come from the last row of its left-most table, of which
+/// there are `rows`: by definition the answer to a request for that row before it was stored, where
+/// nothing else arrived since.
+pub fn answer_of_last_row(plan: &LogicalPlan, rows: u64) -> Result<LogicalPlan> {
+    let number = i64::try_from(rows).unwrap_or(i64::MAX);
+    lockstep_host::with_large_stack(|| marked_rows(plan, MarkedRow::Stored { number }))
+        .map_err(planning)
 }
 
 /// Checks that a plan can be rewritten, which does not depend on the request.
 pub(crate) fn check(plan: &LogicalPlan, table: &RequestTable) -> Result<()> {
     let values = table.types.iter().map(|data_type| scalar(data_type, Datum::Null));
     let values = values.collect::<PlanResult<Vec<_>>>().map_err(planning)?;
-    marked_rows(plan, RequestConstants { table, values: &values }).map(|_| ()).map_err(planning)
+    let row = MarkedRow::Request(RequestConstants { table, values: &values });
+    marked_rows(plan, row).map(|_| ()).map_err(planning)
 }
 
 /// Reports an error of the planner as an internal one.
@@ -145,6 +158,28 @@ fn scalar(data_type: &DataType, value: Datum<'_>) -> PlanResult<ScalarValue> {
     let mut builder = ColumnBuilder::new(data_type, 1);
     builder.push(value);
     ScalarValue::try_from_array(builder.finish().as_ref(), 0)
+}
+
+/// The row of the left-most table of which a plan marks what comes from it.
+#[derive(Clone, Copy)]
+enum MarkedRow<'r> {
+    /// The request row, which is added to the rows of its table.
+    Request(RequestConstants<'r>),
+    /// The stored row with this number, from 1 in order of arrival.
+    Stored {
+        /// The number.
+        number: i64,
+    },
+}
+
+impl MarkedRow<'_> {
+    /// Adds the row to each scan of its table, unless it is stored.
+    fn add_to_scans(self, plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+        match self {
+            Self::Request(row) => row.add_to_scans(plan),
+            Self::Stored { .. } => Ok(plan),
+        }
+    }
 }
 
 /// The values of a request row as constants of a plan.
@@ -201,7 +236,7 @@ impl RequestConstants<'_> {
 }
 
 /// Rewrites a plan to give only the rows that come from the request row.
-fn marked_rows(plan: &LogicalPlan, row: RequestConstants<'_>) -> PlanResult<LogicalPlan> {
+fn marked_rows(plan: &LogicalPlan, row: MarkedRow<'_>) -> PlanResult<LogicalPlan> {
     let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
     let marked = mark(plan, row)?;
     let mark = mark_of(marked.schema())?;
@@ -209,7 +244,7 @@ fn marked_rows(plan: &LogicalPlan, row: RequestConstants<'_>) -> PlanResult<Logi
 }
 
 /// Adds the request row to the left-most table and the mark to the output.
-fn mark(plan: &LogicalPlan, row: RequestConstants<'_>) -> PlanResult<LogicalPlan> {
+fn mark(plan: &LogicalPlan, row: MarkedRow<'_>) -> PlanResult<LogicalPlan> {
     match plan {
         LogicalPlan::TableScan(scan) => mark_scan(plan, scan, row),
         LogicalPlan::Projection(node) => {
@@ -244,17 +279,24 @@ fn mark(plan: &LogicalPlan, row: RequestConstants<'_>) -> PlanResult<LogicalPlan
     }
 }
 
-fn mark_scan(
-    plan: &LogicalPlan,
-    scan: &TableScan,
-    row: RequestConstants<'_>,
-) -> PlanResult<LogicalPlan> {
-    let (stored, request) = (with_mark(plan.clone(), 0)?, with_mark(row.row(scan)?, 1)?);
-    row.with_scan(scan, stored, request, &[mark_field()])
+fn mark_scan(plan: &LogicalPlan, scan: &TableScan, row: MarkedRow<'_>) -> PlanResult<LogicalPlan> {
+    match row {
+        MarkedRow::Request(row) => {
+            let (stored, request) = (with_mark(plan.clone(), 0)?, with_mark(row.row(scan)?, 1)?);
+            row.with_scan(scan, stored, request, &[mark_field()])
+        }
+        MarkedRow::Stored { number } => {
+            let numbered = number_scan(plan)?;
+            let is_marked = mark_of(numbered.schema())?.eq(lit(number));
+            let mark = when(is_marked, lit(1_i32)).otherwise(lit(0_i32))?.alias(MARK);
+            let columns = plan.schema().columns().into_iter().map(Expr::Column);
+            project(numbered, columns.chain([mark]).collect())
+        }
+    }
 }
 
 /// Marks each group that has a marked row; without keys the only group is always marked.
-fn mark_groups(node: &Aggregate, row: RequestConstants<'_>) -> PlanResult<LogicalPlan> {
+fn mark_groups(node: &Aggregate, row: MarkedRow<'_>) -> PlanResult<LogicalPlan> {
     let input = mark(&node.input, row)?;
     let mut calls = node.aggr_expr.clone();
     let settings = Settings::default();
@@ -272,7 +314,7 @@ fn mark_groups(node: &Aggregate, row: RequestConstants<'_>) -> PlanResult<Logica
 }
 
 /// Marks rows of the first input, which the request row is a row of.
-fn mark_union(node: &Union, row: RequestConstants<'_>) -> PlanResult<LogicalPlan> {
+fn mark_union(node: &Union, row: MarkedRow<'_>) -> PlanResult<LogicalPlan> {
     let mut inputs = Vec::with_capacity(node.inputs.len());
     for (position, input) in node.inputs.iter().enumerate() {
         inputs.push(Arc::new(match position {
@@ -283,7 +325,7 @@ fn mark_union(node: &Union, row: RequestConstants<'_>) -> PlanResult<LogicalPlan
     Ok(LogicalPlan::Union(Union { inputs, schema: followed_by(&node.schema, [mark_field()])? }))
 }
 
-fn mark_extension(plan: &LogicalPlan, row: RequestConstants<'_>) -> PlanResult<LogicalPlan> {
+fn mark_extension(plan: &LogicalPlan, row: MarkedRow<'_>) -> PlanResult<LogicalPlan> {
     if let Some(node) = trace::window(plan) {
         let input = mark(&node.input, row)?;
         let calls = fields(&node.schema).skip(node.input.schema().fields().len());
@@ -300,7 +342,7 @@ fn mark_extension(plan: &LogicalPlan, row: RequestConstants<'_>) -> PlanResult<L
 
 /// Marks a chain of LAST JOINs. The mark is behind the columns of the left-most input, and is moved to
 /// the end once for the chain, as in [`crate::row_numbers`].
-fn mark_joins(plan: &LogicalPlan, row: RequestConstants<'_>) -> PlanResult<LogicalPlan> {
+fn mark_joins(plan: &LogicalPlan, row: MarkedRow<'_>) -> PlanResult<LogicalPlan> {
     let Some(node) = trace::last_join(plan) else { return mark(plan, row) };
     let left = mark_joins(&node.left, row)?;
     let right = fields(&node.schema).skip(node.left.schema().fields().len());

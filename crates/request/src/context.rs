@@ -9,7 +9,7 @@ use lockstep_row::Arena;
 use lockstep_table::Snapshot;
 
 use crate::{
-    materialise::{BatchFallback, Materialised, MaterialisedRows},
+    materialise::{Materialised, MaterialisedRows, PlanRunner},
     row_cache::RowCache,
     row_context::{ArrivedRow, LeafRow},
     shared::SharedResults,
@@ -46,7 +46,7 @@ pub(crate) struct AnswerContext<'s> {
     pub(crate) materialised: &'s [Materialised],
     /// Parallel to `materialised`.
     pub(crate) results: &'s [OnceCell<MaterialisedRows>],
-    pub(crate) batch: &'s dyn BatchFallback,
+    pub(crate) batch: &'s dyn PlanRunner,
     /// Whether nodes of pre-aggregates are taken in place of rows.
     pub(crate) takes_nodes: bool,
     /// The results of earlier requests of the same batch.

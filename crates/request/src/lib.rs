@@ -24,6 +24,7 @@
 //! | `context`, `scratch` | the context and the memory of one answer |
 //! | `batch`, `shared` | many requests over one view of the tables, and the results they share |
 //! | `replay`, `row_numbers` | answers for stored rows, and which stored row a row comes from |
+//! | `known` | answers for stored rows at the moments at which they arrived |
 //! | `explain` | the text of EXPLAIN |
 
 mod aggregates;
@@ -38,6 +39,7 @@ mod explain;
 mod groups;
 mod inputs;
 mod join;
+mod known;
 mod lane;
 mod machine;
 mod materialise;
@@ -58,14 +60,15 @@ mod source;
 mod trace;
 mod window;
 
-pub use all_rows::reads_all_rows;
+pub use all_rows::{answer_of_last_row, reads_all_rows};
 pub use batch::RequestBatch;
 pub use compile::TableResolver;
-pub use materialise::BatchFallback;
+pub use known::{KnownAnswers, KnownMoment};
+pub use materialise::{BatchFallback, PlanRunner};
 pub use pre_aggregate::{PreAggregate, PreAggregateName, PreAggregateUse, PreAggregation};
 pub use program::{CompileOptions, Program};
 pub use replay::Replay;
-pub use row_numbers::with_row_numbers;
+pub use row_numbers::{gives_row_by_row, with_row_numbers};
 pub use shadow_check::{CheckOutcome, CheckShare};
 
 #[cfg(test)]

@@ -13,12 +13,16 @@ use lockstep_row::{Arena, Datum, Value, arrow::ColumnReader};
 
 use crate::all_rows::RequestTable;
 
-/// Runs plans in batch mode. `engine` implements it.
-pub trait BatchFallback: Send + Sync + fmt::Debug {
-    /// Runs the plan over the tables as they are now and waits for all of its rows. Their columns are
-    /// those of the plan's schema.
+/// Runs plans in batch mode over the tables as they are at one moment. `engine` implements it.
+pub trait PlanRunner {
+    /// Runs the plan and waits for all of its rows. Their columns are those of the plan's schema.
     fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>>;
 }
+
+/// Runs plans in batch mode over the tables as they are now, for the requests of all threads.
+pub trait BatchFallback: PlanRunner + Send + Sync + fmt::Debug {}
+
+impl<T: PlanRunner + Send + Sync + fmt::Debug> BatchFallback for T {}
 
 /// A sub-plan that batch mode runs.
 #[derive(Debug)]
@@ -33,7 +37,7 @@ impl Materialised {
     pub(crate) fn rows(
         &self,
         request: Option<&[Datum<'_>]>,
-        batch: &dyn BatchFallback,
+        batch: &dyn PlanRunner,
     ) -> Result<MaterialisedRows> {
         match (&self.request_table, request) {
             (Some(table), Some(request)) => {
@@ -50,7 +54,7 @@ pub(crate) struct MaterialisedRows(Vec<Vec<Value>>);
 
 impl MaterialisedRows {
     /// Runs a plan and reads all of its rows.
-    pub(crate) fn run(plan: &LogicalPlan, batch: &dyn BatchFallback) -> Result<Self> {
+    pub(crate) fn run(plan: &LogicalPlan, batch: &dyn PlanRunner) -> Result<Self> {
         Ok(Self::from_batches(&batch.run(plan)?))
     }
 

@@ -17,7 +17,7 @@ use crate::{
     chain::{Chain, LeafKind},
     compile::{CompiledChain, Compiler, ProgramResources, TableResolver},
     context::{AnswerContext, MaterialisedResults, REQUEST_ARRIVAL},
-    materialise::{BatchFallback, copy_to},
+    materialise::{BatchFallback, MaterialisedRows, PlanRunner, copy_to},
     pre_aggregate::{PreAggregate, PreAggregation},
     row_cache::RowCache,
     row_context::{ArrivedRow, ColumnLocation, ColumnLookup, LeafRow, RowContext},
@@ -44,7 +44,7 @@ pub struct Program {
     /// Set where answers may take nodes of pre-aggregates.
     shadow_check: Option<ShadowCheck>,
     /// Set when batch mode answers the requests; then the chain has no steps.
-    all_rows: Option<AllRowsPlan>,
+    pub(crate) all_rows: Option<AllRowsPlan>,
 }
 
 /// How a plan is compiled. Answers are the same, bit for bit, whatever is chosen here, except for
@@ -83,11 +83,22 @@ impl Default for CompileOptions {
 
 /// A plan that batch mode runs for each request.
 #[derive(Debug)]
-struct AllRowsPlan {
+pub(crate) struct AllRowsPlan {
     plan: LogicalPlan,
     /// The left-most table.
     input: Option<CatalogTable>,
     request_table: RequestTable,
+}
+
+impl AllRowsPlan {
+    /// Answers one request row.
+    pub(crate) fn answer(
+        &self,
+        request: &[Datum<'_>],
+        batch: &dyn PlanRunner,
+    ) -> Result<MaterialisedRows> {
+        all_rows::answer(&self.plan, &self.request_table, request, batch)
+    }
 }
 
 impl Program {
@@ -247,8 +258,7 @@ impl Program {
             return Ok(());
         };
         self.check_width(request)?;
-        let batch = self.batch.as_ref();
-        let rows = all_rows::answer(&all_rows.plan, &all_rows.request_table, request, batch)?;
+        let rows = all_rows.answer(request, self.batch.as_ref())?;
         let read = Arena::new();
         for row in rows.iter(&read) {
             let copies = arena.alloc_slice_fill_copy(row.len(), Datum::Null);

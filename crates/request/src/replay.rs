@@ -38,9 +38,8 @@ impl Program {
         run: &mut dyn FnMut(&LogicalPlan) -> Result<Vec<RecordBatch>>,
     ) -> Result<Replay<'p>> {
         if !self.is_compiled() {
-            let message =
-                "batch mode answers each request of this query, so there is nothing to compare";
-            return Diagnostic::unsupported(message).err();
+            let message = "batch mode answers each request of this query";
+            return Diagnostic::internal(message).err();
         }
         if snapshots.len() != self.tables().count() {
             return Diagnostic::internal("a replay needs a snapshot of each table of the program")

@@ -11,7 +11,7 @@ use datafusion::{
     common::Result as PlanResult,
     logical_expr::{Expr, LogicalPlan},
 };
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::{CallArguments, Settings, aggregate};
 use lockstep_plan::{AggregateCall, Frame, LastJoin, Window, WindowAggregate, WindowGroup};
 
@@ -22,21 +22,16 @@ use crate::{
 
 /// Adds a last column to a plan: the number, from 1 in order of arrival, of the stored row of the
 /// left-most table that a row comes from. The rows are in that order. Fails for plans that may give
-/// several rows for a stored row.
+/// several rows for a stored row, or one for several ([`gives_row_by_row`]).
 pub fn with_row_numbers(plan: &LogicalPlan) -> Result<LogicalPlan> {
     if gives_row_by_row(plan) {
         return number(plan).map_err(planning);
     }
-    Diagnostic::new(
-        code::FEATURE_NOT_SUPPORTED,
-        "VERIFY supports only queries that return one row for each stored row",
-    )
-    .with_hint("Leave GROUP BY, UNION, ORDER BY, LIMIT and DISTINCT out of the deployment.")
-    .err()
+    Diagnostic::internal("the rows of the query do not come one from each stored row").err()
 }
 
 /// Returns whether each row of a plan comes from one row of its left-most table.
-fn gives_row_by_row(plan: &LogicalPlan) -> bool {
+pub fn gives_row_by_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::TableScan(scan) => scan.fetch.is_none(),
         LogicalPlan::Projection(_)
@@ -85,7 +80,7 @@ fn number_joins(plan: &LogicalPlan) -> PlanResult<LogicalPlan> {
 }
 
 /// Numbers the rows of a scan: a window counts the rows up to each one.
-fn number_scan(scan: &LogicalPlan) -> PlanResult<LogicalPlan> {
+pub(crate) fn number_scan(scan: &LogicalPlan) -> PlanResult<LogicalPlan> {
     let settings = Settings::default();
     let function = aggregate::find("count").expect("count is an aggregate");
     let arguments = CallArguments { types: &[], constants: &[], settings: &settings };

@@ -21,7 +21,7 @@ use lockstep_plan::{AggregateCall, CatalogTable, LastJoin, Window, WindowAggrega
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema, arrow::arrow_schema};
 use lockstep_table::{Arrivals, Table};
 
-use crate::{BatchFallback, Program, TableResolver};
+use crate::{PlanRunner, Program, TableResolver};
 
 /// A row of a test table `(id, k, ts)`. `arrival` is its position among all rows of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl TestDatabase {
 #[derive(Debug)]
 pub(crate) struct NoBatchMode;
 
-impl BatchFallback for NoBatchMode {
+impl PlanRunner for NoBatchMode {
     fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
         panic!("nothing here needs batch mode: {plan}")
     }
@@ -147,7 +147,7 @@ impl BatchFallback for NoBatchMode {
 #[derive(Debug)]
 struct FirstTableBatchMode(Vec<Vec<TestRow>>);
 
-impl BatchFallback for FirstTableBatchMode {
+impl PlanRunner for FirstTableBatchMode {
     fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
         let mut scan = plan;
         while let Some(input) = scan.inputs().first() {

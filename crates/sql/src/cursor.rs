@@ -11,6 +11,7 @@ use crate::ast::{Ident, ObjectName};
 use crate::elsewhere;
 use crate::keyword;
 use crate::literal;
+use crate::query::KNOWN_AT;
 use crate::token::{Token, TokenKind, tokenize};
 use crate::{NESTING_DEPTH_MAX, STATEMENT_BYTES_MAX, TREE_HEIGHT_MAX};
 
@@ -220,6 +221,9 @@ impl<'a> Parser<'a> {
 
     /// Parses `[AS] alias`.
     pub(crate) fn alias(&mut self) -> Result<Option<Ident>> {
+        if self.at_words(KNOWN_AT) {
+            return Ok(None);
+        }
         if self.eat_word("AS") {
             return self.ident().map(Some);
         }

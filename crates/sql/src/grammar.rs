@@ -10,7 +10,7 @@
 //! | `query`, `expression` | SELECT, EXPLAIN; the rules of queries, windows and expressions |
 //! | `definition` | databases, tables, indexes |
 //! | `data` | INSERT, DELETE, TRUNCATE, LOAD DATA |
-//! | `deployment` | deployments, procedures, functions |
+//! | `deployment` | deployments and their verification, procedures, functions |
 //! | `show` | SHOW, DESC, ESTIMATE |
 //! | `access` | users, roles, tokens, privileges |
 //! | `operation` | SET, USE, jobs, CHECKPOINT, BACKUP, KILL, EXIT |
@@ -147,6 +147,7 @@ pub fn rule_of(statement: &Statement) -> &'static StatementRule {
     match statement {
         Statement::Query(_) => &query::SELECT,
         Statement::Explain(_) => &query::EXPLAIN,
+        Statement::VerifyDeployment { .. } => &deployment::VERIFY_DEPLOYMENT,
         Statement::CreateDatabase { .. } => &definition::CREATE_DATABASE,
         Statement::DropDatabase { .. } => &definition::DROP_DATABASE,
         Statement::Use(_) => &definition::USE,

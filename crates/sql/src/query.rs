@@ -1,14 +1,14 @@
 //! Queries: WITH, set operations, SELECT with its clauses, FROM with its joins.
 //!
 //! `statement` calls [`Parser::top_level_query`]; windows and FROM call [`Parser::query`] for a
-//! query in parentheses, which has no INTO OUTFILE and no CONFIG.
+//! query in parentheses, which has no AS KNOWN, no INTO OUTFILE and no CONFIG.
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use crate::NESTING_DEPTH_MAX;
 use crate::ast::{
-    CommonTable, IntoOutfile, Join, JoinKind, Literal, NamedWindow, ObjectName, OrderBy, Query,
-    RowLimit, Select, SelectItem, SetExpr, TableRef,
+    CommonTable, IntoOutfile, Join, JoinKind, KnownAt, Literal, NamedWindow, ObjectName, OrderBy,
+    Query, RowLimit, Select, SelectItem, SetExpr, TableRef,
 };
 use crate::cursor::Parser;
 use crate::elsewhere;
@@ -29,11 +29,15 @@ const JOINS: &[(&[&str], JoinKind)] = &[
     (&["CROSS", "JOIN"], JoinKind::Cross),
 ];
 
+/// The words before ARRIVAL or a column.
+pub(crate) const KNOWN_AT: &[&str] = &["AS", "KNOWN", "AT"];
+
 impl Parser<'_> {
-    /// Parses a query with INTO OUTFILE and CONFIG.
+    /// Parses a query with AS KNOWN, INTO OUTFILE and CONFIG.
     pub(crate) fn top_level_query(&mut self) -> Result<Query> {
         let start = self.start();
-        let mut query = self.query()?;
+        let mut query = self.plain_query()?;
+        query.known_at = self.known_at()?;
         if self.eat_words(&["INTO", "OUTFILE"]) {
             let (path, span) = self.string()?;
             let options = self.options_clause("OPTIONS")?;
@@ -44,8 +48,32 @@ impl Parser<'_> {
         Ok(query)
     }
 
-    /// Parses a query: WITH, SELECT or a set operation, ORDER BY, LIMIT.
+    /// Parses a query in another query or in a statement.
     pub(crate) fn query(&mut self) -> Result<Query> {
+        let query = self.plain_query()?;
+        if self.at_words(KNOWN_AT) {
+            let message = "AS KNOWN in a sub-query or another statement";
+            let hint = "Write it at the end of a SELECT by itself.";
+            return self.unsupported(message).with_hint(hint).err();
+        }
+        Ok(query)
+    }
+
+    /// Parses `[AS KNOWN AT (ARRIVAL | column)]`.
+    fn known_at(&mut self) -> Result<Option<KnownAt>> {
+        let start = self.start();
+        if !self.eat_words(KNOWN_AT) {
+            return Ok(None);
+        }
+        let column = match self.eat_word("ARRIVAL") {
+            true => None,
+            false => Some(self.ident()?),
+        };
+        Ok(Some(KnownAt { column, span: self.span_from(start) }))
+    }
+
+    /// Parses a query: WITH, SELECT or a set operation, ORDER BY, LIMIT.
+    fn plain_query(&mut self) -> Result<Query> {
         self.nested(|parser| {
             let start = parser.start();
             let with = parser.with()?;
@@ -62,8 +90,8 @@ impl Parser<'_> {
             }
             parser.grow(1)?;
             let span = parser.span_from(start);
-            let config = Vec::new();
-            Ok(Query { with, body, order_by, limit, offset, into_outfile: None, config, span })
+            let (known_at, into_outfile, config) = (None, None, Vec::new());
+            Ok(Query { with, body, order_by, limit, offset, known_at, into_outfile, config, span })
         })
     }
 

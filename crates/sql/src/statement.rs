@@ -60,6 +60,7 @@ impl Parser<'_> {
         }
         match self.text(token).to_ascii_uppercase().as_str() {
             "EXPLAIN" => self.explain(),
+            "VERIFY" => self.verify(),
             "CREATE" => self.create(),
             "DROP" => self.drop_object(),
             "ALTER" => self.alter(),
@@ -117,6 +118,15 @@ impl Parser<'_> {
         self.expect_word("EXPLAIN")?;
         let _is_detailed = self.eat_word("LOGICAL") || self.eat_word("PHYSICAL");
         self.top_level_query().map(|query| Statement::Explain(Box::new(query)))
+    }
+
+    /// Parses `VERIFY DEPLOYMENT name [OPTIONS(…)]`.
+    fn verify(&mut self) -> Result<Statement> {
+        self.expect_word("VERIFY")?;
+        self.expect_word("DEPLOYMENT")?;
+        let name = self.object_name()?;
+        let options = self.options_clause("OPTIONS")?;
+        Ok(Statement::VerifyDeployment { name, options })
     }
 
     fn insert(&mut self) -> Result<Statement> {
@@ -180,6 +190,13 @@ impl Parser<'_> {
             return Diagnostic::new(code::SYNTAX_ERROR, message)
                 .with_hint("SELECT … INTO OUTFILE is a statement of its own.")
                 .at(outfile.span)
+                .err();
+        }
+        if let Some(known_at) = &query.known_at {
+            let message = "a deployment answers requests, which see all rows that have arrived";
+            return Diagnostic::new(code::SYNTAX_ERROR, message)
+                .with_hint("AS KNOWN AT is for a SELECT by itself.")
+                .at(known_at.span)
                 .err();
         }
         let query_span = query.span;

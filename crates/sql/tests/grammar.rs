@@ -194,6 +194,7 @@ fn the_options_are_those_that_the_engine_reads() {
         ("SELECT", "OPTIONS of INTO OUTFILE", "statement/into_outfile.rs"),
         ("SELECT", "CONFIG", "statement/query_config.rs"),
         ("DEPLOY", "OPTIONS", "statement/deploy/options.rs"),
+        ("VERIFY DEPLOYMENT", "OPTIONS", "statement/verify.rs"),
         ("CREATE USER", "OPTIONS", "user.rs"),
         ("CREATE TOKEN", "OPTIONS", "statement/user.rs"),
     ] {

@@ -12,6 +12,7 @@
 //! | [`slt`] | golden SQL files in sqllogictest syntax |
 //! | [`guide`] | documents whose examples are tests |
 //! | [`durability`] | the durable engine on a simulated disk |
+//! | [`known`] | as-known training sets against requests and the oracle |
 //! | [`fuzz`] | fuzzing with malformed SQL |
 //! | [`l3`] | drawn queries: batch mode and request mode give the same row |
 //! | [`long_windows`] | drawn long windows: with and without pre-aggregates the same bits |
@@ -21,6 +22,7 @@
 pub mod durability;
 pub mod fuzz;
 pub mod guide;
+pub mod known;
 pub mod l3;
 pub mod long_windows;
 pub mod oracle;

@@ -113,7 +113,7 @@ fn steps(scenario: &Scenario) -> Vec<ReplayStep<'_>> {
     steps
 }
 
-fn open(scenario: &Scenario) -> Result<Session, String> {
+pub(crate) fn open(scenario: &Scenario) -> Result<Session, String> {
     set_chunk_rows(scenario.chunk_rows);
     let session = Database::in_memory().session();
     if scenario.query.mode == OracleMode::OpenMldb {
@@ -127,7 +127,7 @@ fn open(scenario: &Scenario) -> Result<Session, String> {
 }
 
 /// Creates the deployment, if requests use one.
-fn deploy(session: &Session, scenario: &Scenario) -> Result<(), String> {
+pub(crate) fn deploy(session: &Session, scenario: &Scenario) -> Result<(), String> {
     if !scenario.is_deployed {
         return Ok(());
     }
@@ -135,7 +135,11 @@ fn deploy(session: &Session, scenario: &Scenario) -> Result<(), String> {
     session.execute(&sql).map(drop).map_err(|error| error.render(Some(&sql)))
 }
 
-fn append(session: &Session, table: &OracleTable, rows: &[OracleRow]) -> Result<(), String> {
+pub(crate) fn append(
+    session: &Session,
+    table: &OracleTable,
+    rows: &[OracleRow],
+) -> Result<(), String> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -143,7 +147,7 @@ fn append(session: &Session, table: &OracleTable, rows: &[OracleRow]) -> Result<
     appended.map(|_| ()).map_err(|error| error.render(None))
 }
 
-fn request(
+pub(crate) fn request(
     session: &Session,
     scenario: &Scenario,
     row: &OracleRow,
@@ -161,7 +165,7 @@ fn by_id(mut rows: Vec<OracleRow>) -> Vec<OracleRow> {
 }
 
 /// Compares results; the error names the values that differ.
-fn compare(
+pub(crate) fn compare(
     scenario: &Scenario,
     left_name: &str,
     left: &[OracleRow],

@@ -117,7 +117,9 @@ impl Session {
             Statement::DropDeployment { name, .. } | Statement::DropProcedure { name, .. } => {
                 on_deployment(Privilege::Drop, name)
             }
-            Statement::Call { name, .. } => on_deployment(Privilege::Execute, name),
+            Statement::Call { name, .. } | Statement::VerifyDeployment { name, .. } => {
+                on_deployment(Privilege::Execute, name)
+            }
             Statement::Describe(name) => seen(name),
             Statement::Estimate(estimate) => seen(&estimate.table),
             Statement::Show(show) => self.needs_of_show(show),

@@ -9,6 +9,7 @@ use crate::{
     Output, Parameter, PreparedRequest, Session,
     catalog::TableEntry,
     database::TableSet,
+    known::KnownQuery,
     lint::{self, Purpose},
 };
 
@@ -16,9 +17,12 @@ impl Session {
     /// Runs EXPLAIN. Compiles against empty tables with the indexes of these, so that nothing is
     /// built.
     pub(crate) fn explain(&self, query: &Query, parameters: &[Parameter]) -> Result<Output> {
+        let known = KnownQuery::of(query)?;
+        let query = known.as_ref().map_or(query, |(_, asked)| asked);
         let bound = self.bind_with(query, parameters)?;
         let entries = self.database.entries_for(&bound.plan, self.caller())?;
-        let mut lines = vec!["batch mode".to_owned()];
+        let known = known.map(|(known, _)| known.describe());
+        let mut lines: Vec<String> = known.into_iter().chain(["batch mode".to_owned()]).collect();
         let plan = bound.plan.display_indent().to_string();
         lines.extend(plan.lines().map(|line| format!("  {line}")));
         lines.push("request mode".to_owned());

@@ -8,8 +8,8 @@ use super::{
     query_config::{QueryConfig, request_rows},
 };
 use crate::{
-    Output, Parameter, Relation, Session, named_source::FindObject, relation::RelationContext,
-    variables::Storage, view::requirements_of,
+    Output, Parameter, Relation, Session, known::KnownQuery, named_source::FindObject,
+    relation::RelationContext, variables::Storage, view::requirements_of,
 };
 
 impl Session {
@@ -20,6 +20,8 @@ impl Session {
         parameters: &[Parameter],
         objects: Option<FindObject<'_>>,
     ) -> Result<Relation> {
+        let known = KnownQuery::of(query)?;
+        let query = known.as_ref().map_or(query, |(_, asked)| asked);
         let (bound, mut warnings) = self.bind_naming(query, parameters, objects)?;
         let (config, of_config) = QueryConfig::read(&query.config)?;
         warnings.extend(of_config);
@@ -32,7 +34,13 @@ impl Session {
             true => None,
             false => self.guard(requirements_of(&bound))?,
         };
-        Ok(Relation::new(self.database.clone(), bound, context, requests, guard))
+        let is_batch = requests.is_none() && storage == Storage::Online;
+        let relation = Relation::new(self.database.clone(), bound, context, requests, guard);
+        match known {
+            None => Ok(relation),
+            Some((known, _)) if is_batch => Ok(relation.as_known(known)),
+            Some((known, _)) => known.not_online().err(),
+        }
     }
 
     /// Runs a query, with INTO OUTFILE into a file. In offline mode it is a job.

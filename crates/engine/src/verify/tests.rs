@@ -106,6 +106,23 @@ fn a_row_that_only_one_mode_has_is_a_difference() {
 }
 
 #[test]
+fn a_group_that_another_program_answers_is_a_difference() {
+    let groups = |of: &str| format!("SELECT k, sum({of}) AS s, count({of}) AS n FROM t GROUP BY k");
+    let session = session();
+    let found = |served: &str| {
+        let deployment = deployment(&session, &groups("v"), served);
+        verify(&session.database, &deployment, &VerifyOptions::default()).expect("it replays")
+    };
+    let right = found(&groups("v"));
+    assert_eq!((right.rows, right.requests, right.values, right.differing), (200, 200, 600, 0));
+    let wrong = found(&groups("w"));
+    assert!(wrong.differing > 100, "{wrong:?}");
+    assert!(wrong.differences.iter().all(|difference| difference.column == "s"));
+    let wrong = found(&format!("{} HAVING count(v) > 3", groups("v")));
+    assert!(wrong.differing >= 9 && wrong.differences[0].request == "no row", "{wrong:?}");
+}
+
+#[test]
 fn a_sample_has_as_many_rows_as_asked_for_from_all_over() {
     for (wanted, rows) in [
         (None, 7),

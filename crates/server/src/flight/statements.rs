@@ -41,7 +41,9 @@ pub(crate) struct StatementTicket {
 fn columns_of(session: &Session, sql: &str) -> Result<Option<SchemaRef>> {
     let found = session.describe_statement(sql)?;
     Ok(match found.effect {
-        StatementEffect::Query => found.columns.as_deref().map(schema_of),
+        StatementEffect::Query | StatementEffect::Verifies => {
+            found.columns.as_deref().map(schema_of)
+        }
         StatementEffect::Reads => Some(schema_of(&session.execute(sql)?.columns)),
         StatementEffect::Other => None,
     })

@@ -150,8 +150,10 @@ impl Connection {
         let run = move |session: &Session| statement.run(session, &given);
         let output =
             self.run_in_pool(class, run).await.map_err(|failure| failure.placed(translation))?;
-        if !matches!(verb.as_str(), "SELECT" | "WITH" | "SHOW" | "DESC" | "EXPLAIN" | "SET" | "USE")
-        {
+        if !matches!(
+            verb.as_str(),
+            "SELECT" | "WITH" | "SHOW" | "DESC" | "EXPLAIN" | "SET" | "USE" | "VERIFY"
+        ) {
             self.transaction.note_write();
         }
         Ok(engine_answer(output, &verb))

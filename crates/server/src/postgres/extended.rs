@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_engine::{Parameter, PreparedStatement, Session, guarded};
+use lockstep_engine::{Parameter, PreparedStatement, Session, guarded, verification_columns};
 use lockstep_row::{DataType, Value};
 
 use super::{
@@ -295,6 +295,7 @@ impl Connection {
                 let columns = bound.map_err(|failure| failure.placed(translation))?;
                 Ok(Some(ResultColumn::of(&columns).into()))
             }
+            "VERIFY" => Ok(Some(ResultColumn::of(&verification_columns()).into())),
             "SHOW" | "DESC" | "DESCRIBE" | "EXPLAIN" | "CALL" | "ESTIMATE" => {
                 let command = ClientCommand::Engine(translation.clone());
                 let answer = self.answer(&command, parameters, engine).await?;

@@ -4,7 +4,7 @@ use lockstep_diagnostic::Span;
 
 use super::{Expr, Ident, Interval, ObjectName, OptionItem};
 
-/// A query with its WITH, ORDER BY, LIMIT, INTO OUTFILE and CONFIG clauses.
+/// A query with its WITH, ORDER BY, LIMIT, AS KNOWN, INTO OUTFILE and CONFIG clauses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
     /// WITH.
@@ -17,6 +17,8 @@ pub struct Query {
     pub limit: Option<RowLimit>,
     /// OFFSET: the rows before those of LIMIT.
     pub offset: Option<RowLimit>,
+    /// AS KNOWN AT.
+    pub known_at: Option<KnownAt>,
     /// INTO OUTFILE.
     pub into_outfile: Option<IntoOutfile>,
     /// CONFIG(…).
@@ -39,6 +41,15 @@ pub struct CommonTable {
 pub struct RowLimit {
     /// The most rows.
     pub count: u64,
+    /// Its position in the text.
+    pub span: Span,
+}
+
+/// AS KNOWN AT ARRIVAL, AS KNOWN AT column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownAt {
+    /// The column with the time at which a row became known; `None` for ARRIVAL.
+    pub column: Option<Ident>,
     /// Its position in the text.
     pub span: Span,
 }

@@ -389,6 +389,13 @@ pub enum Statement {
     Query(Box<Query>),
     /// EXPLAIN.
     Explain(Box<Query>),
+    /// VERIFY DEPLOYMENT.
+    VerifyDeployment {
+        /// The deployment.
+        name: ObjectName,
+        /// OPTIONS(…).
+        options: Vec<OptionItem>,
+    },
     /// CREATE DATABASE.
     CreateDatabase {
         /// The name.

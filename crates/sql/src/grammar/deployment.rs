@@ -8,6 +8,7 @@ pub(super) const STATEMENTS: StatementChapter = StatementChapter {
     rules: &[
         &DEPLOY,
         &DROP_DEPLOYMENT,
+        &VERIFY_DEPLOYMENT,
         &CREATE_PROCEDURE,
         &DROP_PROCEDURE,
         &CALL,
@@ -90,6 +91,30 @@ pub(super) const DROP_DEPLOYMENT: StatementRule = StatementRule {
     privileges: "`DROP` on the deployment.",
     options: &[],
     examples: &["DROP DEPLOYMENT spent", "DROP DEPLOYMENT IF EXISTS shop.spent"],
+};
+
+pub(super) const VERIFY_DEPLOYMENT: StatementRule = StatementRule {
+    name: "VERIFY DEPLOYMENT",
+    description: "Replays stored rows of the first table as requests to the deployed program, each at its own \
+        position, and compares the answers with batch mode, bit by bit; both read one snapshot of the tables. \
+        It returns how many requests were made, how many values were compared and how many differ, and a \
+        row for each of the first 20 differences, or one row without a difference. \
+        A deployment with `GROUP BY`, `UNION`, `DISTINCT`, `ORDER BY` or `LIMIT` is compared with a run of \
+        its query in batch mode for each row, over the rows that had arrived with it: see \
+        [Parity](../guide/parity.md).",
+    grammar: "VERIFY DEPLOYMENT table_name [ OPTIONS option_list ]",
+    privileges: "`EXECUTE` on the deployment, and `SELECT` on each table that it reads.",
+    options: &[OptionList {
+        clause: "OPTIONS",
+        others: "is an error",
+        options: &[DocumentedOption {
+            name: "sample",
+            values: "a whole number, at least 1",
+            default: "all rows; 256 where each costs a run of the query in batch mode",
+            meaning: "How many rows are replayed, spread over the table and the same each time.",
+        }],
+    }],
+    examples: &["VERIFY DEPLOYMENT spent", "VERIFY DEPLOYMENT shop.spent OPTIONS(sample = 1000)"],
 };
 
 pub(super) const CREATE_PROCEDURE: StatementRule = StatementRule {

@@ -13,6 +13,10 @@ pub(super) const SELECT: StatementRule = StatementRule {
     description: "Computes a query over the rows that are stored, in batch mode. \
         With `CONFIG(execute_mode = 'request', values = …)` it answers the request rows of `values` \
         instead, as a deployment of the query would. \
+        With `AS KNOWN AT ARRIVAL` each row of the first table is answered over the rows that had arrived \
+        before it, in every table, as a request was at that moment; with `AS KNOWN AT` a column, over the \
+        rows whose time in the column of this name, which every table has, is not later than its own \
+        ([training sets](../guide/training-sets.md#as-known-at-the-time)). \
         With `INTO OUTFILE` the rows are written to a file, which appears when it is complete; a path \
         that is a folder or ends in `/` is a folder of files. \
         `EXCEPT`, `INTERSECT`, `NATURAL JOIN`, `JOIN … USING`, `QUALIFY`, `FETCH` and sub-queries in \
@@ -35,6 +39,9 @@ pub(super) const SELECT: StatementRule = StatementRule {
          LAST JOIN prices ORDER BY prices.ts ON orders.item = prices.item AND prices.ts <= orders.ts",
         "WITH dear AS (SELECT * FROM orders WHERE price > 100)\n\
          SELECT user, count(*) AS n FROM dear GROUP BY user HAVING count(*) > 1 ORDER BY n DESC LIMIT 10",
+        "SELECT user, sum(price) OVER w AS spent FROM orders\n\
+         WINDOW w AS (PARTITION BY user ORDER BY ts ROWS_RANGE BETWEEN 30d PRECEDING AND CURRENT ROW)\n\
+         AS KNOWN AT ARRIVAL",
         "SELECT * FROM orders INTO OUTFILE 'orders.parquet' OPTIONS(mode = 'overwrite')",
         "SELECT user, price * 2 AS twice FROM orders\n\
          CONFIG(execute_mode = 'request', values = (7, 'ann', 'pen', 2.5, timestamp(4000)))",
@@ -128,7 +135,8 @@ pub(super) const RULES: RuleChapter = RuleChapter {
     rules: &[
         SharedRule {
             name: "query_statement",
-            grammar: "query [ INTO OUTFILE string [ OPTIONS option_list ] ] [ CONFIG option_list ]",
+            grammar: "query [ AS KNOWN AT ( ARRIVAL | name ) ]\n\
+                [ INTO OUTFILE string [ OPTIONS option_list ] ] [ CONFIG option_list ]",
             note: "",
         },
         SharedRule { name: "query", grammar: "[ with ] query_operand query_rest", note: "" },

@@ -13,6 +13,9 @@ pub(super) fn statement(statement: &Statement) -> String {
     match statement {
         Statement::Query(value) => query(value),
         Statement::Explain(value) => list("explain", [query(value)]),
+        Statement::VerifyDeployment { name, options: items } => {
+            list("verify-deployment", [object(name), options("options", items)])
+        }
         Statement::CreateDatabase { name, if_not_exists } => {
             list("create-database", [flag(*if_not_exists, "if-not-exists"), name.text.clone()])
         }
@@ -225,6 +228,10 @@ pub(super) fn query(query: &Query) -> String {
         .into_iter()
         .chain([clause("limit", query.limit.iter().map(|limit| limit.count.to_string()))])
         .chain([clause("offset", query.offset.iter().map(|offset| offset.count.to_string()))])
+        .chain(query.known_at.iter().map(|known| {
+            let column = known.column.as_ref().map_or("arrival", |column| column.text.as_str());
+            list("known-at", [column.to_owned()])
+        }))
         .chain(into)
         .chain([options("config", &query.config)]);
     let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();

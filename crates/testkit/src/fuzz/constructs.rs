@@ -7,6 +7,7 @@
 /// Every construct, by name.
 pub const ALL: &[&str] = &[
     "ARRAY",
+    "AS KNOWN",
     "BETWEEN",
     "CASE",
     "CASE with an operand",
@@ -41,6 +42,7 @@ pub const ALL: &[&str] = &[
     "ROWS_RANGE",
     "SET",
     "UNION ALL",
+    "VERIFY",
     "WHERE",
     "aggregate over a whole table",
     "alias used twice",

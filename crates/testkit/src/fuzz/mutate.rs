@@ -322,7 +322,7 @@ const OPERATORS: [&str; 24] = [
     "LIKE", "NOT LIKE", "RLIKE", "||", "IS NULL", "<<", ".", ",",
 ];
 
-const KEYWORDS: [&str; 62] = [
+const KEYWORDS: [&str; 64] = [
     "SELECT",
     "FROM",
     "WHERE",
@@ -376,6 +376,8 @@ const KEYWORDS: [&str; 62] = [
     "DESC",
     "SET",
     "EXPLAIN",
+    "VERIFY DEPLOYMENT",
+    "AS KNOWN AT ARRIVAL",
     "DROP",
     "IF EXISTS",
     "NOT",

@@ -6,7 +6,7 @@ use crate::fuzz::constructs;
 impl GrammarDraw<'_> {
     pub(super) fn other_statement(&mut self) -> String {
         let (alias, number) = (self.one(&constructs::ALIASES), self.extreme());
-        match self.random.below(12) {
+        match self.random.below(14) {
             0 | 1 => {
                 self.note("CREATE TABLE");
                 let types = ["INT", "STRING", "TIMESTAMP", "MAP<STRING, INT>", "DOUBLE", "DATE"];
@@ -57,6 +57,16 @@ impl GrammarDraw<'_> {
                 self.note("parameter");
                 let value = self.value(1);
                 format!("SELECT ? + id, {value}, k = ? FROM t1 WHERE ts < ? LIMIT 5")
+            }
+            11 => {
+                self.note("AS KNOWN");
+                let at = self.one(&["ARRIVAL", "ts", "id", "k", "nowhere"]);
+                format!("{} AS KNOWN AT {at}", self.query())
+            }
+            12 => {
+                self.note("VERIFY");
+                let query = self.query();
+                format!("DEPLOY {alias} AS {query}; VERIFY DEPLOYMENT {alias} OPTIONS(sample = 2)")
             }
             _ => {
                 self.note("EXPLAIN");

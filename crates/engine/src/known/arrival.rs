@@ -1,0 +1,108 @@
+//! AS KNOWN AT ARRIVAL: rows are known by the positions at which they arrived.
+//!
+//! The arrivals of all tables of an engine are positions in one order, so one number cuts all of them.
+
+use std::collections::BTreeMap;
+
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_row::{Arena, Column, DataType, Datum, TableSchema};
+
+use super::{Answers, KnownTables, RowRange, answers::Consume};
+use crate::{PreparedRequest, ProgressCallback, catalog::TableEntry, database::TableSet};
+
+/// What is answered.
+pub(crate) struct ArrivalRun<'r> {
+    pub(crate) request: &'r PreparedRequest,
+    pub(crate) columns: &'r [(String, DataType)],
+    /// The tables of the query and that of the spine.
+    pub(crate) entries: &'r [TableEntry],
+    /// The id of the table of the spine.
+    pub(crate) spine: u64,
+    pub(crate) read_through: BTreeMap<u64, usize>,
+    pub(crate) range: RowRange,
+}
+
+impl ArrivalRun<'_> {
+    /// Answers each row of the spine, over the rows that had arrived before it. Returns warnings about
+    /// rows that were known and are gone.
+    pub(crate) fn run(
+        &self,
+        progress: Option<ProgressCallback>,
+        consume: Consume<'_>,
+    ) -> Result<Vec<Diagnostic>> {
+        let set = TableSet::of(self.entries);
+        let program = self.request.program();
+        let mut tables = KnownTables::new(program, &set.by_id, self.read_through.clone());
+        let Some(spine) = tables.now(self.spine).cloned() else {
+            return Diagnostic::internal("the spine is a table of the query").err();
+        };
+        let positions = positions(self.request, spine.schema())?;
+        let is_other = program.input_table() != Some(self.spine);
+        let rows = || match self.read_through.get(&self.spine) {
+            Some(index) => spine.scan_kept_by(*index),
+            None => spine.scan(),
+        };
+        let first = rows().next().map(|row| spine.arrival_ms(row.arrival));
+        let warnings = first.map(|first_ms| self.warnings(&tables.that_may_lack(first_ms)));
+        let total = set.by_id.get(&self.spine).map_or(0, |table| table.row_count());
+        let mut answers =
+            Answers::new(program, self.columns, (self.range, total), progress, consume);
+        let mut arena = Arena::new();
+        for stored in rows() {
+            {
+                let value = |position: &Option<usize>| match position {
+                    Some(column) => stored.row.get_in(*column, &arena),
+                    None => Datum::Null,
+                };
+                let request: Vec<Datum<'_>> = positions.iter().map(value).collect();
+                if is_other {
+                    self.request.check(&request)?;
+                }
+                tables.go_to(stored.arrival, spine.arrival_ms(stored.arrival));
+                if answers.answer(&request, &tables)?.is_break() {
+                    break;
+                }
+            }
+            arena.reset();
+        }
+        answers.finish()?;
+        Ok(warnings.unwrap_or_default())
+    }
+
+    /// Makes the warnings about tables of which rows may be gone.
+    fn warnings(&self, ids: &[u64]) -> Vec<Diagnostic> {
+        let entries = self.entries.iter().filter(|entry| ids.contains(&entry.id));
+        entries.map(|entry| rows_gone(&entry.definition.name().name)).collect()
+    }
+}
+
+/// Warns that rows of a table that were known may be gone.
+pub(super) fn rows_gone(table: &str) -> Diagnostic {
+    let message = format!("rows of `{table}` that were known may be gone");
+    Diagnostic::new(code::ROWS_EXPIRED, message)
+        .with_detail("Retention, DELETE or a change of the table may have removed some.")
+        .with_hint("An answer that they were in is computed without them.")
+}
+
+/// Returns for each column of the request row the column of the spine that has it.
+fn positions(request: &PreparedRequest, spine: &TableSchema) -> Result<Vec<Option<usize>>> {
+    let find = |((name, data_type), is_read): ((&String, &DataType), &bool)| {
+        let at = spine.columns.iter().position(|column: &Column| column.name == *name);
+        match at.map(|at| (at, &spine.columns[at].data_type)) {
+            Some((at, found)) if found == data_type => Ok(Some(at)),
+            Some((_, found)) if *is_read => {
+                let message = format!("column `{name}` of the spine is {found}, not {data_type}");
+                Diagnostic::new(code::DATATYPE_MISMATCH, message).err()
+            }
+            None if *is_read => {
+                let message = format!("the spine has no column `{name}`, on which answers depend");
+                Diagnostic::new(code::UNDEFINED_COLUMN, message)
+                    .with_nearest(name, spine.columns.iter().map(|column| column.name.as_str()))
+                    .err()
+            }
+            _ => Ok(None),
+        }
+    };
+    let columns = request.input().iter().map(|(name, data_type)| (name, data_type));
+    columns.zip(request.reads()).map(find).collect()
+}

@@ -1,0 +1,122 @@
+//! The training set of a deployment: what its query gives in batch mode, or what its requests were
+//! answered at the moments at which rows arrived.
+
+use std::sync::Arc;
+
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_function::Settings;
+use lockstep_sql::ast::ObjectName;
+
+use crate::{
+    Conversion, Relation, Session,
+    access::{Needs, Requirement},
+    catalog::TableEntry,
+    deployment::Deployment,
+    entrance::{CallDescription, no_plan},
+    known::{DeployedSpine, KnownBy, KnownQuery, RowRange},
+    relation::RelationContext,
+    session::object_name,
+    user::{Privilege, Securable},
+    variables::Storage,
+    verify::reads_of,
+};
+
+/// The options of a training set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrainingSetOptions {
+    /// The table whose rows are the requests; the deployment's own where there is none. A row needs the
+    /// columns on which an answer depends, by name.
+    pub spine: Option<String>,
+    /// Whether each row sees only what had arrived before it, in every table, as a request did.
+    pub as_known: bool,
+}
+
+impl Session {
+    /// Returns the training set of a deployment, which is computed when its rows are fetched. As known,
+    /// the deployed program answers each row of the spine.
+    ///
+    /// ```
+    /// use lockstep_engine::{Database, TrainingSetOptions};
+    ///
+    /// let session = Database::in_memory().session();
+    /// session.execute("CREATE TABLE t (v INT, ts BIGINT); INSERT INTO t VALUES (1, 20), (2, 10)")?;
+    /// session.execute(
+    ///     "DEPLOY d AS SELECT v, count(v) OVER w AS n FROM t
+    ///      WINDOW w AS (ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)",
+    /// )?;
+    /// let options = TrainingSetOptions { as_known: true, ..TrainingSetOptions::default() };
+    /// let known = session.training_set("d", &options)?;
+    /// assert_eq!(known.collect(None)?.row_count(), 2);
+    /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
+    /// ```
+    pub fn training_set(&self, deployment: &str, options: &TrainingSetOptions) -> Result<Relation> {
+        let spine = options.spine.as_deref().map(|name| object_name(name.trim()));
+        let operation = || CallDescription {
+            action: "TRAINING SET",
+            text: deployment,
+            needs: Needs::of(vec![self.execution_of(deployment)]),
+            is_audited: true,
+            plan: &no_plan,
+        };
+        self.enter(operation, || self.relation_of_deployment(deployment, spine, options.as_known))
+    }
+
+    fn relation_of_deployment(
+        &self,
+        deployment: &str,
+        spine: Option<ObjectName>,
+        as_known: bool,
+    ) -> Result<Relation> {
+        let found = self.find_deployment(deployment)?;
+        let mut requirements = reads_of(&found);
+        requirements.push(self.execution_of(deployment));
+        if let Some(name) = &spine {
+            let table = Securable::Table(self.qualified(name));
+            requirements.push(Requirement::new(Privilege::Select, table));
+        }
+        let guard = match self.caller().is_process() {
+            true => None,
+            false => self.guard(requirements)?,
+        };
+        let table = spine.map(|name| self.spine_of(&found, &name, as_known)).transpose()?.flatten();
+        // What the query means was decided at DEPLOY; times are printed as the session says.
+        let settings = Settings { time_zone: self.settings().time_zone, ..found.settings };
+        let context = RelationContext {
+            storage: Storage::Online,
+            conversion: Conversion::new(settings, self.conversion().nan_is_null()),
+            limits: self.limits(),
+            caller: self.caller().clone(),
+            warnings: Vec::new(),
+        };
+        let query = found.query.clone();
+        let relation = Relation::new(self.database.clone(), query, context, None, guard);
+        if !as_known {
+            return Ok(relation);
+        }
+        let request = Arc::clone(&found.request);
+        let deployed = Some(DeployedSpine { request, table });
+        let (by, range) = (KnownBy::Arrival, RowRange::default());
+        Ok(relation.as_known(KnownQuery { by, range, span: Span::default(), deployed }))
+    }
+
+    /// Finds the table of the spine; `None` where it is the deployment's own.
+    fn spine_of(
+        &self,
+        found: &Deployment,
+        name: &ObjectName,
+        as_known: bool,
+    ) -> Result<Option<TableEntry>> {
+        let entry = self.find_entry(name)?;
+        let own = found.query.request_table.as_ref().map(|table| table.id);
+        if own == Some(entry.id) {
+            return Ok(None);
+        }
+        if as_known {
+            return Ok(Some(entry));
+        }
+        let message = format!("`{}` is not the table of the deployment's requests", name.name.text);
+        Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
+            .with_hint("Another spine needs as_known: its rows arrived among those of the tables.")
+            .err()
+    }
+}

@@ -1,0 +1,120 @@
+//! Verification row by row, at the position of each: for deployments whose answers do not come one from
+//! each stored row, and for those that batch mode answers.
+//!
+//! A stored row is a request over the tables as they were before it arrived. Its answer has to be what
+//! batch mode gives for it, by definition: the rows that come from it where it is the latest arrival of
+//! its table (ADR 0006), over the tables as they were with it. Late rows and rows of right tables are
+//! seen at the positions at which they arrived.
+//!
+//! *Cost*: a run of the query in batch mode for each row, and another where batch mode answers.
+
+use arrow::array::RecordBatch;
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_function::cast::print_datum;
+use lockstep_request::answer_of_last_row;
+use lockstep_row::{Arena, Datum, Value, arrow::ColumnReader};
+use lockstep_table::{ScanRows, Snapshot};
+
+use super::{ReplayReport, RowSample, VerifyOptions, count};
+use crate::{context::checkpoint, deployment::Deployment, known::KnownTables};
+
+/// The number of rows that are replayed unless the options say how many.
+pub(super) const SAMPLE_DEFAULT: u64 = 256;
+
+/// Replays rows of the request table, which is among the tables.
+pub(super) fn verify_at_positions<'r>(
+    deployment: &Deployment,
+    (mut tables, request_table): (KnownTables<'_>, u64),
+    options: &VerifyOptions,
+    mut report: ReplayReport<'r>,
+) -> Result<ReplayReport<'r>> {
+    let program = deployment.request.program();
+    let Some(spine) = tables.now(request_table).cloned() else {
+        return Diagnostic::internal("the request table is a table of the query").err();
+    };
+    let index = tables.index_read(request_table);
+    let total = count(scan(&spine, index).count());
+    let size = options.sample.unwrap_or(SAMPLE_DEFAULT);
+    let mut sample = RowSample::new(Some(size), total);
+    report.begin(total);
+    let mut answers = program.known_answers();
+    let width = spine.schema().columns.len();
+    for (row, stored) in (0..).zip(scan(&spine, index)) {
+        if !sample.contains(row) {
+            continue;
+        }
+        checkpoint()?;
+        report.tell(row);
+        let arrived_ms = spine.arrival_ms(stored.arrival);
+        tables.go_to(stored.arrival + 1, arrived_ms);
+        let known = tables.then(request_table).map_or(0, |then| count(scan(then, index).count()));
+        let plan = answer_of_last_row(&deployment.query.plan, known)?;
+        let batches = lockstep_batch::execute(&plan, &tables, &tables.execute_options())?;
+        let batch = rows_of(&batches);
+        let arena = Arena::new();
+        let request: Vec<Datum<'_>> =
+            (0..width).map(|column| stored.row.get_in(column, &arena)).collect();
+        tables.go_to(stored.arrival, arrived_ms);
+        let mut answered = Vec::new();
+        answers.answer(&request, tables.moment(), &mut |answer| {
+            answered.push(answer.iter().map(|value| value.to_value()).collect());
+        })?;
+        report.count_request();
+        compare(row, batch, answered, &mut report);
+    }
+    Ok(report)
+}
+
+fn scan<'s>(snapshot: &'s Snapshot<'s>, index: Option<usize>) -> ScanRows<'s> {
+    match index {
+        Some(index) => snapshot.scan_kept_by(index),
+        None => snapshot.scan(),
+    }
+}
+
+/// Compares the rows of an answer, whose order is not part of it.
+fn compare(
+    row: u64,
+    mut batch: Vec<Vec<Value>>,
+    mut request: Vec<Vec<Value>>,
+    report: &mut ReplayReport<'_>,
+) {
+    if batch.len() != request.len() {
+        let shown = |rows: usize| match rows {
+            0 => "no row".to_owned(),
+            1 => "a row".to_owned(),
+            rows => format!("{rows} rows"),
+        };
+        report.add(row, "", shown(batch.len()), shown(request.len()));
+        return;
+    }
+    if batch.len() > 1 {
+        let settings = report.settings;
+        let text = |values: &Vec<Value>| -> Vec<String> {
+            let arena = Arena::new();
+            values.iter().map(|value| print_datum(value.as_datum(&arena), settings)).collect()
+        };
+        batch.sort_by_cached_key(text);
+        request.sort_by_cached_key(text);
+    }
+    for (batch, request) in batch.iter().zip(&request) {
+        let arena = Arena::new();
+        report.compare_row(row, &data_of(batch, &arena), &data_of(request, &arena));
+    }
+}
+
+fn data_of<'a>(row: &'a [Value], arena: &'a Arena) -> Vec<Datum<'a>> {
+    row.iter().map(|value| value.as_datum(arena)).collect()
+}
+
+/// Copies the rows out of batches.
+fn rows_of(batches: &[RecordBatch]) -> Vec<Vec<Value>> {
+    let arena = Arena::new();
+    let of_batch = |batch: &RecordBatch| -> Vec<Vec<Value>> {
+        let readers: Vec<ColumnReader<'_>> =
+            batch.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
+        let row = |row| readers.iter().map(|reader| reader.get(row, &arena).to_value()).collect();
+        (0..batch.num_rows()).map(row).collect()
+    };
+    batches.iter().flat_map(of_batch).collect()
+}
