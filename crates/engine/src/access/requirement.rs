@@ -5,8 +5,8 @@
 
 use lockstep_diagnostic::Span;
 use lockstep_sql::ast::{
-    AlterTableAction, Ident, ObjectName, OptionValue, Privileges, Query, Show, Statement,
-    UserDefinition,
+    AlterTableAction, CreateLike, Ident, ObjectName, OptionValue, Privileges, Query, Show,
+    Statement, UserDefinition,
 };
 
 use super::Requirement;
@@ -64,6 +64,14 @@ impl Needs {
         self.files.push(NeededFile { path: path.to_owned(), span });
         self
     }
+
+    /// Adds the file that CREATE TABLE … LIKE reads, if there is one.
+    fn with_like(self, like: Option<&CreateLike>) -> Self {
+        match like {
+            Some(like) => self.with_file(&like.path, like.span),
+            None => self,
+        }
+    }
 }
 
 impl Session {
@@ -93,9 +101,7 @@ impl Session {
             Statement::DropDatabase { name, .. } => on_database(Privilege::Drop, name),
             Statement::Use(name) => Needs::any(Securable::Database(name.text.clone()), name.span),
             Statement::CreateTable(create) => {
-                let needs = created(&create.name, create.or_replace);
-                let like = create.like.as_ref();
-                like.into_iter().fold(needs, |needs, like| needs.with_file(&like.path, like.span))
+                created(&create.name, create.or_replace).with_like(create.like.as_ref())
             }
             Statement::DropTable { name, .. } | Statement::DropView { name, .. } => {
                 on_table(Privilege::Drop, name)

@@ -19,7 +19,7 @@ use lockstep_host::{
 };
 use lockstep_sim::SimulatedDisk;
 use lockstep_wal::{
-    Access, DatabaseDirectory, Entries, Group, RecordKind, Log, Manifest, Options, SegmentedLog,
+    Access, DatabaseDirectory, Entries, Group, Log, Manifest, Options, RecordKind, SegmentedLog,
 };
 
 use super::{
