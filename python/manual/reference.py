@@ -28,7 +28,6 @@ MEANINGS = {
     "enable_trace": "Changes nothing: errors say all that is known of them.",
     "execute_mode": "Which data SELECT reads and LOAD DATA writes: the tables (`online`) or the "
     "offline data (`offline`).",
-    "job_timeout": "Changes nothing: `statement_timeout` limits every statement.",
     "spark_config": "Changes nothing: batch mode runs in the process of the database.",
     "sync_job": "Changes nothing: a statement returns when its job is over.",
     "time_zone": "The time zone in which functions read and write dates and times.",

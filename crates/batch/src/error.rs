@@ -11,8 +11,13 @@ use datafusion::error::DataFusionError;
 use lockstep_diagnostic::{Diagnostic, Kind, code};
 use lockstep_host::Interrupt;
 
+use crate::temporary;
+
 /// Converts an error of DataFusion.
 pub(crate) fn from_datafusion(error: &DataFusionError) -> Box<Diagnostic> {
+    if let Some(error) = temporary::find_error(error) {
+        return Box::new(temporary::diagnostic(error));
+    }
     match error.find_root() {
         DataFusionError::External(cause) => match cause.downcast_ref::<Box<Diagnostic>>() {
             Some(diagnostic) => diagnostic.clone(),

@@ -27,6 +27,7 @@ use datafusion::{
     execution::{
         SessionState, SessionStateBuilder, TaskContext,
         config::SessionConfig,
+        disk_manager::DiskManagerBuilder,
         memory_pool::{MemoryConsumer, MemoryReservation},
         runtime_env::RuntimeEnvBuilder,
     },
@@ -38,7 +39,10 @@ use datafusion::{
 use futures::StreamExt;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::value_limit;
-use lockstep_host::{CallStep, PerProcess, QueryContext};
+use lockstep_host::{
+    CallStep, PerProcess, QueryContext,
+    temporary::{TemporaryFiles, TemporaryStorage},
+};
 use lockstep_plan::CatalogTable;
 use lockstep_row::arrow::with_one_nan;
 use lockstep_table::{Snapshot, Table};
@@ -53,6 +57,7 @@ use crate::{
     planner::BatchPlanner,
     scan::{ScanMemory, ScannedTable, projection},
     spill,
+    temporary::{QueryFiles, RemoveOnDrop},
 };
 
 /// The most batches that wait for the consumer of a query.
@@ -96,6 +101,8 @@ pub struct ExecuteOptions {
     /// By table id, the declared index whose retention decides which rows are visible. Without an
     /// entry, a row is visible that any declared index retains.
     pub read_through: BTreeMap<u64, usize>,
+    /// Where the rows go that do not fit into memory, and what they count against.
+    pub temporary: TemporaryStorage,
     /// Whether operators take their rows to disk although they fit into memory, for tests.
     pub on_disk: bool,
 }
@@ -146,8 +153,16 @@ fn execute_counting(
     consume: Consume<'_>,
 ) -> Result<()> {
     let context = QueryContext::nested();
+    let files = options.temporary.files();
+    // Tasks that were aborted may still have files; nobody waits for those.
+    let _removed = RemoveOnDrop(Arc::clone(&files));
     let outcome = context.run(|| {
-        let query = OptimisedQuery::new(plan, tables, options, &context)?;
+        let query = OptimisedQuery::new(
+            plan,
+            tables,
+            options,
+            &RunContext { context: context.clone(), files },
+        )?;
         let pool = &query.state.runtime_env().memory_pool;
         let result = MemoryConsumer::new("result").register(pool);
         let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
@@ -204,7 +219,8 @@ pub fn explain(
     tables: &dyn StoredTables,
     options: &ExecuteOptions,
 ) -> Result<String> {
-    let query = OptimisedQuery::new(plan, tables, options, &QueryContext::nested())?;
+    let (context, files) = (QueryContext::nested(), options.temporary.files());
+    let query = OptimisedQuery::new(plan, tables, options, &RunContext { context, files })?;
     let (sender, receiver) = mpsc::sync_channel(1);
     runtime()?.spawn(async move {
         let physical = query.state.query_planner().create_physical_plan(&query.plan, &query.state);
@@ -229,6 +245,13 @@ type BatchMessage = DataFusionResult<Option<RecordBatch>>;
 type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
+/// What one run of a query has for itself.
+struct RunContext {
+    /// Interrupts it.
+    context: QueryContext,
+    files: Arc<TemporaryFiles>,
+}
+
 /// An optimised query whose tables are decoded.
 struct OptimisedQuery {
     plan: LogicalPlan,
@@ -240,9 +263,9 @@ impl OptimisedQuery {
         plan: &LogicalPlan,
         tables: &dyn StoredTables,
         options: &ExecuteOptions,
-        context: &QueryContext,
+        run: &RunContext,
     ) -> Result<Self> {
-        lockstep_host::with_large_stack(|| Self::optimised(plan, tables, options, context))
+        lockstep_host::with_large_stack(|| Self::optimised(plan, tables, options, run))
             .map_err(|error| from_datafusion(&error))
     }
 
@@ -250,8 +273,9 @@ impl OptimisedQuery {
         plan: &LogicalPlan,
         tables: &dyn StoredTables,
         options: &ExecuteOptions,
-        context: &QueryContext,
+        run: &RunContext,
     ) -> DataFusionResult<Self> {
+        let context = &run.context;
         let operators = OperatorOptions {
             threads: options.threads.unwrap_or_else(machine_threads),
             progress: options.progress.clone(),
@@ -260,7 +284,7 @@ impl OptimisedQuery {
         };
         let allowed = context.memory_bytes();
         let allowed = allowed.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let builder = session(options.memory_bytes.or(allowed), context)?;
+        let builder = session(options.memory_bytes.or(allowed), run)?;
         let optimising = builder.clone().build();
         let lowered = lower(plan.clone())?;
         let optimise = || optimising.optimizer().optimize(lowered, &optimising, |_, _| {});
@@ -290,10 +314,7 @@ impl OptimisedQuery {
     }
 }
 
-fn session(
-    memory_bytes: Option<usize>,
-    context: &QueryContext,
-) -> DataFusionResult<SessionStateBuilder> {
+fn session(memory_bytes: Option<usize>, run: &RunContext) -> DataFusionResult<SessionStateBuilder> {
     let mut config = SessionConfig::new()
         .with_target_partitions(1)
         .with_batch_size(BATCH_ROWS)
@@ -306,7 +327,9 @@ fn session(
     optimizer.repartition_joins = false;
     optimizer.repartition_aggregations = false;
     optimizer.repartition_sorts = false;
-    let mut runtime = RuntimeEnvBuilder::new();
+    let files = Arc::new(QueryFiles::new(Arc::clone(&run.files)));
+    let disk = DiskManagerBuilder::default().with_temp_file_factory(files);
+    let mut runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disk);
     if let Some(bytes) = memory_bytes {
         runtime = runtime.with_memory_limit(bytes, 1.0);
     }
@@ -323,7 +346,7 @@ fn session(
     };
     rules.extend(PhysicalOptimizer::new().rules.into_iter().filter(is_useful));
     rules.push(Arc::new(PreserveOrder::CoalescedPartitions));
-    rules.push(Arc::new(Interruptible { context: context.clone() }));
+    rules.push(Arc::new(Interruptible { context: run.context.clone() }));
     // The rule replaces a UNION of which only one side has rows by a projection whose columns have
     // no qualifier, so that a condition pushed below it takes the table's columns of the same name.
     let logical = Optimizer::new().rules.into_iter();

@@ -13,6 +13,7 @@
 //! | `scan` | stored rows as columns |
 //! | [`source`](ExternalRows) | files and Arrow objects as tables of a query |
 //! | `spill` | rows of a query on disk |
+//! | `temporary` | the files of these rows |
 //! | `window` | the window operator |
 //! | `last_join` | the LAST JOIN operator |
 //! | [`load`] | files in: CSV, Parquet, JSON, Arrow IPC |
@@ -34,6 +35,7 @@ mod planner;
 mod scan;
 mod source;
 mod spill;
+mod temporary;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

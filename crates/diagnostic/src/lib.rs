@@ -98,7 +98,7 @@ pub mod code {
     pub const READ_ONLY: &str = "25006";
     /// A database that was closed.
     pub const DATABASE_CLOSED: &str = "08003";
-    /// A directory that another process has open.
+    /// A directory that another process has open, or a job that runs.
     pub const DATABASE_IN_USE: &str = "55006";
     /// The log takes no writes since a sync of the disk failed.
     pub const LOG_STOPPED: &str = "58L01";

@@ -142,7 +142,9 @@ pub(crate) fn load(
     };
     let schema = table.schema();
     for batch in batches {
-        push_batch(&mut load, &batch?, &schema, conversion)?;
+        let batch = batch?;
+        push_batch(&mut load, &batch, &schema, conversion)?;
+        query::report_rows(u64::try_from(batch.num_rows()).unwrap_or(0));
     }
     load.finish().map_err(|error| table_error(&error))
 }

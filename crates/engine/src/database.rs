@@ -15,6 +15,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::{
     Clock, Host, QueryContext, failpoint,
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
+    temporary::{TemporarySpace, TemporaryStorage},
 };
 use lockstep_plan::CatalogTable;
 use lockstep_request::CheckShare;
@@ -30,7 +31,7 @@ use crate::{
     context,
     deployment::{source_of, tables_of},
     entrance::QueryMemory,
-    job::Jobs,
+    job::{JobList, Jobs},
     log_error::log_error,
     named_source::not_stored,
     offline_data::OfflineData,
@@ -79,7 +80,7 @@ pub(crate) struct EngineState {
     is_closed: AtomicBool,
     /// Tables whose rows are logged, and which belong to no table of the catalog yet, or did not.
     being_loaded: Mutex<BTreeMap<u64, Weak<Table>>>,
-    jobs: Mutex<Jobs>,
+    jobs: JobList,
     /// Compiled requests of queries without a deployment.
     requests: RequestCache,
     pre_aggregates: Arc<PreAggregateWork>,
@@ -95,6 +96,8 @@ pub(crate) struct EngineState {
     /// From how many nanoseconds a call is recorded as slow; 0: none is.
     slow_request_ns: AtomicU64,
     file_folders: RwLock<Arc<FileFolders>>,
+    temp_folders: RwLock<Arc<FileFolders>>,
+    temporary: Arc<TemporarySpace>,
     /// From which the salts of names that no user has are made; that of a directory is its id.
     secret: [u8; 16],
 }
@@ -135,7 +138,7 @@ impl Database {
             opened: OnceLock::new(),
             is_closed: AtomicBool::new(false),
             being_loaded: Mutex::default(),
-            jobs: Mutex::default(),
+            jobs: JobList::default(),
             requests: RequestCache::default(),
             pre_aggregates,
             arrivals: Arc::new(Arrivals::default()),
@@ -147,6 +150,8 @@ impl Database {
             users_version: AtomicU64::new(0),
             slow_request_ns: AtomicU64::new(0),
             file_folders: RwLock::default(),
+            temp_folders: RwLock::default(),
+            temporary: Arc::default(),
             secret: host.random.id(),
             host,
         };
@@ -175,6 +180,18 @@ impl Database {
 
     pub(crate) fn file_folders(&self) -> Arc<FileFolders> {
         Arc::clone(&self.state.file_folders.read())
+    }
+
+    pub(crate) fn temp_folders(&self) -> Arc<FileFolders> {
+        Arc::clone(&self.state.temp_folders.read())
+    }
+
+    pub(crate) fn replace_temp_folders(&self, folders: FileFolders) {
+        *self.state.temp_folders.write() = Arc::new(folders);
+    }
+
+    pub(crate) fn temporary_space(&self) -> &Arc<TemporarySpace> {
+        &self.state.temporary
     }
 
     pub(crate) fn pre_aggregate_work(&self) -> &Arc<PreAggregateWork> {
@@ -248,6 +265,7 @@ impl Database {
     fn apply_variables(&self, variables: &Variables) {
         self.state.budget.set_limit(variables.max_memory());
         self.state.budget.set_alert_ppm(variables.memory_alert_ppm());
+        self.state.temporary.set_limit(variables.max_temp_directory_size());
         if let Some(store) = self.store() {
             store.set_durability_window_ms(variables.durability_window_ms());
         }
@@ -418,6 +436,10 @@ impl Database {
         self.state.jobs.lock()
     }
 
+    pub(crate) fn job_list(&self) -> &JobList {
+        &self.state.jobs
+    }
+
     /// Makes a table that is not in the catalog yet, with an id for the catalog and the log.
     pub(crate) fn make_table(&self, schema: TableSchema) -> Result<Table, TableError> {
         let table = self.make_unlogged_table(schema)?;
@@ -530,6 +552,8 @@ pub(crate) struct TableSet {
     pub(crate) owner: Option<String>,
     /// Who makes the pre-aggregates over the tables.
     pub(crate) pre_aggregates: Option<Arc<PreAggregateWork>>,
+    /// Where the rows go that do not fit into the memory of a request's parts in batch mode.
+    pub(crate) temporary: TemporaryStorage,
 }
 
 impl TableSet {
@@ -547,6 +571,11 @@ impl TableSet {
     /// Says who makes the pre-aggregates over the tables.
     pub(crate) fn with_pre_aggregates(self, work: &Arc<PreAggregateWork>) -> Self {
         Self { pre_aggregates: Some(Arc::clone(work)), ..self }
+    }
+
+    /// Says where rows go that do not fit into memory.
+    pub(crate) fn spilling_to(self, temporary: TemporaryStorage) -> Self {
+        Self { temporary, ..self }
     }
 
     pub(crate) fn owner(&self) -> &str {

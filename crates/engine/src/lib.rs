@@ -80,6 +80,7 @@ mod statement;
 mod statement_description;
 mod store;
 mod system;
+mod temporary;
 mod training_set;
 mod user;
 mod variables;

@@ -10,6 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use lockstep_batch::ExecuteOptions;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
+use lockstep_host::temporary::TemporaryStorage;
 use lockstep_plan::{BoundQuery, columns_read};
 use lockstep_request::{
     CheckOutcome, CompileOptions, PlanRunner, PreAggregate, PreAggregation, Program, RequestBatch,
@@ -103,20 +104,27 @@ struct BatchModeFallback {
 
 impl PlanRunner for BatchModeFallback {
     fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
-        lockstep_batch::execute(plan, &self.tables, &ExecuteOptions::default())
+        let temporary = self.tables.temporary.clone();
+        let options = ExecuteOptions { temporary, ..ExecuteOptions::default() };
+        lockstep_batch::execute(plan, &self.tables, &options)
     }
 }
 
 impl PreparedRequest {
     /// Compiles a bound query against the tables that it names.
-    pub(crate) fn compile(query: &BoundQuery, entries: &[TableEntry]) -> Result<Self> {
+    pub(crate) fn compile(
+        query: &BoundQuery,
+        entries: &[TableEntry],
+        temporary: TemporaryStorage,
+    ) -> Result<Self> {
         let tables = entries.iter().map(|entry| Arc::clone(&entry.definition));
         let views = views_of(query).into_iter().map(|view| Arc::clone(&view.definition));
         let sources = RequestSources {
             definitions: tables.chain(views).collect(),
             requirements: requirements_of(query),
         };
-        Self::compile_with(query, &TableSet::of(entries), sources, CompileOptions::default())
+        let tables = TableSet::of(entries).spilling_to(temporary);
+        Self::compile_with(query, &tables, sources, CompileOptions::default())
     }
 
     /// Compiles the query of a deployment or a procedure, whose requests are frequent and whose

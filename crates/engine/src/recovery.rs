@@ -407,10 +407,14 @@ impl<'d> EngineRecovery<'d> {
                 self.database.restore_users(users);
                 Ok(())
             }
-            CatalogRecord::EndJob { job } => {
-                let is_next = self.database.jobs().restore(job);
-                if is_next { Ok(()) } else { Err(damaged(position, "jobs are not in their order")) }
-            }
+            CatalogRecord::StartJob { job } => match self.database.jobs().restore(job) {
+                true => Ok(()),
+                false => Err(damaged(position, "jobs are not in their order")),
+            },
+            CatalogRecord::EndJob { job } => match self.database.jobs().restore_end(job) {
+                true => Ok(()),
+                false => Err(damaged(position, "a job ends twice")),
+            },
             CatalogRecord::DeleteJob { id } => {
                 self.database.jobs().remove(&id);
                 Ok(())
@@ -499,6 +503,7 @@ impl<'d> EngineRecovery<'d> {
             replay.lock().finish(&table);
         }
         self.database.set_next_table_id(self.next_table_id);
+        self.database.jobs().mark_lost();
         failpoint::reach("recovery.compile");
         // What a query or a view reads comes before it.
         let views = self.views.into_iter().map(|(name, query)| ((QueryKind::View, name), query));

@@ -9,7 +9,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use lockstep_batch::{ExecuteOptions, ProgressListener};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::{Compatibility, Settings, scalar::feature_role::FeatureRole};
-use lockstep_host::CallStep;
+use lockstep_host::{CallStep, query, temporary::TemporaryStorage};
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
@@ -50,6 +50,8 @@ pub(crate) struct RelationContext {
     pub(crate) limits: Limits,
     /// The rules by which the files of offline tables are read.
     pub(crate) conversion: Conversion,
+    /// Where the rows go that do not fit into the memory.
+    pub(crate) temporary: TemporaryStorage,
     /// Who asks, for the rows of system tables.
     pub(crate) caller: Caller,
     /// Warnings about the query's CONFIG.
@@ -143,7 +145,10 @@ impl Relation {
             let counted = &mut |batch: RecordBatch| {
                 rows += batch.num_rows();
                 check_rows(rows, run.rows_max)?;
-                consume(batch)
+                let count = u64::try_from(batch.num_rows()).unwrap_or(0);
+                consume(batch)?;
+                query::report_rows(count);
+                Ok(())
             };
             let done = lockstep_batch::execute_each(&run.plan, &run.tables, &run.options, counted);
             run.check_tables()?;
@@ -156,7 +161,8 @@ impl Relation {
     fn run(&self, progress: Option<ProgressCallback>) -> Result<Output> {
         if let Some(requests) = &self.requests {
             let entries = self.database.entries_of(&self.query.plan)?;
-            let request = PreparedRequest::compile(&self.query, &entries)?;
+            let temporary = self.context.temporary.clone();
+            let request = PreparedRequest::compile(&self.query, &entries, temporary)?;
             let output = request.answer_batches(requests, self.context.conversion)?;
             check_rows(output.row_count(), rows_max())?;
             return Ok(output);
@@ -186,7 +192,9 @@ impl Relation {
             }
             _ => BTreeMap::new(),
         };
-        let options = ExecuteOptions { progress, read_through, ..ExecuteOptions::default() };
+        let temporary = self.context.temporary.clone();
+        let options =
+            ExecuteOptions { progress, read_through, temporary, ..ExecuteOptions::default() };
         let entries = self.database.entries_for(&self.query.plan, &self.context.caller)?;
         let tables = match self.context.storage {
             Storage::Online => TableSet::of(&entries),

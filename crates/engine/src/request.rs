@@ -73,7 +73,8 @@ impl Session {
                 KnownQuery::refuse(&query)?;
                 let bound = self.bind(&query)?;
                 check_query_config(self, &query, &bound)?;
-                PreparedRequest::compile(&bound, &self.database.entries_of(&bound.plan)?)
+                let entries = self.database.entries_of(&bound.plan)?;
+                PreparedRequest::compile(&bound, &entries, self.temporary_storage())
             }
             _ => Diagnostic::new(
                 code::SYNTAX_ERROR,

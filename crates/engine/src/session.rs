@@ -230,6 +230,10 @@ impl Session {
         self.state.read().variables.durability()
     }
 
+    pub(crate) fn job_timeout_ms(&self) -> Option<u64> {
+        self.state.read().variables.job_timeout_ms()
+    }
+
     pub(crate) fn insert_memory_percent(&self) -> Option<u64> {
         self.state.read().variables.insert_memory_percent()
     }
@@ -382,6 +386,7 @@ fn is_immediate_change(statement: &Statement) -> bool {
             | Statement::Estimate(_)
             | Statement::Describe(_)
             | Statement::Kill { .. }
+            | Statement::StopJob(_)
             | Statement::Checkpoint
             | Statement::Backup { .. }
             | Statement::Exit

@@ -82,6 +82,7 @@ impl Session {
         // What the query means was decided at DEPLOY; times are printed as the session says.
         let settings = Settings { time_zone: self.settings().time_zone, ..found.settings };
         let context = RelationContext {
+            temporary: self.temporary_storage(),
             storage: Storage::Online,
             conversion: Conversion::new(settings, self.conversion().nan_is_null()),
             limits: self.limits(),

@@ -2,6 +2,8 @@
 
 mod value;
 
+use std::path::PathBuf;
+
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings, TimeZone};
 use lockstep_host::QueryLimits;
@@ -65,6 +67,10 @@ pub(crate) enum Storage {
 
 /// The most bytes that all tables may hold together.
 const MAX_MEMORY: &str = "max_memory";
+/// The most bytes that the temporary files of all queries may take together.
+const MAX_TEMP_DIRECTORY_SIZE: &str = "max_temp_directory_size";
+/// The folder of temporary files; empty: the system's.
+const TEMP_DIRECTORY: &str = "temp_directory";
 /// The fraction of `max_memory` from which an alert is logged.
 const MEMORY_ALERT_RATIO: &str = "memory_alert_ratio";
 
@@ -80,6 +86,8 @@ const MEMORY_LIMIT: &str = "memory_limit";
 const NAN_AS_NULL: &str = "nan_as_null";
 /// The longest time that a statement or a request may take.
 const STATEMENT_TIMEOUT: &str = "statement_timeout";
+/// The longest time that a job may take: LOAD DATA, INTO OUTFILE, a statement of offline mode.
+const JOB_TIMEOUT: &str = "job_timeout";
 /// From how many milliseconds a call is recorded as slow; 0: none is.
 const SLOW_REQUEST_MS: &str = "slow_request_ms";
 /// The percentage of `max_memory` from which INSERT is refused.
@@ -157,13 +165,19 @@ const VARIABLES: &[Variable] = &[
         data_type: VariableType::Number { least: 0, most: 100 },
     },
     Variable {
-        name: "job_timeout",
-        default: "20000",
+        name: JOB_TIMEOUT,
+        default: "0",
         scope: VariableScope::Session,
-        data_type: VariableType::Number { least: 0, most: i64::MAX },
+        data_type: VariableType::Duration,
     },
     Variable {
         name: MAX_MEMORY,
+        default: "0",
+        scope: VariableScope::Engine,
+        data_type: VariableType::Bytes,
+    },
+    Variable {
+        name: MAX_TEMP_DIRECTORY_SIZE,
         default: "0",
         scope: VariableScope::Engine,
         data_type: VariableType::Bytes,
@@ -221,6 +235,12 @@ const VARIABLES: &[Variable] = &[
         default: "false",
         scope: VariableScope::Session,
         data_type: SWITCH,
+    },
+    Variable {
+        name: TEMP_DIRECTORY,
+        default: "",
+        scope: VariableScope::Session,
+        data_type: VariableType::Any,
     },
     Variable {
         name: "time_zone",
@@ -304,9 +324,6 @@ fn without_effect(name: &str, value: &str) -> Option<&'static str> {
             Some("Times of requests are not collected: measure them where they are made.")
         }
         ("enable_trace", "true") => Some("Errors say all that is known of them without it."),
-        ("job_timeout", _) => {
-            Some("A job runs within its statement; SET statement_timeout limits every statement.")
-        }
         ("spark_config", config) if !config.is_empty() => {
             Some("Batch mode runs in this process; SET memory_limit limits what a query may hold.")
         }
@@ -387,6 +404,25 @@ impl Variables {
         bytes(&self.value(MAX_MEMORY).to_ascii_lowercase()).filter(|bytes| *bytes > 0)
     }
 
+    /// Returns the most bytes that temporary files may take; `None` is no limit.
+    pub(crate) fn max_temp_directory_size(&self) -> Option<u64> {
+        let value = self.value(MAX_TEMP_DIRECTORY_SIZE).to_ascii_lowercase();
+        bytes(&value).filter(|bytes| *bytes > 0)
+    }
+
+    /// Returns the folder of temporary files; `None` is the system's.
+    pub(crate) fn temp_directory(&self) -> Option<PathBuf> {
+        Some(self.value(TEMP_DIRECTORY)).filter(|path| !path.is_empty()).map(PathBuf::from)
+    }
+
+    /// Returns the path that a value of `temp_directory` has; `None` for another variable.
+    pub(crate) fn temp_directory_of(name: &Ident, value: &OptionValue) -> Result<Option<String>> {
+        match name.text.eq_ignore_ascii_case(TEMP_DIRECTORY) {
+            true => text(value, name.span).map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Returns when checkpoints are written automatically.
     pub(crate) fn checkpoints(&self) -> CheckpointRule {
         let lower = |name| self.value(name).to_ascii_lowercase();
@@ -432,6 +468,11 @@ impl Variables {
     /// Returns the share of answers with pre-aggregates that are checked, in millionths.
     pub(crate) fn pre_aggregation_check_ppm(&self) -> u64 {
         share_ppm(self.value(PRE_AGGREGATION_CHECK)).expect("it was checked when it was set")
+    }
+
+    /// Returns how long a job may take; `None` is no limit.
+    pub(crate) fn job_timeout_ms(&self) -> Option<u64> {
+        duration_ms(&self.value(JOB_TIMEOUT).to_ascii_lowercase()).filter(|ms| *ms > 0)
     }
 
     /// Returns what writes wait for.

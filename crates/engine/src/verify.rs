@@ -155,11 +155,12 @@ fn verify(
     };
     // Tables that only batch mode reads may not be among the program's.
     let current = TableSet::of(&database.entries_of(&query.plan)?);
+    let current = current.spilling_to(database.temporary_storage());
     let read_through = match deployment.settings.compatibility {
         Compatibility::OpenMldb => index_read::read_through(&query.plan),
         Compatibility::Standard => BTreeMap::new(),
     };
-    let tables = KnownTables::new(program, &current.by_id, read_through);
+    let tables = KnownTables::new(program, &current, read_through);
     let (columns, settings) = (deployment.request.output(), &deployment.settings);
     let report = ReplayReport::new(columns, settings, options.progress.as_ref());
     let id = request_table.id;

@@ -29,7 +29,7 @@ struct GoldenDirectory {
     writes: &'static [&'static str],
 }
 
-const DIRECTORIES: [GoldenDirectory; 2] = [
+const DIRECTORIES: [GoldenDirectory; 3] = [
     GoldenDirectory {
         name: "format-1",
         statements: include_str!("golden/format-1.sql"),
@@ -67,6 +67,21 @@ const DIRECTORIES: [GoldenDirectory; 2] = [
             "CREATE TABLE added (k STRING)",
             "ALTER TABLE added ADD COLUMN n INT",
         ],
+    },
+    // Jobs with a record of their beginning.
+    GoldenDirectory {
+        name: "format-1-jobs",
+        statements: include_str!("golden/format-1-jobs.sql"),
+        shows: &[
+            "SELECT * FROM t",
+            "SELECT * FROM u",
+            "offline SELECT * FROM t",
+            "SHOW JOB 1",
+            "SHOW JOB 3",
+            "SHOW JOB 4",
+            "SHOW JOB 5",
+        ],
+        writes: &["LOAD DATA INFILE 'tests/golden/rows' INTO TABLE t"],
     },
 ];
 

@@ -17,6 +17,7 @@ pub mod query;
 pub mod random;
 mod stack;
 pub mod sync;
+pub mod temporary;
 mod thread;
 
 pub use clock::{Clock, ManualClock, SystemClock};

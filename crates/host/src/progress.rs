@@ -66,6 +66,7 @@ pub struct CallProgress {
     step: AtomicU8,
     done: AtomicU64,
     total: AtomicU64,
+    rows: AtomicU64,
 }
 
 impl CallProgress {
@@ -77,6 +78,18 @@ impl CallProgress {
         self.step.store(step as u8, Relaxed);
         self.done.store(done, Relaxed);
         self.total.store(total, Relaxed);
+    }
+
+    /// Counts rows that the call has loaded, written or passed on.
+    pub fn add_rows(&self, count: u64) {
+        // Relaxed: a number to look at.
+        self.rows.fetch_add(count, Relaxed);
+    }
+
+    /// Returns the rows that were counted.
+    pub fn rows(&self) -> u64 {
+        // Relaxed: as above.
+        self.rows.load(Relaxed)
     }
 
     /// Returns what the call does, and the fraction of it that is done, from 0 to 1; `None` where it has
@@ -109,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_reaches_the_nearest_that_looks() {
+    fn a_report_reaches_all_that_look() {
         let (outer, inner) = (Arc::new(CallProgress::default()), Arc::new(CallProgress::default()));
         query::report(CallStep::CopyRows, 1, 2);
         QueryContext::new().watched(Arc::clone(&outer)).run(|| {
@@ -118,10 +131,13 @@ mod tests {
             assert_eq!(outer.get(), Some((CallStep::CopyRows, 0.5)));
             QueryContext::nested().watched(Arc::clone(&inner)).run(|| {
                 query::report(CallStep::JoinRows, 0, 0);
+                query::report_rows(3);
             });
+            query::report_rows(4);
         });
         assert_eq!(inner.get(), Some((CallStep::JoinRows, 0.0)));
-        assert_eq!(outer.get(), Some((CallStep::CopyRows, 0.5)));
+        assert_eq!(outer.get(), Some((CallStep::JoinRows, 0.0)));
+        assert_eq!((inner.rows(), outer.rows()), (3, 7));
     }
 
     #[test]

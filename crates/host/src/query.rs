@@ -204,9 +204,11 @@ impl QueryContext {
 
     /// Notes that `done` of `total` parts of a step are done, for whoever looks.
     pub fn report(&self, step: CallStep, done: u64, total: u64) {
-        if let Some(progress) = self.chain().find_map(|context| context.inner.progress.as_ref()) {
-            progress.set(step, done, total);
-        }
+        self.watchers().for_each(|progress| progress.set(step, done, total));
+    }
+
+    fn watchers(&self) -> impl Iterator<Item = &CallProgress> {
+        self.chain().filter_map(|context| context.inner.progress.as_deref())
     }
 
     /// Fails when the call was interrupted. For other threads than the call's own.
@@ -303,6 +305,15 @@ pub fn report(step: CallStep, done: u64, total: u64) {
     CURRENT.with_borrow(|current| {
         if let Some(context) = current {
             context.report(step, done, total);
+        }
+    });
+}
+
+/// Notes that this thread's call has loaded, written or passed on so many more rows.
+pub fn report_rows(count: u64) {
+    CURRENT.with_borrow(|current| {
+        if let Some(context) = current {
+            context.watchers().for_each(|progress| progress.add_rows(count));
         }
     });
 }

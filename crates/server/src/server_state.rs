@@ -159,6 +159,10 @@ fn configure(database: &Database, settings: &ServerSettings) -> Result<(), Strin
     database
         .set_file_folders(&folders)
         .map_err(|error| format!("server.file_folders: {}", error.message))?;
+    let folders: Vec<PathBuf> = settings.temp_folders.iter().map(PathBuf::from).collect();
+    database
+        .set_temp_folders(&folders)
+        .map_err(|error| format!("server.temp_folders: {}", error.message))?;
     let limit = settings.queries_memory_bytes_max;
     database.set_query_memory(Some(limit).filter(|bytes| *bytes > 0));
     Ok(())

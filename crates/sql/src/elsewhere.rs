@@ -31,7 +31,6 @@ const STATEMENTS: &[(&[&str], &str)] = &[
         "BACKUP TO 'dir' copies a database; LOAD DATA and INTO OUTFILE move tables.",
     ),
     (&["CLONE"], "CREATE TABLE … AS SELECT copies a table."),
-    (&["CANCEL"], "Write STOP JOB."),
     (
         &["PIVOT", "UNPIVOT"],
         "Write an aggregate for each column: sum(x) FILTER (WHERE key = 'a') AS a.",

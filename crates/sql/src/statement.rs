@@ -102,7 +102,7 @@ impl Parser<'_> {
                 let (path, span) = self.string()?;
                 Ok(Statement::Backup { path, span })
             }
-            "STOP" => {
+            "STOP" | "CANCEL" => {
                 self.advance();
                 self.expect_word("JOB")?;
                 self.job_id().map(Statement::StopJob)

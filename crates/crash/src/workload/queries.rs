@@ -223,7 +223,7 @@ pub(super) fn set_global(writer: &mut Writer, random: &mut Random) -> Option<Dra
     let (name, value) = match writer.number {
         0 => ("statement_timeout", format!("'{number}s'")),
         1 => ("memory_alert_ratio", format!("0.{number}")),
-        _ => ("job_timeout", format!("{number}")),
+        _ => ("job_timeout", format!("'{number}s'")),
     };
     let draft = Draft::script(format!("SET GLOBAL {name} = {value}"));
     Some(draft.seen_in("SHOW GLOBAL VARIABLES", format!("\"{name}\"")))

@@ -7,7 +7,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_host::disk;
+use lockstep_host::{disk, temporary::FOLDER_PREFIX};
 
 /// The folders in which statements of users may read and write.
 #[derive(Debug, Clone, Default)]
@@ -49,6 +49,25 @@ impl FileFolders {
         Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message).at(span).with_hint(hint).err()
     }
 
+    /// Fails where a path is not a listed folder, or in one; for temporary files.
+    pub(crate) fn check_temporary(&self, path: &str, span: Span) -> Result<()> {
+        let plain = Path::new(path);
+        let is_named =
+            |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+        if plain.is_absolute() && plain.components().all(is_named) && self.contains(plain) {
+            return Ok(());
+        }
+        let hint = if self.folders.is_empty() {
+            "The server lists no folder in server.temp_folders; '' is the system's.".to_owned()
+        } else {
+            let folders = self.folders.iter().map(|folder| format!("`{}`", folder.display()));
+            let folders = folders.collect::<Vec<_>>().join(" or ");
+            format!("Name {folders} or a folder in it; '' is the system's.")
+        };
+        let message = "the server does not write temporary files there for users";
+        Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message).at(span).with_hint(hint).err()
+    }
+
     /// Returns whether what exists of a path is in a folder.
     fn contains(&self, path: &Path) -> bool {
         // The longest part that exists; a link that leads nowhere exists and cannot be resolved.
@@ -56,6 +75,12 @@ impl FileFolders {
         let Some(existing) = existing else { return false };
         let Ok(resolved) = disk::resolve(existing) else { return false };
         if existing != path && !disk::is_folder(&resolved) {
+            return false;
+        }
+        // The rows of others: a folder of temporary files is nobody's to read.
+        let is_temporary =
+            |part: Component<'_>| part.as_os_str().to_string_lossy().starts_with(FOLDER_PREFIX);
+        if resolved.components().any(is_temporary) {
             return false;
         }
         self.folders.iter().any(|folder| resolved.starts_with(folder))
@@ -127,7 +152,12 @@ mod tests {
         for path in allowed {
             assert!(test.check(&folders, path), "{path}");
         }
+        // The temporary files of queries are nobody's to read.
+        fs::create_dir_all(at("in/lockstep-temp-1-0")).unwrap();
+        fs::write(at("in/lockstep-temp-1-0/1"), "rows").unwrap();
         let refused = [
+            "~/in/lockstep-temp-1-0/1",
+            "~/in/lockstep-temp-1-0",
             "~/out/b.csv",
             "~/in/../out/b.csv",
             "~/in/deep/../../out/b.csv",

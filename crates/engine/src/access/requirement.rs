@@ -86,6 +86,7 @@ impl Session {
         let created = |name: &ObjectName, or_replace: bool| {
             on_table(Privilege::Create, name).with_drop_if(or_replace)
         };
+        let dropped = |name: &ObjectName| on_table(Privilege::Drop, name);
         let seen = |name: &ObjectName| Needs::any(table(name), name.name.span);
         let on_deployment_of = |name: &ObjectName, or_replace: bool| {
             on_deployment(Privilege::Deploy, name).with_drop_if(or_replace)
@@ -103,9 +104,7 @@ impl Session {
             Statement::CreateTable(create) => {
                 created(&create.name, create.or_replace).with_like(create.like.as_ref())
             }
-            Statement::DropTable { name, .. } | Statement::DropView { name, .. } => {
-                on_table(Privilege::Drop, name)
-            }
+            Statement::DropTable { name, .. } | Statement::DropView { name, .. } => dropped(name),
             Statement::CreateView(create) => created(&create.name, create.or_replace),
             Statement::CreateIndex(create) => on_table(Privilege::Index, &create.table),
             Statement::DropIndex { table, .. } => on_table(Privilege::Index, table),
@@ -140,10 +139,11 @@ impl Session {
             | Statement::CreateRole { .. }
             | Statement::DropRole { .. }
             | Statement::Membership(_) => self.needs_of_access(statement),
-            Statement::CreateFunction(_)
+            Statement::StopJob(id) if self.owns_job(id) => Needs::default(),
+            Statement::StopJob(_)
+            | Statement::CreateFunction(_)
             | Statement::DropFunction { .. }
             | Statement::Set { global: true, .. }
-            | Statement::StopJob(_)
             | Statement::DeleteJob(_)
             | Statement::Checkpoint => Needs::admin(),
             Statement::Backup { path, span } => Needs::admin().with_file(path, *span),

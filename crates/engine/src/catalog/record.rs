@@ -92,6 +92,10 @@ pub(crate) enum CatalogRecord {
     SetUsers {
         users: BTreeMap<String, Option<User>>,
     },
+    /// A job has begun. Older versions log only the end.
+    StartJob {
+        job: Job,
+    },
     EndJob {
         job: Job,
     },
@@ -276,10 +280,9 @@ mod tests {
                 found.insert(record["command"].as_str().unwrap().to_owned());
             }
         };
-        for path in ["tests/golden/format-1", "tests/golden/format-1-views"] {
-            let disk = Arc::new(SystemDisk);
-            let directory =
-                DatabaseDirectory::open(disk, Path::new(path), Access::ReadOnly).unwrap();
+        for name in ["format-1", "format-1-views", "format-1-jobs"] {
+            let (disk, path) = (Arc::new(SystemDisk), Path::new("tests/golden").join(name));
+            let directory = DatabaseDirectory::open(disk, &path, Access::ReadOnly).unwrap();
             let read = directory.read_log(&mut |entries| {
                 for entry in entries {
                     note(&entry);

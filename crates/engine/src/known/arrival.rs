@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_host::temporary::TemporaryStorage;
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema};
 
 use super::{Answers, KnownTables, RowRange, answers::Consume};
@@ -19,6 +20,7 @@ pub(crate) struct ArrivalRun<'r> {
     /// The id of the table of the spine.
     pub(crate) spine: u64,
     pub(crate) read_through: BTreeMap<u64, usize>,
+    pub(crate) temporary: TemporaryStorage,
     pub(crate) range: RowRange,
 }
 
@@ -30,9 +32,9 @@ impl ArrivalRun<'_> {
         progress: Option<ProgressCallback>,
         consume: Consume<'_>,
     ) -> Result<Vec<Diagnostic>> {
-        let set = TableSet::of(self.entries);
+        let set = TableSet::of(self.entries).spilling_to(self.temporary.clone());
         let program = self.request.program();
-        let mut tables = KnownTables::new(program, &set.by_id, self.read_through.clone());
+        let mut tables = KnownTables::new(program, &set, self.read_through.clone());
         let Some(spine) = tables.now(self.spine).cloned() else {
             return Diagnostic::internal("the spine is a table of the query").err();
         };

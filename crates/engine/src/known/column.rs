@@ -20,7 +20,7 @@ use datafusion::{
 };
 use lockstep_batch::StoredTables;
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_host::query;
+use lockstep_host::{query, temporary::TemporaryStorage};
 use lockstep_plan::{BoundQuery, CatalogTable};
 use lockstep_request::PreAggregation;
 use lockstep_row::{Arena, DataType, Datum, Retention, TableSchema, arrow::ColumnReader};
@@ -44,6 +44,7 @@ pub(crate) struct ColumnRun<'r> {
     /// The stored tables of the query.
     pub(crate) entries: &'r [TableEntry],
     pub(crate) read_through: BTreeMap<u64, usize>,
+    pub(crate) temporary: TemporaryStorage,
     pub(crate) conversion: Conversion,
     pub(crate) range: RowRange,
 }
@@ -76,11 +77,12 @@ impl ColumnRun<'_> {
         };
         let (copies, warnings) = self.copies()?;
         let by_id = copies.iter().map(|(id, copy)| (*id, Arc::clone(&copy.table))).collect();
-        let set = TableSet { by_id, ..TableSet::default() };
+        let temporary = self.temporary.clone();
+        let set = TableSet { by_id, temporary, ..TableSet::default() };
         let request =
             PreparedRequest::compile_over(&stored(self.query)?, &set, PreAggregation::Off)?;
         let program = request.program();
-        let mut tables = KnownTables::new(program, &set.by_id, BTreeMap::new());
+        let mut tables = KnownTables::new(program, &set, BTreeMap::new());
         let copy = &copies[&spine.id];
         let readers: Vec<ColumnReader<'_>> =
             copy.rows.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
@@ -219,6 +221,7 @@ impl ReadTables<'_> {
     fn options(&self, run: &ColumnRun<'_>) -> lockstep_batch::ExecuteOptions {
         lockstep_batch::ExecuteOptions {
             read_through: run.read_through.clone(),
+            temporary: run.temporary.clone(),
             ..lockstep_batch::ExecuteOptions::default()
         }
     }

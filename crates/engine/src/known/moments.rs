@@ -6,8 +6,11 @@ use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_batch::{ExecuteOptions, StoredTables};
 use lockstep_diagnostic::Result;
+use lockstep_host::temporary::TemporaryStorage;
 use lockstep_request::{KnownMoment, PlanRunner, Program};
 use lockstep_table::{Snapshot, Table};
+
+use crate::database::TableSet;
 
 /// The tables of a query at one moment, and as they were at an earlier one.
 pub(crate) struct KnownTables<'t> {
@@ -19,20 +22,22 @@ pub(crate) struct KnownTables<'t> {
     then: Vec<Snapshot<'t>>,
     /// By table id, the index whose retention decides which rows batch mode reads.
     read_through: BTreeMap<u64, usize>,
+    /// Where the rows of batch mode go that do not fit into memory.
+    temporary: TemporaryStorage,
 }
 
 impl<'t> KnownTables<'t> {
     /// Takes snapshots of the tables of a program, and of others that its query reads, at one moment.
     pub(crate) fn new(
         program: &'t Program,
-        others: &'t BTreeMap<u64, Arc<Table>>,
+        others: &'t TableSet,
         read_through: BTreeMap<u64, usize>,
     ) -> Self {
         let mut ids: Vec<u64> = program.tables().map(|(id, _)| id).collect();
         let mut now: Vec<Snapshot<'t>> =
             program.tables().map(|(_, table)| table.snapshot()).collect();
         let program_count = ids.len();
-        for (id, table) in others {
+        for (id, table) in &others.by_id {
             if !ids.contains(id) {
                 ids.push(*id);
                 now.push(table.snapshot());
@@ -40,7 +45,8 @@ impl<'t> KnownTables<'t> {
         }
         Snapshot::align(&mut now);
         let then = now.clone();
-        Self { ids, program_count, now, then, read_through }
+        let temporary = others.temporary.clone();
+        Self { ids, program_count, now, then, read_through, temporary }
     }
 
     /// Returns the snapshot of a table as it is.
@@ -79,7 +85,11 @@ impl<'t> KnownTables<'t> {
 
     /// Returns the options for batch mode over these tables, in which a query reads what it reads now.
     pub(crate) fn execute_options(&self) -> ExecuteOptions {
-        ExecuteOptions { read_through: self.read_through.clone(), ..ExecuteOptions::default() }
+        ExecuteOptions {
+            read_through: self.read_through.clone(),
+            temporary: self.temporary.clone(),
+            ..ExecuteOptions::default()
+        }
     }
 
     /// Returns the index through which batch mode reads a table.

@@ -67,6 +67,7 @@ impl Relation {
                     column,
                     entries: &entries,
                     read_through: self.read_through(),
+                    temporary: self.context.temporary.clone(),
                     conversion: self.context.conversion,
                     range: known.range,
                 };
@@ -88,7 +89,11 @@ impl Relation {
         let (request, other) = match &known.deployed {
             Some(DeployedSpine { request, table }) => (request.as_ref(), table.as_ref()),
             None => {
-                compiled = PreparedRequest::compile(&self.query, &entries)?;
+                compiled = PreparedRequest::compile(
+                    &self.query,
+                    &entries,
+                    self.context.temporary.clone(),
+                )?;
                 (&compiled, None)
             }
         };
@@ -108,6 +113,7 @@ impl Relation {
             entries: &entries,
             spine,
             read_through: self.read_through(),
+            temporary: self.context.temporary.clone(),
             range: known.range,
         };
         let done = run.run(progress, consume);

@@ -56,7 +56,10 @@ impl Session {
         long_window::check(&options.long_windows, &query)?;
         let entries = self.database.entries_of(&query.plan)?;
         let work = self.database.pre_aggregate_work();
-        let tables = TableSet::of(&entries).owned_by(&name).with_pre_aggregates(work);
+        let tables = TableSet::of(&entries)
+            .owned_by(&name)
+            .with_pre_aggregates(work)
+            .spilling_to(self.database.temporary_storage());
         let definition = Definition::new(ObjectKind::Deployment, name);
         let pre_aggregation = self.pre_aggregation(&mut options);
         let request =

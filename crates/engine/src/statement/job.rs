@@ -4,7 +4,11 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::scalar::is_like;
 use lockstep_row::{DataType, Value};
 
-use crate::{Output, Session, catalog::QualifiedName, job::Job};
+use crate::{
+    Output, Session,
+    catalog::QualifiedName,
+    job::{JobState, ShownJob},
+};
 
 /// The columns of SHOW JOBS.
 const JOBS: &[(&str, DataType)] = &[
@@ -17,26 +21,29 @@ const JOBS: &[(&str, DataType)] = &[
     ("cluster", DataType::String),
     ("application_id", DataType::String),
     ("error", DataType::String),
+    ("step", DataType::String),
+    ("row_count", DataType::BigInt),
+    ("fraction", DataType::Double),
 ];
 
 impl Session {
     /// Runs SHOW JOBS [FROM component] [LIKE 'pattern']. All jobs run in this process, whatever the
     /// component.
     pub(crate) fn show_jobs(&self, like: Option<&str>) -> Result<Output> {
-        let jobs = self.database.jobs().all().to_vec();
+        let jobs = self.database.jobs().shown();
         let is_shown =
-            |job: &&Job| like.is_none_or(|pattern| is_like(&job.id.to_string(), pattern));
-        let ended = jobs.iter().filter(is_shown).map(job_row);
+            |job: &&ShownJob| like.is_none_or(|pattern| is_like(&job.job.id.to_string(), pattern));
+        let listed = jobs.iter().filter(is_shown).map(job_row);
         debug_assert!(
-            jobs.is_sorted_by_key(|job| job.id),
+            jobs.is_sorted_by_key(|job| job.job.id),
             "jobs are in the order of their numbers"
         );
-        let running = if like.is_some() { Vec::new() } else { self.running_jobs() };
-        Output::of_values(JOBS, &ended.chain(running).collect::<Vec<_>>())
+        let others = if like.is_some() { Vec::new() } else { self.background_jobs() };
+        Output::of_values(JOBS, &listed.chain(others).collect::<Vec<_>>())
     }
 
     /// Lists the pre-aggregates that are being made, which are nobody's statement: their number is 0.
-    fn running_jobs(&self) -> Vec<Vec<Value>> {
+    fn background_jobs(&self) -> Vec<Vec<Value>> {
         let text = |text: String| Value::String(text.into());
         let objects = self.database.objects();
         let deployments = objects.databases().values().flat_map(|found| found.deployments.values());
@@ -64,6 +71,9 @@ impl Session {
                     text("local".to_owned()),
                     text(String::new()),
                     text(String::new()),
+                    Value::Null,
+                    Value::Null,
+                    Value::Null,
                 ]
             })
         });
@@ -77,13 +87,20 @@ impl Session {
 
     /// Runs SHOW JOBLOG.
     pub(crate) fn show_job_log(&self, id: &str) -> Result<Output> {
-        let job = self.find_job(id)?;
-        let outcome = job.error.map_or_else(|| "finished".to_owned(), |e| format!("failed: {e}"));
+        let job = self.find_job(id)?.job;
+        let outcome = match (job.state(), &job.error) {
+            (JobState::Running, _) => "running".to_owned(),
+            (JobState::Stopped, _) => "stopped".to_owned(),
+            (_, Some(error)) => format!("failed: {error}"),
+            (_, None) => "finished".to_owned(),
+        };
         Output::of_list("log", [job.sql.as_str(), outcome.as_str()].into_iter())
     }
 
-    /// Runs STOP JOB: shows the job, which has ended already.
+    /// Runs STOP JOB: cancels the job, waits for its end, and shows it.
     pub(crate) fn stop_job(&self, id: &str) -> Result<Output> {
+        self.find_job(id)?;
+        self.database.stop_job(id)?;
         self.show_job(id)
     }
 
@@ -93,26 +110,38 @@ impl Session {
         Ok(Output::of_message("DELETE JOB"))
     }
 
-    fn find_job(&self, id: &str) -> Result<Job> {
-        self.database.jobs().find(id).cloned().ok_or_else(|| {
+    fn find_job(&self, id: &str) -> Result<ShownJob> {
+        self.database.jobs().find(id).ok_or_else(|| {
             Box::new(Diagnostic::new(code::UNDEFINED_OBJECT, format!("job {id} does not exist")))
         })
     }
 }
 
-/// Returns the row of a job that has ended.
-fn job_row(job: &Job) -> Vec<Value> {
+/// Returns the row of a job. The fraction is that of its step; one that has finished has done all.
+fn job_row(ShownJob { job, progress }: &ShownJob) -> Vec<Value> {
     let text = |text: &str| Value::String(text.into());
-    let state = if job.error.is_some() { "Failed" } else { "Finished" };
+    let fraction = match (job.state(), progress) {
+        (JobState::Running, Some((_, fraction))) => Value::Double(*fraction),
+        (JobState::Finished, _) => Value::Double(1.0),
+        _ => Value::Null,
+    };
     vec![
         Value::Int(job.id),
         text(&job.kind),
-        text(state),
+        text(job.state().name()),
         Value::Timestamp(job.start_ms),
-        Value::Timestamp(job.end_ms),
+        job.end_ms.map_or(Value::Null, Value::Timestamp),
         text(&job.sql),
         text("local"),
         text(""),
         text(job.error.as_deref().unwrap_or_default()),
+        progress.map_or(Value::Null, |(step, _)| text(step.text())),
+        rows(job.rows),
+        fraction,
     ]
+}
+
+/// Returns the value of a number of rows.
+fn rows(count: Option<u64>) -> Value {
+    count.map_or(Value::Null, |count| Value::BigInt(i64::try_from(count).unwrap_or(i64::MAX)))
 }

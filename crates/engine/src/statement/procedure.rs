@@ -74,7 +74,9 @@ impl Session {
         let common_input: Vec<bool> =
             create.parameters.iter().map(|parameter| parameter.constant).collect();
         let common_output = common_outputs(&bound.plan, &common_input);
-        let tables = TableSet::of(&self.database.entries_of(&bound.plan)?).owned_by(&name);
+        let tables = TableSet::of(&self.database.entries_of(&bound.plan)?)
+            .owned_by(&name)
+            .spilling_to(self.database.temporary_storage());
         let definition = Definition::new(ObjectKind::Procedure, name);
         let request =
             PreparedRequest::compile_deployed(&bound, &tables, &definition, PreAggregation::Off)?;

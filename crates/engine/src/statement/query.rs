@@ -28,8 +28,8 @@ impl Session {
         let requests = request_rows(self, &config, &bound)?;
         let storage = config.storage().unwrap_or_else(|| self.storage());
         let (conversion, limits) = (self.conversion(), self.limits());
-        let caller = self.caller().clone();
-        let context = RelationContext { storage, conversion, limits, caller, warnings };
+        let (caller, temporary) = (self.caller().clone(), self.temporary_storage());
+        let context = RelationContext { storage, conversion, limits, temporary, caller, warnings };
         let guard = match self.caller().is_process() {
             true => None,
             false => self.guard(requirements_of(&bound))?,
@@ -43,7 +43,7 @@ impl Session {
         }
     }
 
-    /// Runs a query, with INTO OUTFILE into a file. In offline mode it is a job.
+    /// Runs a query, with INTO OUTFILE into a file; that is a job, and so is any in offline mode.
     pub(crate) fn run_query(
         &self,
         query: &Query,
@@ -62,7 +62,8 @@ impl Session {
             }
         };
         match (storage, &query.into_outfile) {
-            (Storage::Online, _) => run(),
+            (Storage::Online, None) => run(),
+            (Storage::Online, Some(_)) => self.run_job("ExportOnlineData", sql, run),
             (Storage::Offline, None) => self.run_job("BatchSql", sql, run),
             (Storage::Offline, Some(_)) => self.run_job("ExportOfflineData", sql, run),
         }

@@ -8,8 +8,9 @@ use crate::{Output, Session, catalog::CatalogCommand, variables::Variables};
 impl Session {
     /// Runs SET: changes a variable of the session, or with GLOBAL of the engine.
     pub(crate) fn set(&self, name: &Ident, value: &OptionValue, is_global: bool) -> Result<Output> {
+        let value = self.checked_value(name, value)?;
         if is_global {
-            let command = CatalogCommand::SetVariable { name: name.clone(), value: value.clone() };
+            let command = CatalogCommand::SetVariable { name: name.clone(), value };
             self.database.commit(&command)?;
             let warnings = self.database.objects().variables().warning(name);
             return Ok(Output {
@@ -24,7 +25,7 @@ impl Session {
                 .with_hint(format!("SET GLOBAL {} = ...", name.text))
                 .err();
         }
-        let warning = self.set_variable(name, value)?;
+        let warning = self.set_variable(name, &value)?;
         Ok(Output { warnings: warning.into_iter().collect(), ..Output::of_message("SET") })
     }
 }

@@ -3,7 +3,11 @@
 use lockstep_row::{DataType, Value};
 
 use super::{SystemTable, milliseconds, number, optional, text};
-use crate::{Database, access::Caller};
+use crate::{
+    Database,
+    access::Caller,
+    job::{JobState, ShownJob},
+};
 
 pub(super) const AUDIT: SystemTable = SystemTable {
     name: "audit",
@@ -32,6 +36,9 @@ pub(super) const JOBS: SystemTable = SystemTable {
         ("ended", DataType::Timestamp),
         ("statement", DataType::String),
         ("error", DataType::String),
+        ("step", DataType::String),
+        ("row_count", DataType::BigInt),
+        ("fraction", DataType::Double),
     ],
     rows: jobs,
 };
@@ -109,16 +116,23 @@ fn jobs(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
     if !RecordFilter::new(database, caller).is_admin {
         return Vec::new();
     }
-    let jobs = database.jobs().all().to_vec();
-    let row = |job: &crate::job::Job| {
+    let jobs = database.jobs().shown();
+    let row = |ShownJob { job, progress }: &ShownJob| {
+        let fraction = match job.state() {
+            JobState::Finished => Some(1.0),
+            _ => progress.map(|(_, fraction)| fraction),
+        };
         vec![
             Value::Int(job.id),
             text(&job.kind),
-            text(if job.error.is_some() { "failed" } else { "finished" }),
+            text(&job.state().name().to_ascii_lowercase()),
             Value::Timestamp(job.start_ms),
-            Value::Timestamp(job.end_ms),
+            job.end_ms.map_or(Value::Null, Value::Timestamp),
             text(&job.sql),
             optional(job.error.as_deref()),
+            optional(progress.map(|(step, _)| step.text())),
+            job.rows.map_or(Value::Null, number),
+            fraction.map_or(Value::Null, Value::Double),
         ]
     };
     jobs.iter().map(row).collect()

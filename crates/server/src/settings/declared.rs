@@ -212,6 +212,8 @@ pub const DECLARED: &[ServerSetting] = &[
         "users: clients log in with a password or a token. none: everybody who can connect is root;\nfor tests, on addresses of this machine only."),
     setting!("server.file_folders", file_folders: list, true,
         "Folders, which have to exist, in which statements of users may read and write files of the server."),
+    setting!("server.temp_folders", temp_folders: list, true,
+        "Folders, which have to exist, that users may name with SET temp_directory.\nKeep them apart from server.file_folders."),
     setting!("server.worker_threads", worker_threads: 0 in 0, THREADS_MAX, false,
         "Threads that read connections and answer requests; 0 is one for each processor."),
     setting!("server.drain_delay_ms", drain_delay_ms: 0 in 0, HOUR_MS, true,

@@ -208,6 +208,36 @@ fn files_are_opened_in_listed_folders_only() {
 }
 
 #[test]
+fn temporary_files_are_in_listed_folders_only() {
+    let name = format!("lockstep-server-temporary-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(folder.join("in/deep")).unwrap();
+    let folder = folder.canonicalize().unwrap();
+    let set = |path: &str| format!("SET temp_directory = '{}{path}'", folder.display());
+    let refused = TestServer::start(&[], "");
+    let reply = sql(&refused, "", &set("/in"));
+    assert_eq!((reply.status, reply.code().as_str()), (403, "42501"));
+    assert!(reply.text().contains("lists no folder in server.temp_folders"), "{}", reply.text());
+    assert_eq!(sql(&refused, "", "SET temp_directory = ''").status, 200);
+    let inside = folder.join("in").into_os_string().into_string().unwrap();
+    let server = TestServer::start(&[("server.temp_folders", &inside)], "");
+    for path in ["/in", "/in/deep"] {
+        assert_eq!(sql(&server, "", &set(path)).status, 200, "{path}");
+    }
+    for path in ["", "/in/../in", "/in/missing"] {
+        assert_ne!(sql(&server, "", &set(path)).status, 200, "{path}");
+    }
+    let global = set("").replace("SET", "SET GLOBAL");
+    assert_eq!(sql(&server, "", &global).status, 403);
+    std::fs::remove_dir_all(&folder).unwrap();
+    let mut settings = lockstep_server::ServerSettings::default();
+    settings.set("postgres.listen", "off").unwrap();
+    settings.set("server.temp_folders", &inside).unwrap();
+    let error = lockstep_server::RunningServer::start(Database::in_memory(), settings).unwrap_err();
+    assert!(error.to_string().contains("server.temp_folders"), "{error}");
+}
+
+#[test]
 fn sessions_and_the_audit_record_say_who_called() {
     let server = server();
     let headers =

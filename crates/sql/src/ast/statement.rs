@@ -555,7 +555,7 @@ pub enum Statement {
         /// The position of the id.
         span: Span,
     },
-    /// STOP JOB id.
+    /// STOP JOB id, CANCEL JOB id.
     StopJob(String),
     /// DELETE JOB id.
     DeleteJob(String),

@@ -52,16 +52,19 @@ pub(super) const EXIT: StatementRule = StatementRule {
 
 pub(super) const STOP_JOB: StatementRule = StatementRule {
     name: "STOP JOB",
-    description: "Returns the job, which has ended: a statement that is a job returns when it is over.",
-    grammar: "STOP JOB job_id",
-    privileges: "`ADMIN`.",
+    description: "Cancels a job that runs, waits for its end, and returns the job. \
+        Its statement fails with the error 57014 and has changed nothing; one that was just making \
+        its change visible finishes. \
+        A job that has ended is returned as it is.",
+    grammar: "( STOP | CANCEL ) JOB job_id",
+    privileges: "`ADMIN`; none for a job of the same user that runs.",
     options: &[],
-    examples: &["STOP JOB 7"],
+    examples: &["STOP JOB 7", "CANCEL JOB 7"],
 };
 
 pub(super) const DELETE_JOB: StatementRule = StatementRule {
     name: "DELETE JOB",
-    description: "Removes the record of a job.",
+    description: "Removes the record of a job that has ended.",
     grammar: "DELETE JOB job_id",
     privileges: "`ADMIN`.",
     options: &[],

@@ -202,8 +202,11 @@ pub(super) const GLOBAL_VARIABLES: StatementRule = StatementRule {
 
 pub(super) const JOBS: StatementRule = StatementRule {
     name: "SHOW JOBS",
-    description: "Lists the jobs that have ended (LOAD DATA, and queries in offline mode) and the \
+    description: "Lists the jobs (LOAD DATA, INTO OUTFILE, and queries in offline mode) and the \
         pre-aggregates that are being made. \
+        `state` is `Running`, `Finished`, `Stopped` or `Failed`, also where the process ended first; \
+        `row_count` are the rows that were loaded, written or returned so far; `step` says what a job that \
+        runs does, and `fraction` how much of that is done. \
         `LIKE` takes a pattern of their numbers; `FROM` changes nothing.",
     grammar: "SHOW JOBS [ FROM name ] [ LIKE string ]",
     privileges: "`ADMIN`.",
@@ -213,7 +216,7 @@ pub(super) const JOBS: StatementRule = StatementRule {
 
 pub(super) const JOB: StatementRule = StatementRule {
     name: "SHOW JOB",
-    description: "Returns one job.",
+    description: "Returns one job, with the columns of SHOW JOBS.",
     grammar: "SHOW JOB job_id",
     privileges: "`ADMIN`.",
     options: &[],
