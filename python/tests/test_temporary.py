@@ -117,7 +117,7 @@ def test_files_are_in_the_set_folder_while_a_query_runs(folder: Path, tmp_path: 
 def test_a_killed_process_leaves_files_that_the_next_one_removes(
     folder: Path, tmp_path: Path
 ) -> None:
-    """Its lock is free then; that of a process that lives is not."""
+    """Its lock is free then; that of a process that runs is not."""
     first, second = (start(READ_ONE, folder, tmp_path) for _ in range(2))
     for child in (first, second):
         assert child.stdout is not None

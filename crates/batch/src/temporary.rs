@@ -17,7 +17,7 @@ use datafusion::{
 };
 use futures::Stream;
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_host::temporary::{TemporaryError, TemporaryFile, TemporaryFiles, TemporaryWriter};
+use lockstep_host::temporary::{CountedFile, TemporaryError, TemporaryFiles, TemporaryWriter};
 
 /// The bytes that are written to the disk at once: a part of an operator's rows is written in small
 /// pieces, and there are many parts.
@@ -54,7 +54,7 @@ impl TempFileFactory for QueryFiles {
 
 /// A temporary file of a query.
 #[derive(Debug)]
-struct QueryFile(Arc<TemporaryFile>);
+struct QueryFile(Arc<CountedFile>);
 
 impl SpillFile for QueryFile {
     fn path(&self) -> Option<&Path> {

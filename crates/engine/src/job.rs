@@ -80,7 +80,7 @@ impl Job {
     }
 }
 
-/// What a job that runs can be asked.
+/// What a job that runs shares with others.
 #[derive(Debug, Clone)]
 struct RunningJob {
     /// The id of its session.

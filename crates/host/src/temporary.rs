@@ -179,12 +179,13 @@ impl fmt::Debug for TemporaryFiles {
 
 impl TemporaryFiles {
     /// Makes an empty file.
-    pub fn create(self: &Arc<Self>) -> Result<Arc<TemporaryFile>, TemporaryError> {
+    pub fn create(self: &Arc<Self>) -> Result<Arc<CountedFile>, TemporaryError> {
         let failed = |error| TemporaryError::of_system(&self.parent, 0, error);
         let mut state = self.state.lock();
         if state.has_ended {
             return Err(TemporaryError::Ended);
         }
+        debug_assert!(self.owner.is_current(), "a fork runs no query of its parent");
         state.file_count += 1;
         let number = state.file_count;
         let folder = match &mut state.folder {
@@ -193,7 +194,7 @@ impl TemporaryFiles {
         };
         let path = folder.path.join(number.to_string());
         new_file(&path).map_err(failed)?;
-        Ok(Arc::new(TemporaryFile { files: Arc::clone(self), path, bytes: AtomicU64::new(0) }))
+        Ok(Arc::new(CountedFile { files: Arc::clone(self), path, bytes: AtomicU64::new(0) }))
     }
 
     /// Removes all files and their folder, although they may be in use: who has one open goes on, and
@@ -214,16 +215,16 @@ impl Drop for TemporaryFiles {
     }
 }
 
-/// A temporary file. Dropping the last clone of its handle removes it and gives its space back.
+/// A temporary file, whose bytes count. Dropping the last clone of its handle removes it and gives its space back.
 #[derive(Debug)]
-pub struct TemporaryFile {
+pub struct CountedFile {
     files: Arc<TemporaryFiles>,
     path: PathBuf,
     /// The bytes that it counts.
     bytes: AtomicU64,
 }
 
-impl TemporaryFile {
+impl CountedFile {
     /// Returns where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -267,12 +268,13 @@ impl TemporaryFile {
 
     fn release(&self, bytes: u64) {
         // Relaxed: as above.
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "what is given back was counted");
         self.files.space.release(bytes);
     }
 }
 
-impl Drop for TemporaryFile {
+impl Drop for CountedFile {
     fn drop(&mut self) {
         if self.files.owner.is_current() {
             // It is gone where its query has ended.
@@ -286,7 +288,7 @@ impl Drop for TemporaryFile {
 #[derive(Debug)]
 pub struct TemporaryWriter {
     file: File,
-    target: Arc<TemporaryFile>,
+    target: Arc<CountedFile>,
 }
 
 impl Write for TemporaryWriter {
@@ -394,6 +396,8 @@ fn remove_leftover(folder: &Path) {
 
 /// Removes a folder and its files, the file with the lock last.
 fn remove_folder(folder: &Path) {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    assert!(name.starts_with(FOLDER_PREFIX), "only folders of temporary files are removed");
     let owner = folder.join(OWNER);
     if let Ok(entries) = fs::read_dir(folder) {
         let files = entries.flatten().map(|entry| entry.path()).filter(|path| *path != owner);
