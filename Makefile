@@ -10,7 +10,7 @@ WHEELS := $(CARGO_TARGET_DIR)/wheels
 DENY_VERSION := 0.20.2
 DENY := $(CARGO_TARGET_DIR)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help demo examples test test-rust test-python nightly nightly-differential nightly-generated advisories lint docs wheel install release release-try bench clean
+.PHONY: help demo examples test test-rust test-python nightly nightly-differential nightly-generated nightly-training advisories lint docs wheel install release release-try bench clean
 
 help:
 	@echo "make demo   builds Lockstep and runs the demonstration on real flights"
@@ -68,6 +68,12 @@ nightly-generated:
 	cargo xtask sim --workloads 60 --seed $(SEED)
 	cargo xtask model
 	cargo xtask miri
+
+# Spark, and readers of training sets that are too large for every run; needs Java 17.
+nightly-training: install
+	$(BIN)/pip install --quiet --disable-pip-version-check -r python/requirements-training.txt
+	LOCKSTEP_SPARK_QUERIES=200 LOCKSTEP_SPARK_SEED=$(SEED) $(BIN)/python -m pytest \
+	    python/tests/test_spark.py python/tests/test_training.py
 
 # Advisories come from the network; `lint` checks the rest.
 advisories: $(DENY)

@@ -269,6 +269,7 @@ class Relation:
         tensor([1.5000], dtype=torch.float64) tensor([2], dtype=torch.int32)
         """
         require("torch", "to make a PyTorch dataset")
+        require("pyarrow", "to make a PyTorch dataset")
         from ._torch import RowDataset, check_shard
 
         check_label(label, self.columns)

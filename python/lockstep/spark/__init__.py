@@ -38,7 +38,7 @@ def training_set(
     partitions: int | None = None,
     settings: Mapping[str, str | int] | None = None,
 ) -> DataFrame:
-    '''Returns the result of a query over DataFrames, as a DataFrame that Spark computes when asked.
+    '''Returns the result of a query over DataFrames, as a DataFrame that runs when it is read.
 
     - ``spark``: the session, classic or Connect; 3.5 or later.
     - ``sql``: one SELECT over tables with LAST JOIN, WHERE and windows.

@@ -311,15 +311,15 @@ class _Splitter:
     def _join_step(self, number: int, adds: list[str]) -> PlannedStep:
         join, width = self._outline["joins"][number], number + 2
         right, name = join["right"], f"{_PREFIX}r{number}"
-        own = {spine: column for column, spine in self._scope[number + 1][1].items()}
+        own = {main: column for column, main in self._scope[number + 1][1].items()}
         read: set[str] = set()
 
         def edits(expression: dict[str, Any]) -> list[tuple[list[int], str]]:
             named = []
             for column in expression["columns"]:
-                spine = self._resolve(column, width)
-                read.add(spine)
-                table = f"`{name}`.`{own[spine]}`" if spine in own else f"`{MAIN}`.`{spine}`"
+                main = self._resolve(column, width)
+                read.add(main)
+                table = f"`{name}`.`{own[main]}`" if main in own else f"`{MAIN}`.`{main}`"
                 named.append((column["span"], table))
             return named
 
@@ -330,7 +330,7 @@ class _Splitter:
             for key in join["order_by"]
         ]
         order = f" ORDER BY {', '.join(orders)}" if orders else ""
-        selected = ", ".join(f"`{name}`.`{own[spine]}` AS `{spine}`" for spine in adds)
+        selected = ", ".join(f"`{name}`.`{own[main]}` AS `{main}`" for main in adds)
         sql = (
             f"SELECT `{MAIN}`.`{ROW}` AS `{ROW}`, {selected} FROM `{MAIN}`"
             f" LAST JOIN `{name}`{order} ON {on}"
@@ -344,20 +344,20 @@ class _Splitter:
                 f"Compare a column of each side with `=`, or say broadcast=['{right['name']}'].",
             )
         of = dict(self._tables[right["name"]])
-        needed = sorted({own[spine] for spine in {*adds, *read} if spine in own} | {*keys.values()})
+        needed = sorted({own[main] for main in {*adds, *read} if main in own} | {*keys.values()})
         use = SourceUse(
             table=right["name"],
             columns=tuple((column, column, of[column]) for column in needed),
             keys=keys,
             is_broadcast=is_broadcast,
         )
-        reads = tuple(sorted(spine for spine in read if spine not in own))
+        reads = tuple(sorted(main for main in read if main not in own))
         step = Step(
             "widen",
             sql,
             reads,
             (Input(name, 0),),
-            tuple((spine, self.types[spine]) for spine in adds),
+            tuple((main, self.types[main]) for main in adds),
         )
         return PlannedStep(step, None if is_broadcast else frozenset(keys), (use,))
 
@@ -389,7 +389,7 @@ class _Splitter:
                 continue
             for name, columns in self._scope:
                 if item["of"] in (None, name):
-                    items += [{"star": spine} for spine in columns.values()]
+                    items += [{"star": main} for main in columns.values()]
         return items
 
     def _final_reads(self, items: list[dict[str, Any]]) -> set[str]:

@@ -39,12 +39,12 @@ enum Layout {
     /// The one column is the line.
     Text,
     /// The columns of the label and of the features.
-    Columns { label: usize, features: Vec<Placed> },
+    Columns { label: usize, features: Vec<SlottedColumn> },
 }
 
-/// A column with its first slot.
+/// The column of a feature, with its first slot.
 #[derive(Debug)]
-struct Placed {
+struct SlottedColumn {
     column: usize,
     slot: u64,
     is_bucket: bool,
@@ -116,7 +116,7 @@ impl LibsvmWriter {
             }
             value => push(line, value),
         }
-        for Placed { column, slot, is_bucket } in features {
+        for SlottedColumn { column, slot, is_bucket } in features {
             match readers[*column].get(row, arena) {
                 Datum::Null => {}
                 bucket if *is_bucket => {
@@ -179,7 +179,7 @@ fn layout(schema: &SchemaRef, roles: &[Option<FeatureRole>]) -> Result<Layout> {
             }
         };
         let is_bucket = role(column) != Some(FeatureRole::Continuous);
-        features.push(Placed { column, slot, is_bucket });
+        features.push(SlottedColumn { column, slot, is_bucket });
         slot = slot.saturating_add(width);
         if slot - 1 > SLOT_MAX {
             let message = format!("column `{name}` needs slots above {SLOT_MAX}");

@@ -29,6 +29,26 @@ use lockstep_row::{
 /// What is added to a rotated checksum, so that checksums of data with checksums stay random.
 const MASK_DELTA: u32 = 0xa282_ead8;
 
+/// The CRC-32C of each byte: the polynomial of Castagnoli, lowest bit first.
+const CHECKSUMS: [u32; 256] = checksums();
+
+const fn checksums() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    let mut start = 0;
+    while byte < 256 {
+        let (mut sum, mut bit) = (start, 0);
+        while bit < 8 {
+            sum = if sum & 1 == 1 { (sum >> 1) ^ 0x82f6_3b78 } else { sum >> 1 };
+            bit += 1;
+        }
+        table[byte] = sum;
+        byte += 1;
+        start += 1;
+    }
+    table
+}
+
 /// The wire type of a field with a length before it.
 const LENGTH_DELIMITED: u8 = 2;
 
@@ -167,7 +187,7 @@ fn int_of(value: &Datum<'_>) -> i64 {
 /// Appends a field with a length before its bytes.
 fn push_field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
     debug_assert!(number < 16, "the tag is one byte");
-    out.push(number << 3 | LENGTH_DELIMITED);
+    out.push((number << 3) | LENGTH_DELIMITED);
     push_varint(u64::try_from(bytes.len()).unwrap_or(u64::MAX), out);
     out.extend_from_slice(bytes);
 }
@@ -182,7 +202,11 @@ fn push_varint(mut value: u64, out: &mut Vec<u8>) {
 }
 
 fn masked_checksum(bytes: &[u8]) -> [u8; 4] {
-    let checksum = crc32c::crc32c(bytes);
+    let add = |sum: u32, byte: &u8| {
+        let [low, ..] = sum.to_le_bytes();
+        CHECKSUMS[usize::from(low ^ byte)] ^ (sum >> 8)
+    };
+    let checksum = !bytes.iter().fold(u32::MAX, add);
     checksum.rotate_right(15).wrapping_add(MASK_DELTA).to_le_bytes()
 }
 
