@@ -187,14 +187,13 @@ fn jobs_of_several_sessions_end_in_any_order_and_the_log_has_them() {
         let file = TestFile::new("several");
         fs::write(&file.0, "v\n1\n2\n").unwrap();
         let load = format!("LOAD DATA INFILE '{}' INTO TABLE t", file.0.display());
+        let load_often = || {
+            let session = database.session();
+            (0..5).for_each(|_| drop(session.execute(&load).unwrap()));
+        };
         thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| {
-                    let session = database.session();
-                    for _ in 0..5 {
-                        session.execute(&load).unwrap();
-                    }
-                });
+                scope.spawn(load_often);
             }
         });
         root.execute("CHECKPOINT").unwrap();
