@@ -4,3 +4,6 @@
 pub(crate) mod key_nodes;
 #[path = "../../src/levels/tree.rs"]
 pub(crate) mod tree;
+
+#[path = "level_tests.rs"]
+mod level_tests;

@@ -25,8 +25,10 @@ mod row_ref;
 #[path = "../../src/swap.rs"]
 mod swap;
 
+use guard::Guard;
+use swap::Swap;
+
 mod guard;
-mod level_tests;
 mod swap_tests;
 mod sync;
 mod tests;
