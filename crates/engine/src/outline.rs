@@ -46,15 +46,8 @@ fn refused<T>(what: &str, span: Span, hint: &str) -> Result<T> {
 }
 
 fn select(query: &Query) -> Result<Value> {
-    let body = match &query.body {
-        SetExpr::Select(select) => select,
-        _ => {
-            return refused(
-                "UNION",
-                query.span,
-                "Run the sides one by one, and unite the results.",
-            );
-        }
+    let SetExpr::Select(body) = &query.body else {
+        return refused("UNION", query.span, "Run the sides one by one, and unite the results.");
     };
     let hint = "Do it with the DataFrame that is returned, or with the one that is given.";
     let clauses = [
