@@ -47,8 +47,7 @@ fn refused<T>(what: &str, span: Span, hint: &str) -> Result<T> {
 
 fn select(query: &Query) -> Result<Value> {
     let SetExpr::Select(body) = &query.body else {
-        let hint = "Run the sides one by one, and unite the results.";
-        return refused("UNION", query.span, hint);
+        return refused("UNION", query.span, "Run the sides one by one, and unite the results.");
     };
     let hint = "Do it with the DataFrame that is returned, or with the one that is given.";
     let clauses = [
