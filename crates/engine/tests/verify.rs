@@ -150,7 +150,7 @@ fn every_deployment_of_a_table_is_verified() {
     let session = session();
     let script = format!(
         "CREATE TABLE t ({COLUMNS}); CREATE TABLE u ({COLUMNS}); CREATE TABLE e ({COLUMNS});
-         INSERT INTO t VALUES {rows}; INSERT INTO u VALUES {rows};
+         INSERT INTO u VALUES {rows}; INSERT INTO t VALUES {rows};
          DEPLOY groups AS SELECT k, count(v) AS n, sum(v) AS s FROM t GROUP BY k;
          DEPLOY large AS SELECT k, v, count(id) AS n FROM t WHERE v > 2 GROUP BY k, v HAVING count(id) > 1;
          DEPLOY total AS SELECT count(id) AS n FROM t;
