@@ -97,7 +97,7 @@ impl Session {
         let request = Arc::clone(&found.request);
         let deployed = Some(DeployedSpine { request, table });
         let (by, range) = (KnownBy::Arrival, RowRange::default());
-        Ok(relation.known_by(KnownQuery { by, range, span: Span::default(), deployed }))
+        Ok(relation.with_known(KnownQuery { by, range, span: Span::default(), deployed }))
     }
 
     /// Finds the table of the spine; `None` where it is the deployment's own.

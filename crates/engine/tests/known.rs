@@ -40,7 +40,8 @@ fn retention_is_that_of_the_moment_and_what_was_removed_is_told() {
         &session,
         "CREATE TABLE s (id INT, k INT); \
          CREATE TABLE u (k INT, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=1m)); \
-         DEPLOY d AS SELECT s.id, u.v FROM s LAST JOIN u ORDER BY u.ts ON s.k = u.k",
+         DEPLOY d OPTIONS(skip_index_check = 'true') AS \
+         SELECT s.id, u.v FROM s LAST JOIN u ORDER BY u.ts ON s.k = u.k",
     );
     run(&session, &format!("INSERT INTO u VALUES (1, 7, {NOW_MS})"));
     clock.advance_ms(30_000);
@@ -54,15 +55,12 @@ fn retention_is_that_of_the_moment_and_what_was_removed_is_told() {
     assert_eq!((text(&output).as_str(), output.warnings.len()), ("1 7; 2", 0));
     let output = collected(&known(&session, None, "d"));
     assert_eq!((text(&output).as_str(), output.warnings.len()), ("1 7; 2", 0));
-    // Enough rows that expired ones are removed.
-    let values: Vec<String> = (0..70_000).map(|at| format!("({at}, 1, {NOW_MS})")).collect();
-    for part in values.chunks(10_000) {
-        run(&session, &format!("INSERT INTO u VALUES {}", part.join(", ")));
-    }
-    run(&session, &format!("INSERT INTO u VALUES (9, 9, {})", NOW_MS + 90_000));
+    // The row had expired, so that it is not deleted; it does not come back all the same.
+    run(&session, "DELETE FROM u WHERE k = 1");
     let output = run(&session, asked);
     let warnings: Vec<&str> = output.warnings.iter().map(|one| one.message.as_str()).collect();
     assert_eq!(warnings, ["rows of `u` that were known may be gone"], "{}", text(&output));
+    assert_eq!(text(&output), "1; 2");
     assert_eq!(output.warnings[0].code, code::ROWS_EXPIRED);
     let mut batches = 0;
     let warnings = known(&session, None, "d").run_each(None, &mut |_| {
@@ -80,7 +78,7 @@ fn another_table_is_the_spine() {
         "CREATE TABLE t (id INT NOT NULL, k STRING, v INT, ts BIGINT); \
          CREATE TABLE labels (k STRING, label DOUBLE, ts BIGINT, id INT); \
          CREATE TABLE narrow (k STRING); CREATE TABLE other (k INT, ts BIGINT, id INT); \
-         DEPLOY d AS SELECT k, id, count(v) OVER w AS n FROM t \
+         DEPLOY d AS SELECT k, id, count(id) OVER w AS n FROM t \
          WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW \
                       EXCLUDE CURRENT_ROW); \
          INSERT INTO t VALUES (1, 'a', 5, 10); INSERT INTO labels VALUES ('a', 0.5, 20, 1); \

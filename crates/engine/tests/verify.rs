@@ -150,7 +150,7 @@ fn every_deployment_of_a_table_is_verified() {
     let session = session();
     let script = format!(
         "CREATE TABLE t ({COLUMNS}); CREATE TABLE u ({COLUMNS}); CREATE TABLE e ({COLUMNS});
-         INSERT INTO t VALUES {rows}; INSERT INTO u VALUES {rows};
+         INSERT INTO u VALUES {rows}; INSERT INTO t VALUES {rows};
          DEPLOY groups AS SELECT k, count(v) AS n, sum(v) AS s FROM t GROUP BY k;
          DEPLOY large AS SELECT k, v, count(id) AS n FROM t WHERE v > 2 GROUP BY k, v HAVING count(id) > 1;
          DEPLOY total AS SELECT count(id) AS n FROM t;
@@ -158,7 +158,7 @@ fn every_deployment_of_a_table_is_verified() {
          DEPLOY kinds AS SELECT DISTINCT k, v FROM t;
          DEPLOY both AS SELECT id FROM t UNION ALL SELECT id FROM u;
          DEPLOY joined AS SELECT t.id, u.id AS other FROM t JOIN u ON t.k = u.k AND u.v < 3;
-         DEPLOY over AS SELECT id, count(id) OVER w AS n FROM (SELECT id, k, ts FROM t UNION ALL \
+         DEPLOY windowed AS SELECT id, count(id) OVER w AS n FROM (SELECT id, k, ts FROM t UNION ALL \
            SELECT id, k, ts FROM u) AS a WINDOW w AS (PARTITION BY k ORDER BY ts \
            ROWS BETWEEN 5 PRECEDING AND CURRENT ROW);
          DEPLOY nothing AS SELECT 1 AS one;
@@ -166,7 +166,7 @@ fn every_deployment_of_a_table_is_verified() {
         rows = rows(60)
     );
     session.execute(&script).unwrap_or_else(|error| panic!("{}", error.render(Some(&script))));
-    for name in ["groups", "large", "total", "first", "kinds", "both", "joined", "over"] {
+    for name in ["groups", "large", "total", "first", "kinds", "both", "joined", "windowed"] {
         let found = session.verify(name).unwrap_or_else(|error| panic!("{name}: {error}"));
         let Verification { rows, requests, differing, .. } = found;
         assert_eq!((rows, requests, differing), (60, 60, 0), "{name}: {:?}", found.differences);

@@ -342,6 +342,8 @@ impl Table {
                 found_any |= !found_any && is_deleted(self.view(found.row)) && is_live(found.row);
             })?;
             if !found_any {
+                // Expired rows may be among those meant: no snapshot of an earlier time shows them again.
+                self.note_time(horizon.now_ms);
                 return Ok(0);
             }
             let mut deleted = 0;

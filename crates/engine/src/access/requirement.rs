@@ -38,6 +38,10 @@ impl Needs {
         Self::of(vec![Requirement::new(privilege, object).at(span)])
     }
 
+    fn on_database(privilege: Privilege, name: &Ident) -> Self {
+        Self::one(privilege, Securable::Database(name.text.clone()), name.span)
+    }
+
     fn any(object: Securable, span: Span) -> Self {
         Self::of(vec![Requirement::any(object).at(span)])
     }
@@ -91,15 +95,12 @@ impl Session {
         let on_deployment_of = |name: &ObjectName, or_replace: bool| {
             on_deployment(Privilege::Deploy, name).with_drop_if(or_replace)
         };
-        let on_database = |privilege, name: &Ident| {
-            Needs::one(privilege, Securable::Database(name.text.clone()), name.span)
-        };
         match statement {
             Statement::Query(query) => needs_of_query(query),
             // Writes no file.
             Statement::Explain(_) | Statement::Exit => Needs::default(),
-            Statement::CreateDatabase { name, .. } => on_database(Privilege::Create, name),
-            Statement::DropDatabase { name, .. } => on_database(Privilege::Drop, name),
+            Statement::CreateDatabase { name, .. } => Needs::on_database(Privilege::Create, name),
+            Statement::DropDatabase { name, .. } => Needs::on_database(Privilege::Drop, name),
             Statement::Use(name) => Needs::any(Securable::Database(name.text.clone()), name.span),
             Statement::CreateTable(create) => {
                 created(&create.name, create.or_replace).with_like(create.like.as_ref())

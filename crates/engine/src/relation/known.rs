@@ -16,7 +16,7 @@ use crate::{
 
 impl Relation {
     /// Makes the relation an as-known training set.
-    pub(crate) fn known_by(self, known: KnownQuery) -> Self {
+    pub(crate) fn with_known(self, known: KnownQuery) -> Self {
         Self { known: Some(known), ..self }
     }
 

@@ -38,7 +38,7 @@ impl Session {
         let relation = Relation::new(self.database.clone(), bound, context, requests, guard);
         match known {
             None => Ok(relation),
-            Some((known, _)) if is_batch => Ok(relation.known_by(known)),
+            Some((known, _)) if is_batch => Ok(relation.with_known(known)),
             Some((known, _)) => known.not_online().err(),
         }
     }
