@@ -173,7 +173,7 @@ fn job_timeout_ends_a_job_and_nothing_else() {
     session.execute(&quick).unwrap();
     let finished = jobs(&session).pop().unwrap();
     assert_eq!((finished[2].as_str(), finished[10].as_str()), ("Finished", "1"));
-    assert_eq!(finished[11], "1.0");
+    assert_eq!(finished[11], "1");
 }
 
 #[test]

@@ -75,7 +75,7 @@ const CLAUSES: &[(&[&str], &str)] = &[
         "Write year(t), quarter(t), month(t), dayofmonth(t), dayofweek(t), hour(t), minute(t) or second(t).",
     ),
     (&["TRY_CAST ( _ ^AS"], "CAST gives NULL for a text that is no value."),
-    (&["SIMILAR ^TO", "^~"], "Write text RLIKE 'pattern'."),
+    (&["^SIMILAR TO", "^~"], "Write text RLIKE 'pattern'."),
     (&["- ^>"], "Write get_json_object(text, '/name') for JSON; there are no lambdas."),
     (&["^{"], "Write map(key, value)."),
     (&["^[ ]"], "A column holds no list: store a text, of which split(text, ',') makes one."),
@@ -150,6 +150,10 @@ pub(crate) const SET_OPERATION: &str =
 /// What to write for NULLS FIRST and NULLS LAST.
 pub(crate) const NULLS: &str =
     "NULL is the greatest value. Write ORDER BY x IS NULL, x DESC to have it last.";
+
+/// What to write for DECIMAL(10, 2).
+pub(crate) const SCALE: &str = "Write DOUBLE, to which decimal values of Python, Arrow and Parquet are \
+     rounded, or BIGINT for a number of the smallest unit.";
 
 /// What to write for WITH RECURSIVE.
 pub(crate) const RECURSIVE: &str = "A chain of a known length is as many LAST JOINs.";

@@ -646,12 +646,12 @@ impl Parser<'_> {
                 arguments = parser.comma_list(Self::type_name)?;
                 parser.expect_symbol(">")?;
             } else if parser.at_symbol("(") && parser.peek_nth(1).kind == TokenKind::Number {
-                // The length is accepted but not enforced; DECIMAL(10, 2), which is no type, has two.
+                // The length is accepted but not enforced.
                 parser.advance();
                 parser.advance();
-                if parser.at_symbol(",") && parser.peek_nth(1).kind == TokenKind::Number {
-                    parser.advance();
-                    parser.advance();
+                if parser.at_symbol(",") {
+                    let error = parser.unsupported("a type with a scale");
+                    return error.with_hint(elsewhere::SCALE).err();
                 }
                 parser.expect_symbol(")")?;
             }
