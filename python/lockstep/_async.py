@@ -298,11 +298,11 @@ class AsyncConnection:
         return AsyncPrepared(prepared, self._worker)
 
     def training_set(
-        self, spine: str | None, deployment: str, *, as_known: bool = False
+        self, main_table: str | None, deployment: str, *, as_known: bool = False
     ) -> AsyncRelation:
         """Makes a lazy relation of the training set of a deployment.
 
-        - ``spine``: the table whose rows are the requests: ``None`` for the deployment's own.
+        - ``main_table``: the table whose rows are the requests: ``None`` for the deployment's own.
         - ``deployment``: the name of a deployment.
         - ``as_known``: whether each row sees only what had arrived before it.
 
@@ -319,7 +319,8 @@ class AsyncConnection:
         [(5.0,)]
         """
         return AsyncRelation(
-            lambda: self._blocking.training_set(spine, deployment, as_known=as_known), self._worker
+            lambda: self._blocking.training_set(main_table, deployment, as_known=as_known),
+            self._worker,
         )
 
     async def verify(

@@ -674,23 +674,23 @@ class Connection:
         return self._session.prepare(target)
 
     def training_set(
-        self, spine: str | None, deployment: str, *, as_known: bool = False
+        self, main_table: str | None, deployment: str, *, as_known: bool = False
     ) -> Relation:
         """Makes a lazy relation of the training set of a deployment.
 
-        - ``spine``: the table whose rows are the requests: ``None`` for the deployment's own. As
-          known it may be another table with the columns that an answer depends on.
+        - ``main_table``: the table whose rows are the requests: ``None`` for the deployment's own.
+          As known it may be another table with the columns that an answer depends on.
         - ``deployment``: the name of a deployment.
         - ``as_known``: whether each row sees only what had *arrived* before it, in every table:
           what a request at that moment was answered. Otherwise each row sees all rows up to its
           event time, as the query of the deployment does in batch mode.
 
-        Returns a ``Relation``: a row for each row of the spine that the query keeps, in order of
-        arrival. A ``LockstepWarning`` names tables of which rows that were known may be gone, by
+        Returns a ``Relation``: a row for each row of the main table that the query keeps, in order
+        of arrival. A ``LockstepWarning`` names tables of which rows that were known may be gone, by
         retention or DELETE.
 
         Raises ``Error``: 42704 where there is no such deployment, 42P01 where there is no such
-        table, 42703 and 42804 for a spine without a column that an answer depends on.
+        table, 42703 and 42804 for a main table without a column that an answer depends on.
 
         Cost: that of the query in batch mode; as known, of a request for each row.
 
@@ -707,7 +707,7 @@ class Connection:
         >>> [spent for _, spent in known], [spent for _, spent in db.training_set(None, "spent")]
         ([2.0, 5.0], [7.0, 5.0])
         """
-        return Relation(query=self._session.training_set(deployment, spine, as_known))
+        return Relation(query=self._session.training_set(deployment, main_table, as_known))
 
     def verify(
         self,

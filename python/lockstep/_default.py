@@ -111,10 +111,10 @@ def prepare(target: str) -> Prepared:
     return default_connection().prepare(target)
 
 
-def training_set(spine: str | None, deployment: str, *, as_known: bool = False) -> Relation:
+def training_set(main_table: str | None, deployment: str, *, as_known: bool = False) -> Relation:
     """Makes a training set on the default connection; see ``Connection.training_set``.
 
-    - ``spine``: the table whose rows are the requests: ``None`` for the deployment's own.
+    - ``main_table``: the table whose rows are the requests: ``None`` for the deployment's own.
     - ``deployment``: the name of the deployment.
     - ``as_known``: whether each row sees only what had arrived before it.
 
@@ -126,7 +126,7 @@ def training_set(spine: str | None, deployment: str, *, as_known: bool = False) 
     >>> lockstep.training_set(None, "trip", as_known=True).fetchall()
     [(19.0,)]
     """
-    return default_connection().training_set(spine, deployment, as_known=as_known)
+    return default_connection().training_set(main_table, deployment, as_known=as_known)
 
 
 def verify(deployment: str, **options: Any) -> Verification:

@@ -88,23 +88,23 @@ def refused(run, *arguments, **options) -> tuple[str, str]:
     return found.value.code, found.value.message
 
 
-def test_a_spine_has_what_the_answers_depend_on(stored):
+def test_a_main_table_has_what_the_answers_depend_on(stored):
     stored.execute("""
         CREATE TABLE labels (k STRING, label INT); CREATE TABLE other (k STRING, id STRING);
-        CREATE TABLE spine (ts TIMESTAMP, k STRING, id INT, v DOUBLE);
+        CREATE TABLE labels (ts TIMESTAMP, k STRING, id INT, v DOUBLE);
         INSERT INTO labels VALUES ('a', 1); INSERT INTO other VALUES ('a', 'x');
-        INSERT INTO spine VALUES (1000, 'a', 1, 2.5)
+        INSERT INTO labels VALUES (1000, 'a', 1, 2.5)
     """)
 
-    def known(spine):
-        return list(stored.training_set(spine, "spent", as_known=True))
+    def known(table):
+        return list(stored.training_set(table, "spent", as_known=True))
 
-    assert known("spine") == [(1, 1, 2.5, None)]
-    expected = "the spine has no column `id`, on which answers depend"
+    assert known("labels") == [(1, 1, 2.5, None)]
+    expected = "the main table has no column `id`, on which answers depend"
     assert refused(known, "labels") == ("42703", expected)
-    assert refused(known, "other") == ("42804", "column `id` of the spine is STRING, not INT")
-    expected = "`spine` is not the table of the deployment's requests"
-    assert refused(stored.training_set, "spine", "spent") == ("0A000", expected)
+    assert refused(known, "other") == ("42804", "column `id` of the main table is STRING, not INT")
+    expected = "`labels` is not the table of the deployment's requests"
+    assert refused(stored.training_set, "labels", "spent") == ("0A000", expected)
     assert refused(stored.training_set, None, "nope", as_known=True)[0] == "42704"
     assert refused(stored.training_set, "nope", "spent", as_known=True)[0] == "42P01"
 

@@ -1,12 +1,12 @@
-//! As-known training sets: each row of a spine is answered as a request over the rows that were known
+//! As-known training sets: each row of a main table is answered as a request over the rows that were known
 //! before it.
 //!
 //! *Life of one*: the query is compiled, or the program of a deployment is taken; snapshots of all
-//! tables are taken at one moment; then the rows of the spine are read in order, the snapshots are cut
+//! tables are taken at one moment; then the rows of the main table are read in order, the snapshots are cut
 //! for each, and the answers are passed on batch by batch. [`arrival`] knows rows by the positions at
 //! which they arrived, [`column`] by an ingestion time that they carry. (ADR 0040)
 //!
-//! *Cost*: a request for each row of the spine, on one thread. The snapshots are held until it ends, so
+//! *Cost*: a request for each row of the main table, on one thread. The snapshots are held until it ends, so
 //! the memory of rows that are removed meanwhile is freed only then.
 
 mod answers;
@@ -36,7 +36,7 @@ pub(crate) struct KnownQuery {
     /// The position of the clause.
     pub(crate) span: Span,
     /// The deployment whose program answers; `None` where the query is compiled.
-    pub(crate) deployed: Option<DeployedSpine>,
+    pub(crate) deployed: Option<DeployedRequests>,
 }
 
 /// What says when a row was known.
@@ -57,7 +57,7 @@ pub(crate) struct RowRange {
 
 /// The program of a deployment, and the table whose rows are its requests.
 #[derive(Debug, Clone)]
-pub(crate) struct DeployedSpine {
+pub(crate) struct DeployedRequests {
     pub(crate) request: Arc<PreparedRequest>,
     /// `None` for the deployment's own table.
     pub(crate) table: Option<TableEntry>,
@@ -87,8 +87,8 @@ impl KnownQuery {
             rows_max: query.limit.as_ref().map(count),
         };
         let by = column.clone().map_or(KnownBy::Arrival, KnownBy::Column);
-        let asked = Query { known_at: None, limit: None, offset: None, ..query.clone() };
-        Ok(Some((Self { by, range, span: *span, deployed: None }, asked)))
+        let plain = Query { known_at: None, limit: None, offset: None, ..query.clone() };
+        Ok(Some((Self { by, range, span: *span, deployed: None }, plain)))
     }
 
     /// Fails where a query that is compiled for requests has AS KNOWN AT.

@@ -13,7 +13,7 @@ use crate::{
     catalog::TableEntry,
     deployment::Deployment,
     entrance::{CallDescription, no_plan},
-    known::{DeployedSpine, KnownBy, KnownQuery, RowRange},
+    known::{DeployedRequests, KnownBy, KnownQuery, RowRange},
     relation::RelationContext,
     session::object_name,
     user::{Privilege, Securable},
@@ -26,14 +26,14 @@ use crate::{
 pub struct TrainingSetOptions {
     /// The table whose rows are the requests; the deployment's own where there is none. A row needs the
     /// columns on which an answer depends, by name.
-    pub spine: Option<String>,
+    pub main_table: Option<String>,
     /// Whether each row sees only what had arrived before it, in every table, as a request did.
     pub as_known: bool,
 }
 
 impl Session {
     /// Returns the training set of a deployment, which is computed when its rows are fetched. As known,
-    /// the deployed program answers each row of the spine.
+    /// the deployed program answers each row of the main table.
     ///
     /// ```
     /// use lockstep_engine::{Database, TrainingSetOptions};
@@ -50,7 +50,7 @@ impl Session {
     /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
     /// ```
     pub fn training_set(&self, deployment: &str, options: &TrainingSetOptions) -> Result<Relation> {
-        let spine = options.spine.as_deref().map(|name| object_name(name.trim()));
+        let main_table = options.main_table.as_deref().map(|name| object_name(name.trim()));
         let operation = || CallDescription {
             action: "TRAINING SET",
             text: deployment,
@@ -58,19 +58,21 @@ impl Session {
             is_audited: true,
             plan: &no_plan,
         };
-        self.enter(operation, || self.relation_of_deployment(deployment, spine, options.as_known))
+        self.enter(operation, || {
+            self.relation_of_deployment(deployment, main_table, options.as_known)
+        })
     }
 
     fn relation_of_deployment(
         &self,
         deployment: &str,
-        spine: Option<ObjectName>,
+        main_table: Option<ObjectName>,
         as_known: bool,
     ) -> Result<Relation> {
         let found = self.find_deployment(deployment)?;
         let mut requirements = reads_of(&found);
         requirements.push(self.execution_of(deployment));
-        if let Some(name) = &spine {
+        if let Some(name) = &main_table {
             let table = Securable::Table(self.qualified(name));
             requirements.push(Requirement::new(Privilege::Select, table));
         }
@@ -78,7 +80,10 @@ impl Session {
             true => None,
             false => self.guard(requirements)?,
         };
-        let table = spine.map(|name| self.spine_of(&found, &name, as_known)).transpose()?.flatten();
+        let table = main_table
+            .map(|name| self.main_table_of(&found, &name, as_known))
+            .transpose()?
+            .flatten();
         // What the query means was decided at DEPLOY; times are printed as the session says.
         let settings = Settings { time_zone: self.settings().time_zone, ..found.settings };
         let context = RelationContext {
@@ -95,13 +100,13 @@ impl Session {
             return Ok(relation);
         }
         let request = Arc::clone(&found.request);
-        let deployed = Some(DeployedSpine { request, table });
+        let deployed = Some(DeployedRequests { request, table });
         let (by, range) = (KnownBy::Arrival, RowRange::default());
         Ok(relation.with_known(KnownQuery { by, range, span: Span::default(), deployed }))
     }
 
-    /// Finds the table of the spine; `None` where it is the deployment's own.
-    fn spine_of(
+    /// Finds the table of the main table; `None` where it is the deployment's own.
+    fn main_table_of(
         &self,
         found: &Deployment,
         name: &ObjectName,
@@ -117,7 +122,9 @@ impl Session {
         }
         let message = format!("`{}` is not the table of the deployment's requests", name.name.text);
         Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
-            .with_hint("Another spine needs as_known: its rows arrived among those of the tables.")
+            .with_hint(
+                "Another main table needs as_known: its rows arrived among those of the tables.",
+            )
             .err()
     }
 }

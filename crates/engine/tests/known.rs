@@ -1,4 +1,4 @@
-//! As-known training sets beside requests: retention, another spine, a directory that is opened again, files,
+//! As-known training sets beside requests: retention, another main table, a directory that is opened again, files,
 //! interrupts and rows that come meanwhile. What the answers are is drawn in `lockstep-testkit`.
 
 use std::{fs, path::PathBuf, sync::Arc};
@@ -23,8 +23,8 @@ fn text(output: &Output) -> String {
     rows.map(row).collect::<Vec<_>>().join("; ")
 }
 
-fn known(session: &Session, spine: Option<&str>, deployment: &str) -> Relation {
-    let options = TrainingSetOptions { spine: spine.map(str::to_owned), as_known: true };
+fn known(session: &Session, main_table: Option<&str>, deployment: &str) -> Relation {
+    let options = TrainingSetOptions { main_table: main_table.map(str::to_owned), as_known: true };
     session.training_set(deployment, &options).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -45,19 +45,18 @@ fn retention_is_that_of_the_moment_and_what_was_removed_is_told() {
     );
     run(&session, &format!("INSERT INTO u VALUES (1, 7, {NOW_MS})"));
     clock.advance_ms(30_000);
-    let asked =
-        "SELECT s.id, u.v FROM s LAST JOIN u ORDER BY u.ts ON s.k = u.k AS KNOWN AT ARRIVAL";
+    let sql = "SELECT s.id, u.v FROM s LAST JOIN u ORDER BY u.ts ON s.k = u.k AS KNOWN AT ARRIVAL";
     run(&session, "INSERT INTO s VALUES (1, 1)");
     clock.advance_ms(60_000);
     run(&session, "INSERT INTO s VALUES (2, 1)");
-    // Row 1 saw the price, row 2 came when it had expired.
-    let output = run(&session, asked);
+    // Row 1 saw the price, row 2 arrived when it had expired.
+    let output = run(&session, sql);
     assert_eq!((text(&output).as_str(), output.warnings.len()), ("1 7; 2", 0));
     let output = collected(&known(&session, None, "d"));
     assert_eq!((text(&output).as_str(), output.warnings.len()), ("1 7; 2", 0));
     // The row had expired, so that it is not deleted; it does not come back all the same.
     run(&session, "DELETE FROM u WHERE k = 1");
-    let output = run(&session, asked);
+    let output = run(&session, sql);
     let warnings: Vec<&str> = output.warnings.iter().map(|one| one.message.as_str()).collect();
     assert_eq!(warnings, ["rows of `u` that were known may be gone"], "{}", text(&output));
     assert_eq!(text(&output), "1; 2");
@@ -71,7 +70,7 @@ fn retention_is_that_of_the_moment_and_what_was_removed_is_told() {
 }
 
 #[test]
-fn another_table_is_the_spine() {
+fn another_table_is_the_main_table() {
     let session = Database::in_memory().session();
     run(
         &session,
@@ -88,18 +87,18 @@ fn another_table_is_the_spine() {
     assert_eq!(text(&output), "a 1 1; a 2 2; b 3 0");
     // What the deployment's own table would be needs no other one.
     assert_eq!(text(&collected(&known(&session, Some("t"), "d"))), "a 1 0; a 2 1");
-    for (spine, expected) in [
-        ("narrow", "the spine has no column `id`, on which answers depend"),
-        ("other", "column `k` of the spine is INT, not STRING"),
+    for (main_table, expected) in [
+        ("narrow", "the main table has no column `id`, on which answers depend"),
+        ("other", "column `k` of the main table is INT, not STRING"),
     ] {
-        let error = known(&session, Some(spine), "d").collect(None).expect_err(spine);
+        let error = known(&session, Some(main_table), "d").collect(None).expect_err(main_table);
         assert_eq!(error.message, expected);
     }
     run(&session, "INSERT INTO labels VALUES ('a', 1, 1, NULL)");
     let error = known(&session, Some("labels"), "d").collect(None).expect_err("NULL is refused");
     assert_eq!(error.code, code::NOT_NULL_VIOLATION);
-    let batch = TrainingSetOptions { spine: Some("labels".to_owned()), as_known: false };
-    let error = session.training_set("d", &batch).expect_err("batch mode has its own spine");
+    let batch = TrainingSetOptions { main_table: Some("labels".to_owned()), as_known: false };
+    let error = session.training_set("d", &batch).expect_err("batch mode has its own main table");
     assert_eq!(error.message, "`labels` is not the table of the deployment's requests");
     let error = session.training_set("nope", &batch).expect_err("there is none");
     assert_eq!(error.code, code::UNDEFINED_OBJECT);

@@ -151,15 +151,15 @@ impl PySession {
     }
 
     /// Makes the relation of a deployment's training set.
-    #[pyo3(signature = (deployment, spine=None, as_known=false))]
+    #[pyo3(signature = (deployment, main_table=None, as_known=false))]
     fn training_set(
         &self,
         py: Python<'_>,
         deployment: &str,
-        spine: Option<String>,
+        main_table: Option<String>,
         as_known: bool,
     ) -> PyResult<PyRelation> {
-        let options = TrainingSetOptions { spine, as_known };
+        let options = TrainingSetOptions { main_table, as_known };
         let made = detached(py, None, || self.session.training_set(deployment, &options))?;
         Ok(PyRelation { relation: Arc::new(made), sql: String::new() })
     }

@@ -126,6 +126,7 @@ pub(crate) fn of_statement(word: &str) -> Option<&'static str> {
 /// Returns what to write where the text cannot be read. `text_at` returns the token there for 0, the one
 /// before it for -1, the one behind it for 1.
 pub(crate) fn of_clause<'t>(text_at: impl Fn(isize) -> Option<&'t str>) -> Option<&'static str> {
+    debug_assert!(text_at(0).is_some(), "a token cannot be read");
     let hint = |(patterns, hint): &(&[&str], &'static str)| {
         patterns.iter().any(|pattern| is_at(pattern, &text_at)).then_some(*hint)
     };

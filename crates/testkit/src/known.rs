@@ -3,9 +3,9 @@
 //!
 //! The definition is driven: rows of all tables arrive one by one in a drawn order, late rows, ties and
 //! all; before each row of the request table is appended, it is requested, and the answer is kept. Another
-//! database gets the same rows in the same order, in appends of drawn sizes, and is asked at the end: by a
+//! database gets the same rows in the same order, in appends of drawn sizes, and is queried at the end: by a
 //! query AS KNOWN AT ARRIVAL, and for the training set of a deployment. A third one gets the rows in any
-//! order, with the moment of each in a column, and is asked AS KNOWN AT that column. Every bit has to be
+//! order, with the moment of each in a column, and is queried AS KNOWN AT that column. Every bit has to be
 //! the same. Of a scenario, the oracle says what the answers are, too.
 
 use std::{collections::BTreeMap, fmt};
@@ -36,7 +36,7 @@ const FAILURES_MAX: usize = 10;
 /// The column with the moment at which a row arrived.
 const MOMENT: &str = "seen";
 
-/// How a training set was asked for.
+/// How a training set was queried.
 pub const FORMS: [&str; 3] =
     ["AS KNOWN AT ARRIVAL", "the training set of a deployment", "AS KNOWN AT a column"];
 
@@ -51,7 +51,7 @@ pub struct KnownReport {
     pub requests: u64,
     /// Rows of their answers.
     pub answers: u64,
-    /// Training sets by the form in which they were asked for.
+    /// Training sets by the form in which they were queried.
     pub forms: BTreeMap<&'static str, u64>,
     /// Compared queries by their constructs.
     pub features: BTreeMap<&'static str, u64>,
@@ -206,12 +206,13 @@ impl KnownCase<'_> {
 
     fn by_query(&self, random: &mut Random) -> Result<Option<Vec<OracleRow>>, String> {
         let session = self.whole(random)?;
+        debug_assert!(!self.drawn.sql.contains("AS KNOWN"), "the clause is added here");
         let sql = format!("{} AS KNOWN AT ARRIVAL", self.drawn.sql);
-        self.asked(&session, &sql)
+        self.answered(&session, &sql)
     }
 
     /// Runs a query AS KNOWN; `None` where it is refused, or has not the rows of the requests.
-    fn asked(&self, session: &Session, sql: &str) -> Result<Option<Vec<OracleRow>>, String> {
+    fn answered(&self, session: &Session, sql: &str) -> Result<Option<Vec<OracleRow>>, String> {
         // They are about the whole training set here, and about each answer there.
         let limits = ["LIMIT", "LIMIT 0", "OFFSET"];
         // With the moment, a table is wider than a union source that names its columns.
@@ -291,7 +292,7 @@ impl KnownCase<'_> {
             appended.map_err(|error| error.render(None))?;
         }
         let sql = format!("{} AS KNOWN AT {MOMENT}", self.drawn.sql);
-        self.asked(&session, &sql)
+        self.answered(&session, &sql)
     }
 
     fn row(&self, arrival: Arrival) -> &OracleRow {

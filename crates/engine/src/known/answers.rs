@@ -23,7 +23,7 @@ const REQUESTS_PER_REPORT: u64 = 1_024;
 /// A consumer of batches.
 pub(crate) type Consume<'c> = &'c mut dyn FnMut(RecordBatch) -> Result<()>;
 
-/// The answers to the rows of a spine.
+/// The answers to the rows of a main table.
 pub(crate) struct Answers<'a> {
     answers: KnownAnswers<'a>,
     columns: &'a [(String, DataType)],
@@ -70,12 +70,14 @@ impl<'a> Answers<'a> {
         if self.range.rows_max == Some(0) {
             return Ok(ControlFlow::Break(()));
         }
+        debug_assert!(self.rows < BATCH_ROWS, "full batches are passed on");
         self.report()?;
         let Self { answers, builders, rows, range, .. } = self;
         answers.answer(request, tables.moment(), &mut |row| {
             if range.skipped > 0 {
                 range.skipped -= 1;
             } else if range.rows_max != Some(0) {
+                debug_assert_eq!(row.len(), builders.len(), "a row has a value for each column");
                 range.rows_max = range.rows_max.map(|most| most - 1);
                 builders.iter_mut().zip(row).for_each(|(builder, value)| builder.push(*value));
                 *rows += 1;
@@ -95,6 +97,8 @@ impl<'a> Answers<'a> {
     fn flush(&mut self) -> Result<()> {
         let builders = std::mem::take(&mut self.builders);
         let rows = std::mem::take(&mut self.rows);
+        debug_assert!(rows > 0, "there are rows to pass on");
+        debug_assert_eq!(builders.len(), self.columns.len(), "a builder for each column");
         let output = Output::of_columns(self.columns.to_vec(), builders, rows)?;
         let columns = self.columns.iter();
         self.builders = columns.map(|(_, kind)| ColumnBuilder::new(kind, BATCH_ROWS)).collect();

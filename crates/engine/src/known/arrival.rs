@@ -15,17 +15,17 @@ use crate::{PreparedRequest, ProgressCallback, catalog::TableEntry, database::Ta
 pub(crate) struct ArrivalRun<'r> {
     pub(crate) request: &'r PreparedRequest,
     pub(crate) columns: &'r [(String, DataType)],
-    /// The tables of the query and that of the spine.
+    /// The tables of the query and that of the main table.
     pub(crate) entries: &'r [TableEntry],
-    /// The id of the table of the spine.
-    pub(crate) spine: u64,
+    /// The id of the table of the main table.
+    pub(crate) main_table: u64,
     pub(crate) read_through: BTreeMap<u64, usize>,
     pub(crate) temporary: TemporaryStorage,
     pub(crate) range: RowRange,
 }
 
 impl ArrivalRun<'_> {
-    /// Answers each row of the spine, over the rows that had arrived before it. Returns warnings about
+    /// Answers each row of the main table, over the rows that had arrived before it. Returns warnings about
     /// rows that were known and are gone.
     pub(crate) fn run(
         &self,
@@ -35,18 +35,18 @@ impl ArrivalRun<'_> {
         let set = TableSet::of(self.entries).spilling_to(self.temporary.clone());
         let program = self.request.program();
         let mut tables = KnownTables::new(program, &set, self.read_through.clone());
-        let Some(spine) = tables.now(self.spine).cloned() else {
-            return Diagnostic::internal("the spine is a table of the query").err();
+        let Some(main_table) = tables.now(self.main_table).cloned() else {
+            return Diagnostic::internal("the main table is a table of the query").err();
         };
-        let positions = positions(self.request, spine.schema())?;
-        let is_other = program.input_table() != Some(self.spine);
-        let rows = || match self.read_through.get(&self.spine) {
-            Some(index) => spine.scan_kept_by(*index),
-            None => spine.scan(),
+        let positions = positions(self.request, main_table.schema())?;
+        let is_other = program.input_table() != Some(self.main_table);
+        let rows = || match self.read_through.get(&self.main_table) {
+            Some(index) => main_table.scan_kept_by(*index),
+            None => main_table.scan(),
         };
-        let first = rows().next().map(|row| spine.arrival_ms(row.arrival));
+        let first = rows().next().map(|row| main_table.arrival_ms(row.arrival));
         let warnings = first.map(|first_ms| self.warnings(&tables.that_may_lack(first_ms)));
-        let total = set.by_id.get(&self.spine).map_or(0, |table| table.row_count());
+        let total = set.by_id.get(&self.main_table).map_or(0, |table| table.row_count());
         let mut answers =
             Answers::new(program, self.columns, (self.range, total), progress, consume);
         let mut arena = Arena::new();
@@ -60,7 +60,7 @@ impl ArrivalRun<'_> {
                 if is_other {
                     self.request.check(&request)?;
                 }
-                tables.go_to(stored.arrival, spine.arrival_ms(stored.arrival));
+                tables.go_to(stored.arrival, main_table.arrival_ms(stored.arrival));
                 if answers.answer(&request, &tables)?.is_break() {
                     break;
                 }
@@ -86,20 +86,25 @@ pub(super) fn rows_gone(table: &str) -> Diagnostic {
         .with_hint("An answer that they were in is computed without them.")
 }
 
-/// Returns for each column of the request row the column of the spine that has it.
-fn positions(request: &PreparedRequest, spine: &TableSchema) -> Result<Vec<Option<usize>>> {
+/// Returns for each column of the request row the column of the main table that has it.
+fn positions(request: &PreparedRequest, main_table: &TableSchema) -> Result<Vec<Option<usize>>> {
     let find = |((name, data_type), is_read): ((&String, &DataType), &bool)| {
-        let at = spine.columns.iter().position(|column: &Column| column.name == *name);
-        match at.map(|at| (at, &spine.columns[at].data_type)) {
+        let at = main_table.columns.iter().position(|column: &Column| column.name == *name);
+        match at.map(|at| (at, &main_table.columns[at].data_type)) {
             Some((at, found)) if found == data_type => Ok(Some(at)),
             Some((_, found)) if *is_read => {
-                let message = format!("column `{name}` of the spine is {found}, not {data_type}");
+                let message =
+                    format!("column `{name}` of the main table is {found}, not {data_type}");
                 Diagnostic::new(code::DATATYPE_MISMATCH, message).err()
             }
             None if *is_read => {
-                let message = format!("the spine has no column `{name}`, on which answers depend");
+                let message =
+                    format!("the main table has no column `{name}`, on which answers depend");
                 Diagnostic::new(code::UNDEFINED_COLUMN, message)
-                    .with_nearest(name, spine.columns.iter().map(|column| column.name.as_str()))
+                    .with_nearest(
+                        name,
+                        main_table.columns.iter().map(|column| column.name.as_str()),
+                    )
                     .err()
             }
             _ => Ok(None),

@@ -2,11 +2,11 @@
 //!
 //! The tables are copied to others in memory, in the order of that time, where a position cuts each of
 //! them. So files and Arrow objects can be read, and rows that were stored in another order than that
-//! in which they became known. A row is known to a row of the spine when its time is not later; of the
-//! rows of the spine's own table with the same time, those before it. A row without a time is never
-//! known, and a row of the spine without a time knows none.
+//! in which they became known. A row is known to a row of the main table when its time is not later; of the
+//! rows of the main table's own table with the same time, those before it. A row without a time is never
+//! known, and a row of the main table without a time knows none.
 //!
-//! *Cost*: the rows of all tables in memory, those of the spine twice; sorted once.
+//! *Cost*: the rows of all tables in memory, those of the main table twice; sorted once.
 
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
@@ -71,7 +71,7 @@ impl ColumnRun<'_> {
         progress: Option<ProgressCallback>,
         consume: Consume<'_>,
     ) -> Result<Vec<Diagnostic>> {
-        let Some(spine) = &self.query.request_table else {
+        let Some(main_table) = &self.query.request_table else {
             let message = "AS KNOWN AT needs a table in FROM";
             return Diagnostic::unsupported(message).at(self.column.span).err();
         };
@@ -83,7 +83,7 @@ impl ColumnRun<'_> {
             PreparedRequest::compile_over(&stored(self.query)?, &set, PreAggregation::Off)?;
         let program = request.program();
         let mut tables = KnownTables::new(program, &set, BTreeMap::new());
-        let copy = &copies[&spine.id];
+        let copy = &copies[&main_table.id];
         let readers: Vec<ColumnReader<'_>> =
             copy.rows.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
         let total = u64::try_from(copy.rows.num_rows()).unwrap_or(u64::MAX);
@@ -96,7 +96,7 @@ impl ColumnRun<'_> {
                     readers.iter().map(|reader| reader.get(row, &arena)).collect();
                 tables.go_to_each(i64::MAX, |id| match time {
                     None => 0,
-                    Some(_) if id == spine.id => copy.positions[row],
+                    Some(_) if id == main_table.id => copy.positions[row],
                     Some(time) => copies[&id].known_by(*time),
                 });
                 answers.answer(&values, &tables)?

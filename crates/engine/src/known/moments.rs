@@ -43,6 +43,7 @@ impl<'t> KnownTables<'t> {
                 now.push(table.snapshot());
             }
         }
+        assert_eq!(ids.len(), now.len(), "a snapshot of each table");
         Snapshot::align(&mut now);
         let then = now.clone();
         let temporary = others.temporary.clone();
@@ -66,6 +67,7 @@ impl<'t> KnownTables<'t> {
 
     /// Cuts each table before an arrival of its own, which its id gives, by the time `now_ms`.
     pub(crate) fn go_to_each(&mut self, now_ms: i64, arrival: impl Fn(u64) -> u64) {
+        debug_assert_eq!(self.then.len(), self.now.len(), "each table is cut");
         for ((then, now), id) in self.then.iter_mut().zip(&self.now).zip(&self.ids) {
             *then = now.before(arrival(*id), now_ms);
         }

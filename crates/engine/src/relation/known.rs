@@ -11,7 +11,7 @@ use crate::{
     catalog::TableEntry,
     entrance::{rows_max, too_many_rows},
     index_read,
-    known::{ArrivalRun, ColumnRun, DeployedSpine, KnownBy, KnownQuery, does_not_fit},
+    known::{ArrivalRun, ColumnRun, DeployedRequests, KnownBy, KnownQuery, does_not_fit},
 };
 
 impl Relation {
@@ -87,7 +87,7 @@ impl Relation {
         let mut entries = self.database.entries_of(&self.query.plan)?;
         let compiled;
         let (request, other) = match &known.deployed {
-            Some(DeployedSpine { request, table }) => (request.as_ref(), table.as_ref()),
+            Some(DeployedRequests { request, table }) => (request.as_ref(), table.as_ref()),
             None => {
                 compiled = PreparedRequest::compile(
                     &self.query,
@@ -98,7 +98,7 @@ impl Relation {
             }
         };
         let own = self.query.request_table.as_ref().map(|table| table.id);
-        let Some(spine) = other.map(|table| table.id).or(own) else {
+        let Some(main_table) = other.map(|table| table.id).or(own) else {
             let message = "AS KNOWN AT needs a table in FROM";
             return Diagnostic::unsupported(message).at(known.span).err();
         };
@@ -111,7 +111,7 @@ impl Relation {
             request,
             columns: &self.query.columns,
             entries: &entries,
-            spine,
+            main_table,
             read_through: self.read_through(),
             temporary: self.context.temporary.clone(),
             range: known.range,

@@ -18,7 +18,7 @@ impl Session {
     /// built.
     pub(crate) fn explain(&self, query: &Query, parameters: &[Parameter]) -> Result<Output> {
         let known = KnownQuery::of(query)?;
-        let query = known.as_ref().map_or(query, |(_, asked)| asked);
+        let query = known.as_ref().map_or(query, |(_, plain)| plain);
         let bound = self.bind_with(query, parameters)?;
         let entries = self.database.entries_for(&bound.plan, self.caller())?;
         let known = known.map(|(known, _)| known.describe());

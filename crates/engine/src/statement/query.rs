@@ -21,7 +21,7 @@ impl Session {
         objects: Option<FindObject<'_>>,
     ) -> Result<Relation> {
         let known = KnownQuery::of(query)?;
-        let query = known.as_ref().map_or(query, |(_, asked)| asked);
+        let query = known.as_ref().map_or(query, |(_, plain)| plain);
         let (bound, mut warnings) = self.bind_naming(query, parameters, objects)?;
         let (config, of_config) = QueryConfig::read(&query.config)?;
         warnings.extend(of_config);

@@ -29,23 +29,23 @@ pub(super) fn verify_at_positions<'r>(
     mut report: ReplayReport<'r>,
 ) -> Result<ReplayReport<'r>> {
     let program = deployment.request.program();
-    let Some(spine) = tables.now(request_table).cloned() else {
+    let Some(main_table) = tables.now(request_table).cloned() else {
         return Diagnostic::internal("the request table is a table of the query").err();
     };
     let index = tables.index_read(request_table);
-    let total = count(scan(&spine, index).count());
+    let total = count(scan(&main_table, index).count());
     let size = options.sample.unwrap_or(SAMPLE_DEFAULT);
     let mut sample = RowSample::new(Some(size), total);
     report.begin(total);
     let mut answers = program.known_answers();
-    let width = spine.schema().columns.len();
-    for (row, stored) in (0..).zip(scan(&spine, index)) {
+    let width = main_table.schema().columns.len();
+    for (row, stored) in (0..).zip(scan(&main_table, index)) {
         if !sample.contains(row) {
             continue;
         }
         checkpoint()?;
         report.tell(row);
-        let arrived_ms = spine.arrival_ms(stored.arrival);
+        let arrived_ms = main_table.arrival_ms(stored.arrival);
         tables.go_to(stored.arrival + 1, arrived_ms);
         let known = tables.then(request_table).map_or(0, |then| count(scan(then, index).count()));
         let plan = answer_of_last_row(&deployment.query.plan, known)?;

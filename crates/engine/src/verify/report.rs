@@ -52,6 +52,7 @@ impl<'r> ReplayReport<'r> {
     /// Compares a row of batch mode with an answer, value by value.
     pub(super) fn compare_row(&mut self, row: u64, batch: &[Datum<'_>], request: &[Datum<'_>]) {
         let columns = self.columns;
+        debug_assert_eq!(request.len(), columns.len(), "an answer has a value for each column");
         for ((batch, request), (name, _)) in batch.iter().zip(request).zip(columns) {
             self.found.values += 1;
             if !batch.is_bit_equal(request) {
