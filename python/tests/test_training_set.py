@@ -91,20 +91,20 @@ def refused(run, *arguments, **options) -> tuple[str, str]:
 def test_a_main_table_has_what_the_answers_depend_on(stored):
     stored.execute("""
         CREATE TABLE labels (k STRING, label INT); CREATE TABLE other (k STRING, id STRING);
-        CREATE TABLE labels (ts TIMESTAMP, k STRING, id INT, v DOUBLE);
+        CREATE TABLE events (ts TIMESTAMP, k STRING, id INT, v DOUBLE);
         INSERT INTO labels VALUES ('a', 1); INSERT INTO other VALUES ('a', 'x');
-        INSERT INTO labels VALUES (1000, 'a', 1, 2.5)
+        INSERT INTO events VALUES (1000, 'a', 1, 2.5)
     """)
 
     def known(table):
         return list(stored.training_set(table, "spent", as_known=True))
 
-    assert known("labels") == [(1, 1, 2.5, None)]
+    assert known("events") == [(1, 1, 2.5, None)]
     expected = "the main table has no column `id`, on which answers depend"
     assert refused(known, "labels") == ("42703", expected)
     assert refused(known, "other") == ("42804", "column `id` of the main table is STRING, not INT")
-    expected = "`labels` is not the table of the deployment's requests"
-    assert refused(stored.training_set, "labels", "spent") == ("0A000", expected)
+    expected = "`events` is not the table of the deployment's requests"
+    assert refused(stored.training_set, "events", "spent") == ("0A000", expected)
     assert refused(stored.training_set, None, "nope", as_known=True)[0] == "42704"
     assert refused(stored.training_set, "nope", "spent", as_known=True)[0] == "42P01"
 

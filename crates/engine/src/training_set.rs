@@ -105,7 +105,7 @@ impl Session {
         Ok(relation.with_known(KnownQuery { by, range, span: Span::default(), deployed }))
     }
 
-    /// Finds the table of the main table; `None` where it is the deployment's own.
+    /// Finds the main table; `None` where it is the deployment's own.
     fn main_table_of(
         &self,
         found: &Deployment,

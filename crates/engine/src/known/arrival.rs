@@ -15,9 +15,9 @@ use crate::{PreparedRequest, ProgressCallback, catalog::TableEntry, database::Ta
 pub(crate) struct ArrivalRun<'r> {
     pub(crate) request: &'r PreparedRequest,
     pub(crate) columns: &'r [(String, DataType)],
-    /// The tables of the query and that of the main table.
+    /// The tables of the query and the main table.
     pub(crate) entries: &'r [TableEntry],
-    /// The id of the table of the main table.
+    /// The id of the main table.
     pub(crate) main_table: u64,
     pub(crate) read_through: BTreeMap<u64, usize>,
     pub(crate) temporary: TemporaryStorage,
