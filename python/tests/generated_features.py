@@ -172,3 +172,16 @@ def qualified_clause(clause: str) -> str:
     keys, _, frame = rest.partition(" ORDER BY ts")
     keys = ", ".join(f"c.{key}" for key in keys.split(", "))
     return f"{before}PARTITION BY {keys} ORDER BY c.ts{frame}"
+
+
+def tables_of(draw: random.Random, count: int) -> dict[str, pa.Table]:
+    """Draws the rows of every table."""
+    tables = {}
+    for name in NAMES:
+        rows = rows_of(draw, count if name in ("clicks", "views") else count // 2)
+        columns = {column: pa.array(rows[column], of) for column, (_, of, _) in CLICKS.items()}
+        table = pa.table(columns)
+        if name == "shops":
+            table = table.set_column(3, "shop", table["shop"].cast(pa.int64()))
+        tables[name] = table
+    return tables

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lockstep
-from generated_features import CLICKS, NAMES, Generator, bits, rows_of
+from generated_features import CLICKS, Generator, bits, tables_of
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install pyspark")
 if shutil.which("java") is None:
@@ -53,13 +53,7 @@ class World:
     def __init__(self, spark, seed: int, count: int = 160) -> None:
         draw = random.Random(seed)
         self.db, self.frames = lockstep.connect(), {}
-        for name in NAMES:
-            rows = rows_of(draw, count if name in ("clicks", "views") else count // 2)
-            table = pa.table(
-                {column: pa.array(rows[column], of) for column, (_, of, _) in CLICKS.items()}
-            )
-            if name == "shops":
-                table = table.set_column(3, "shop", table["shop"].cast(pa.int64()))
+        for name, table in tables_of(draw, count).items():
             self.db.append(name, table)
             order = list(range(table.num_rows))
             draw.shuffle(order)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lockstep
-from generated_features import CLICKS, NAMES, Generator, bits, rows_of
+from generated_features import CLICKS, NAMES, Generator, bits, tables_of
 from lockstep import _lockstep
 from lockstep.spark._executor import ROW, SEQUENCE, TAG, run_pass, typed
 from lockstep.spark._stages import assemble, plan
@@ -86,17 +86,9 @@ class World:
     """Rows in a database, and as the tables of a lake."""
 
     def __init__(self, seed: int, count: int = 200) -> None:
-        draw = random.Random(seed)
-        self.db, self.tables = lockstep.connect(), {}
-        for name in NAMES:
-            rows = rows_of(draw, count if name in ("clicks", "views") else count // 2)
-            table = pa.table(
-                {column: pa.array(rows[column], of) for column, (_, of, _) in CLICKS.items()}
-            )
-            if name == "shops":
-                table = table.set_column(3, "shop", table["shop"].cast(pa.int64()))
+        self.db, self.tables = lockstep.connect(), tables_of(random.Random(seed), count)
+        for name, table in self.tables.items():
             self.db.append(name, table)
-            self.tables[name] = table
 
     def compare(self, sql: str, **options) -> None:
         found = run(sql, self.tables, **options)

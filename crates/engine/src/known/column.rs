@@ -3,7 +3,7 @@
 //! The tables are copied to others in memory, in the order of that time, where a position cuts each of
 //! them. So files and Arrow objects can be read, and rows that were stored in another order than that
 //! in which they became known. A row is known to a row of the main table when its time is not later; of the
-//! rows of the main table's own table with the same time, those before it. A row without a time is never
+//! rows of the main table with the same time, those before it. A row without a time is never
 //! known, and a row of the main table without a time knows none.
 //!
 //! *Cost*: the rows of all tables in memory, those of the main table twice; sorted once.
