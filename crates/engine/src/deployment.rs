@@ -38,6 +38,8 @@ pub(crate) struct Deployment {
     pub(crate) tables: Vec<TableReference>,
     /// The views that it reads, which cannot be dropped or replaced while it exists.
     pub(crate) views: Vec<Arc<View>>,
+    /// The table to which answers are logged, which cannot be dropped while it exists.
+    pub(crate) answers: Option<TableReference>,
     /// The session's settings at DEPLOY, on which the query's meaning depends.
     pub(crate) settings: Settings,
     /// The session's database at DEPLOY, in which the names of the query were looked up.
@@ -156,9 +158,14 @@ impl Deployment {
     pub(crate) fn record(&self) -> CatalogRecord {
         CatalogRecord::CreateDeployment {
             name: self.name().clone(),
-            source: QuerySource::new(&self.sql, &self.current_database, self.settings),
+            source: self.source(),
             options: self.options.clone(),
         }
+    }
+
+    /// Returns its query with everything on which its meaning depends.
+    pub(crate) fn source(&self) -> QuerySource {
+        QuerySource::new(&self.sql, &self.current_database, self.settings)
     }
 
     /// Describes the deployment.

@@ -30,13 +30,14 @@
 //! | `append`, [`appender`](Appender), `offline_data`, [`conversion`](Conversion), `literal`, `constant` | rows into tables |
 //! | `relation`, `query_stream`, `index_read`, `named_source` | queries in batch mode, and what they read that is not stored |
 //! | `request`, `prepared_request`, `request_cache`, `deployment` | request mode |
-//! | `verify` | the comparison of the two modes |
+//! | `verify`, `answer_log` | the comparison of the two modes, the answers that were given and their comparison |
 //! | `system` | the tables of the database `lockstep` |
 //! | [`outline`](outline()) | the parts of a query, for those who run it in pieces |
 //! | `inspect` | the catalog as values |
 //! | [`lint`] | warnings of DEPLOY, CREATE PROCEDURE and EXPLAIN |
 
 mod access;
+mod answer_log;
 mod append;
 mod append_tables;
 mod appender;

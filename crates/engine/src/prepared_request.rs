@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use arrow::array::{ArrayRef, RecordBatch};
@@ -23,6 +23,7 @@ use lockstep_row::{
 use crate::{
     Output, Session,
     access::{AccessGuard, Requirement},
+    answer_log::{AnswerLog, SeenTables},
     append::{MissingColumn, conform},
     catalog::{Definition, TableEntry},
     conversion::Conversion,
@@ -68,6 +69,8 @@ struct CompiledRequest {
     reads: Vec<bool>,
     input: Vec<(String, DataType)>,
     output: Vec<(String, DataType)>,
+    /// Where its answers are logged, if they are.
+    answer_log: OnceLock<AnswerLog>,
 }
 
 impl fmt::Debug for PreparedRequest {
@@ -173,7 +176,9 @@ impl PreparedRequest {
         };
         let input = columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
         let output = query.columns.clone();
-        let compiled = CompiledRequest { program, sources, columns, reads, input, output };
+        let answer_log = OnceLock::new();
+        let compiled =
+            CompiledRequest { program, sources, columns, reads, input, output, answer_log };
         Ok(Self { compiled: Arc::new(compiled), guard: None })
     }
 
@@ -199,6 +204,16 @@ impl PreparedRequest {
     /// ```
     pub fn downgrade(&self) -> WeakRequest {
         WeakRequest { compiled: Arc::downgrade(&self.compiled), guard: self.guard.clone() }
+    }
+
+    /// Has all answers from now on logged. Panics when they are logged already.
+    pub(crate) fn log_to(&self, log: AnswerLog) {
+        assert!(self.compiled.answer_log.set(log).is_ok(), "answers are logged to one table");
+    }
+
+    /// Returns where the answers are logged.
+    pub(crate) fn answer_log(&self) -> Option<&AnswerLog> {
+        self.compiled.answer_log.get()
     }
 
     /// Compares answers that took nodes of pre-aggregates with those from rows alone.
@@ -257,6 +272,9 @@ impl PreparedRequest {
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>> {
         self.check(row)?;
+        if let Some(log) = self.answer_log() {
+            return self.answer_logged(log, row, arena);
+        }
         let answer = self.compiled.program.answer(row, arena);
         // A table that was dropped meanwhile was empty while the program read it.
         self.check_definitions()?;
@@ -272,9 +290,31 @@ impl PreparedRequest {
         give: impl FnMut(&'a [Datum<'a>]),
     ) -> Result<()> {
         self.check(row)?;
+        if let Some(log) = self.answer_log() {
+            self.answer_logged(log, row, arena)?.into_iter().for_each(give);
+            return Ok(());
+        }
         let answered = self.compiled.program.answer_rows(row, arena, give);
         self.check_definitions()?;
         answered
+    }
+
+    /// Answers one request row, and logs the answer.
+    fn answer_logged<'a>(
+        &self,
+        log: &AnswerLog,
+        row: &[Datum<'_>],
+        arena: &'a Arena,
+    ) -> Result<Option<&'a [Datum<'a>]>> {
+        let program = &self.compiled.program;
+        let ids = program.tables().map(|(id, _)| id);
+        let mut seen = SeenTables::default();
+        let answer = program.answer_seeing(row, arena, |snapshots| {
+            seen = SeenTables::of(ids, snapshots);
+        })?;
+        self.check_definitions()?;
+        log.add(row, &seen, answer);
+        Ok(answer)
     }
 
     /// Whether a request reads only rows of its keys; otherwise it costs as much as the query in
@@ -336,13 +376,42 @@ impl PreparedRequest {
             let requests: Vec<Vec<Datum<'_>>> = rows.map(read).collect();
             requests.iter().try_for_each(|request| self.check(request))?;
             let requests: Vec<&[Datum<'_>]> = requests.iter().map(Vec::as_slice).collect();
-            view.answer(&requests, |answer| {
+            let mut give = |answer: &[Datum<'_>]| {
                 builders.iter_mut().zip(answer).for_each(|(builder, value)| builder.push(*value));
                 count += 1;
-            })?;
+            };
+            match self.answer_log() {
+                None => view.answer(&requests, give)?,
+                Some(log) => self.answer_and_log(log, &requests, view, &mut give)?,
+            }
             arena.reset();
         }
         Ok(count)
+    }
+
+    /// Answers requests one by one, and logs the answers.
+    fn answer_and_log(
+        &self,
+        log: &AnswerLog,
+        requests: &[&[Datum<'_>]],
+        view: &mut RequestBatch<'_>,
+        give: &mut dyn FnMut(&[Datum<'_>]),
+    ) -> Result<()> {
+        let ids = self.compiled.program.tables().map(|(id, _)| id);
+        let seen = SeenTables::of(ids, view.snapshots());
+        for request in requests {
+            let mut has_answer = false;
+            view.answer(&[request], |answer| {
+                debug_assert!(!has_answer, "a request has one answer at most");
+                has_answer = true;
+                log.add(request, &seen, Some(answer));
+                give(answer);
+            })?;
+            if !has_answer {
+                log.add(request, &seen, None);
+            }
+        }
+        Ok(())
     }
 
     /// Checks the values of a request row against the columns of its table.

@@ -132,7 +132,9 @@ impl Session {
         let output = match &parsed.statement {
             Statement::Query(query) => self.run_query(query, sql, parameters),
             Statement::Explain(query) => self.explain(query, parameters),
-            Statement::VerifyDeployment { name, options } => self.verify_deployment(name, options),
+            Statement::VerifyDeployment { name, against, options } => {
+                self.verify_deployment(name, *against, options)
+            }
             Statement::Insert(insert) => self.insert(insert, parameters),
             Statement::Delete { table, filter } => {
                 self.delete(table, filter.as_deref(), parameters)

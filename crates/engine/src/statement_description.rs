@@ -49,7 +49,7 @@ impl Session {
         let (effect, parameter_count) = self.statement_effect(sql)?;
         let columns = match effect {
             StatementEffect::Query => Some(self.columns_of_query(sql, parameter_count)?),
-            StatementEffect::Verifies => Some(verification_columns()),
+            StatementEffect::Verifies => Some(verification_columns(sql)),
             StatementEffect::Reads | StatementEffect::Other => None,
         };
         Ok(StatementDescription { effect, parameter_count, columns })

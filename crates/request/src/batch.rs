@@ -42,7 +42,12 @@ impl Program {
     }
 }
 
-impl RequestBatch<'_> {
+impl<'p> RequestBatch<'p> {
+    /// Returns the snapshots that requests read, one for each of [`Program::tables`].
+    pub fn snapshots(&self) -> &[Snapshot<'p>] {
+        &self.snapshots
+    }
+
     /// Answers requests in their order; none sees another. A request has no answer, one or several,
     /// as [`Program::answer_rows`] says. Stops at the first error.
     ///

@@ -278,6 +278,28 @@ impl Program {
         arrival: u64,
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>> {
+        self.answer_over(request, arrival, arena, |_| ())
+    }
+
+    /// Answers one request as [`Self::answer`] does, and passes on the snapshots that it reads, one for
+    /// each of [`Self::tables`]. Fails for programs that are not compiled.
+    pub fn answer_seeing<'a>(
+        &self,
+        request: &[Datum<'_>],
+        arena: &'a Arena,
+        see: impl FnOnce(&[Snapshot<'_>]),
+    ) -> Result<Option<&'a [Datum<'a>]>> {
+        self.answer_over(request, REQUEST_ARRIVAL, arena, see)
+    }
+
+    #[inline]
+    fn answer_over<'a>(
+        &self,
+        request: &[Datum<'_>],
+        arrival: u64,
+        arena: &'a Arena,
+        see: impl FnOnce(&[Snapshot<'_>]),
+    ) -> Result<Option<&'a [Datum<'a>]>> {
         if !self.is_compiled() {
             let message =
                 "a query that reads all rows of its tables cannot answer for a stored row";
@@ -289,6 +311,7 @@ impl Program {
         let mut snapshots = ArenaVec::with_capacity_in(self.resources.tables.len(), arena);
         snapshots.extend(self.snapshots());
         Snapshot::align(&mut snapshots);
+        see(&snapshots);
         let results = self.no_results();
         let request = ArrivedRow::values(request, arrival);
         let view = AnswerView {

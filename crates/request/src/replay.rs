@@ -27,6 +27,7 @@ pub struct Replay<'p> {
     scratch: PooledScratch<'p>,
     snapshots: Vec<Snapshot<'p>>,
     results: MaterialisedResults,
+    takes_nodes: bool,
 }
 
 impl Program {
@@ -50,11 +51,18 @@ impl Program {
             Ok(OnceCell::from(rows))
         });
         let results = results.collect::<Result<_>>()?;
-        Ok(Replay { program: self, scratch: self.acquire_scratch(), snapshots, results })
+        let scratch = self.acquire_scratch();
+        Ok(Replay { program: self, scratch, snapshots, results, takes_nodes: true })
     }
 }
 
 impl Replay<'_> {
+    /// Takes no nodes of pre-aggregates: for snapshots that were cut, since nodes have later rows.
+    #[must_use]
+    pub fn without_nodes(self) -> Self {
+        Self { takes_nodes: false, ..self }
+    }
+
     /// Answers for a row that is stored with this arrival; `None` when the query has no row for it.
     /// The answer is allocated in the arena.
     pub fn answer<'a>(
@@ -65,8 +73,9 @@ impl Replay<'_> {
     ) -> Result<Option<&'a [Datum<'a>]>> {
         self.program.check_width(row)?;
         self.scratch.arena.reset();
-        let (scratch, snapshots) = (&*self.scratch, &self.snapshots[..]);
-        let view = AnswerView { scratch, snapshots, results: &self.results, takes_nodes: true };
+        let (scratch, snapshots, takes_nodes) =
+            (&*self.scratch, &self.snapshots[..], self.takes_nodes);
+        let view = AnswerView { scratch, snapshots, results: &self.results, takes_nodes };
         let ctx = self.program.context(ArrivedRow::values(row, arrival), view, None);
         let answer = self.program.answer_one(&ctx)?;
         Ok(answer.map(|answer| answer.copy_into(arena)))

@@ -6,7 +6,9 @@
 use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use crate::Parsed;
-use crate::ast::{Deploy, Estimate, Ident, Insert, InsertRow, LoadData, Show, Statement};
+use crate::ast::{
+    Deploy, Estimate, Ident, Insert, InsertRow, LoadData, Show, Statement, VerifyAgainst,
+};
 use crate::cursor::Parser;
 use crate::elsewhere;
 use crate::token::TokenKind;
@@ -120,13 +122,19 @@ impl Parser<'_> {
         self.top_level_query().map(|query| Statement::Explain(Box::new(query)))
     }
 
-    /// Parses `VERIFY DEPLOYMENT name [OPTIONS(…)]`.
+    /// Parses `VERIFY DEPLOYMENT name [AGAINST ANSWERS] [OPTIONS(…)]`.
     fn verify(&mut self) -> Result<Statement> {
         self.expect_word("VERIFY")?;
         self.expect_word("DEPLOYMENT")?;
         let name = self.object_name()?;
+        let against = if self.eat_word("AGAINST") {
+            self.expect_word("ANSWERS")?;
+            VerifyAgainst::Answers
+        } else {
+            VerifyAgainst::BatchMode
+        };
         let options = self.options_clause("OPTIONS")?;
-        Ok(Statement::VerifyDeployment { name, options })
+        Ok(Statement::VerifyDeployment { name, against, options })
     }
 
     fn insert(&mut self) -> Result<Statement> {

@@ -153,8 +153,23 @@ impl<'t> Snapshot<'t> {
     /// Returns whether rows that were shown at `now_ms`, or later, may have been removed since: by
     /// retention, by DELETE, or by a change of the indexes.
     pub fn may_lack(&self, now_ms: i64) -> bool {
-        let has_expired = !self.state().keeps_everything && self.removed_ms() > now_ms;
-        has_expired || self.table.generation() > 0
+        self.may_have_expired(now_ms) || self.has_deleted()
+    }
+
+    /// Returns whether rows that had not expired at `now_ms` may have been removed since by retention.
+    pub fn may_have_expired(&self, now_ms: i64) -> bool {
+        !self.state().keeps_everything && self.removed_ms() > now_ms
+    }
+
+    /// Returns whether rows were removed otherwise, since the table was made or opened: by DELETE, or by a
+    /// change of the indexes.
+    pub fn has_deleted(&self) -> bool {
+        self.table.generation() > 0
+    }
+
+    /// Returns whether retention may hide rows as time goes by.
+    pub fn may_expire(&self) -> bool {
+        !self.state().keeps_everything
     }
 
     /// Returns the time at which a visible row arrived, in milliseconds since the epoch. Binary search.

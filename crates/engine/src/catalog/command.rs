@@ -326,7 +326,10 @@ impl Objects {
         let reads = |tables: &[TableReference]| tables.iter().any(|table| table.id == id);
         let (mut readers, mut views_over_it) = (Vec::new(), Vec::new());
         for database in self.databases.values() {
-            let deployments = database.deployments.values().filter(|found| reads(&found.tables));
+            let uses = |found: &&Arc<Deployment>| {
+                reads(&found.tables) || reads(found.answers.as_slice())
+            };
+            let deployments = database.deployments.values().filter(uses);
             readers.extend(deployments.map(|found| format!("`{}`", found.name().name)));
             let procedures = database.procedures.values().filter(|found| reads(&found.tables));
             readers.extend(procedures.map(|found| format!("`{}`", found.name().name)));
@@ -345,6 +348,7 @@ impl Objects {
         let name = deployment.name().clone();
         self.check_deployment_free(&name, or_replace)?;
         self.check_tables(&deployment.tables, seen)?;
+        self.check_tables(deployment.answers.as_slice(), seen)?;
         self.check_views(&deployment.views, seen)?;
         let deployments = &mut self.database_mut(&name.database)?.deployments;
         debug_assert!(or_replace || !deployments.contains_key(&name.name), "the name was free");

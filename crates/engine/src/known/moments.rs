@@ -85,6 +85,26 @@ impl<'t> KnownTables<'t> {
         tables.filter(|(_, now)| now.may_lack(now_ms)).map(|(id, _)| *id).collect()
     }
 
+    /// Returns the ids of the tables of which rows may have expired since a time.
+    pub(crate) fn that_expired_since(&self, now_ms: i64) -> Vec<u64> {
+        let has_expired = |now: &Snapshot<'_>| now.may_expire() && now.now_ms() > now_ms;
+        let tables = self.ids.iter().zip(&self.now);
+        tables.filter(|(_, now)| has_expired(now)).map(|(id, _)| *id).collect()
+    }
+
+    /// Returns the ids of the tables from which rows that had not expired at a time may have been removed
+    /// since by retention.
+    pub(crate) fn that_lost_expired(&self, now_ms: i64) -> Vec<u64> {
+        let tables = self.ids.iter().zip(&self.now);
+        tables.filter(|(_, now)| now.may_have_expired(now_ms)).map(|(id, _)| *id).collect()
+    }
+
+    /// Returns the ids of the tables of which rows were removed otherwise than by retention.
+    pub(crate) fn that_deleted(&self) -> Vec<u64> {
+        let tables = self.ids.iter().zip(&self.now);
+        tables.filter(|(_, now)| now.has_deleted()).map(|(id, _)| *id).collect()
+    }
+
     /// Returns the options for batch mode over these tables, in which a query reads what it reads now.
     pub(crate) fn execute_options(&self) -> ExecuteOptions {
         ExecuteOptions {

@@ -165,7 +165,7 @@ impl Session {
     }
 
     /// Adds an empty table to the catalog.
-    fn add_table(&self, new: NewTable<'_>, schema: TableSchema) -> Result<()> {
+    pub(super) fn add_table(&self, new: NewTable<'_>, schema: TableSchema) -> Result<()> {
         self.name_table(new, self.make_shared_table(schema)?)
     }
 

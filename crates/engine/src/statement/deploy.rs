@@ -5,6 +5,7 @@
 //! too little, run the lints, and commit the command that gives the deployment its name. When the
 //! name was taken or a table was dropped meanwhile, the catalog refuses the command.
 
+mod answers;
 mod long_window;
 mod options;
 mod retention;
@@ -22,7 +23,7 @@ use crate::{
     DeploymentInfo, Output, PreparedRequest, Session,
     catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName},
     database::TableSet,
-    deployment::{Deployment, query_text, references},
+    deployment::{Deployment, QuerySource, query_text, references},
     lint::{self, Purpose},
     view::views_of,
 };
@@ -65,16 +66,26 @@ impl Session {
         let request =
             PreparedRequest::compile_deployed(&query, &tables, &definition, pre_aggregation)?;
         self.database.pre_aggregate_work().register(&request);
+        let source =
+            QuerySource::new(&query_text(script, deploy.query_span), &self.current_database(), self.settings());
+        let answers = match &options.log_answers {
+            Some((table, span)) => {
+                let log = self.log_answers(table, &request, &query, &source);
+                Some(log.map_err(|error| Box::new(error.at(*span)))?)
+            }
+            None => None,
+        };
         let needed = retention::needed(&query.plan, &options);
         let held = retention::hold(&needed, &options, &entries, tables.owner())?;
         warnings.extend(held.warnings.into_iter().map(|w| w.at(deploy.name.name.span)));
         warnings.extend(lint::check(&query, &tables, Purpose::Serving));
         let deployment = Deployment {
             definition,
-            sql: query_text(script, deploy.query_span),
+            sql: source.sql,
             request: Arc::new(request),
             tables: references(&query.plan),
             views: views_of(&query),
+            answers,
             settings: self.settings(),
             current_database: self.current_database(),
             options: options.written,

@@ -20,6 +20,7 @@ pub(super) const DEPLOYMENTS: SystemTable = SystemTable {
         ("compatibility", DataType::String),
         ("time_zone", DataType::String),
         ("options", DataType::String),
+        ("answers_not_logged", DataType::BigInt),
     ],
     rows: deployments,
 };
@@ -150,6 +151,7 @@ fn deployments(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
             text(info.compatibility),
             text(&info.time_zone),
             text(&options.collect::<Vec<_>>().join(", ")),
+            found.request.answer_log().map_or(Value::Null, |log| number(log.not_logged())),
         ]
     };
     seen.map(row).collect()

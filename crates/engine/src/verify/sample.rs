@@ -1,11 +1,11 @@
 //! Which rows of a table are replayed when only a sample is verified.
 
 /// Chooses the rows that are replayed.
-pub(super) struct RowSample {
+pub(crate) struct RowSample {
     /// The size of the sample.
     size: u64,
     /// The number of rows of the table.
-    pub(super) rows: u64,
+    pub(crate) rows: u64,
     /// The number of rows drawn so far.
     drawn: u64,
     /// The next row of the sample.
@@ -14,7 +14,7 @@ pub(super) struct RowSample {
 
 impl RowSample {
     /// Draws `size` of `rows` rows; all of them for `None`.
-    pub(super) fn new(size: Option<u64>, rows: u64) -> Self {
+    pub(crate) fn new(size: Option<u64>, rows: u64) -> Self {
         let size = size.unwrap_or(rows).min(rows);
         debug_assert!(size <= rows, "a sample is a part of the rows");
         let mut sample = Self { size, rows, drawn: 0, next: 0 };
@@ -23,7 +23,7 @@ impl RowSample {
     }
 
     /// Whether a row is in the sample. Called once for each row, in order, from 0.
-    pub(super) fn contains(&mut self, row: u64) -> bool {
+    pub(crate) fn contains(&mut self, row: u64) -> bool {
         debug_assert!(row < self.rows, "rows are numbered from 0");
         if self.drawn == self.size || row != self.next {
             return false;

@@ -51,6 +51,7 @@ fn deployment(session: &Session, sql: &str, served: &str) -> Deployment {
         sql: sql.to_owned(),
         tables: references(&query.plan),
         views: Vec::new(),
+        answers: None,
         query,
         request: Arc::new(request.expect("it compiles")),
         settings: session.settings(),

@@ -295,7 +295,10 @@ impl Connection {
                 let columns = bound.map_err(|failure| failure.placed(translation))?;
                 Ok(Some(ResultColumn::of(&columns).into()))
             }
-            "VERIFY" => Ok(Some(ResultColumn::of(&verification_columns()).into())),
+            "VERIFY" => {
+                let columns = verification_columns(&translation.sql);
+                Ok(Some(ResultColumn::of(&columns).into()))
+            }
             "SHOW" | "DESC" | "DESCRIBE" | "EXPLAIN" | "CALL" | "ESTIMATE" => {
                 let command = ClientCommand::Engine(translation.clone());
                 let answer = self.answer(&command, parameters, engine).await?;

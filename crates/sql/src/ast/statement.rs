@@ -382,6 +382,15 @@ pub struct Privileges {
     pub with_grant_option: bool,
 }
 
+/// With what VERIFY compares a deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerifyAgainst {
+    /// Batch mode, over the rows that are stored.
+    BatchMode,
+    /// AGAINST ANSWERS: the answers that were logged.
+    Answers,
+}
+
 /// A statement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statement {
@@ -393,6 +402,8 @@ pub enum Statement {
     VerifyDeployment {
         /// The deployment.
         name: ObjectName,
+        /// With what it is compared.
+        against: VerifyAgainst,
         /// OPTIONS(…).
         options: Vec<OptionItem>,
     },

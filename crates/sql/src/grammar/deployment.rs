@@ -29,7 +29,7 @@ pub(super) const DEPLOY: StatementRule = StatementRule {
     grammar: "DEPLOY ( OR REPLACE table_name | [ IF NOT EXISTS ] table_name )\n\
         [ OPTIONS option_list ] [ AS ] query [ CONFIG option_list ]",
     privileges: "`DEPLOY` on the deployment, `DROP` too with `OR REPLACE`, and `SELECT` on each table that \
-        the query reads.",
+        the query reads; with `log_answers` `INSERT` on that table, and `CREATE` where it is made.",
     options: &[OptionList {
         clause: "OPTIONS",
         others: "is ignored with a warning",
@@ -77,6 +77,14 @@ const DEPLOY_OPTIONS: &[DocumentedOption] = &[
         meaning: "How many more rows of a key than the query reads its indexes keep.",
     },
     DocumentedOption {
+        name: "log_answers",
+        values: "the name of a table",
+        default: "none",
+        meaning: "Where each request and its answer are added as a row; the table is made where there is \
+            none, and cannot be dropped before the deployment. An answer has one row at most. \
+            See [Logged answers](../guide/parity.md#logged-answers).",
+    },
+    DocumentedOption {
         name: "sync",
         values: "`true`, `false`",
         default: "`true`",
@@ -101,9 +109,13 @@ pub(super) const VERIFY_DEPLOYMENT: StatementRule = StatementRule {
         row for each of the first 20 differences, or one row without a difference. \
         A deployment with `GROUP BY`, `UNION`, `DISTINCT`, `ORDER BY` or `LIMIT` is compared with a run of \
         its query in batch mode for each row, over the rows that had arrived with it: see \
-        [Parity](../guide/parity.md).",
-    grammar: "VERIFY DEPLOYMENT table_name [ OPTIONS option_list ]",
-    privileges: "`EXECUTE` on the deployment, and `SELECT` on each table that it reads.",
+        [Parity](../guide/parity.md). \
+        `AGAINST ANSWERS` takes the requests that the option `log_answers` of `DEPLOY` logged, computes their \
+        answers again as a training set would have them, and says why those differ that do: see \
+        [Logged answers](../guide/parity.md#logged-answers).",
+    grammar: "VERIFY DEPLOYMENT table_name [ AGAINST ANSWERS ] [ OPTIONS option_list ]",
+    privileges: "`EXECUTE` on the deployment, and `SELECT` on each table that it reads, with `AGAINST ANSWERS` \
+        on that of the answers, too.",
     options: &[OptionList {
         clause: "OPTIONS",
         others: "is an error",
@@ -111,10 +123,15 @@ pub(super) const VERIFY_DEPLOYMENT: StatementRule = StatementRule {
             name: "sample",
             values: "a whole number, at least 1",
             default: "all rows; 256 where each costs a run of the query in batch mode",
-            meaning: "How many rows are replayed, spread over the table and the same each time.",
+            meaning: "How many rows, or logged answers, are replayed, spread over the table and the same each \
+                time.",
         }],
     }],
-    examples: &["VERIFY DEPLOYMENT spent", "VERIFY DEPLOYMENT shop.spent OPTIONS(sample = 1000)"],
+    examples: &[
+        "VERIFY DEPLOYMENT spent",
+        "VERIFY DEPLOYMENT shop.spent OPTIONS(sample = 1000)",
+        "VERIFY DEPLOYMENT spent AGAINST ANSWERS",
+    ],
 };
 
 pub(super) const CREATE_PROCEDURE: StatementRule = StatementRule {

@@ -3,7 +3,7 @@
 use lockstep_sql::ast::{
     AlterTableAction, ColumnDefinition, CreateTable, Deploy, Insert, LoadData, ObjectPart,
     OptionItem, OptionValue, ParameterDefinition, Privileges, Query, Select, SelectItem, SetExpr,
-    Statement, TableRef, UserDefinition,
+    Statement, TableRef, UserDefinition, VerifyAgainst,
 };
 
 use super::expression::{expr, idents, literal, object, order_by, window};
@@ -13,8 +13,9 @@ pub(super) fn statement(statement: &Statement) -> String {
     match statement {
         Statement::Query(value) => query(value),
         Statement::Explain(value) => list("explain", [query(value)]),
-        Statement::VerifyDeployment { name, options: items } => {
-            list("verify-deployment", [object(name), options("options", items)])
+        Statement::VerifyDeployment { name, against, options: items } => {
+            let against = flag(*against == VerifyAgainst::Answers, "against-answers");
+            list("verify-deployment", [object(name), against, options("options", items)])
         }
         Statement::CreateDatabase { name, if_not_exists } => {
             list("create-database", [flag(*if_not_exists, "if-not-exists"), name.text.clone()])

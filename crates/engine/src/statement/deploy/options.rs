@@ -27,6 +27,8 @@ pub(super) struct DeployOptions {
     pub(super) rows_bias: Bias,
     /// For which keys windows have pre-aggregates: a value of the variable of this name.
     pub(super) pre_aggregation: Option<String>,
+    /// The table to which answers are logged, with its position.
+    pub(super) log_answers: Option<(String, Span)>,
     /// (name, value) of every option that was written and exists, for SHOW DEPLOYMENT.
     pub(super) written: Vec<(String, String)>,
 }
@@ -93,6 +95,17 @@ const SPECS: &[OptionSpec<DeployOptions>] = &[
                 return argument.invalid("takes 'auto', 'off' or 'always'");
             }
             options.pre_aggregation = Some(value);
+            Ok(())
+        },
+    },
+    OptionSpec {
+        name: "log_answers",
+        set: |options, argument| {
+            let name = argument.string()?;
+            if name.trim().is_empty() {
+                return argument.invalid("takes the name of a table");
+            }
+            options.log_answers = Some((name, argument.item().span));
             Ok(())
         },
     },
@@ -298,6 +311,8 @@ mod tests {
         check_refused("range_bias=-1d", "-1d");
         check_refused("rows_bias=-1", "-1");
         check_refused("rows_bias=1d", "1d");
+        check_refused("log_answers=7", "7");
+        check_refused("log_answers=''", "'''");
     }
 
     #[test]

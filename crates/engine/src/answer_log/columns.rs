@@ -1,0 +1,166 @@
+//! The columns of a table of answers.
+
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_row::{
+    Arena, Column, DataType, Datum, IndexSpec, Retention, RowView, TableSchema, Value,
+};
+
+use super::{SeenTables, not_logged};
+use crate::{PreparedRequest, catalog::TableEntry};
+
+/// The columns that every table of answers has: when the request was answered, by which definition of the
+/// deployment and which version, what it saw, and whether there was an answer.
+pub(super) const FIXED: [(&str, DataType); 5] = [
+    ("answered_at", DataType::Timestamp),
+    ("definition", DataType::String),
+    ("version", DataType::String),
+    ("seen", DataType::String),
+    ("has_answer", DataType::Bool),
+];
+
+/// Where a table of answers has its columns.
+#[derive(Debug)]
+pub(crate) struct AnswerColumns {
+    fixed: [usize; FIXED.len()],
+    /// For each column of the request row; `None` where no answer depends on it.
+    request: Vec<Option<usize>>,
+    answer: Vec<usize>,
+}
+
+/// A logged answer.
+#[derive(Debug)]
+pub(super) struct LoggedAnswer {
+    /// Its position among the logged answers, from 0.
+    pub(super) number: u64,
+    /// When it was answered, in milliseconds since the epoch.
+    pub(super) answered_ms: i64,
+    pub(super) definition: String,
+    pub(super) version: String,
+    /// The ids of tables, each with the arrival before which the request saw its rows.
+    pub(super) seen: Vec<(u64, u64)>,
+    pub(super) request: Vec<Value>,
+    pub(super) answer: Option<Vec<Value>>,
+}
+
+impl LoggedAnswer {
+    /// Returns the arrival before which the request saw the rows of a table.
+    pub(super) fn seen_of(&self, table: u64) -> u64 {
+        self.seen.iter().find(|(id, _)| *id == table).map_or(0, |(_, arrival)| *arrival)
+    }
+}
+
+/// Returns the schema of the table of a request's answers: the fixed columns, `request_…` for each column on
+/// which an answer depends, and `answer_…` for each of its columns. Its index has the answers of each
+/// definition in the order of time.
+pub(crate) fn schema_of_answers(request: &PreparedRequest) -> Result<TableSchema> {
+    let mut schema = TableSchema::default();
+    for (name, data_type) in FIXED {
+        schema.columns.push(Column { nullable: false, ..Column::new(name, data_type) });
+    }
+    for (name, data_type) in needed(request) {
+        if schema.find_column(&name).is_some() {
+            let message = format!("answers have two columns `{name}`");
+            return Diagnostic::new(code::DUPLICATE_OBJECT, message)
+                .with_hint("Give one of the columns of the query another name with AS.")
+                .err();
+        }
+        if matches!(data_type, DataType::Null | DataType::Array(_)) {
+            let reason = format!("Column `{name}` would be {data_type}, which is not stored.");
+            return not_logged(&reason).with_hint("CAST gives it another type.").err();
+        }
+        schema.columns.push(Column::new(name, data_type));
+    }
+    let keys = vec![1];
+    debug_assert_eq!(schema.columns[1].name, "definition", "the key of the index");
+    schema.indexes.push(IndexSpec {
+        name: "by_time".to_owned(),
+        keys,
+        event_time: Some(0),
+        retention: Retention::Forever,
+        declared: true,
+    });
+    Ok(schema)
+}
+
+/// Returns the columns of a request and of its answer, as the table names them.
+fn needed(request: &PreparedRequest) -> Vec<(String, DataType)> {
+    let read = request.input().iter().zip(request.reads()).filter(|(_, is_read)| **is_read);
+    let inputs = read.map(|((name, kind), _)| (format!("request_{name}"), kind.clone()));
+    let outputs = request.output().iter();
+    inputs.chain(outputs.map(|(name, kind)| (format!("answer_{name}"), kind.clone()))).collect()
+}
+
+impl AnswerColumns {
+    /// Finds the columns of a request's answers in a table. Fails where one is missing or has another type.
+    pub(crate) fn locate(entry: &TableEntry, request: &PreparedRequest) -> Result<Self> {
+        let schema = entry.table.schema();
+        let table = &entry.definition.name().name;
+        let find = |name: &str, data_type: &DataType| match schema.find_column(name) {
+            Some(at) if schema.columns[at].data_type == *data_type => Ok(at),
+            found => {
+                let message = match found {
+                    Some(at) => {
+                        let found = &schema.columns[at].data_type;
+                        format!("column `{name}` of `{table}` is {found}, not {data_type}")
+                    }
+                    None => format!("`{table}` has no column `{name}` {data_type}"),
+                };
+                Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
+                    .with_detail("The answers of this deployment do not fit into the table.")
+                    .with_hint("Name a table that does not exist: DEPLOY makes it.")
+                    .err()
+            }
+        };
+        let mut fixed = [0; FIXED.len()];
+        for (at, (name, data_type)) in fixed.iter_mut().zip(&FIXED) {
+            *at = find(name, data_type)?;
+        }
+        let input = request.input().iter().zip(request.reads());
+        let input = input.map(|((name, data_type), is_read)| match is_read {
+            true => find(&format!("request_{name}"), data_type).map(Some),
+            false => Ok(None),
+        });
+        let output = request.output().iter();
+        let output = output.map(|(name, data_type)| find(&format!("answer_{name}"), data_type));
+        Ok(Self {
+            fixed,
+            request: input.collect::<Result<_>>()?,
+            answer: output.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Returns for each column of the request row its column in the table.
+    pub(super) fn request(&self) -> &[Option<usize>] {
+        &self.request
+    }
+
+    /// Returns the arrivals that a row says were seen.
+    pub(super) fn seen(&self, row: RowView<'_>) -> Vec<(u64, u64)> {
+        let text = text_of(row.get(self.fixed[3]));
+        SeenTables::parse(&text).unwrap_or_default()
+    }
+
+    /// Reads a row.
+    pub(super) fn read(&self, number: u64, row: RowView<'_>) -> LoggedAnswer {
+        let arena = Arena::new();
+        let value = |at: usize| row.get_in(at, &arena).to_value();
+        let has_answer = matches!(row.get(self.fixed[4]), Datum::Bool(true));
+        let answer = || self.answer.iter().map(|at| value(*at)).collect();
+        LoggedAnswer {
+            number,
+            answered_ms: row.get(self.fixed[0]).as_i64().unwrap_or_default(),
+            definition: text_of(row.get(self.fixed[1])),
+            version: text_of(row.get(self.fixed[2])),
+            seen: self.seen(row),
+            request: self.request.iter().map(|at| at.map_or(Value::Null, value)).collect(),
+            answer: has_answer.then(answer),
+        }
+    }
+}
+
+fn text_of(value: Datum<'_>) -> String {
+    match value {
+        Datum::String(text) => text.to_owned(),
+        _ => String::new(),
+    }
+}
