@@ -9,9 +9,10 @@ use clap::{Parser, ValueEnum, error::ErrorKind};
 #[expect(clippy::struct_excessive_bools, reason = "a command line's switches")]
 #[command(name = "lockstep-bench", version, after_help = AFTER)]
 pub(crate) struct BenchOptions {
-    /// What to run: M1 to M6, M8, M10, M11, M13 to M15.
+    /// What to run: M1 to M6, M8 to M11, M13 to M15.
     #[arg(value_enum, ignore_case = true,
-        required_unless_present_any = ["install", "publish", "grouping_step", "restart_step", "network_step"])]
+        required_unless_present_any = ["install", "publish", "training_step", "grouping_step", "restart_step",
+            "network_step"])]
     pub(crate) workload: Option<WorkloadId>,
 
     /// Prints the result as one line of JSON, the last one.
@@ -50,6 +51,10 @@ pub(crate) struct BenchOptions {
     /// Installs the peers with the system's own package clients, and exits.
     #[arg(long)]
     pub(crate) install: bool,
+
+    /// Runs one system of M9 in this process: a JSON object.
+    #[arg(long, hide = true, value_name = "STEP")]
+    pub(crate) training_step: Option<String>,
 
     /// Runs one system of M10 in this process: a JSON object.
     #[arg(long, hide = true, value_name = "STEP")]
@@ -98,6 +103,9 @@ pub(crate) enum WorkloadId {
     /// Requests over long windows.
     #[value(name = "M8")]
     M8,
+    /// Training sets, from rows in memory to a Parquet file.
+    #[value(name = "M9")]
+    M9,
     /// GROUP BY over many groups.
     #[value(name = "M10")]
     M10,
@@ -132,6 +140,10 @@ pub(crate) enum PeerName {
     Sqlite,
     /// Its feature server, in M14 only.
     Feast,
+    /// In Python, in M9 only.
+    Polars,
+    /// With two threads of one Java, in M9 only.
+    Spark,
 }
 
 /// Why the program ends without measuring.

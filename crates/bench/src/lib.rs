@@ -9,9 +9,9 @@
 //! | module | what |
 //! |---|---|
 //! | `arguments`, `suite` | the command line, and what it runs |
-//! | `m1` … `m6`, `m8`, `m10`, `m11`, `m13`, `m14` (M15 too) | the workloads |
-//! | `peer` | DuckDB, MariaDB, PostgreSQL, Redis, SQLite: their servers, protocols and SQL |
-//! | `system`, `measure`, `answer` | what is measured, how, and whether answers agree |
+//! | `m1` … `m6`, `m8` … `m10`, `m11`, `m13`, `m14` (M15 too) | the workloads |
+//! | `peer` | DuckDB, MariaDB, PostgreSQL, Redis, SQLite: their servers, protocols and SQL; the packages of Python |
+//! | `system`, `measure`, `measured_process`, `answer` | what is measured, how, and whether answers agree |
 //! | `report`, `result_table`, `plot`, `publish`, `machine` | the result as JSON, Markdown and SVG, and the machine it was measured on |
 
 mod answer;
@@ -31,8 +31,10 @@ mod m4;
 mod m5;
 mod m6;
 mod m8;
+mod m9;
 mod machine;
 mod measure;
+mod measured_process;
 mod peer;
 mod plot;
 mod publish;

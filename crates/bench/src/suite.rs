@@ -9,7 +9,7 @@ use crate::{
     answer::{Closeness, difference},
     arguments::{BenchOptions, PeerChoice, PeerName, WorkloadId},
     error::{Error, Result, Trying},
-    m1, m2, m3, m4, m5, m6, m8, m10, m11, m13, m14, machine,
+    m1, m2, m3, m4, m5, m6, m8, m9, m10, m11, m13, m14, machine,
     measure::{ClientLoad, closed_loop},
     peer::install::install,
     plot::svg,
@@ -43,6 +43,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     if let Some(step) = &options.grouping_step {
         return m10::run_step(step);
     }
+    if let Some(step) = &options.training_step {
+        return m9::run_step(step);
+    }
     if let Some(step) = &options.network_step {
         return m14::run_step(step);
     }
@@ -68,6 +71,7 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
         WorkloadId::M5 => m5::run(options)?,
         WorkloadId::M6 => m6::run(options)?,
         WorkloadId::M8 => m8::run(options)?,
+        WorkloadId::M9 => m9::run(options)?,
         WorkloadId::M10 => m10::run(options)?,
         WorkloadId::M11 => m11::run(options)?,
         WorkloadId::M13 => m13::run(options)?,

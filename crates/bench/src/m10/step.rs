@@ -1,13 +1,8 @@
 //! One system of M10, in a process of its own.
 //!
-//! The process is this program with `--grouping-step` and a JSON object. It fills a table and prints
-//! a line, waits for one, runs the query and prints its time and its row, and waits for its end.
+//! The process is this program with `--grouping-step` and a JSON object; see `measured_process`.
 
-use std::{
-    fs,
-    io::{BufRead as _, BufReader, Write as _},
-    process::{Child, Command, Stdio},
-};
+use std::process::Command;
 
 use lockstep_engine::Database;
 use lockstep_host::{Clock, SystemClock};
@@ -17,8 +12,8 @@ use serde_json::{Value as Json, json};
 use super::GroupingResult;
 use crate::{
     error::{Error, Result, Trying},
+    measured_process::{MeasuredProcess, work},
     peer::{SqlPeer as _, duckdb::DuckDb},
-    suite::say,
 };
 
 /// Rows of one append.
@@ -164,13 +159,9 @@ impl GroupingStep {
         let program = std::env::current_exe().trying(|| "find this program".to_owned())?;
         let mut command = Command::new(program);
         command.arg("--grouping-step").arg(self.to_json().to_string());
-        let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut process = process.trying(|| "start a step".to_owned())?;
-        let result = converse(&mut process);
-        // SIGKILL. A step that failed has ended by itself.
-        drop(process.kill());
-        process.wait().trying(|| "wait for the end of a step".to_owned())?;
-        result
+        let figures = MeasuredProcess::start(&mut command)?.measure()?;
+        let row = figures.result["row"].as_str().unwrap_or_default().to_owned();
+        Ok(GroupingResult { ms: figures.ms, memory_mib: figures.memory_mib, row })
     }
 }
 
@@ -211,53 +202,14 @@ fn text_of(numbers: &[f64]) -> String {
     texts.join(" ")
 }
 
-/// Waits until the process is filled, lets it run the query, and reads how far it grew.
-fn converse(process: &mut Child) -> Result<GroupingResult> {
-    const FAILED: Error = Error::Idle { what: "a step of M10 failed" };
-    let (mut input, output) = process.stdin.take().zip(process.stdout.take()).ok_or(FAILED)?;
-    let mut output = BufReader::new(output);
-    let mut line = String::new();
-    let mut next = || -> Result<String> {
-        line.clear();
-        output.read_line(&mut line).trying(|| "read from a step".to_owned())?;
-        Ok(line.clone())
-    };
-    if next()?.trim() != "filled" {
-        return Err(FAILED);
-    }
-    let folder = format!("/proc/{}", process.id());
-    // The greatest size is counted from here.
-    let cleared = fs::write(format!("{folder}/clear_refs"), "5");
-    cleared.trying(|| "forget the greatest size of a process".to_owned())?;
-    let before = status_kib(&folder, "VmRSS:")?;
-    writeln!(input).trying(|| "start the query of a step".to_owned())?;
-    let json: Json = serde_json::from_str(&next()?).ok().ok_or(FAILED)?;
-    let memory_kib = status_kib(&folder, "VmHWM:")? - before;
-    let row = json["row"].as_str().unwrap_or_default().to_owned();
-    let ms = json["ms"].as_f64().ok_or(FAILED)?;
-    Ok(GroupingResult { ms, memory_mib: (memory_kib / 1024.0).max(1.0), row })
-}
-
-/// Reads a size from the status of a process, in KiB.
-fn status_kib(folder: &str, name: &str) -> Result<f64> {
-    let path = format!("{folder}/status");
-    let status = fs::read_to_string(&path).trying(|| format!("read {path}"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    number.ok_or(Error::Idle { what: "a process has no size" })
-}
-
 /// Does the step of the command line.
 pub(crate) fn run_step(text: &str) -> Result<()> {
     let step = GroupingStep::of_text(text);
     let step = step.ok_or_else(|| Error::Page { message: format!("{text} is no step of M10") })?;
     let filled = step.fill()?;
-    say("filled");
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).trying(|| "wait for the start".to_owned())?;
-    let clock = SystemClock::new();
-    let row = filled.answer()?;
-    let ms = clock.monotonic_ns() as f64 / 1e6;
-    say(&json!({ "ms": ms, "row": row }).to_string());
-    std::io::stdin().read_line(&mut line).trying(|| "wait for the end".to_owned()).map(drop)
+    work(|| {
+        let clock = SystemClock::new();
+        let row = filled.answer()?;
+        Ok(json!({ "ms": clock.monotonic_ns() as f64 / 1e6, "row": row }))
+    })
 }

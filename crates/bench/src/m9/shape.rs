@@ -1,0 +1,165 @@
+//! The training sets of M9: their rows, and their SQL.
+
+use std::path::{Path, PathBuf};
+
+use lockstep_engine::Database;
+use lockstep_row::Datum;
+
+use crate::error::Result;
+
+/// Milliseconds between two event times.
+pub(super) const STEP_MS: u64 = 10;
+/// A frame is this part of all time.
+pub(super) const FRAMES_OF_TIME: u64 = 10;
+/// The numbers of keys of the four key columns.
+pub(super) const KEYS: [u64; 4] = [1_000, 10_000, 50, 200];
+/// A prime, so that rows arrive in another order than that of their times, each time once.
+const STRIDE: u64 = 7_919;
+/// Rows of one append.
+const APPEND_ROWS: usize = 1_000;
+/// A row of the tables that are joined for so many rows.
+const JOINED_SHARE: u64 = 10;
+
+/// Whose SQL a query is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum QueryDialect {
+    Lockstep,
+    DuckDb,
+}
+
+/// A shape of a training set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TrainingShape {
+    OneWindow,
+    FourWindows,
+    Skew,
+    Joins,
+}
+
+impl TrainingShape {
+    pub(super) const ALL: [Self; 4] = [Self::OneWindow, Self::FourWindows, Self::Skew, Self::Joins];
+
+    /// Returns its name on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::OneWindow => "one_window",
+            Self::FourWindows => "four_windows",
+            Self::Skew => "skew",
+            Self::Joins => "joins",
+        }
+    }
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::OneWindow => "one window",
+            Self::FourWindows => "four windows of different keys",
+            Self::Skew => "one window, 80 % of the rows in one key",
+            Self::Joins => "two point-in-time joins",
+        }
+    }
+
+    /// Returns the key columns of its windows.
+    pub(super) fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::OneWindow => &["k1"],
+            Self::FourWindows => &["k1", "k2", "k3", "k4"],
+            Self::Skew => &["hot"],
+            Self::Joins => &[],
+        }
+    }
+
+    /// Returns the columns of the result.
+    pub(super) fn columns(self) -> Vec<String> {
+        let mut columns = vec!["id".to_owned()];
+        if self == Self::Joins {
+            columns.extend(["first".to_owned(), "second".to_owned()]);
+        }
+        for number in 1..=self.keys().len() {
+            let names = ["n", "total", "mean", "least", "greatest"];
+            columns.extend(names.map(|name| format!("{name}{number}")));
+        }
+        columns
+    }
+
+    /// Returns its query over the tables `t`, `r1` and `r2`.
+    pub(super) fn query(self, dialect: QueryDialect, rows: u64) -> String {
+        if self == Self::Joins {
+            return joins(dialect).to_owned();
+        }
+        let frame_ms = frame_ms(rows);
+        let (mut columns, mut windows) = (vec!["id".to_owned()], Vec::new());
+        for (number, key) in (1..).zip(self.keys()) {
+            columns.push(format!(
+                "count(v) OVER w{number} AS n{number}, sum(v) OVER w{number} AS total{number}, \
+                 avg(v) OVER w{number} AS mean{number}, min(v) OVER w{number} AS least{number}, \
+                 max(v) OVER w{number} AS greatest{number}"
+            ));
+            let frame = if dialect == QueryDialect::Lockstep { "ROWS_RANGE" } else { "RANGE" };
+            windows.push(format!(
+                "w{number} AS (PARTITION BY {key} ORDER BY ts {frame} BETWEEN {frame_ms} PRECEDING AND CURRENT ROW)"
+            ));
+        }
+        format!("SELECT {} FROM t WINDOW {}", columns.join(", "), windows.join(", "))
+    }
+}
+
+/// Returns the length of a frame.
+pub(super) fn frame_ms(rows: u64) -> u64 {
+    debug_assert!(rows > 0, "there are rows");
+    (rows * STEP_MS / FRAMES_OF_TIME).max(1)
+}
+
+fn joins(dialect: QueryDialect) -> &'static str {
+    if dialect == QueryDialect::Lockstep {
+        return "SELECT t.id, r1.x AS first, r2.x AS second FROM t \
+                LAST JOIN r1 ORDER BY r1.ts ON t.k1 = r1.k AND r1.ts <= t.ts \
+                LAST JOIN r2 ORDER BY r2.ts ON t.k2 = r2.k AND r2.ts <= t.ts";
+    }
+    "SELECT t.id, r1.x AS first, r2.x AS second FROM t \
+     ASOF LEFT JOIN r1 ON t.k1 = r1.k AND t.ts >= r1.ts \
+     ASOF LEFT JOIN r2 ON t.k2 = r2.k AND t.ts >= r2.ts"
+}
+
+/// Writes the rows of all shapes into `t.parquet`, `r1.parquet` and `r2.parquet` of a folder, which it
+/// returns.
+pub(super) fn write_rows(rows: u64, folder: &Path) -> Result<PathBuf> {
+    let database = Database::in_memory();
+    let session = database.session();
+    session.execute(
+        "CREATE DATABASE d; USE d; \
+         CREATE TABLE t (id BIGINT, k1 BIGINT, k2 BIGINT, k3 BIGINT, k4 BIGINT, hot BIGINT, ts BIGINT, v BIGINT); \
+         CREATE TABLE r1 (k BIGINT, ts BIGINT, x BIGINT); CREATE TABLE r2 (k BIGINT, ts BIGINT, x BIGINT)",
+    )?;
+    let signed = |value: u64| i64::try_from(value).expect("a small number");
+    let appender = session.appender("t")?;
+    for first in (0..rows).step_by(APPEND_ROWS) {
+        let some = (first..rows.min(first + APPEND_ROWS as u64)).map(|row| {
+            // Mixed, so that keys do not follow from each other.
+            let mixed = row.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+            let hot = if row % 10 < 8 { 0 } else { 1 + mixed % 1_000 };
+            let [k1, k2, k3, k4] = KEYS.map(|keys| (mixed / 7) % keys);
+            let ts = row * STRIDE % rows * STEP_MS;
+            [row, k1, k2, k3, k4, hot, ts, mixed % 1_000].map(|value| Datum::BigInt(signed(value)))
+        });
+        appender.append(some)?;
+    }
+    for (table, keys) in [("r1", KEYS[0]), ("r2", KEYS[1])] {
+        let appender = session.appender(table)?;
+        let count = rows / JOINED_SHARE;
+        for first in (0..count).step_by(APPEND_ROWS) {
+            let some = (first..count.min(first + APPEND_ROWS as u64)).map(|row| {
+                let mixed = row.wrapping_mul(0xD1B5_4A32_D192_ED03) >> 20;
+                // Between the times of `t`, each once.
+                let ts = row * STRIDE % count * STEP_MS * JOINED_SHARE + 3;
+                [mixed % keys, ts, row].map(|value| Datum::BigInt(signed(value)))
+            });
+            appender.append(some)?;
+        }
+    }
+    for table in ["t", "r1", "r2"] {
+        let path = folder.join(format!("{table}.parquet"));
+        let path = path.display();
+        session.execute(&format!("SELECT * FROM {table} INTO OUTFILE '{path}' OPTIONS(format = 'parquet')"))?;
+    }
+    Ok(folder.to_owned())
+}
