@@ -28,7 +28,7 @@ pub(crate) fn sqlite_library() -> PathBuf {
 
 /// The names of Python packages, and their versions.
 const PYTHON_PACKAGES: [(&str, &str); 3] =
-    [("feast", "feast==0.67.0"), ("polars", "polars==2.1.0"), ("pyspark", "pyspark==4.1.3")];
+    [("feast", "feast==0.67.0"), ("polars", "polars==2.1.0"), ("pyspark", "pyspark==4.3.0")];
 
 /// Returns where a program of Feast's Python environment is once it is installed.
 pub(crate) fn feast_program(name: &str) -> PathBuf {
