@@ -50,6 +50,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     error::{from_datafusion, interrupted},
+    group_by::GroupsInOrder,
     in_order::PreserveOrder,
     interruptible::Interruptible,
     lower::lower,
@@ -284,7 +285,7 @@ impl OptimisedQuery {
         };
         let allowed = context.memory_bytes();
         let allowed = allowed.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let builder = session(options.memory_bytes.or(allowed), run)?;
+        let builder = session(options.memory_bytes.or(allowed), run, &operators)?;
         let optimising = builder.clone().build();
         let lowered = lower(plan.clone())?;
         let optimise = || optimising.optimizer().optimize(lowered, &optimising, |_, _| {});
@@ -314,7 +315,11 @@ impl OptimisedQuery {
     }
 }
 
-fn session(memory_bytes: Option<usize>, run: &RunContext) -> DataFusionResult<SessionStateBuilder> {
+fn session(
+    memory_bytes: Option<usize>,
+    run: &RunContext,
+    operators: &OperatorOptions,
+) -> DataFusionResult<SessionStateBuilder> {
     let mut config = SessionConfig::new()
         .with_target_partitions(1)
         .with_batch_size(BATCH_ROWS)
@@ -346,6 +351,7 @@ fn session(memory_bytes: Option<usize>, run: &RunContext) -> DataFusionResult<Se
     };
     rules.extend(PhysicalOptimizer::new().rules.into_iter().filter(is_useful));
     rules.push(Arc::new(PreserveOrder::CoalescedPartitions));
+    rules.push(Arc::new(GroupsInOrder { options: operators.clone() }));
     rules.push(Arc::new(Interruptible { context: run.context.clone() }));
     // The rule replaces a UNION of which only one side has rows by a projection whose columns have
     // no qualifier, so that a condition pushed below it takes the table's columns of the same name.

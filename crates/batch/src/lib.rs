@@ -16,6 +16,7 @@
 //! | `temporary` | the files of these rows |
 //! | `window` | the window operator |
 //! | `last_join` | the LAST JOIN operator |
+//! | `group_by` | the GROUP BY operator |
 //! | [`load`] | files in: CSV, Parquet, JSON, Arrow IPC |
 //! | [`export`] | CSV and Parquet files out |
 
@@ -23,6 +24,7 @@ mod boundary;
 mod error;
 mod execute;
 pub mod export;
+mod group_by;
 mod in_order;
 mod interruptible;
 mod key_index;

@@ -6,6 +6,8 @@
 //! order of the numbers with one batch of each part in memory.
 
 use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
     fmt,
     fs::File,
     io::BufReader,
@@ -231,6 +233,27 @@ struct RestoredFile {
 }
 
 impl RestoredFile {
+    /// Returns the number of the first row that was not returned.
+    fn next_number(&self) -> Option<u64> {
+        let (batch, row) = self.current.as_ref()?;
+        Some(batch.column(0).as_primitive::<UInt64Type>().value(*row))
+    }
+
+    /// Passes a row. Returns whether another batch is the current one then, or none.
+    fn pass_row(&mut self) -> Result<bool> {
+        let Some((batch, row)) = &mut self.current else { return Ok(false) };
+        *row += 1;
+        if *row < batch.num_rows() {
+            return Ok(false);
+        }
+        self.current = self.reader.next().transpose()?.map(|batch| (batch, 0));
+        debug_assert!(
+            self.current.as_ref().is_none_or(|(batch, _)| batch.num_rows() > 0),
+            "no batch without rows is written"
+        );
+        Ok(true)
+    }
+
     /// Returns the rows up to a number, in pieces.
     fn take_until(&mut self, end: u64, pieces: &mut Vec<RecordBatch>) -> Result<()> {
         loop {
@@ -286,5 +309,43 @@ impl RestoredOrder {
             Ok(interleave(&parts, &positions)?)
         };
         (1..width).map(column).collect()
+    }
+
+    /// Returns the columns after the number of the next rows in the order of their numbers, which may leave
+    /// numbers out; at most so many rows, and `None` at the end.
+    ///
+    /// *Cost*: for each row the logarithm of the number of files.
+    pub(crate) fn next_numbered(&mut self, rows_max: usize) -> Result<Option<Vec<ArrayRef>>> {
+        debug_assert!(rows_max > 0, "some rows are wanted");
+        let mut next: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+        for (at, file) in self.files.iter().enumerate() {
+            next.extend(file.next_number().map(|number| Reverse((number, at))));
+        }
+        let mut pieces: Vec<RecordBatch> = Vec::new();
+        // For each file the piece that its current batch is.
+        let mut piece_of: Vec<Option<usize>> = vec![None; self.files.len()];
+        let mut positions: Vec<(usize, usize)> = Vec::new();
+        while positions.len() < rows_max
+            && let Some(Reverse((_, at))) = next.pop()
+        {
+            let file = &mut self.files[at];
+            let Some((batch, row)) = &file.current else { continue };
+            let piece = *piece_of[at].get_or_insert_with(|| {
+                pieces.push(batch.clone());
+                pieces.len() - 1
+            });
+            positions.push((piece, *row));
+            if file.pass_row()? {
+                piece_of[at] = None;
+            }
+            next.extend(file.next_number().map(|number| Reverse((number, at))));
+        }
+        let Some(first) = pieces.first() else { return Ok(None) };
+        let column = |at: usize| {
+            let parts: Vec<&dyn Array> =
+                pieces.iter().map(|piece| piece.column(at).as_ref()).collect();
+            Ok(interleave(&parts, &positions)?)
+        };
+        (1..first.num_columns()).map(column).collect::<Result<_>>().map(Some)
     }
 }

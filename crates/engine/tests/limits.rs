@@ -227,3 +227,18 @@ fn a_query_goes_by_the_memory_limit_of_its_session() {
     session.execute("SET GLOBAL memory_limit = '1kB'").expect("it is set");
     assert_eq!(session.execute(WINDOW).expect("the session has its own").row_count(), 20_000);
 }
+
+#[test]
+fn groups_that_do_not_fit_come_in_the_order_of_their_first_rows() {
+    let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 20_000);
+    // Neighbours are of groups far apart; the second rows of groups come in another order.
+    let query = "SELECT g, n, f, l FROM (SELECT g, count(v) AS n, first_value(v) AS f, max(v) AS l \
+         FROM (SELECT v, v * 7919 % 15013 AS g FROM t) AS numbered GROUP BY g) AS q LIMIT 9 OFFSET 7000";
+    let expected = session.execute(query).expect("it fits");
+    assert_eq!(expected.row_count(), 9);
+    for limit in ["1MB", "600kB"] {
+        session.execute(&format!("SET memory_limit = '{limit}'")).expect("it is set");
+        let found = session.execute(query).unwrap_or_else(|error| panic!("{limit}: {error}"));
+        assert_eq!(found.batches, expected.batches, "{limit}");
+    }
+}

@@ -1,0 +1,186 @@
+//! GROUP BY of more groups than fit into the query's memory.
+//!
+//! The rows are split by a hash of the group's key into files, with their numbers. One part at a time is
+//! grouped, with the least number of its rows as one more aggregate; its groups go to a file in the order of
+//! that number, and come back in the order of the first rows of all groups.
+//!
+//! *Cost*: each row is written and read once, each group as well. The memory that is needed is that of the
+//! states of one part, which has about one in 64 of the groups.
+
+use std::{fmt, hash::BuildHasher, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, RecordBatch, UInt64Array},
+    compute::{concat_batches, sort_to_indices, take_record_batch},
+    datatypes::{DataType, Field, Schema, SchemaRef},
+};
+use datafusion::{
+    common::internal_err,
+    error::Result,
+    execution::TaskContext,
+    functions_aggregate::min_max::min_udaf,
+    physical_expr::{PhysicalExpr, aggregate::AggregateExprBuilder, expressions::Column},
+    physical_plan::{ExecutionPlan, aggregates::AggregateExec},
+};
+use futures::StreamExt;
+use hashbrown::DefaultHashBuilder;
+use tokio::sync::mpsc::Sender;
+
+use crate::{
+    key_index::for_each_key,
+    operator::{BATCH_ROWS, OperatorOptions, compute},
+    source::{BlockingScan, SourceBatches, SourceExec},
+    spill::{PARTS, PartWriters, RestoredOrder, SpillWriter, SpilledRows},
+};
+
+/// The column of the number of a row, and of the first row of a group.
+const NUMBER: &str = "__number";
+
+/// Groups part by part, and sends the groups in the order of their first rows.
+pub(super) async fn on_disk(
+    groups: &Arc<dyn ExecutionPlan>,
+    input: &Arc<dyn ExecutionPlan>,
+    (options, context): (&OperatorOptions, &Arc<TaskContext>),
+    sender: &Sender<Result<RecordBatch>>,
+) -> Result<()> {
+    let Some(aggregate) = groups.downcast_ref::<AggregateExec>() else {
+        return internal_err!("GROUP BY is an aggregation");
+    };
+    let schema = numbered_last(&input.schema());
+    let parts = split(aggregate, input, &schema, (options, context)).await?;
+    let mut grouped = Vec::with_capacity(parts.len());
+    for part in parts {
+        options.check()?;
+        if part.row_count() > 0 {
+            grouped.push(group_part(aggregate, part, &schema, (options, context)).await?);
+        }
+    }
+    let (options, schema, sender) = (options.clone(), groups.schema(), sender.clone());
+    compute(move || {
+        let mut restored = RestoredOrder::new(&grouped)?;
+        while let Some(columns) = restored.next_numbered(BATCH_ROWS)? {
+            options.check()?;
+            let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
+            if sender.blocking_send(Ok(batch)).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Returns the schema of rows with their numbers after them, so that columns stay where they are.
+fn numbered_last(schema: &SchemaRef) -> SchemaRef {
+    let number = Arc::new(Field::new(NUMBER, DataType::UInt64, false));
+    let fields = schema.fields().iter().cloned().chain([number]);
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Splits the rows of the input by a hash of their group's key.
+async fn split(
+    aggregate: &AggregateExec,
+    input: &Arc<dyn ExecutionPlan>,
+    schema: &SchemaRef,
+    (options, context): (&OperatorOptions, &Arc<TaskContext>),
+) -> Result<Vec<SpilledRows>> {
+    let hasher = DefaultHashBuilder::default();
+    let keys: Vec<Arc<dyn PhysicalExpr>> = aggregate.group_expr().input_exprs();
+    debug_assert!(!keys.is_empty(), "there is a key to group by");
+    let mut writers = PartWriters::new(&context.runtime_env(), schema);
+    let mut stream = input.execute(0, Arc::clone(context))?;
+    let mut start = 0_u64;
+    while let Some(batch) = stream.next().await {
+        let batch = batch?;
+        options.check()?;
+        let count = batch.num_rows();
+        let end = start + u64::try_from(count).unwrap_or(0);
+        let values = keys.iter().map(|key| key.evaluate(&batch)?.into_array(count));
+        let mut parts = Vec::with_capacity(count);
+        for_each_key(&values.collect::<Result<Vec<_>>>()?, count, |key| {
+            let part = hasher.hash_one(key) % (PARTS as u64);
+            parts.push(u32::try_from(part).expect("a part's number is small"));
+        });
+        let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(start..end));
+        let columns = batch.columns().iter().cloned().chain([numbers]).collect();
+        writers.write(&RecordBatch::try_new(Arc::clone(schema), columns)?, &parts)?;
+        start = end;
+    }
+    writers.finish()
+}
+
+/// Groups the rows of a part. The groups are written with the numbers of their first rows before them, in the
+/// order of these.
+async fn group_part(
+    aggregate: &AggregateExec,
+    rows: SpilledRows,
+    schema: &SchemaRef,
+    (options, context): (&OperatorOptions, &Arc<TaskContext>),
+) -> Result<SpilledRows> {
+    let number = schema.fields().len() - 1;
+    let number: Arc<dyn PhysicalExpr> = Arc::new(Column::new(NUMBER, number));
+    let first = AggregateExprBuilder::new(min_udaf(), vec![number])
+        .schema(Arc::clone(schema))
+        .alias(NUMBER)
+        .build()?;
+    let mut calls = aggregate.aggr_expr().to_vec();
+    calls.push(Arc::new(first));
+    let mut filters = aggregate.filter_expr().to_vec();
+    filters.push(None);
+    let scan = Arc::new(PartScan { rows });
+    let source = SourceExec::new(scan, Arc::clone(schema), options.context.clone());
+    let part = AggregateExec::try_new(
+        *aggregate.mode(),
+        aggregate.group_expr().clone(),
+        calls,
+        filters,
+        Arc::new(source),
+        Arc::clone(schema),
+    )?;
+    let mut stream = part.execute(0, Arc::clone(context))?;
+    let mut batches = Vec::new();
+    while let Some(batch) = stream.next().await {
+        batches.push(batch?);
+    }
+    let env = context.runtime_env();
+    compute(move || {
+        let all = concat_batches(&part.schema(), &batches)?;
+        drop(batches);
+        let last = all.num_columns() - 1;
+        let order = sort_to_indices(all.column(last), None, None)?;
+        let columns: Vec<usize> = std::iter::once(last).chain(0..last).collect();
+        let sorted = take_record_batch(&all.project(&columns)?, &order)?;
+        let mut writer = SpillWriter::new(&env, &sorted.schema());
+        for start in (0..sorted.num_rows()).step_by(BATCH_ROWS) {
+            writer.write(sorted.slice(start, BATCH_ROWS.min(sorted.num_rows() - start)))?;
+        }
+        writer.finish()
+    })
+    .await
+}
+
+/// The rows of a part.
+#[derive(Debug)]
+struct PartScan {
+    rows: SpilledRows,
+}
+
+impl fmt::Display for PartScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a part of the rows, from disk")
+    }
+}
+
+impl BlockingScan for PartScan {
+    fn open(&self) -> Result<SourceBatches> {
+        Ok(Box::new(self.rows.read(None)?))
+    }
+
+    fn limit(&self) -> Option<usize> {
+        None
+    }
+
+    fn row_count(&self) -> Option<usize> {
+        usize::try_from(self.rows.row_count()).ok()
+    }
+}
