@@ -185,7 +185,8 @@ async fn in_memory(
     // Operators below may use the disk, this one may not.
     let below: Arc<dyn ExecutionPlan> =
         Arc::new(InContext { input: Arc::clone(input), context: Arc::clone(context) });
-    let groups = Arc::clone(groups).with_new_children(vec![below])?;
+    let recomputed = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    let groups = Arc::clone(groups).replace_children(vec![below], recomputed)?;
     let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
     let runtime = RuntimeEnvBuilder::from_runtime_env(&context.runtime_env())
         .with_disk_manager_builder(disk)

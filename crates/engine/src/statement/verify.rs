@@ -82,6 +82,7 @@ impl Session {
         let mut warnings = OPTIONS.read(options, &mut given)?;
         if against == VerifyAgainst::Answers {
             let found = self.run_answer_verification(name, &given)?;
+            debug_assert!(found.answers <= found.logged, "answers that are logged");
             let rows = Output::of_values(&ANSWER_COLUMNS, &answer_rows(&found))?;
             return Ok(Output { warnings, ..rows });
         }

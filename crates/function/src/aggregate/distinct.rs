@@ -1,7 +1,8 @@
 //! The state of `distinct_count` where nothing is removed, so that no occurrences are counted.
 //!
-//! Values of fixed width and short texts are 128-bit words in an open hash table: inserting a new
-//! value is one probe, without other memory. `aggregate` defines which values are identical;
+//! Values of fixed width and short texts are 128-bit words, one after the other; an open hash table
+//! has their positions. Positions are small, so that the table of a thousand values is in the
+//! first-level cache, where the words would not be. `aggregate` defines which values are identical;
 //! `tests` compare this with the frequencies.
 
 use lockstep_row::ShortText;
@@ -18,13 +19,14 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct Distinct {
     hash: WordHash,
-    /// An open hash table with linear probing, indexed by the low bits of the hash; 0 is an empty
-    /// slot. Its size is a power of two; at most a quarter full, so that probe chains are short.
-    slots: Vec<u128>,
-    /// The number of occupied slots.
+    /// An open hash table with linear probing, indexed by the low bits of the hash: for each word
+    /// its position in `words`, from 1; 0 is an empty slot. Its size is a power of two; at most a
+    /// quarter is occupied, so that probe chains are short.
+    slots: Vec<u32>,
+    /// The words in the order in which they were added, none of them 0, and space for more of them.
+    words: Vec<u128>,
+    /// The number of words.
     taken: usize,
-    /// The occupied slots, while they are few, so that a reset clears only those.
-    touched: Vec<u32>,
     /// Whether the empty text, whose word is 0, is among the values.
     has_empty: bool,
     /// The texts that are not short.
@@ -32,8 +34,8 @@ pub(super) struct Distinct {
 }
 
 const SLOTS_MIN: usize = 8;
-/// The number of occupied slots above which a reset clears the whole table.
-const TOUCHED_MAX: usize = 1024;
+/// A reset clears the whole table, unless it has more slots for each word than this.
+const CLEARED_SLOTS_PER_WORD: usize = 16;
 // A mask of the low bits is the position in the table.
 const _: () = assert!(SLOTS_MIN.is_power_of_two());
 /// The bit that is set in every word of a value of fixed width, so that none is 0.
@@ -76,19 +78,14 @@ impl Distinct {
     /// Adds the values of another set.
     pub(super) fn merge(&mut self, other: &Self) {
         self.has_empty |= other.has_empty;
-        other.words().for_each(|word| self.insert(word));
+        other.taken().iter().for_each(|word| self.insert(*word));
         self.long.merge(&other.long);
-    }
-
-    /// Returns the words of the values that are not long.
-    fn words(&self) -> impl Iterator<Item = u128> {
-        self.slots.iter().copied().filter(|word| *word != 0)
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::from(self.has_empty));
         put_count(out, self.taken);
-        self.words().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        self.taken().iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
         put_count(out, self.long.distinct());
         self.long.keys().for_each(|(key, _)| put_key(out, key));
     }
@@ -116,18 +113,27 @@ impl Distinct {
         self.taken + usize::from(self.has_empty) + self.long.distinct()
     }
 
+    /// Returns the words of the values that are not long.
+    fn taken(&self) -> &[u128] {
+        &self.words[..self.taken]
+    }
+
     /// Removes every value, without freeing memory.
     pub(super) fn reset(&mut self) {
-        if self.taken > TOUCHED_MAX {
+        if self.slots.len() <= self.taken * CLEARED_SLOTS_PER_WORD {
             self.slots.fill(0);
         } else {
-            self.touched.iter().for_each(|at| self.slots[*at as usize] = 0);
+            // Many slots of an earlier, larger set are empty already.
+            for (position, word) in (1..).zip(&self.words[..self.taken]) {
+                let mask = self.slots.len() - 1;
+                let mut at = self.first_slot(*word) & mask;
+                while self.slots[at] != position {
+                    at = (at + 1) & mask;
+                }
+                self.slots[at] = 0;
+            }
         }
-        debug_assert!(
-            self.taken > TOUCHED_MAX || self.touched.len() == self.taken,
-            "every occupied slot of a small set is listed"
-        );
-        self.touched.clear();
+        debug_assert!(self.slots.len() > 4_096 || self.slots.iter().all(|slot| *slot == 0));
         (self.taken, self.has_empty) = (0, false);
         self.long.reset();
     }
@@ -145,34 +151,41 @@ impl Distinct {
         if self.slots.len() <= self.taken * 4 {
             self.grow();
         }
-        debug_assert_ne!(word, 0, "0 is an empty slot");
+        debug_assert_ne!(word, 0, "0 is the word of the empty text");
+        debug_assert!(self.taken < self.words.len(), "there is space for another word");
+        let at = self.first_slot(word) & (self.slots.len() - 1);
+        // Whether a word is there is as good as random, so nothing branches on it: the word is written
+        // behind the others, and stays there if it is new. An empty slot is the greatest place.
+        let place = (self.slots[at].wrapping_sub(1) as usize).min(self.taken);
+        self.words[self.taken] = word;
+        if self.words[place] != word {
+            self.insert_behind(word, at);
+            return;
+        }
+        self.slots[at] = position(place);
+        self.taken += usize::from(place == self.taken);
+    }
+
+    /// Adds a word whose home slot another word has.
+    fn insert_behind(&mut self, word: u128, home: usize) {
         debug_assert!(self.taken * 4 < self.slots.len(), "at most a quarter is occupied");
         let mask = self.slots.len() - 1;
-        let mut at = self.first_slot(word) & mask;
+        let mut at = (home + 1) & mask;
         while self.slots[at] != 0 {
-            if self.slots[at] == word {
+            if self.words[self.slots[at] as usize - 1] == word {
                 return;
             }
             at = (at + 1) & mask;
         }
-        self.slots[at] = word;
-        self.touch(at);
+        self.words[self.taken] = word;
+        self.slots[at] = position(self.taken);
         self.taken += 1;
-    }
-
-    #[inline]
-    fn touch(&mut self, at: usize) {
-        if let Ok(at) = u32::try_from(at)
-            && self.touched.len() <= TOUCHED_MAX
-        {
-            self.touched.push(at);
-        }
     }
 
     /// Returns the approximate number of bytes that it has allocated; a reset does not free them.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<u128>()
-            + self.touched.capacity() * size_of::<u32>()
+        self.slots.capacity() * size_of::<u32>()
+            + self.words.capacity() * size_of::<u128>()
             + self.long.heap_bytes()
     }
 
@@ -187,17 +200,23 @@ impl Distinct {
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(SLOTS_MIN);
         debug_assert!(size.is_power_of_two(), "a mask of the low bits is the position");
-        let old = std::mem::replace(&mut self.slots, vec![0; size]);
-        self.touched.clear();
-        for word in old.into_iter().filter(|word| *word != 0) {
-            let mut at = self.first_slot(word) & (size - 1);
+        self.slots.clear();
+        self.slots.resize(size, 0);
+        self.words.resize(size / 4 + 1, 0);
+        for (place, word) in self.words[..self.taken].iter().enumerate() {
+            let mut at = self.first_slot(*word) & (size - 1);
             while self.slots[at] != 0 {
                 at = (at + 1) & (size - 1);
             }
-            self.slots[at] = word;
-            self.touch(at);
+            self.slots[at] = position(place);
         }
     }
+}
+
+/// Returns what a slot has for the word at a place: its position from 1.
+#[inline]
+fn position(place: usize) -> u32 {
+    u32::try_from(place + 1).expect("a frame has less than 2^32 rows")
 }
 
 fn fixed(value: i64) -> u128 {
@@ -220,7 +239,7 @@ mod tests {
             assert_eq!(distinct.count(), values.len());
             distinct.reset();
             assert_eq!(distinct.count(), 0);
-            assert!(distinct.slots.iter().all(|word| *word == 0), "no word is left behind");
+            assert!(distinct.slots.iter().all(|slot| *slot == 0), "no word is left behind");
         }
     }
 }
