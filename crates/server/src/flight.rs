@@ -45,8 +45,9 @@ use self::{
 };
 use crate::{
     access::ClientPeer,
+    call_id::CallId,
     connections::ActiveCall,
-    http::{CallId, log_in_as},
+    http::{context_of, log_in_as},
     http_connection::{HttpConnection, HttpVersions, UnfinishedCall},
     metrics::Refusal,
     phase::Phase,
@@ -97,7 +98,7 @@ impl FlightServer {
         call: ActiveCall,
     ) -> Response<CallBody> {
         let begun_ns = self.state.clock.monotonic_ns();
-        let id = CallId::begin(&self.state, request.headers(), begun_ns);
+        let id = CallId::begin(&self.state, context_of(request.headers()), begun_ns);
         let unfinished = UnfinishedCall::begin(&self.state);
         let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
         let mut response = match self.find_session(&request, peer).await {

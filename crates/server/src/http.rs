@@ -39,6 +39,7 @@ use tower::ServiceExt;
 
 use crate::{
     access::ClientPeer,
+    call_id::CallId,
     connections::ActiveCall,
     http_connection::{HttpConnection, HttpVersions, UnfinishedCall},
     metrics::Refusal,
@@ -51,7 +52,7 @@ use error::HttpError;
 use watched_body::WatchedBody;
 
 pub(crate) use authorization::log_in_as;
-pub(crate) use call::{CallId, lap};
+pub(crate) use call::{context_of, lap};
 pub(crate) use json_rows::{KeyRule, RowSchema};
 pub(crate) use json_text::push_json;
 
@@ -113,7 +114,7 @@ pub(crate) async fn serve_connection<S>(
 /// Answers a call: gives it an id, counts it, and makes the body of an error.
 async fn answer(state: &Arc<ServerState>, routes: Router, mut request: Request) -> Response {
     let begun_ns = state.clock.monotonic_ns();
-    let id = CallId::begin(state, request.headers(), begun_ns);
+    let id = CallId::begin(state, context_of(request.headers()), begun_ns);
     request.extensions_mut().insert(id.clone());
     let target = (request.method().clone(), request.uri().path().to_owned());
     let allowed = origin::check_origin(&request, || state.tls(Protocol::Http).is_some());

@@ -31,6 +31,7 @@ mod postgres;
 
 mod access;
 mod arrow_input;
+mod call_id;
 mod connections;
 mod deployments;
 mod http_connection;

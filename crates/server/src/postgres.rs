@@ -6,6 +6,7 @@
 //! | `startup`, `session_start`, `login`, `cancel` | the begin of a connection, who the client is, cancel requests |
 //! | `connection`, `extended`, `portal` | the session: scripts, prepared statements, portals |
 //! | `execution`, `transaction` | what runs a statement, and the block that it is in |
+//! | `statement_trace` | the id and the trace of a statement, which a comment of the client names |
 //! | `token`, `script`, `command`, `translation`, `inference` | what a statement is, and how the engine writes it |
 //! | `information`, `catalog`, `client_settings` | what clients ask about the server |
 //! | `function_call`, `deployment_call` | a deployment called as a function: the call, and what runs it |
@@ -37,6 +38,7 @@ mod rows;
 mod script;
 mod session_start;
 mod startup;
+mod statement_trace;
 mod token;
 mod transaction;
 mod translation;

@@ -207,6 +207,20 @@ impl CallTrace {
         now
     }
 
+    /// Runs work that was submitted to a pool at some time: where the call is traced, keeps how long the
+    /// work has waited for its thread, and how long it has run.
+    pub(crate) fn run_submitted<T>(
+        trace: Option<&Self>,
+        submitted_ns: u64,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let Some(trace) = trace else { return work() };
+        let begun_ns = trace.phase_since("wait", submitted_ns);
+        let done = work();
+        trace.phase_since("execute", begun_ns);
+        done
+    }
+
     /// Keeps a text of the call.
     pub(crate) fn set_text(&self, key: &'static str, text: &str) {
         self.set(key, TraceValue::Text(text.to_owned()));

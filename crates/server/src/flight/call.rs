@@ -16,7 +16,7 @@ use super::{
     sessions::FlightSession,
     status::{malformed, no_result, to_status},
 };
-use crate::{access::Login, http::CallId, traces::CallTrace, work_pool::WorkClass};
+use crate::{access::Login, call_id::CallId, traces::CallTrace, work_pool::WorkClass};
 
 /// The header with the deadline of a gRPC call.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
@@ -176,11 +176,7 @@ impl FlightCall {
 
     /// Runs work, and keeps how long it has waited and run where the call is traced.
     fn traced<T>(&self, submitted_ns: u64, work: impl FnOnce() -> T) -> T {
-        let Some(trace) = self.trace() else { return work() };
-        let begun_ns = trace.phase_since("wait", submitted_ns);
-        let done = work();
-        trace.phase_since("execute", begun_ns);
-        done
+        CallTrace::run_submitted(self.trace().map(Arc::as_ref), submitted_ns, work)
     }
 
     /// Runs work of the engine on this thread. A panic is an internal error.

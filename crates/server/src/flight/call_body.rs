@@ -14,7 +14,7 @@ use tonic::Status;
 
 use super::FlightServer;
 use crate::{
-    connections::ActiveCall, http::CallId, http_connection::UnfinishedCall, metrics::Refusal,
+    call_id::CallId, connections::ActiveCall, http_connection::UnfinishedCall, metrics::Refusal,
 };
 
 /// The header with the status of a call.

@@ -1,13 +1,6 @@
 //! What every call has: an id, parameters, a deadline and a body with limits; and the ways to run it.
 
-use std::{
-    net::Ipv4Addr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -27,6 +20,7 @@ use super::{
 use crate::{
     ServerSettings,
     access::{ClientPeer, Login},
+    call_id::{CallContext, CallId},
     metrics::Refusal,
     server_state::ServerState,
     traces::{CallTrace, TRACE_PARENT},
@@ -39,47 +33,11 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 /// The header with the deadline of a call, in milliseconds from its begin.
 const TIMEOUT_MS: HeaderName = HeaderName::from_static("lockstep-timeout-ms");
 
-/// The longest id that a client may give.
-const ID_CHARS_MAX: usize = 128;
-
-/// The id of a call and when it began.
-#[derive(Debug, Clone)]
-pub(crate) struct CallId {
-    text: Arc<str>,
-    begun_ns: u64,
-    trace: Option<Arc<CallTrace>>,
-}
-
-impl CallId {
-    /// Takes the client's id, or makes one; begins a trace where the call is traced.
-    pub(crate) fn begin(state: &ServerState, headers: &HeaderMap, begun_ns: u64) -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
-        let is_usable = |text: &&str| !text.is_empty() && text.len() <= ID_CHARS_MAX;
-        let text: Arc<str> = given.filter(is_usable).map_or_else(
-            // Relaxed: the number itself is all that is shared.
-            || format!("{:016x}", COUNT.fetch_add(1, Ordering::Relaxed)).into(),
-            Into::into,
-        );
-        let trace = state.tracer.as_ref().and_then(|tracer| {
-            let shown = headers.get(TRACE_PARENT).and_then(|value| value.to_str().ok());
-            tracer.begin(shown, begun_ns)
-        });
-        if let Some(trace) = &trace {
-            trace.set_text("lockstep.request_id", &text);
-        }
-        Self { text, begun_ns, trace }
-    }
-
-    /// Returns the trace of the call; `None` where it is not traced.
-    pub(crate) fn trace(&self) -> Option<&Arc<CallTrace>> {
-        self.trace.as_ref()
-    }
-
-    /// Returns the id.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
+/// Returns what the headers of a call say of its id and its trace.
+pub(crate) fn context_of(headers: &HeaderMap) -> CallContext<'_> {
+    let request_id = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
+    let trace_parent = headers.get(TRACE_PARENT).and_then(|value| value.to_str().ok());
+    CallContext { request_id, trace_parent }
 }
 
 /// The parameters of a call behind the question mark.
@@ -129,7 +87,7 @@ impl HttpCall {
         if let Some(trace) = id.as_ref().and_then(CallId::trace) {
             trace.set_text("enduser.id", login.session().user());
         }
-        let begun_ns = id.as_ref().map_or_else(|| state.clock.monotonic_ns(), |id| id.begun_ns);
+        let begun_ns = id.as_ref().map_or_else(|| state.clock.monotonic_ns(), CallId::begun_ns);
         Ok(Self { state, parameters, headers: parts.headers, login, id, begun_ns, body })
     }
 
@@ -320,12 +278,8 @@ pub(crate) async fn run_in_pool<T: Send + 'static>(
     let shared = Arc::clone(state);
     let submitted_ns = state.clock.monotonic_ns();
     let body = move || {
-        let begun_ns = call.trace.as_ref().map(|trace| trace.phase_since("wait", submitted_ns));
-        let done = call.context.run(|| call.run(&shared, work));
-        if let Some((trace, begun_ns)) = call.trace.as_ref().zip(begun_ns) {
-            trace.phase_since("execute", begun_ns);
-        }
-        done
+        let run = || call.context.run(|| call.run(&shared, work));
+        CallTrace::run_submitted(call.trace.as_deref(), submitted_ns, run)
     };
     let done = state.pools.run(class, body).await?;
     drop(cancel);

@@ -27,7 +27,8 @@ use super::{
     value_input::{InputRules, WireFormat},
 };
 use crate::{
-    connections::Activity, deployments::DeploymentCache, phase::Phase, server_state::ServerState,
+    call_id::CallId, connections::Activity, deployments::DeploymentCache, phase::Phase,
+    server_state::ServerState,
 };
 
 /// Forgets the key of a connection when it ends.
@@ -55,6 +56,8 @@ pub(crate) struct Connection {
     pub(crate) transaction: Transaction,
     pub(crate) has_warned: bool,
     pub(crate) objects: PreparedObjects,
+    /// The statement that runs, where it is traced or has an id.
+    pub(crate) call: Option<CallId>,
     activity: Arc<Activity>,
     key: KeyGuard,
     /// Whether messages are skipped up to the next Sync, after an error.
@@ -87,6 +90,7 @@ impl Connection {
             transaction: Transaction::Idle,
             has_warned: false,
             objects: PreparedObjects::default(),
+            call: None,
             activity,
             key,
             is_skipping: false,
@@ -238,16 +242,28 @@ impl Connection {
     }
 
     async fn run_script(&mut self, sql: &str) -> Result<(), ClientFailure> {
-        let script = guarded(|| Script::new(sql))?;
+        let script = match guarded(|| Script::new(sql)) {
+            Ok(script) => script,
+            Err(error) => {
+                let failure = ClientFailure::Error(error);
+                self.begin_statement(sql);
+                self.end_trace(sql, Some(&failure));
+                return Err(failure);
+            }
+        };
         let mut is_empty = true;
         for statement in script.statements() {
             is_empty = false;
-            let begun_ns = self.state.clock.monotonic_ns();
-            let done = match ClientCommand::read(statement) {
+            let begun_ns = self.begin_statement(script.text_behind(statement));
+            let read = ClientCommand::read(statement);
+            if let Some(trace) = self.trace() {
+                trace.phase_since("parse", begun_ns);
+            }
+            let done = match read {
                 Ok(command) => self.run_statement(&command).await,
                 Err(error) => Err(error.into()),
             };
-            self.record(begun_ns, statement.text(), done.is_err());
+            self.end_statement(begun_ns, statement.text(), &done);
             done?;
         }
         if is_empty {
@@ -280,7 +296,9 @@ impl Connection {
         self.write_notices(&answer);
         let mut tag = answer.tag;
         if let Some(mut rows) = answer.rows {
+            let begun_ns = self.state.clock.monotonic_ns();
             self.send_rows(&mut rows, &[], usize::MAX).await?;
+            self.trace_rows(begun_ns, rows.sent);
             tag = format!("{tag} {}", rows.sent);
         }
         command_complete(&mut self.frames.output, &tag);

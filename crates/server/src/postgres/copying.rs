@@ -25,7 +25,13 @@ impl Connection {
     /// Runs a COPY and writes its end.
     pub(crate) async fn copy(&mut self, copy: &CopyCommand) -> Result<(), ClientFailure> {
         let count = match copy {
-            CopyCommand::From(target) => self.copy_from(target).await?,
+            CopyCommand::From(target) => {
+                let stored = self.copy_from(target).await?;
+                if let Some(trace) = self.trace() {
+                    trace.set_number("lockstep.rows", stored);
+                }
+                stored
+            }
             CopyCommand::To { query, options } => self.copy_to(query, options).await?,
         };
         command_complete(&mut self.frames.output, &format!("COPY {count}"));
@@ -108,6 +114,7 @@ impl Connection {
         let run = move |session: &Session| -> Result<Output> { session.query(&sql)?.collect(None) };
         let output = self.run_in_pool(WorkClass::Analytics, run).await;
         let output = output.map_err(|failure| failure.placed(query))?;
+        let begun_ns = self.state.clock.monotonic_ns();
         let mut rows = RowCursor::of_output(output);
         let columns = std::sync::Arc::clone(&rows.columns);
         copy_response(&mut self.frames.output, b'H', options.format, columns.len());
@@ -142,6 +149,7 @@ impl Connection {
             message(&mut self.frames.output, b'd', |out| out.extend_from_slice(&head));
         }
         bare(&mut self.frames.output, b'c');
+        self.trace_rows(begun_ns, rows.sent);
         Ok(rows.sent)
     }
 }

@@ -39,6 +39,9 @@ impl Connection {
         formats: &[WireFormat],
         is_described: bool,
     ) -> Result<Option<usize>> {
+        if let Some(trace) = self.trace() {
+            trace.set_text("lockstep.deployment", &call.deployment);
+        }
         let mut answered = self.try_call_here(call, parameters, formats, is_described);
         if answered.as_ref().is_err_and(|error| is_stale(error)) {
             self.deployments.remove(&call.deployment);
@@ -90,8 +93,15 @@ impl Connection {
             let row: Vec<Datum<'_>> = chosen.iter().map(|(at, _)| answer[*at]).collect();
             RowFormat { columns: &columns, formats, zone }.data_row(out, &row)?;
         }
-        metrics.record(CallPhase::Write, clock.monotonic_ns().saturating_sub(answered_ns));
+        let written_ns = clock.monotonic_ns();
+        metrics.record(CallPhase::Write, written_ns.saturating_sub(answered_ns));
         metrics.add_rows(1);
+        if let Some(trace) = self.trace() {
+            trace.phase("parse", begun_ns, read_ns);
+            trace.phase("execute", read_ns, answered_ns);
+            trace.phase("render", answered_ns, written_ns);
+            trace.set_number("lockstep.rows", 1);
+        }
         Ok(Some(usize::from(answered.is_some())))
     }
 

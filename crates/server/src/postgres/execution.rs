@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     metrics::Refusal,
+    traces::CallTrace,
     work_pool::{NoResult, WorkClass},
 };
 
@@ -182,7 +183,7 @@ impl Connection {
         let settings = self.state.settings();
         let limit = |number: u64| Some(number).filter(|number| *number > 0);
         let options = CallOptions {
-            request_id: None,
+            request_id: self.call.as_ref().map(|call| call.text().to_owned()),
             timeout_ms: None,
             memory_bytes: limit(settings.query_memory_bytes_max),
             rows_max: limit(settings.answer_rows_max),
@@ -197,7 +198,11 @@ impl Connection {
         let context = QueryContext::limited(&self.state.clock, limits);
         let guard = self.running.begin(&context);
         let session = Arc::clone(&self.session);
-        let body = move || context.run(|| options.run(&session, || guarded(|| work(&session))));
+        let (trace, submitted_ns) = (self.trace().cloned(), self.state.clock.monotonic_ns());
+        let body = move || {
+            let run = || context.run(|| options.run(&session, || guarded(|| work(&session))));
+            CallTrace::run_submitted(trace.as_deref(), submitted_ns, run)
+        };
         let state = Arc::clone(&self.state);
         let done = tokio::select! {
             biased;

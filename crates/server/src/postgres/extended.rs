@@ -37,7 +37,14 @@ impl Connection {
         match message {
             ClientMessage::Parse(parse) => {
                 *sql = parse.sql.as_str().into();
-                self.parse(parse, Arc::clone(sql)).await
+                self.begin_statement(sql);
+                let done = self.parse(parse, Arc::clone(sql)).await;
+                match &done {
+                    // It is a call when it is executed.
+                    Ok(()) => self.call = None,
+                    Err(failure) => self.end_trace(sql, Some(failure)),
+                }
+                done
             }
             ClientMessage::Bind(bind) => Ok(self.bind(bind)?),
             ClientMessage::Describe(DescribedObject::Statement(name)) => {
@@ -48,11 +55,11 @@ impl Connection {
                 self.describe_portal(name).await
             }
             ClientMessage::Execute { portal, rows_max } => {
-                let begun_ns = self.state.clock.monotonic_ns();
                 let mut taken = self.objects.take_portal(&portal)?;
                 *sql = Arc::clone(&taken.prepared.sql);
+                let begun_ns = self.begin_statement(sql);
                 let done = self.execute(&mut taken, rows_max).await;
-                self.record(begun_ns, sql, done.is_err());
+                self.end_statement(begun_ns, sql, &done);
                 done?;
                 self.objects.restore_portal(portal, taken);
                 Ok(())
@@ -328,8 +335,9 @@ impl Connection {
                 None => return Ok(()),
             },
         };
-        let before = rows.sent;
+        let (before, begun_ns) = (rows.sent, self.state.clock.monotonic_ns());
         self.send_rows(&mut rows, &portal.formats, rows_max).await?;
+        self.trace_rows(begun_ns, rows.sent - before);
         if rows.is_end() {
             let count = rows.sent - before;
             command_complete(&mut self.frames.output, &format!("SELECT {count}"));

@@ -23,6 +23,20 @@ impl<'s> Script<'s> {
         let parts = parts.filter(|tokens| !tokens.is_empty());
         parts.map(|tokens| TokenCursor { sql: self.sql, tokens, at: 0 })
     }
+
+    /// Returns what stands behind a statement, comments and white space: up to its semicolon, and behind
+    /// the last statement up to the end of the script.
+    pub(crate) fn text_behind(&self, statement: TokenCursor<'_>) -> &str {
+        let Some(last) = statement.tokens.last() else { return "" };
+        let behind = self.tokens.partition_point(|token| token.start() <= last.start());
+        let others = self.tokens.get(behind..).unwrap_or_default();
+        let is_last = others.iter().all(|token| token.is_symbol(self.sql, ";"));
+        let end = match others.first() {
+            Some(next) if !is_last => next.start(),
+            _ => self.sql.len(),
+        };
+        &self.sql[last.end()..end]
+    }
 }
 
 /// The tokens of one statement, of which some were read.
@@ -160,6 +174,13 @@ mod tests {
         let script = Script::new("; a ';' ;; b \"x;\" -- ;\n;").unwrap();
         let texts: Vec<&str> = script.statements().map(|statement| statement.text()).collect();
         assert_eq!(texts, ["a ';'", "b \"x;\""]);
+    }
+
+    #[test]
+    fn the_last_statement_has_all_text_up_to_the_end_behind_it() {
+        let script = Script::new("a /*1*/; b /*2*/ ; /*3*/ c /*4*/ ;; /*5*/ ").unwrap();
+        let behind = script.statements().map(|statement| script.text_behind(statement));
+        assert_eq!(behind.collect::<Vec<_>>(), [" /*1*/", " /*2*/ ", " /*4*/ ;; /*5*/ "]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod postgres_catalog;
 mod postgres_client;
 mod postgres_extended;
 mod postgres_frames;
+mod postgres_traces;
 mod restful;
 mod support;
 mod tls;

@@ -57,7 +57,7 @@ fn send(client: &mut PgClient, messages: &[Vec<u8>]) -> Reply {
 }
 
 /// Runs a statement with text values.
-fn run(client: &mut PgClient, sql: &str, values: &[&str]) -> Reply {
+pub(crate) fn run(client: &mut PgClient, sql: &str, values: &[&str]) -> Reply {
     let values: Vec<Option<&[u8]>> = values.iter().map(|value| Some(value.as_bytes())).collect();
     let messages = [parse("", sql, &[]), bind("", "", &values, (0, 0)), execute("", 0), sync()];
     send(client, &messages)

@@ -14,7 +14,7 @@ use crate::support::{TestServer, get, post};
 const SETUP: &str = "CREATE TABLE t (k STRING, v BIGINT, ts TIMESTAMP, INDEX(KEY=k, TS=ts));
     DEPLOY d AS SELECT k, v FROM t;";
 
-const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+pub(crate) const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 /// The messages of OTLP as a collector has them, written down a second time.
 #[derive(Clone, PartialEq, Message)]
@@ -36,17 +36,17 @@ struct Scope {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Span {
+pub(crate) struct Span {
     #[prost(bytes = "vec", tag = "1")]
-    trace: Vec<u8>,
+    pub(crate) trace: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
-    id: Vec<u8>,
+    pub(crate) id: Vec<u8>,
     #[prost(bytes = "vec", tag = "4")]
-    parent: Vec<u8>,
+    pub(crate) parent: Vec<u8>,
     #[prost(string, tag = "5")]
-    name: String,
+    pub(crate) name: String,
     #[prost(int32, tag = "6")]
-    kind: i32,
+    pub(crate) kind: i32,
     #[prost(fixed64, tag = "7")]
     start: u64,
     #[prost(fixed64, tag = "8")]
@@ -54,7 +54,7 @@ struct Span {
     #[prost(message, repeated, tag = "9")]
     attributes: Vec<Attribute>,
     #[prost(message, optional, tag = "15")]
-    status: Option<Status>,
+    pub(crate) status: Option<Status>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -74,20 +74,20 @@ struct Value {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Status {
+pub(crate) struct Status {
     #[prost(string, tag = "2")]
-    message: String,
+    pub(crate) message: String,
     #[prost(int32, tag = "3")]
-    code: i32,
+    pub(crate) code: i32,
 }
 
 impl Span {
-    fn text(&self, key: &str) -> &str {
+    pub(crate) fn text(&self, key: &str) -> &str {
         let found = self.attributes.iter().find(|attribute| attribute.key == key);
         found.and_then(|found| found.value.as_ref()?.text.as_deref()).unwrap_or_default()
     }
 
-    fn number(&self, key: &str) -> Option<i64> {
+    pub(crate) fn number(&self, key: &str) -> Option<i64> {
         self.attributes.iter().find(|attribute| attribute.key == key)?.value.as_ref()?.number
     }
 }
@@ -112,13 +112,13 @@ fn receive(stream: TcpStream, status: &str) -> Vec<Span> {
 }
 
 /// A collector that answers with a status.
-struct Collector {
+pub(crate) struct Collector {
     address: SocketAddr,
     exports: Receiver<Vec<Span>>,
 }
 
 impl Collector {
-    fn start(status: &'static str) -> Self {
+    pub(crate) fn start(status: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, exports) = channel();
@@ -138,7 +138,7 @@ impl Collector {
     }
 
     /// Waits for the spans of so many calls.
-    fn spans(&self, calls: usize) -> Vec<Span> {
+    pub(crate) fn spans(&self, calls: usize) -> Vec<Span> {
         let mut spans = Vec::new();
         while spans.iter().filter(|span: &&Span| span.kind == 2).count() < calls {
             spans.extend(self.exports.recv_timeout(Duration::from_secs(60)).unwrap());
@@ -147,7 +147,8 @@ impl Collector {
     }
 }
 
-fn server(collector: &Collector, sample: &str) -> TestServer {
+/// Starts a server that sends a part of its calls to the collector.
+pub(crate) fn server(collector: &Collector, sample: &str) -> TestServer {
     let endpoint = collector.endpoint();
     let settings = [("traces.endpoint", endpoint.as_str()), ("traces.sample_per_million", sample)];
     TestServer::start(&settings, SETUP)
