@@ -73,6 +73,11 @@ impl Condvar {
         (guard, result.timed_out())
     }
 
+    /// Wakes one of the waiting threads.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
     /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();

@@ -7,8 +7,9 @@
 //! # Life of a result
 //!
 //! The engine runs on a thread of its class's pool and passes on one batch after another (`rows`); the
-//! connection takes them as fast as the client reads. Where the client goes away the call is cancelled;
-//! where it reads nothing for `limits.write_timeout_ms`, too.
+//! connection takes them as fast as the client reads. While batches wait for the client, the query is
+//! parked and its place in the pool is free for others (`work_pool`). Where the client goes away the call
+//! is cancelled; where it reads nothing for `limits.write_timeout_ms`, too.
 
 mod actions;
 mod arrow_bytes;

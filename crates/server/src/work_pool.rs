@@ -2,19 +2,22 @@
 //!
 //! Each class of calls has a pool of its own, so that one class never waits for another: requests of
 //! many rows, writes, analytics, whose threads have a low priority, and the verification of passwords,
-//! which is slow by design. A request of one row needs no pool. What neither runs nor fits the queue is refused at once. Knows no protocol.
+//! which is slow by design. A request of one row needs no pool. What neither runs nor fits the queue is
+//! refused at once. Knows no protocol.
+
+mod threads;
 
 use std::{
     fmt, io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
-        mpsc,
     },
 };
 
-use lockstep_host::{JoinHandle, sync::Mutex};
 use tokio::sync::oneshot;
+
+use self::threads::PoolThreads;
 
 /// The number of classes.
 const CLASSES: usize = 4;
@@ -68,8 +71,6 @@ pub(crate) enum NoResult {
     Closed,
 }
 
-type Work = Box<dyn FnOnce() + Send>;
-
 /// The pools of all classes.
 #[derive(Debug)]
 pub(crate) struct WorkPools {
@@ -99,6 +100,12 @@ impl WorkPools {
         self.pools[class.position()].run(work).await
     }
 
+    /// Lets work of a class wait for its client, on the thread that it has. Other work of the class runs
+    /// meanwhile, so that slow clients do not stop it; before the work goes on it waits for its turn.
+    pub(crate) fn parked<T>(&self, class: WorkClass, wait: impl FnOnce() -> T) -> T {
+        self.pools[class.position()].threads.parked(wait)
+    }
+
     /// Returns how many calls wait or run, for each class.
     pub(crate) fn in_progress(&self) -> impl Iterator<Item = (WorkClass, u64)> {
         // Relaxed: a figure for people.
@@ -110,15 +117,13 @@ impl WorkPools {
 
     /// Ends the threads after the work that they have, and waits for them.
     pub(crate) fn close(&self) {
-        self.pools.iter().for_each(WorkPool::close);
+        self.pools.iter().for_each(|pool| pool.threads.close());
     }
 }
 
 /// The threads and the queue of one class.
 struct WorkPool {
-    /// None: closed.
-    sender: Mutex<Option<mpsc::SyncSender<Work>>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Arc<PoolThreads>,
     /// Calls that wait or run.
     in_progress: Arc<AtomicU64>,
 }
@@ -131,31 +136,7 @@ impl fmt::Debug for WorkPool {
 
 impl WorkPool {
     fn start(class: WorkClass, size: PoolSize) -> io::Result<Self> {
-        assert!(size.threads > 0, "a pool has a thread");
-        let queue = usize::try_from(size.queue).unwrap_or(usize::MAX);
-        let (sender, receiver) = mpsc::sync_channel::<Work>(queue);
-        let receiver = Arc::new(Mutex::new(receiver));
-        let start = |_| {
-            let receiver = Arc::clone(&receiver);
-            let body = move || {
-                // The guard is dropped before the work begins.
-                while let Ok(work) = { receiver.lock().recv() } {
-                    work();
-                }
-            };
-            match class {
-                WorkClass::Analytics => lockstep_host::spawn_background(class.name(), body),
-                WorkClass::Requests | WorkClass::Writes | WorkClass::Logins => {
-                    lockstep_host::spawn(class.name(), body)
-                }
-            }
-        };
-        let threads = (0..size.threads).map(start).collect::<io::Result<Vec<_>>>()?;
-        Ok(Self {
-            sender: Mutex::new(Some(sender)),
-            threads: Mutex::new(threads),
-            in_progress: Arc::default(),
-        })
+        Ok(Self { threads: PoolThreads::start(class, size)?, in_progress: Arc::default() })
     }
 
     async fn run<T: Send + 'static>(
@@ -173,27 +154,14 @@ impl WorkPool {
     ) -> Result<oneshot::Receiver<T>, NoResult> {
         let (give, receiver) = oneshot::channel();
         let count = InProgress::begin(&self.in_progress);
-        let work: Work = Box::new(move || {
+        let work = move || {
             let result = work();
             drop(count);
             // The caller may be gone.
             let _given = give.send(result);
-        });
-        let sender = self.sender.lock();
-        match sender.as_ref().map(|sender| sender.try_send(work)) {
-            Some(Ok(())) => Ok(receiver),
-            Some(Err(mpsc::TrySendError::Full(_))) => Err(NoResult::Overloaded),
-            Some(Err(mpsc::TrySendError::Disconnected(_))) | None => Err(NoResult::Closed),
-        }
-    }
-
-    fn close(&self) {
-        self.sender.lock().take();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            // A panic of the work was reported to its caller.
-            let _ended = thread.join();
-        }
+        };
+        self.threads.submit(Box::new(work))?;
+        Ok(receiver)
     }
 }
 
@@ -238,7 +206,7 @@ mod tests {
         assert_eq!(pool.in_progress.load(std::sync::atomic::Ordering::Relaxed), 2);
         release.send(()).unwrap();
         assert_eq!((first.unwrap().blocking_recv(), second.blocking_recv()), (Ok(1), Ok(2)));
-        pool.close();
+        pool.threads.close();
         assert_eq!(pool.submit(|| 4).unwrap_err(), NoResult::Closed);
     }
 }

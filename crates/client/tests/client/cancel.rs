@@ -4,7 +4,10 @@ use lockstep_client::RemoteClient;
 use lockstep_engine::{QueryContext, QueryLimits};
 use lockstep_host::{Clock, SystemClock};
 use lockstep_server::DrainOutcome;
-use std::sync::Arc;
+use std::{
+    io::{Read, Write},
+    sync::Arc,
+};
 
 use crate::support::{TestServer, row_of, rows};
 
@@ -99,6 +102,58 @@ fn a_client_that_reads_nothing_loses_its_result() {
     }
     assert_eq!(last.unwrap_err().code, "57014");
     assert_eq!(rows(&client, "SELECT 1 AS a"), "1");
+}
+
+/// Runs a statement over HTTP, and returns the answer.
+fn answer_over_http(server: &TestServer, sql: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(server.http).unwrap();
+    let (body, mut answer) = (format!("{{\"sql\": \"{sql}\"}}"), String::new());
+    let head = "POST /v1/sql HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: ";
+    stream.write_all(format!("{head}{}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn clients_that_read_nothing_leave_the_threads_to_others() {
+    let server = server(&[
+        ("admission.analytics_threads", "2"),
+        ("limits.write_timeout_ms", "3600000"),
+        ("limits.statement_timeout_ms", "3600000"),
+    ]);
+    let wide = "SELECT a.a, b.a AS b FROM t AS a JOIN t AS b ON a.a <> b.a";
+    // One more than there are threads: each has begun when its columns are there.
+    let clients: Vec<RemoteClient> = (0..3).map(|_| server.connect()).collect();
+    let mut results: Vec<_> =
+        clients.iter().map(|client| client.query(wide, None).unwrap()).collect();
+    wait_for_running(&server, 3);
+    assert_eq!(rows(&server.connect(), "SELECT count(*) AS n FROM t"), "4000");
+    let answer = answer_over_http(&server, "SELECT count(*) AS n FROM t");
+    assert!(answer.contains("[[4000]]"), "{answer}");
+    // They were not cancelled, and go on where they are read.
+    wait_for_running(&server, 3);
+    for result in &mut results {
+        // More than the windows of the connection and the channel have.
+        for _ in 0..60 {
+            assert!(result.next_batch().unwrap().is_some());
+        }
+    }
+    drop(results);
+    wait_for_running(&server, 0);
+}
+
+#[test]
+fn a_query_whose_rows_nobody_reads_ends_at_its_deadline() {
+    let server = server(&[("limits.statement_timeout_ms", "300")]);
+    let client = server.connect();
+    let wide = "SELECT a.a, b.a AS b FROM t AS a JOIN t AS b ON a.a <> b.a";
+    let mut result = client.query(wide, None).unwrap();
+    wait_for_running(&server, 0);
+    let mut last = result.next_batch();
+    while let Ok(Some(_)) = last {
+        last = result.next_batch();
+    }
+    assert_eq!(last.unwrap_err().code, "57014");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! What every Flight call has: a session, an id, a deadline; and the ways to run it.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{CallOptions, Session, guarded};
 use lockstep_host::{QueryContext, QueryLimits};
 use lockstep_protocol::TIMEOUT_HEADER;
-use tokio::{runtime::Handle, sync::mpsc};
+use tokio::sync::mpsc;
 use tonic::{Request, Status};
 
 use super::{
@@ -135,9 +135,7 @@ impl FlightCall {
         let begun = self.begin(CallDeadline::Statement, id);
         let (context, running) = begun.map_err(|error| self.status(&error))?;
         let (sender, receiver) = mpsc::channel(PARTS_AHEAD);
-        let write_ms = self.server.state.settings().write_timeout_ms;
-        let mut rows =
-            RowSender::new(sender.clone(), Handle::current(), Duration::from_millis(write_ms));
+        let mut rows = RowSender::new(sender.clone(), &self.server.state, class);
         let call = self.clone();
         let submitted_ns = self.server.state.clock.monotonic_ns();
         let body = move || {

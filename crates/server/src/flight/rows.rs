@@ -1,7 +1,9 @@
 //! A result on its way: from the thread that computes it, batch by batch, to the connection.
 //!
 //! At most [`PARTS_AHEAD`] batches wait, so that a result of any size needs the memory of some batches.
-//! Where nobody takes them for `limits.write_timeout_ms`, the query ends with an error.
+//! Where they wait, the query is parked: the engine passes batches on from the middle of its run, so that
+//! the query keeps its thread, but it leaves its place in the pool to others until a batch is taken. Where
+//! nobody takes one for `limits.write_timeout_ms`, the query ends with an error.
 
 use std::{
     pin::Pin,
@@ -15,11 +17,14 @@ use arrow_flight::{FlightData, encode::FlightDataEncoderBuilder, error::FlightEr
 use futures::{Stream, StreamExt, stream};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::Output;
-use lockstep_host::sync::Mutex;
+use lockstep_host::{query, sync::Mutex};
 use lockstep_protocol::StatementOutcome;
 use lockstep_row::DataType;
 use prost::Message;
-use tokio::{runtime::Handle, sync::mpsc};
+use tokio::{
+    runtime::Handle,
+    sync::mpsc::{self, error::TrySendError},
+};
 use tonic::Status;
 
 use super::{
@@ -27,9 +32,13 @@ use super::{
     running::RunningFlightCall,
     status::{malformed, to_status},
 };
+use crate::{server_state::ServerState, work_pool::WorkClass};
 
 /// The batches that wait for the client.
 pub(crate) const PARTS_AHEAD: usize = 4;
+
+/// How often a query whose batches nobody takes is checked for its end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The messages of a result.
 pub(crate) type FlightDataStream =
@@ -52,19 +61,22 @@ pub(crate) enum FlightRowPart {
 #[derive(Debug)]
 pub(crate) struct RowSender {
     sender: mpsc::Sender<FlightRowPart>,
+    state: Arc<ServerState>,
+    /// The class of the pool whose thread computes the result.
+    class: WorkClass,
     runtime: Handle,
-    timeout: Duration,
     schema: Option<SchemaRef>,
 }
 
 impl RowSender {
-    /// Makes it. `timeout` is how long a part may wait for the client.
+    /// Makes it for work of a class. To be called where the runtime of the server is entered.
     pub(crate) fn new(
         sender: mpsc::Sender<FlightRowPart>,
-        runtime: Handle,
-        timeout: Duration,
+        state: &Arc<ServerState>,
+        class: WorkClass,
     ) -> Self {
-        Self { sender, runtime, timeout, schema: None }
+        let (state, runtime) = (Arc::clone(state), Handle::current());
+        Self { sender, state, class, runtime, schema: None }
     }
 
     /// Sends the columns, unless they were sent for rows before.
@@ -100,16 +112,46 @@ impl RowSender {
     }
 
     fn send(&self, part: FlightRowPart) -> Result<()> {
-        let sent = self
-            .runtime
-            .block_on(async { tokio::time::timeout(self.timeout, self.sender.send(part)).await });
-        match sent {
-            Ok(Ok(())) => Ok(()),
+        match self.sender.try_send(part) {
+            Ok(()) => Ok(()),
             // The client is gone.
-            Ok(Err(_)) => Diagnostic::interrupted(None).err(),
-            Err(_) => Diagnostic::new(code::QUERY_CANCELED, "the client has stopped reading rows")
-                .with_hint("limits.write_timeout_ms says how long rows wait for it.")
-                .err(),
+            Err(TrySendError::Closed(_)) => Diagnostic::interrupted(None).err(),
+            Err(TrySendError::Full(part)) => {
+                let wait = || self.runtime.block_on(self.send_when_taken(part));
+                self.state.pools.parked(self.class, wait)
+            }
+        }
+    }
+
+    /// Sends a part when there is space for it. Fails where the call is cancelled or its deadline passes
+    /// before, or where the client takes too long.
+    async fn send_when_taken(&self, part: FlightRowPart) -> Result<()> {
+        let timeout = Duration::from_millis(self.state.settings().write_timeout_ms);
+        let too_long = tokio::time::sleep(timeout);
+        let space = self.sender.reserve();
+        tokio::pin!(space, too_long);
+        let mut checks = tokio::time::interval(CHECK_INTERVAL);
+        loop {
+            tokio::select! {
+                biased;
+                reserved = &mut space => {
+                    // The client may be gone.
+                    let reserved = reserved.map_err(|_closed| Diagnostic::interrupted(None))?;
+                    reserved.send(part);
+                    return Ok(());
+                }
+                () = &mut too_long => {
+                    let message = "the client has stopped reading rows";
+                    return Diagnostic::new(code::QUERY_CANCELED, message)
+                        .with_hint("limits.write_timeout_ms says how long rows wait for it.")
+                        .err();
+                }
+                _ = checks.tick() => {
+                    // On the thread of the call: `block_on` polls this there.
+                    let checked = query::checkpoint();
+                    checked.map_err(|reason| Diagnostic::interrupted(reason.limit_ms()))?;
+                }
+            }
         }
     }
 }
