@@ -1,8 +1,9 @@
 //! The directories of format 1 that are checked in: they open with the answers that they had.
 //!
-//! `golden/NAME.sql` has the statements that made a directory, `golden/NAME.txt` what it shows. That they
-//! have every kind of record is a test beside `CatalogRecord`. None is made again: a newer format, or a
-//! new kind of record, gets a directory of its own.
+//! `golden/NAME.sql` has the statements that made a directory, `golden/NAME.txt` what it shows, and
+//! `golden/NAME.tokens` the tokens that its statements printed. That they have every kind of record is a
+//! test beside `CatalogRecord`. None is made again: a newer format, or a new kind of record, gets a
+//! directory of its own.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -12,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use lockstep_engine::{Database, OpenOptions, Session, StorageTuning, code};
+use lockstep_engine::{ClientInfo, Database, OpenOptions, Proof, Session, StorageTuning, code};
 use lockstep_host::{Host, ManualClock, Threads};
 
 /// When it was made.
@@ -29,7 +30,10 @@ struct GoldenDirectory {
     writes: &'static [&'static str],
 }
 
-const DIRECTORIES: [GoldenDirectory; 3] = [
+/// What makes the directories that are not there yet.
+const MAKE: &str = "cargo test -p lockstep-engine --test golden -- --ignored";
+
+const DIRECTORIES: [GoldenDirectory; 4] = [
     GoldenDirectory {
         name: "format-1",
         statements: include_str!("golden/format-1.sql"),
@@ -83,7 +87,35 @@ const DIRECTORIES: [GoldenDirectory; 3] = [
         ],
         writes: &["LOAD DATA INFILE 'tests/golden/rows' INTO TABLE t"],
     },
+    // Users with all that they may have: passwords, grants, roles and tokens.
+    GoldenDirectory {
+        name: USERS,
+        statements: include_str!("golden/format-1-users.sql"),
+        shows: &[
+            "SELECT * FROM t",
+            "SELECT * FROM shop.orders",
+            "SELECT name, has_password, roles FROM lockstep.users",
+            "SHOW USERS",
+            "SHOW ROLES",
+            "SHOW GRANTS FOR ann",
+            "SHOW GRANTS FOR bob",
+            "SHOW GRANTS FOR readers",
+            "SHOW GRANTS FOR writers",
+            "SHOW TOKENS FOR ann",
+            "SHOW TOKENS FOR bob",
+            "SHOW TOKENS FOR gone",
+        ],
+        writes: &[
+            "INSERT INTO t VALUES ('d', 4, 4000)",
+            "CREATE USER carl OPTIONS(password='third')",
+            "GRANT writers TO ann",
+            "DROP TOKEN early FOR ann",
+        ],
+    },
 ];
+
+/// The directory with the tokens.
+const USERS: &str = "format-1-users";
 
 /// What shows all of the first one.
 const SHOWS: &[&str] = &[
@@ -126,9 +158,30 @@ impl GoldenDirectory {
         fs::read_to_string(self.shown()).unwrap()
     }
 
+    /// Returns the file of the tokens that its statements printed.
+    fn tokens(&self) -> PathBuf {
+        Path::new("tests/golden").join(format!("{}.tokens", self.name))
+    }
+
+    /// Runs the statements that make it. Returns the tokens that they print: a line for each, with its
+    /// name and its text.
+    fn make(&self, sessions: &Sessions) -> String {
+        let mut tokens = String::new();
+        for statement in self.statements.lines().filter(|line| !line.starts_with("--")) {
+            let shown = sessions.run(statement);
+            if let Some(rest) = statement.strip_prefix("CREATE TOKEN ") {
+                let name = rest.split(' ').next().unwrap();
+                let text = shown.split('"').find(|part| part.starts_with("lockstep_")).unwrap();
+                tokens.push_str(&format!("{name} {text}\n"));
+            }
+        }
+        tokens
+    }
+
     /// Copies it for a test.
     fn copy(&self, name: &str) -> TestDirectory {
         let copy = TestDirectory::new(&format!("{name}-{}", self.name));
+        assert!(self.path().exists(), "{} is made by `{MAKE}`", self.name);
         copy_directory(&self.path(), &copy.0);
         copy
     }
@@ -231,8 +284,10 @@ fn make_the_golden_directories() {
     for golden in DIRECTORIES.iter().filter(|golden| !golden.path().exists()) {
         let database = open(&golden.path(), false);
         let sessions = Sessions::of(&database);
-        let statements = golden.statements.lines().filter(|line| !line.starts_with("--"));
-        statements.for_each(|statement| drop(sessions.run(statement)));
+        let tokens = golden.make(&sessions);
+        if !tokens.is_empty() {
+            fs::write(golden.tokens(), tokens).unwrap();
+        }
         fs::write(golden.shown(), sessions.show(golden)).unwrap();
         database.close().unwrap();
     }
@@ -277,5 +332,47 @@ fn the_golden_directories_take_writes_and_checkpoints() {
             check(&sessions.show(golden), &written);
             sessions.run("CHECKPOINT");
         }
+    }
+}
+
+/// Returns which user each token opens a session of, by the names of the tokens.
+fn users_of_tokens(database: &Database, tokens: &str) -> Vec<(String, Option<String>)> {
+    let of_line = |line: &str| {
+        let (name, token) = line.split_once(' ').unwrap();
+        let session = database.authenticate_token(token, ClientInfo::default());
+        (name.to_owned(), session.ok().map(|session| session.user().to_owned()))
+    };
+    tokens.lines().map(of_line).collect()
+}
+
+#[test]
+fn the_users_of_a_golden_directory_log_in_with_what_they_had() {
+    let golden = DIRECTORIES.iter().find(|golden| golden.name == USERS).unwrap();
+    let directory = golden.copy("logins");
+    let tokens = fs::read_to_string(golden.tokens()).unwrap();
+    let expected = [
+        ("early", Some("ann")),
+        ("dropped", None),
+        ("forever", Some("bob")),
+        ("late", Some("bob")),
+    ];
+    let owned = |(name, user): (&str, Option<&str>)| (name.to_owned(), user.map(str::to_owned));
+    // From the log, and then from a checkpoint.
+    for _ in 0..2 {
+        let database = open(&directory.0, false);
+        let login = |user, proof| database.authenticate(user, proof, ClientInfo::default());
+        for (user, password) in [("ann", "first"), ("bob", ""), ("gone", "gone"), ("readers", "")] {
+            assert!(login(user, Proof::Password(password)).is_err(), "{user}");
+        }
+        let ann = login("ann", Proof::Password("second")).unwrap();
+        ann.execute("SELECT * FROM shop.orders").unwrap();
+        assert!(ann.execute("INSERT INTO t VALUES ('x', 1, 1)").is_err());
+        assert_eq!(users_of_tokens(&database, &tokens), expected.map(owned));
+        let bob = login("bob", Proof::Checked).unwrap();
+        bob.execute("INSERT INTO shop.orders VALUES ('b', 2.5, 2000)").unwrap();
+        bob.execute("CALL shop.price ('a', 1.0, 1000)").unwrap();
+        assert!(bob.execute("SELECT * FROM t").is_err(), "the role was revoked");
+        drop((ann, bob));
+        Sessions::of(&database).run("CHECKPOINT");
     }
 }

@@ -272,15 +272,20 @@ mod tests {
 
     #[test]
     fn the_golden_directories_have_every_kind_of_record() {
-        let (mut found, mut kinds) = (BTreeSet::new(), BTreeSet::new());
+        let (mut found, mut kinds, mut of_users) =
+            (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut note = |entry: &lockstep_wal::Entry<'_>| {
             kinds.insert(entry.kind);
             if entry.kind == CATALOG {
                 let record: serde_json::Value = serde_json::from_slice(entry.payload).unwrap();
                 found.insert(record["command"].as_str().unwrap().to_owned());
+                let users =
+                    record["users"].as_object().into_iter().flat_map(|users| users.values());
+                let fields = users.filter_map(|user| user.as_object()).flat_map(|user| user.keys());
+                of_users.extend(fields.cloned());
             }
         };
-        for name in ["format-1", "format-1-views", "format-1-jobs"] {
+        for name in ["format-1", "format-1-views", "format-1-jobs", "format-1-users"] {
             let (disk, path) = (Arc::new(SystemDisk), Path::new("tests/golden").join(name));
             let directory = DatabaseDirectory::open(disk, &path, Access::ReadOnly).unwrap();
             let read = directory.read_log(&mut |entries| {
@@ -293,6 +298,8 @@ mod tests {
         }
         assert!(commands().len() > 10);
         assert_eq!(found, commands());
+        let fields = ["grants", "id", "is_role", "password", "roles", "tokens"];
+        assert_eq!(of_users, fields.map(str::to_owned).into(), "users have all fields");
         let is_of_table = |kind: &u8| !matches!(TableRecord::read(*kind, &[]), Ok(None));
         let mut all: BTreeSet<u8> = (0..KIND_RESERVED).filter(is_of_table).collect();
         assert!(all.len() > 5);
