@@ -254,9 +254,7 @@ impl ExecutionPlan for InContext {
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => {
-                Ok(Arc::new(Self { input, context: Arc::clone(&self.context) }))
-            }
+            (Some(input), true) => Ok(Arc::new(Self { input, context: Arc::clone(&self.context) })),
             _ => internal_err!("a context has one input"),
         }
     }
@@ -271,11 +269,7 @@ impl ExecutionPlan for InContext {
         )
     }
 
-    fn execute(
-        &self,
-        partition: usize,
-        _: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.input.execute(partition, Arc::clone(&self.context))
     }
 }

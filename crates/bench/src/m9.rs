@@ -78,7 +78,8 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
             let mut measured: Vec<TrainingRuns> = Vec::new();
             let mut expected = None;
             for system in systems.iter().filter(|system| system.has(shape)) {
-                let step = TrainingStep { system: *system, shape, rows: *rows, source: source.clone() };
+                let step =
+                    TrainingStep { system: *system, shape, rows: *rows, source: source.clone() };
                 measured.push(measure(options, &step, folder.path(), &mut expected)?);
             }
             add_ratios(&mut ratios, &measured, &title);
@@ -149,7 +150,11 @@ fn measure(
         let expected = expected.get_or_insert_with(|| found.clone());
         if found != *expected {
             let difference = format!("{found} where the first system has {expected}");
-            return Err(Error::Disagreement { system: system.name().to_owned(), request: 0, difference });
+            return Err(Error::Disagreement {
+                system: system.name().to_owned(),
+                request: 0,
+                difference,
+            });
         }
         // A folder of Spark's, or a file.
         let _removed = std::fs::remove_file(&target).or_else(|_| std::fs::remove_dir_all(&target));

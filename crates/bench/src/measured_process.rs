@@ -59,7 +59,8 @@ impl MeasuredProcess {
             let cleared = fs::write(format!("/proc/{process}/clear_refs"), "5");
             cleared.trying(|| "forget the greatest size of a process".to_owned())?;
         }
-        let size = |name: &str| family.iter().map(|process| status_kib(*process, name)).sum::<f64>();
+        let size =
+            |name: &str| family.iter().map(|process| status_kib(*process, name)).sum::<f64>();
         let ticks = || family.iter().map(|process| processor_ticks(*process)).sum::<f64>();
         let (before_kib, before_ticks) = (size("VmRSS:"), ticks());
         let mut input = self.process.stdin.take().ok_or(FAILED)?;

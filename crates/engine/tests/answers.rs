@@ -38,7 +38,11 @@ fn verify(session: &Session) -> (String, Vec<String>) {
     let sql = "VERIFY DEPLOYMENT d AGAINST ANSWERS";
     let output = run(session, sql);
     let described = session.describe_statement(sql).expect("it is described").columns;
-    assert_eq!(described.as_ref(), Some(&output.columns), "the columns are those that are promised");
+    assert_eq!(
+        described.as_ref(),
+        Some(&output.columns),
+        "the columns are those that are promised"
+    );
     let rows = text(&output);
     let rows: Vec<Vec<&str>> = rows.split("; |").map(|row| row.split('|').collect()).collect();
     let skip = |row: &[&str]| usize::from(row[0].is_empty());
@@ -69,7 +73,8 @@ fn a_row_has_the_request_the_answer_and_what_was_seen() {
         "SELECT request_k, request_v, request_ts, answer_k, answer_s, has_answer FROM a",
     );
     assert_eq!(text(&output), "|1|5|100|1|5|true|; |1|7|200|1|12|true|");
-    let output = run(&session, "SELECT count(*) FROM a WHERE length(definition) = 16 AND seen != ''");
+    let output =
+        run(&session, "SELECT count(*) FROM a WHERE length(definition) = 16 AND seen != ''");
     assert_eq!(text(&output), "|2|");
     // The first request became a row, the second did not; both are what a training set has.
     assert_eq!(verify(&session), ("2|4|0|".to_owned(), Vec::new()));
@@ -107,10 +112,7 @@ fn what_was_deleted_or_has_expired_is_told() {
     assert_eq!(verify(&session).1, ["0|s|6|5|deleted|rows of `t` are gone"]);
     let clock = Arc::new(ManualClock::new(NOW_MS));
     let session = Database::with_clock(Arc::<ManualClock>::clone(&clock)).session();
-    run(
-        &session,
-        "CREATE TABLE t (k INT, v BIGINT, ts BIGINT, INDEX(KEY=k, TS=ts, TTL=1m))",
-    );
+    run(&session, "CREATE TABLE t (k INT, v BIGINT, ts BIGINT, INDEX(KEY=k, TS=ts, TTL=1m))");
     let options = "OPTIONS(log_answers = 'a', skip_index_check = 'true')";
     run(&session, &format!("DEPLOY d {options} AS {SUM}"));
     run(&session, &format!("INSERT INTO t VALUES (1, 1, {NOW_MS})"));
@@ -165,19 +167,20 @@ fn joins_and_unions_see_each_table_as_it_was() {
     let (counts, found) = verify(&session);
     assert_eq!(counts, "1|2|1|1 late row");
     let rows = "k=1 v=100 ts=450; k=1 name=uno ts=2";
-    assert_eq!(found, [
-        format!("0|name|one|uno|late row|{rows}"),
-        format!("0|s|7|107|late row|{rows}")
-    ]);
+    assert_eq!(
+        found,
+        [format!("0|name|one|uno|late row|{rows}"), format!("0|s|7|107|late row|{rows}")]
+    );
 }
 
 #[test]
 fn a_batch_of_requests_and_one_without_an_answer_are_logged() {
     let session = Database::in_memory().session();
     run(&session, "CREATE TABLE t (k INT, v BIGINT, ts BIGINT)");
-    let query = format!("SELECT k, s FROM (SELECT k, v, sum(v) OVER w AS s FROM t {}) AS q WHERE v > 1", {
-        &SUM[SUM.find("WINDOW").expect("it has one")..]
-    });
+    let query =
+        format!("SELECT k, s FROM (SELECT k, v, sum(v) OVER w AS s FROM t {}) AS q WHERE v > 1", {
+            &SUM[SUM.find("WINDOW").expect("it has one")..]
+        });
     run(&session, &format!("DEPLOY d OPTIONS(log_answers = 'a') AS {query}"));
     let rows = run(
         &session,
@@ -232,7 +235,10 @@ fn an_answer_that_cannot_be_logged_is_given_and_counted() {
     let lost = run(&session, "SELECT answers_not_logged FROM lockstep.deployments");
     let logged = run(&session, "SELECT count(*) FROM a");
     // Either the row has the new column, or it is counted: none is lost without a trace.
-    assert!(matches!((text(&lost).as_str(), text(&logged).as_str()), ("|1|", "|0|") | ("|0|", "|1|")));
+    assert!(matches!(
+        (text(&lost).as_str(), text(&logged).as_str()),
+        ("|1|", "|0|") | ("|0|", "|1|")
+    ));
 }
 
 #[test]
@@ -280,7 +286,8 @@ fn sum_of(rows: &[(i32, i64, i64)], row: (i32, i64, i64), own: Option<usize>) ->
 fn drawn_histories_differ_exactly_where_a_model_says() {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut draw = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let (mut compared, mut differing_in_all) = (0, 0);
@@ -307,8 +314,7 @@ fn drawn_histories_differ_exactly_where_a_model_says() {
         }
         let expected = requests.iter().filter(|r| sum_of(&rows, r.row, r.own) != r.answer).count();
         let (counts, _) = verify(&session);
-        let causes =
-            if expected == 0 { String::new() } else { format!("{expected} late row") };
+        let causes = if expected == 0 { String::new() } else { format!("{expected} late row") };
         let (count, values) = (requests.len(), requests.len() * 2);
         assert_eq!(counts, format!("{count}|{values}|{expected}|{causes}"));
         compared += count;

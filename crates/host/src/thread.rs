@@ -190,7 +190,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn an_idle_thread_and_what_it_starts_leave_the_processor_to_others() {
-        let below = || (policy(), std::thread::spawn(policy).join().unwrap());
+        let below = || (policy(), super::spawn("below", policy).unwrap().join().unwrap());
         let found = super::spawn_idle("idle", below).unwrap().join().unwrap();
         assert_eq!(found, (libc::SCHED_IDLE, libc::SCHED_IDLE));
         assert_eq!(policy(), libc::SCHED_OTHER);

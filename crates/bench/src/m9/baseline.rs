@@ -62,9 +62,9 @@ impl SortedRows {
             }
         }
         let keys = read.split_off(3);
-        let [ids, times, values] = read.try_into().map_err(|_others| Error::Page {
-            message: format!("{file} has other columns"),
-        })?;
+        let [ids, times, values] = read
+            .try_into()
+            .map_err(|_others| Error::Page { message: format!("{file} has other columns") })?;
         let frame_ms = i64::try_from(frame_ms).expect("a frame is within all time");
         Ok(Self { ids, times, values, keys, frame_ms })
     }
@@ -81,11 +81,18 @@ impl SortedRows {
                 threads.into_iter().map(|thread| thread.join().expect("it slides")).collect()
             }),
         };
-        let batch = self.batch(windows).map_err(|error| Error::Page { message: error.to_string() })?;
+        let batch =
+            self.batch(windows).map_err(|error| Error::Page { message: error.to_string() })?;
         let session = Database::in_memory().session();
         let schema = batch.schema();
         let mut batches = std::iter::once(Ok(batch));
-        session.create_table_of("result", &schema, &mut batches, None, lockstep_engine::IfExists::Fail)?;
+        session.create_table_of(
+            "result",
+            &schema,
+            &mut batches,
+            None,
+            lockstep_engine::IfExists::Fail,
+        )?;
         let options = "OPTIONS(format = 'parquet', mode = 'overwrite')";
         session.execute(&format!("SELECT * FROM result INTO OUTFILE '{file}' {options}"))?;
         Ok(())
@@ -108,8 +115,10 @@ impl SortedRows {
     /// Computes the frames of the keys that are taken, in the order of key and time.
     fn slide(&self, keys: &[i64], takes: impl Fn(i64) -> bool) -> Vec<FrameResult> {
         let rows = 0..keys.len();
-        let mut order: Vec<(i64, i64, usize)> =
-            rows.filter(|row| takes(keys[*row])).map(|row| (keys[row], self.times[row], row)).collect();
+        let mut order: Vec<(i64, i64, usize)> = rows
+            .filter(|row| takes(keys[*row]))
+            .map(|row| (keys[row], self.times[row], row))
+            .collect();
         order.sort_unstable();
         let mut results = Vec::with_capacity(order.len());
         let (mut first, mut total) = (0, 0_i64);

@@ -159,7 +159,9 @@ pub(super) fn write_rows(rows: u64, folder: &Path) -> Result<PathBuf> {
     for table in ["t", "r1", "r2"] {
         let path = folder.join(format!("{table}.parquet"));
         let path = path.display();
-        session.execute(&format!("SELECT * FROM {table} INTO OUTFILE '{path}' OPTIONS(format = 'parquet')"))?;
+        session.execute(&format!(
+            "SELECT * FROM {table} INTO OUTFILE '{path}' OPTIONS(format = 'parquet')"
+        ))?;
     }
     Ok(folder.to_owned())
 }

@@ -111,8 +111,8 @@ impl TrainingStep {
             }
             Some((environment, text)) => {
                 let script = self.source.join(format!("{environment}_step.py"));
-                let written = disk::create(&script)
-                    .and_then(|mut file| file.write_all(text.as_bytes()));
+                let written =
+                    disk::create(&script).and_then(|mut file| file.write_all(text.as_bytes()));
                 written.trying(|| format!("write {}", script.display()))?;
                 let mut command = Command::new(python_program(environment));
                 command.arg(script);
@@ -175,7 +175,8 @@ impl FilledSystem {
                 Ok(())
             }
             Self::DuckDb { database, query } => {
-                let copy = format!("COPY ({query}) TO '{target}' (FORMAT parquet, COMPRESSION snappy)");
+                let copy =
+                    format!("COPY ({query}) TO '{target}' (FORMAT parquet, COMPRESSION snappy)");
                 database.connect()?.execute(&copy)?;
                 Ok(())
             }

@@ -42,7 +42,7 @@ impl WaitingRequests {
         (number, seen): (u64, u64),
         row: RowView<'_>,
         columns: &AnswerColumns,
-        settings: &Settings,
+        settings: Settings,
     ) {
         let positions = columns.request().iter().flatten().copied();
         let values = text_of_values(row, positions, settings);
@@ -54,7 +54,7 @@ impl WaitingRequests {
         mut self,
         table: &Snapshot<'_>,
         columns: &AnswerColumns,
-        settings: &Settings,
+        settings: Settings,
     ) -> Result<OwnRows> {
         let mut found = OwnRows::default();
         let read = columns.request().iter().enumerate().filter(|(_, at)| at.is_some());
@@ -94,7 +94,7 @@ impl OwnRows {
 fn text_of_values(
     row: RowView<'_>,
     positions: impl Iterator<Item = usize>,
-    settings: &Settings,
+    settings: Settings,
 ) -> String {
     let arena = Arena::new();
     let mut text = String::new();
@@ -103,7 +103,7 @@ fn text_of_values(
         let begin = text.len();
         if !matches!(value, Datum::Null) {
             // A text takes what is written to it.
-            let _written = write_datum(value, settings, &mut text);
+            let _written = write_datum(value, &settings, &mut text);
             let length = text.len() - begin;
             text.push_str(&format!("\u{1}{length}"));
         }

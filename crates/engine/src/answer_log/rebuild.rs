@@ -57,7 +57,11 @@ impl<'r> Rebuild<'r> {
 
     /// Answers as a training set does: over all rows that have arrived, at the position of the row that the
     /// request became, if it became one.
-    pub(super) fn trained(&mut self, logged: &LoggedAnswer, own: Option<u64>) -> Result<AnswerValues> {
+    pub(super) fn trained(
+        &mut self,
+        logged: &LoggedAnswer,
+        own: Option<u64>,
+    ) -> Result<AnswerValues> {
         self.at(logged, own, self.end)
     }
 
@@ -135,7 +139,12 @@ impl<'r> Rebuild<'r> {
     }
 
     /// Answers over the rows that the request saw and those before an arrival, by the time of now.
-    fn at(&mut self, logged: &LoggedAnswer, own: Option<u64>, arrival: u64) -> Result<AnswerValues> {
+    fn at(
+        &mut self,
+        logged: &LoggedAnswer,
+        own: Option<u64>,
+        arrival: u64,
+    ) -> Result<AnswerValues> {
         self.tables.go_to_each(i64::MAX, |id| logged.seen_of(id).max(arrival));
         match own {
             Some(own) if own < arrival => self.replay(logged, own),

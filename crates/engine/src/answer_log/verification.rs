@@ -54,7 +54,7 @@ pub(crate) fn verify_answers(
     let definition = fingerprint(&deployment.source());
     let mut rebuild = Rebuild::new(program, tables, &definition);
     let mut found = run.compare(&mut rebuild, &own)?;
-    describe_rows(&mut found, rebuild.tables(), &set, &deployment.settings)?;
+    describe_rows(&mut found, rebuild.tables(), &set, deployment.settings)?;
     Ok(found)
 }
 
@@ -69,7 +69,7 @@ struct AnswerRun<'r> {
 impl AnswerRun<'_> {
     /// Finds the stored rows that requests became.
     fn own_rows(&self, main_table: &Snapshot<'_>, id: u64) -> Result<OwnRows> {
-        let (settings, mut waiting) = (&self.deployment.settings, WaitingRequests::default());
+        let (settings, mut waiting) = (self.deployment.settings, WaitingRequests::default());
         for (number, stored) in (0..).zip(self.logged.scan()) {
             let seen = self.columns.seen(stored.row);
             let seen = seen.iter().find(|(table, _)| *table == id).map_or(0, |(_, seen)| *seen);
@@ -125,10 +125,11 @@ fn describe_rows(
     found: &mut AnswerVerification,
     tables: &KnownTables<'_>,
     set: &TableSet,
-    settings: &Settings,
+    settings: Settings,
 ) -> Result<()> {
     let wanted = found.differences.iter().flat_map(|one| &one.arrivals);
-    let mut texts: BTreeMap<u64, String> = wanted.map(|arrival| (*arrival, String::new())).collect();
+    let mut texts: BTreeMap<u64, String> =
+        wanted.map(|arrival| (*arrival, String::new())).collect();
     for id in set.by_id.keys() {
         let Some(snapshot) = tables.now(*id) else { continue };
         if texts.values().all(|text| !text.is_empty()) {
@@ -143,7 +144,7 @@ fn describe_rows(
                 let columns = snapshot.schema().columns.iter().enumerate();
                 let values = columns.map(|(at, column)| {
                     let value: Datum<'_> = stored.row.get_in(at, &arena);
-                    format!("{}={}", column.name, print_datum(value, settings))
+                    format!("{}={}", column.name, print_datum(value, &settings))
                 });
                 *text = values.collect::<Vec<_>>().join(" ");
             }

@@ -326,9 +326,8 @@ impl Objects {
         let reads = |tables: &[TableReference]| tables.iter().any(|table| table.id == id);
         let (mut readers, mut views_over_it) = (Vec::new(), Vec::new());
         for database in self.databases.values() {
-            let uses = |found: &&Arc<Deployment>| {
-                reads(&found.tables) || reads(found.answers.as_slice())
-            };
+            let uses =
+                |found: &&Arc<Deployment>| reads(&found.tables) || reads(found.answers.as_slice());
             let deployments = database.deployments.values().filter(uses);
             readers.extend(deployments.map(|found| format!("`{}`", found.name().name)));
             let procedures = database.procedures.values().filter(|found| reads(&found.tables));

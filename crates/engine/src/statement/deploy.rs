@@ -66,8 +66,11 @@ impl Session {
         let request =
             PreparedRequest::compile_deployed(&query, &tables, &definition, pre_aggregation)?;
         self.database.pre_aggregate_work().register(&request);
-        let source =
-            QuerySource::new(&query_text(script, deploy.query_span), &self.current_database(), self.settings());
+        let source = QuerySource::new(
+            &query_text(script, deploy.query_span),
+            &self.current_database(),
+            self.settings(),
+        );
         let answers = match &options.log_answers {
             Some((table, span)) => {
                 let log = self.log_answers(table, &request, &query, &source);

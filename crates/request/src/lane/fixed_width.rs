@@ -136,9 +136,9 @@ impl<'s> NullBits<'s> {
     pub(super) fn count_present(self) -> usize {
         // So many fit a byte, in which the compiler adds many at once.
         let count = |bytes: &[u8]| {
-            let counted = bytes.iter().fold(0_u8, |count, byte| {
-                count.wrapping_add(u8::from(byte & self.mask == 0))
-            });
+            let counted = bytes
+                .iter()
+                .fold(0_u8, |count, byte| count.wrapping_add(u8::from(byte & self.mask == 0)));
             usize::from(counted)
         };
         self.bytes.chunks(usize::from(u8::MAX)).map(count).sum()
