@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(options.wants(PeerName::Duckdb), PeerChoice::Yes);
         assert_eq!(read("M1").unwrap().wants(PeerName::Duckdb), PeerChoice::IfThere);
         assert_eq!(read("M1 --peers none").unwrap().wants(PeerName::Duckdb), PeerChoice::No);
-        assert!(matches!(read("M9"), Err(Stop::Refuse(_))));
+        assert!(matches!(read("M7"), Err(Stop::Refuse(_))));
         assert!(matches!(read("--help"), Err(Stop::Print(_))));
     }
 }

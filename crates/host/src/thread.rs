@@ -30,6 +30,7 @@ pub fn spawn<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
+    debug_assert!(!name.is_empty(), "a thread has a name");
     thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
@@ -133,7 +134,8 @@ fn become_idle() {
     let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     // Where it is not allowed, the low priority is left.
     // SAFETY: 0 is the current thread; the parameters are read during the call.
-    let _refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
+    let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
+    debug_assert!(matches!(refused, 0 | -1), "as sched_setscheduler(2) says");
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -45,6 +45,7 @@ impl Program {
 impl<'p> RequestBatch<'p> {
     /// Returns the snapshots that requests read, one for each of [`Program::tables`].
     pub fn snapshots(&self) -> &[Snapshot<'p>] {
+        debug_assert_eq!(self.snapshots.len(), self.program.tables().count(), "one of each");
         &self.snapshots
     }
 

@@ -311,6 +311,7 @@ impl Program {
         let mut snapshots = ArenaVec::with_capacity_in(self.resources.tables.len(), arena);
         snapshots.extend(self.snapshots());
         Snapshot::align(&mut snapshots);
+        debug_assert_eq!(snapshots.len(), self.resources.tables.len(), "one of each table");
         see(&snapshots);
         let results = self.no_results();
         let request = ArrivedRow::values(request, arrival);

@@ -147,6 +147,7 @@ impl<'t> Snapshot<'t> {
     pub fn before(&self, arrival: u64, now_ms: i64) -> Self {
         let now_ms = now_ms.max(self.removed_ms()).min(self.now_ms);
         let visible_arrival = self.visible_arrival.min(arrival);
+        debug_assert!(now_ms <= self.now_ms, "not later than this one");
         Self { guard: series::pin(), visible_arrival, now_ms, ..*self }
     }
 

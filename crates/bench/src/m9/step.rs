@@ -74,7 +74,7 @@ pub(super) struct TrainingStep {
 }
 
 /// A system that has its rows.
-pub(super) enum FilledSystem {
+pub(super) enum TrainingTables {
     Lockstep { database: Database, query: String },
     DuckDb { database: Box<DuckDb>, query: String },
     SpeedOfLight(SortedRows),
@@ -123,7 +123,7 @@ impl TrainingStep {
     }
 
     /// Fills a system in this process.
-    pub(super) fn fill(&self) -> Result<FilledSystem> {
+    pub(super) fn fill(&self) -> Result<TrainingTables> {
         let names = match self.shape {
             TrainingShape::Joins => ["t", "r1", "r2"].as_slice(),
             _ => ["t"].as_slice(),
@@ -138,7 +138,7 @@ impl TrainingStep {
                 session.execute("CREATE DATABASE d; USE d")?;
                 session.execute(&script.join("; "))?;
                 let query = self.shape.query(QueryDialect::Lockstep, self.rows);
-                Ok(FilledSystem::Lockstep { database, query })
+                Ok(TrainingTables::Lockstep { database, query })
             }
             TrainingSystem::DuckDb => {
                 let database = Box::new(DuckDb::open_at(None)?);
@@ -148,11 +148,11 @@ impl TrainingStep {
                 }
                 drop(client);
                 let query = self.shape.query(QueryDialect::DuckDb, self.rows);
-                Ok(FilledSystem::DuckDb { database, query })
+                Ok(TrainingTables::DuckDb { database, query })
             }
             TrainingSystem::SpeedOfLight => {
                 let rows = SortedRows::read(&file("t"), self.shape.keys(), frame_ms(self.rows))?;
-                Ok(FilledSystem::SpeedOfLight(rows))
+                Ok(TrainingTables::SpeedOfLight(rows))
             }
             TrainingSystem::Polars | TrainingSystem::Spark => {
                 let message = format!("{} runs in Python", self.system.name());
@@ -162,7 +162,7 @@ impl TrainingStep {
     }
 }
 
-impl FilledSystem {
+impl TrainingTables {
     /// Writes the training set to a Parquet file.
     pub(super) fn write(&self, target: &Path) -> Result<()> {
         let target = target.display();
