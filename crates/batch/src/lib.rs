@@ -17,7 +17,7 @@
 //! | `window` | the window operator |
 //! | `last_join` | the LAST JOIN operator |
 //! | `group_by` | the GROUP BY operator |
-//! | [`load`] | files in: CSV, Parquet, JSON, Arrow IPC |
+//! | [`load`] | files in: CSV, Parquet, JSON, Arrow IPC; tables of Delta and Iceberg |
 //! | [`export`] | CSV and Parquet files out |
 
 mod boundary;

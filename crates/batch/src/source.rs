@@ -26,7 +26,8 @@ use lockstep_row::{
 use crate::{
     error::{from_arrow, into_datafusion},
     load::{
-        AbsentColumns, InferredFiles, LoadOptions, Pruning, WantedRows, infer_files, read_inferred,
+        AbsentColumns, InferredFiles, LakeVersion, LoadOptions, PermitFile, Pruning, WantedRows,
+        find_lake_files, infer_files, read_inferred,
     },
     operator::{BATCH_ROWS, OperatorOptions},
 };
@@ -85,16 +86,33 @@ impl ExternalRows {
             true => AbsentColumns::Default,
             false => AbsentColumns::Refused,
         };
-        let files = infer_files(paths, options.load, settings, absent)?;
+        Ok(Self::of_inferred(infer_files(paths, options.load, settings, absent)?))
+    }
+
+    /// Finds the files of a state of a Delta or Iceberg table, and its columns. A column that a file
+    /// does not have is NULL for its rows; a column of a type that the dialect does not have is left
+    /// out, with a warning. `permit` is called for each file outside of the table's folder before it
+    /// is opened. Fails where a file of the table's metadata is missing or damaged, and where the
+    /// table uses what is not read.
+    pub fn of_lake(
+        path: &str,
+        version: LakeVersion,
+        settings: Settings,
+        permit: PermitFile<'_>,
+    ) -> Result<(Self, Vec<Diagnostic>)> {
+        Ok(Self::of_inferred(find_lake_files(path, version, settings, permit)?))
+    }
+
+    fn of_inferred(files: InferredFiles) -> (Self, Vec<Diagnostic>) {
         let warnings = files.left_out.iter().map(|(name, data_type)| {
-            let message = format!("column `{name}` of `{}` is left out", files.files[0]);
+            let message = format!("column `{name}` of `{}` is left out", files.shown);
             Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .with_detail(format!("Its type is {data_type}, which the dialect does not have."))
         });
         let warnings = warnings.collect();
         let (schema, arrow_schema) =
             (Arc::new(files.schema.clone()), Arc::clone(&files.arrow_schema));
-        Ok((Self { rows: SourceRows::Files(files), schema, arrow_schema }, warnings))
+        (Self { rows: SourceRows::Files(files), schema, arrow_schema }, warnings)
     }
 
     /// Takes the rows of an Arrow object, which are not copied. A column of a type that the dialect
@@ -175,7 +193,9 @@ impl ExternalRows {
                 let pruning = filter.and_then(|filter| Pruning::new(filter, &self.arrow_schema));
                 let columns = scan.columns.clone();
                 let rows = read_inferred(files, WantedRows { columns, pruning })?;
-                Ok(Box::new(rows.map(|batch| batch.map_err(into_datafusion))))
+                let hint = files.missing_hint;
+                let failed = move |error| into_datafusion(with_missing_hint(error, hint));
+                Ok(Box::new(rows.map(move |batch| batch.map_err(failed))))
             }
             SourceRows::Arrow { .. } => {
                 let (source, columns) = (Arc::clone(self), scan.columns.clone());
@@ -216,6 +236,14 @@ impl ExternalRows {
                 .map_err(|error| from_arrow(&error))
         });
         Some(batch)
+    }
+}
+
+/// Adds what to do to the error of a file that does not exist.
+fn with_missing_hint(error: Box<Diagnostic>, hint: Option<&'static str>) -> Box<Diagnostic> {
+    match hint {
+        Some(hint) if error.code == code::UNDEFINED_FILE => Box::new(error.with_hint(hint)),
+        _ => error,
     }
 }
 

@@ -98,15 +98,14 @@ impl NamedSources {
         session.permit_files(
             files.paths.iter().map(|path| NeededFile { path: path.text.clone(), span: path.span }),
         )?;
-        let options = options::read(&files, session.settings())?;
-        let paths: Vec<String> = files.paths.iter().map(|path| path.text.clone()).collect();
-        let opened = ExternalRows::of_files(&paths, options, session.settings());
+        let opened = open(session, &files);
         let (source, warnings) = opened.map_err(|error| match error.span {
             Some(_) => error,
             None => Box::new(error.at(files.span)),
         })?;
         self.warnings.extend(warnings.into_iter().map(|warning| warning.at(files.span)));
-        let name = Path::new(&paths[0]).file_name().unwrap_or_default().to_string_lossy();
+        let name =
+            Path::new(&files.paths[0].text).file_name().unwrap_or_default().to_string_lossy();
         let name = name.split('.').next().unwrap_or_default().to_owned();
         let table = table_of(source, String::new(), name);
         self.files.push((files, table));
@@ -130,6 +129,22 @@ impl NamedSources {
         self.objects.push((name, table));
         Ok(())
     }
+}
+
+/// Finds files, or those of a lake table, and their columns.
+fn open(session: &Session, files: &FileTable) -> Result<(ExternalRows, Vec<Diagnostic>)> {
+    let settings = session.settings();
+    let Some(version) = options::lake_version(files)? else {
+        let options = options::read(files, settings)?;
+        let paths: Vec<String> = files.paths.iter().map(|path| path.text.clone()).collect();
+        return ExternalRows::of_files(&paths, options, settings);
+    };
+    let table = &files.paths[0];
+    let permit = |path: &str| {
+        let needed = NeededFile { path: path.to_owned(), span: table.span };
+        session.permit_files(std::iter::once(needed))
+    };
+    ExternalRows::of_lake(&table.text, version, settings, &permit)
 }
 
 fn table_of(source: ExternalRows, database: String, name: String) -> Arc<CatalogTable> {

@@ -82,7 +82,7 @@ const CLAUSES: &[(&[&str], &str)] = &[
     (&["VALUES ^("], "Write SELECT with the values; UNION ALL adds rows."),
     (
         &["FROM _ ^(", "JOIN _ ^("],
-        "In FROM stand tables, sub-queries, 'files', read_csv, read_parquet, read_json and read_arrow.",
+        "In FROM stand tables, sub-queries, 'files' and read_csv, read_parquet, read_json, read_arrow, read_delta, read_iceberg.",
     ),
     (&["LIMIT _ ^%"], "LIMIT takes a number of rows."),
     (

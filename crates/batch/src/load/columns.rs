@@ -39,6 +39,15 @@ pub(super) struct ColumnMapping {
     pub(super) notes: Vec<Note>,
 }
 
+/// The field ids of the columns of a table: in its Parquet files a column may have another name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FieldIds {
+    /// The id of each column of the table.
+    pub(crate) of_columns: Vec<i32>,
+    /// The ids of names, for files whose columns have no ids.
+    pub(crate) of_names: Vec<(String, i32)>,
+}
+
 /// A note about columns that were ignored, truncated, or are likely to be mistaken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Note {
@@ -71,6 +80,30 @@ pub(super) fn match_columns(
         ColumnMatch::OpenMldb if !is_csv => by_name(target, path, names, UnknownColumns::Ignore),
         ColumnMatch::Position | ColumnMatch::OpenMldb => by_position(target, path, names),
     }
+}
+
+/// Matches the ids that a file gives to its columns; where it gives none, those of their names.
+pub(super) fn match_field_ids(
+    table: &FieldIds,
+    path: &InputFile,
+    columns: &[(String, Option<i32>)],
+) -> Result<ColumnMapping> {
+    let is_without_ids = columns.iter().all(|(_, id)| id.is_none());
+    if is_without_ids && !columns.is_empty() && table.of_names.is_empty() {
+        let message = format!("file `{path}` has no field ids, by which its columns are known");
+        return Diagnostic::new(code::BAD_COPY_FORMAT, message)
+            .with_kind(Kind::FixData)
+            .with_hint("The table property `schema.name-mapping.default` gives ids to names.")
+            .err();
+    }
+    let id_of = |(name, id): &(String, Option<i32>)| match is_without_ids {
+        true => table.of_names.iter().find(|(known, _)| known == name).map(|(_, id)| *id),
+        false => *id,
+    };
+    let of_file: Vec<Option<i32>> = columns.iter().map(id_of).collect();
+    let source = |id: &i32| of_file.iter().position(|known| *known == Some(*id));
+    let sources = table.of_columns.iter().map(source).collect();
+    Ok(ColumnMapping { sources, notes: Vec::new() })
 }
 
 fn by_position(target: &LoadTarget, path: &InputFile, names: &[String]) -> Result<ColumnMapping> {

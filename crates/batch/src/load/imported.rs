@@ -44,7 +44,17 @@ impl FileImport {
     ) -> Result<Self> {
         let names: Vec<String> =
             file_schema.fields().iter().map(|field| field.name().clone()).collect();
-        let ColumnMapping { sources: of_file, notes } = match_columns(&target, &file, &names)?;
+        let mapping = match_columns(&target, &file, &names)?;
+        Self::of_mapping(target, file, mapping)
+    }
+
+    /// Takes the columns that were found in a file.
+    pub(super) fn of_mapping(
+        target: Arc<LoadTarget>,
+        file: InputFile,
+        mapping: ColumnMapping,
+    ) -> Result<Self> {
+        let ColumnMapping { sources: of_file, notes } = mapping;
         target.check_defaults(&of_file, &file)?;
         let mut read: Vec<usize> =
             target.columns.iter().filter_map(|column| of_file[*column]).collect();

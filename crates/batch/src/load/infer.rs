@@ -1,5 +1,7 @@
 //! Inference of a table's columns from files.
 
+use std::{fmt::Display, sync::Arc};
+
 use ::arrow::datatypes::SchemaRef;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::Settings;
@@ -9,7 +11,9 @@ use lockstep_row::{
 };
 
 use super::{
-    AbsentColumns, CsvOptions, FileFormat, InputFile, LoadOptions, arrow_file, csv,
+    AbsentColumns, CsvOptions, FileFormat, InputFile, LoadOptions, arrow_file,
+    columns::FieldIds,
+    csv,
     json::{JsonObjects, text_of},
     parquet, paths,
 };
@@ -51,6 +55,12 @@ pub(crate) struct InferredFiles {
     pub(crate) absent: AbsentColumns,
     /// The names and types of the columns that have no type of the dialect.
     pub(crate) left_out: Vec<(String, String)>,
+    /// The file or the table that has the columns, for messages.
+    pub(crate) shown: String,
+    /// What to do where one of the files does not exist.
+    pub(crate) missing_hint: Option<&'static str>,
+    /// The field ids of the columns, where they are known by them and not by their names.
+    pub(crate) field_ids: Option<Arc<FieldIds>>,
 }
 
 /// Finds the files that some paths name, in the order of the paths, and infers their columns from
@@ -85,6 +95,7 @@ pub(crate) fn infer_files(
         "the folders' columns follow those of the file"
     );
     let arrow_schema = arrow_schema(&schema);
+    let shown = first.to_string();
     Ok(InferredFiles {
         files,
         schema,
@@ -94,11 +105,14 @@ pub(crate) fn infer_files(
         settings,
         absent,
         left_out,
+        shown,
+        missing_hint: None,
+        field_ids: None,
     })
 }
 
 /// Returns a schema whose columns have names of their own.
-fn unique(schema: TableSchema, file: &InputFile) -> Result<TableSchema> {
+pub(super) fn unique(schema: TableSchema, file: &dyn Display) -> Result<TableSchema> {
     let is_second =
         |(at, column): (usize, &Column)| schema.find_column(&column.name).is_some_and(|of| of < at);
     if let Some(at) = schema.columns.iter().enumerate().position(is_second) {
@@ -173,7 +187,7 @@ fn infer_json(mut objects: JsonObjects, settings: Settings) -> Result<Vec<Column
     Ok(guesses.into_iter().map(|(name, guess)| Column::new(name, guess.data_type())).collect())
 }
 
-fn is_storable(data_type: &DataType) -> bool {
+pub(super) fn is_storable(data_type: &DataType) -> bool {
     !matches!(data_type, DataType::Null | DataType::Array(_) | DataType::Map(..))
 }
 

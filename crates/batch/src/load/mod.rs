@@ -10,6 +10,7 @@ mod csv;
 mod imported;
 mod infer;
 mod json;
+mod lake;
 mod location;
 mod parquet;
 mod paths;
@@ -31,11 +32,13 @@ use lockstep_row::{
 
 use serde::{Deserialize, Serialize};
 
-use self::columns::Note;
+use self::columns::{FieldIds, Note};
 use crate::error::from_arrow;
 pub use columns::{ColumnMatch, UnknownColumns};
 pub use infer::infer_schema;
 pub(crate) use infer::{InferredFiles, infer_files};
+pub(crate) use lake::find_lake_files;
+pub use lake::{LakeVersion, PermitFile};
 pub(crate) use location::{BytesRead, InputFile};
 pub(crate) use parquet::{from_parquet as parquet_error, open_file as open_parquet};
 pub(crate) use paths::NULL_FOLDER;
@@ -172,6 +175,7 @@ pub fn read_file(
         settings: *settings,
         absent: AbsentColumns::Default,
         pruning: None,
+        field_ids: None,
     };
     Ok(FileRows::new(target, paths::expand(path)?))
 }
@@ -191,6 +195,7 @@ pub(crate) fn read_inferred(files: &InferredFiles, wanted: WantedRows) -> Result
         settings: files.settings,
         absent: files.absent,
         pruning,
+        field_ids: files.field_ids.clone(),
     };
     debug_assert_eq!(target.arrow_schema.fields().len(), target.columns.len(), "as many fields");
     let pruned = target.pruning.as_ref().map(|pruning| pruning.files(&target, &files.files));
@@ -232,6 +237,8 @@ struct LoadTarget {
     settings: Settings,
     absent: AbsentColumns,
     pruning: Option<Pruning>,
+    /// The field ids of the columns, where Parquet files are matched by them.
+    field_ids: Option<Arc<FieldIds>>,
 }
 
 impl LoadTarget {

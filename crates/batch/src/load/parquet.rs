@@ -17,7 +17,7 @@ use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 
 use super::{
     FILE_BATCH_ROWS, FileReader, LoadTarget, Skipped,
-    columns::Note,
+    columns::{Note, match_field_ids},
     imported::FileImport,
     location::{FileChunks, InputFile},
 };
@@ -48,11 +48,27 @@ pub(crate) fn from_parquet(error: &ParquetError, file: &dyn Display) -> Box<Diag
     Box::new(diagnostic)
 }
 
+/// Returns the names and field ids of a file's columns.
+fn ids_of(builder: &ParquetRecordBatchReaderBuilder<FileChunks>) -> Vec<(String, Option<i32>)> {
+    let columns = builder.parquet_schema().root_schema().get_fields().iter();
+    let ids = columns.map(|column| {
+        let column = column.get_basic_info();
+        (column.name().to_owned(), column.has_id().then(|| column.id()))
+    });
+    ids.collect()
+}
+
 impl ParquetFile {
     /// Opens a file and finds the table's columns in it.
     pub(super) fn open(target: Arc<LoadTarget>, file: InputFile) -> Result<Self> {
         let builder = open_file(&file)?;
-        let import = FileImport::new(target, file, builder.schema())?;
+        let import = match target.field_ids.clone() {
+            Some(table) => {
+                let mapping = match_field_ids(&table, &file, &ids_of(&builder))?;
+                FileImport::of_mapping(target, file, mapping)?
+            }
+            None => FileImport::new(target, file, builder.schema())?,
+        };
         let row_count = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
         let mask = ProjectionMask::roots(builder.parquet_schema(), import.read().iter().copied());
         let wanted =

@@ -160,6 +160,24 @@ pub(crate) fn list(url: &str) -> Result<Vec<(String, RemoteFile)>> {
     Ok(listed.into_iter().map(|object| made(object.location, object.size)).collect())
 }
 
+/// Returns a file of a known size, without a request.
+pub(crate) fn file(url: &str, size: u64) -> Result<RemoteFile> {
+    let parts = split(url)?;
+    let path = ObjectPath::parse(parts.path)
+        .map_err(|error| failed(url, &format!("is no path of an object: {error}")))?;
+    Ok(RemoteFile { store: store_of(&parts)?, path, url: url.to_owned(), size })
+}
+
+/// Finds a file. Waits for the network.
+pub(crate) fn find(url: &str) -> Result<RemoteFile> {
+    let found = file(url, 0)?;
+    let size = runtime()?
+        .block_on(found.store.head(&found.path))
+        .map_err(|error| store_error(url, &error))?
+        .size;
+    Ok(RemoteFile { size, ..found })
+}
+
 /// The stores by their roots and endpoints.
 type Stores = HashMap<String, Arc<dyn ObjectStore>>;
 

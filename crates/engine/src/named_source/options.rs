@@ -2,11 +2,11 @@
 
 use lockstep_batch::{
     FileSourceOptions,
-    load::{ColumnMatch, FileFormat, LoadOptions, UnknownColumns},
+    load::{ColumnMatch, FileFormat, LakeVersion, LoadOptions, UnknownColumns},
 };
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Settings;
-use lockstep_sql::ast::FileTable;
+use lockstep_sql::ast::{FileTable, Literal, OptionValue};
 
 use crate::options::{OptionSpec, OptionTable, UnknownOption};
 
@@ -17,6 +17,10 @@ const FUNCTIONS: &[(&str, FileFormat)] = &[
     ("read_json", FileFormat::Json),
     ("read_arrow", FileFormat::Arrow),
 ];
+
+/// The function that reads Delta tables, and that which reads Iceberg tables.
+const READ_DELTA: &str = "read_delta";
+const READ_ICEBERG: &str = "read_iceberg";
 
 const OPTIONS: OptionTable<'_, FileSourceOptions> = OptionTable {
     specs: SPECS,
@@ -63,6 +67,72 @@ const SPECS: &[OptionSpec<FileSourceOptions>] = &[
     },
 ];
 
+const DELTA_OPTIONS: OptionTable<'_, Option<u64>> = OptionTable {
+    specs: &[OptionSpec {
+        name: "version",
+        set: |version, argument| {
+            *version = match number(argument.value()).map(u64::try_from) {
+                Some(Ok(given)) => Some(given),
+                _ => return argument.invalid("takes the number of a version, from 0"),
+            };
+            Ok(())
+        },
+    }],
+    unknown: UnknownOption::Error,
+    error_code: code::INVALID_PARAMETER,
+};
+
+const ICEBERG_OPTIONS: OptionTable<'_, Option<i64>> = OptionTable {
+    specs: &[OptionSpec {
+        name: "snapshot",
+        set: |snapshot, argument| {
+            *snapshot = match number(argument.value()) {
+                Some(given) => Some(given),
+                None => return argument.invalid("takes the id of a snapshot, a whole number"),
+            };
+            Ok(())
+        },
+    }],
+    unknown: UnknownOption::Error,
+    error_code: code::INVALID_PARAMETER,
+};
+
+fn number(value: &OptionValue) -> Option<i64> {
+    match value {
+        OptionValue::Literal(Literal::Int(value)) => Some(i64::from(*value)),
+        OptionValue::Literal(Literal::BigInt(value)) => Some(*value),
+        _ => None,
+    }
+}
+
+/// Reads which state of a lake table is named; `None` where the function reads files.
+pub(super) fn lake_version(files: &FileTable) -> Result<Option<LakeVersion>> {
+    let Some(function) = &files.function else { return Ok(None) };
+    let version = match function.text.as_str() {
+        READ_DELTA => {
+            let mut version = None;
+            DELTA_OPTIONS.read(&files.options, &mut version)?;
+            LakeVersion::Delta(version)
+        }
+        READ_ICEBERG => {
+            let mut snapshot = None;
+            ICEBERG_OPTIONS.read(&files.options, &mut snapshot)?;
+            LakeVersion::Iceberg(snapshot)
+        }
+        _ => return Ok(None),
+    };
+    match files.paths.get(1) {
+        None => Ok(Some(version)),
+        Some(second) => {
+            let message = format!("{} takes one path", function.text);
+            Diagnostic::new(code::INVALID_PARAMETER, message)
+                .at(second.span)
+                .with_hint("UNION ALL puts the rows of several tables together.")
+                .err()
+        }
+    }
+}
+
 /// Reads which format the files have, and the options of reading them.
 pub(super) fn read(files: &FileTable, _: Settings) -> Result<FileSourceOptions> {
     let format = format_of(files)?;
@@ -94,7 +164,7 @@ fn format_of(files: &FileTable) -> Result<FileFormat> {
     let known = FUNCTIONS.iter().find(|(name, _)| *name == function.text);
     known.map(|(_, format)| *format).ok_or_else(|| {
         let message = format!("function `{}` reads no files", function.text);
-        let names = FUNCTIONS.iter().map(|(name, _)| *name);
+        let names = FUNCTIONS.iter().map(|(name, _)| *name).chain([READ_DELTA, READ_ICEBERG]);
         let diagnostic = Diagnostic::new(code::UNDEFINED_FUNCTION, message).at(function.span);
         Box::new(diagnostic.with_nearest(&function.text, names))
     })

@@ -59,7 +59,14 @@ pub(super) const TOKENS: &[TokenRule] = &[
     TokenRule {
         name: "read_function",
         form: "The name of a function that reads files",
-        samples: &["read_csv", "read_parquet", "read_json", "read_arrow"],
+        samples: &[
+            "read_csv",
+            "read_parquet",
+            "read_json",
+            "read_arrow",
+            "read_delta",
+            "read_iceberg",
+        ],
     },
     TokenRule {
         name: "type_name",

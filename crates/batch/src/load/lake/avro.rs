@@ -1,0 +1,367 @@
+//! The reader of Avro's object container files, in which Iceberg has its lists of files.
+//!
+//! A file has its own schema, by which each value is read; no other schema is applied. Blocks may
+//! be compressed with deflate or Zstandard. Types that refer to themselves are refused: Iceberg has
+//! none. A damaged file is an error, and never takes more memory than its size allows.
+
+use std::{collections::BTreeMap, fmt, io::Read, sync::Arc};
+
+use serde_json::Value as Json;
+
+/// How a container file begins.
+const MAGIC: &[u8] = b"Obj\x01";
+
+/// The length of the mark between blocks.
+const SYNC_BYTES: usize = 16;
+
+/// The most bytes of a block when it is not compressed.
+const BLOCK_BYTES_MAX: u64 = 1 << 30;
+
+/// The most types in each other.
+const DEPTH_MAX: usize = 64;
+
+/// What is wrong with a file; a sentence without its dot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct AvroError(String);
+
+impl fmt::Display for AvroError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+type Result<T> = std::result::Result<T, AvroError>;
+
+fn fail<T>(what: impl Into<String>) -> Result<T> {
+    Err(AvroError(what.into()))
+}
+
+/// A value. Names of enums are texts, and `fixed` values bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum AvroValue {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Bytes(Vec<u8>),
+    Text(String),
+    Array(Vec<AvroValue>),
+    Map(Vec<(String, AvroValue)>),
+    Record(Arc<RecordType>, Vec<AvroValue>),
+}
+
+impl AvroValue {
+    /// Returns a field of a record, unless it is NULL or not there.
+    pub(super) fn field(&self, name: &str) -> Option<&Self> {
+        let Self::Record(of, values) = self else { return None };
+        debug_assert_eq!(of.fields.len(), values.len(), "a record has all its fields");
+        let at = of.fields.iter().position(|(known, _)| known == name)?;
+        Some(&values[at]).filter(|value| **value != Self::Null)
+    }
+
+    /// Returns a field that is an integer.
+    pub(super) fn integer(&self, name: &str) -> Option<i64> {
+        match self.field(name)? {
+            Self::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Returns a field that is a text.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        match self.field(name)? {
+            Self::Text(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Returns the fields of a record in their order.
+    pub(super) fn values(&self) -> &[Self] {
+        match self {
+            Self::Record(_, values) => values,
+            _ => &[],
+        }
+    }
+}
+
+/// A record type: the names and types of its fields.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RecordType {
+    fields: Vec<(String, AvroType)>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum AvroType {
+    Null,
+    Bool,
+    Integer,
+    Float,
+    Double,
+    Bytes,
+    Text,
+    Fixed(usize),
+    Enum(Arc<Vec<String>>),
+    Array(Arc<AvroType>),
+    Map(Arc<AvroType>),
+    Union(Arc<Vec<AvroType>>),
+    Record(Arc<RecordType>),
+}
+
+/// An Avro file.
+#[derive(Debug)]
+pub(super) struct AvroFile {
+    /// The texts of its header by their names.
+    pub(super) header: BTreeMap<String, String>,
+    pub(super) rows: Vec<AvroValue>,
+}
+
+impl AvroFile {
+    /// Reads all of a file.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let Some(rest) = bytes.strip_prefix(MAGIC) else { return fail("It is not an Avro file") };
+        let mut file = Cursor { bytes: rest };
+        let mut header = BTreeMap::new();
+        file.blocks(&mut |file| {
+            let name = file.text()?;
+            let value = file.sized()?;
+            header.insert(name, String::from_utf8_lossy(value).into_owned());
+            Ok(())
+        })?;
+        let sync = file.take(SYNC_BYTES)?.to_vec();
+        let Some(schema) = header.get("avro.schema") else { return fail("It has no schema") };
+        let schema = serde_json::from_str(schema)
+            .map_err(|error| AvroError(format!("Its schema is not JSON: {error}")))?;
+        let row_type = TypeReader::default().read(&schema, 0)?;
+        let codec = header.get("avro.codec").map_or("null", String::as_str).to_owned();
+        let mut rows = Vec::new();
+        while !file.bytes.is_empty() {
+            let count = file.count()?;
+            let block = decompressed(&codec, file.sized()?)?;
+            if count > block.len() {
+                return fail("A block has fewer values than it says");
+            }
+            let mut block = Cursor { bytes: &block };
+            for _ in 0..count {
+                rows.push(block.value(&row_type)?);
+            }
+            if !block.bytes.is_empty() || file.take(SYNC_BYTES)? != sync {
+                return fail("A block does not end where it should");
+            }
+        }
+        Ok(Self { header, rows })
+    }
+}
+
+/// Returns the bytes of a block.
+fn decompressed(codec: &str, block: &[u8]) -> Result<Vec<u8>> {
+    let mut plain = Vec::new();
+    let read = match codec {
+        "null" => return Ok(block.to_vec()),
+        "deflate" => {
+            let decoder = flate2::read::DeflateDecoder::new(block);
+            decoder.take(BLOCK_BYTES_MAX + 1).read_to_end(&mut plain)
+        }
+        "zstandard" => zstd::Decoder::new(block)
+            .and_then(|decoder| decoder.take(BLOCK_BYTES_MAX + 1).read_to_end(&mut plain)),
+        other => return fail(format!("Its compression `{other}` is not supported")),
+    };
+    match read.map(u64::try_from) {
+        Ok(Ok(size)) if size <= BLOCK_BYTES_MAX => Ok(plain),
+        Ok(_) => fail("A block has more than 1 GiB"),
+        Err(error) => fail(format!("A block could not be decompressed: {error}")),
+    }
+}
+
+/// Reads types from their JSON.
+#[derive(Debug, Default)]
+struct TypeReader {
+    /// The types that have names.
+    named: BTreeMap<String, AvroType>,
+}
+
+impl TypeReader {
+    fn read(&mut self, json: &Json, depth: usize) -> Result<AvroType> {
+        if depth > DEPTH_MAX {
+            return fail("Its types are too deep");
+        }
+        match json {
+            Json::String(name) => self.of_name(name),
+            Json::Array(members) => {
+                let members = members.iter().map(|member| self.read(member, depth + 1));
+                Ok(AvroType::Union(Arc::new(members.collect::<Result<_>>()?)))
+            }
+            Json::Object(_) => self.complex(json, depth),
+            _ => fail("Its schema has a type that is no type"),
+        }
+    }
+
+    fn of_name(&self, name: &str) -> Result<AvroType> {
+        Ok(match name {
+            "null" => AvroType::Null,
+            "boolean" => AvroType::Bool,
+            "int" | "long" => AvroType::Integer,
+            "float" => AvroType::Float,
+            "double" => AvroType::Double,
+            "bytes" => AvroType::Bytes,
+            "string" => AvroType::Text,
+            name => match self.named.get(name) {
+                Some(known) => known.clone(),
+                None => return fail(format!("Its schema has no type `{name}`")),
+            },
+        })
+    }
+
+    fn complex(&mut self, json: &Json, depth: usize) -> Result<AvroType> {
+        let read = match json["type"].as_str() {
+            Some("record") => self.record(json, depth)?,
+            Some("array") => AvroType::Array(Arc::new(self.read(&json["items"], depth + 1)?)),
+            Some("map") => AvroType::Map(Arc::new(self.read(&json["values"], depth + 1)?)),
+            Some("fixed") => {
+                let size = json["size"].as_u64().and_then(|size| usize::try_from(size).ok());
+                let Some(size) = size else { return fail("A fixed type has no size") };
+                AvroType::Fixed(size)
+            }
+            Some("enum") => {
+                let symbols = json["symbols"].as_array().into_iter().flatten();
+                let symbols = symbols.filter_map(Json::as_str).map(str::to_owned);
+                AvroType::Enum(Arc::new(symbols.collect()))
+            }
+            _ => return self.read(&json["type"], depth + 1),
+        };
+        if let Some(name) = json["name"].as_str() {
+            self.named.insert(name.to_owned(), read.clone());
+            if let Some(namespace) = json["namespace"].as_str() {
+                self.named.insert(format!("{namespace}.{name}"), read.clone());
+            }
+        }
+        Ok(read)
+    }
+
+    fn record(&mut self, json: &Json, depth: usize) -> Result<AvroType> {
+        let Some(written) = json["fields"].as_array() else {
+            return fail("A record of its schema has no fields");
+        };
+        let mut fields = Vec::with_capacity(written.len());
+        for field in written {
+            let name = field["name"].as_str().unwrap_or_default().to_owned();
+            fields.push((name, self.read(&field["type"], depth + 1)?));
+        }
+        Ok(AvroType::Record(Arc::new(RecordType { fields })))
+    }
+}
+
+/// The bytes that are still to be read.
+#[derive(Debug)]
+struct Cursor<'b> {
+    bytes: &'b [u8],
+}
+
+impl<'b> Cursor<'b> {
+    fn take(&mut self, size: usize) -> Result<&'b [u8]> {
+        let Some((taken, rest)) = self.bytes.split_at_checked(size) else {
+            return fail("It ends within a value");
+        };
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    fn array<const SIZE: usize>(&mut self) -> Result<[u8; SIZE]> {
+        let mut array = [0; SIZE];
+        array.copy_from_slice(self.take(SIZE)?);
+        Ok(array)
+    }
+
+    /// Reads an integer: seven bits a byte, the least first, the sign in the lowest bit.
+    fn integer(&mut self) -> Result<i64> {
+        let mut bits = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.take(1)?[0];
+            bits |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok((bits >> 1).cast_signed() ^ -(bits & 1).cast_signed());
+            }
+        }
+        fail("It has an integer of more than 64 bits")
+    }
+
+    /// Reads a number of bytes or values, of which each takes a byte at least.
+    fn count(&mut self) -> Result<usize> {
+        usize::try_from(self.integer()?)
+            .or_else(|_| fail("It has a number that is negative where it cannot be"))
+    }
+
+    /// Reads bytes after their number.
+    fn sized(&mut self) -> Result<&'b [u8]> {
+        let size = self.count()?;
+        self.take(size)
+    }
+
+    fn text(&mut self) -> Result<String> {
+        let bytes = self.sized()?.to_vec();
+        String::from_utf8(bytes).or_else(|_| fail("It has a text that is not UTF-8"))
+    }
+
+    /// Reads the values of an array or a map, which are in blocks up to an empty one.
+    fn blocks(&mut self, read: &mut dyn FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        loop {
+            let mut count = self.integer()?;
+            if count < 0 {
+                // The block's size in bytes follows a negative number of values.
+                self.integer()?;
+                count = count.saturating_neg();
+            }
+            if count == 0 {
+                return Ok(());
+            }
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            if count > self.bytes.len() {
+                return fail("It has fewer values than it says");
+            }
+            for _ in 0..count {
+                read(self)?;
+            }
+        }
+    }
+
+    fn value(&mut self, of: &AvroType) -> Result<AvroValue> {
+        Ok(match of {
+            AvroType::Null => AvroValue::Null,
+            AvroType::Bool => AvroValue::Bool(self.take(1)?[0] != 0),
+            AvroType::Integer => AvroValue::Int(self.integer()?),
+            AvroType::Float => AvroValue::Float(f32::from_le_bytes(self.array()?).into()),
+            AvroType::Double => AvroValue::Float(f64::from_le_bytes(self.array()?)),
+            AvroType::Bytes => AvroValue::Bytes(self.sized()?.to_vec()),
+            AvroType::Text => AvroValue::Text(self.text()?),
+            AvroType::Fixed(size) => AvroValue::Bytes(self.take(*size)?.to_vec()),
+            AvroType::Enum(names) => match names.get(self.count()?) {
+                Some(name) => AvroValue::Text(name.clone()),
+                None => return fail("It has a value that its enum type does not have"),
+            },
+            AvroType::Array(item) => {
+                let mut values = Vec::new();
+                self.blocks(&mut |file| {
+                    values.push(file.value(item)?);
+                    Ok(())
+                })?;
+                AvroValue::Array(values)
+            }
+            AvroType::Map(item) => {
+                let mut values = Vec::new();
+                self.blocks(&mut |file| {
+                    values.push((file.text()?, file.value(item)?));
+                    Ok(())
+                })?;
+                AvroValue::Map(values)
+            }
+            AvroType::Union(members) => match members.get(self.count()?) {
+                Some(member) => self.value(member)?,
+                None => return fail("It has a value that its union type does not have"),
+            },
+            AvroType::Record(of) => {
+                let values = of.fields.iter().map(|(_, field)| self.value(field));
+                let values = values.collect::<Result<Vec<_>>>()?;
+                AvroValue::Record(Arc::clone(of), values)
+            }
+        })
+    }
+}

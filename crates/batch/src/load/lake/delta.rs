@@ -1,0 +1,202 @@
+//! Delta tables: the state that the actions of the log add up to.
+//!
+//! `delta_log` reads the actions. What a table's protocol says a reader has to support, and this
+//! one does not, is refused by its name.
+
+use std::collections::BTreeMap;
+
+use ::arrow::{
+    compute::kernels::cast_utils::string_to_timestamp_nanos,
+    datatypes::{DataType, TimeUnit},
+};
+use lockstep_diagnostic::Result;
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+
+use super::{
+    LakeColumn, LakeTable, damaged,
+    delta_log::{Action, AddFile, DeletionVector, Log, Protocol, TableMetadata},
+    folder::TableFolder,
+    refused,
+};
+use crate::load::InputFile;
+
+/// The newest reader protocol.
+const READER_VERSION_MAX: u32 = 3;
+
+/// The features of readers that are supported, or of which a table may have the declaration: it is
+/// looked at where they are used.
+const READER_FEATURES: [&str; 6] = [
+    "timestampNtz",
+    "typeWidening",
+    "typeWidening-preview",
+    "vacuumProtocolCheck",
+    "columnMapping",
+    "deletionVectors",
+];
+
+/// Reads a version of a table, or its latest.
+pub(super) fn read(folder: &TableFolder<'_>, version: Option<u64>) -> Result<LakeTable> {
+    let log = Log::list(folder)?;
+    let version = log.version(folder, version)?;
+    let mut state = TableState::default();
+    log.replay(folder, version, &mut |action| state.apply(action))?;
+    let TableState { protocol, metadata, files } = state;
+    let (Some(protocol), Some(metadata)) = (protocol, metadata) else {
+        let detail = format!("Version {version} has no protocol, or no columns.");
+        return Err(damaged(&folder.resolve("_delta_log"), detail));
+    };
+    check_protocol(folder, &protocol, &metadata)?;
+    let columns = columns_of(folder, &metadata)?;
+    let files = files.into_values().map(|file| input_file(folder, &file, &columns, &metadata));
+    let files = files.collect::<Result<Vec<_>>>()?;
+    Ok(LakeTable { columns, files, ids_of_names: None })
+}
+
+/// What the actions so far add up to.
+#[derive(Debug, Default)]
+struct TableState {
+    protocol: Option<Protocol>,
+    metadata: Option<TableMetadata>,
+    /// By path and deleted rows: a file with other deleted rows is another file.
+    files: BTreeMap<(String, Option<DeletionVector>), AddFile>,
+}
+
+impl TableState {
+    fn apply(&mut self, action: Action) {
+        if let Some(protocol) = action.protocol {
+            self.protocol = Some(protocol);
+        }
+        if let Some(metadata) = action.meta_data {
+            self.metadata = Some(metadata);
+        }
+        if let Some(file) = action.remove {
+            self.files.remove(&(file.path, file.deletion_vector));
+        }
+        if let Some(file) = action.add {
+            self.files.insert((file.path.clone(), file.deletion_vector.clone()), file);
+        }
+    }
+}
+
+/// Fails where the table needs more of a reader than there is.
+fn check_protocol(
+    folder: &TableFolder<'_>,
+    protocol: &Protocol,
+    metadata: &TableMetadata,
+) -> Result<()> {
+    let version = protocol.min_reader_version;
+    if version > READER_VERSION_MAX {
+        let feature = format!("version {version} of Delta's reader protocol");
+        return Err(refused(folder, &feature, "Versions 1 to 3 are read."));
+    }
+    let features = protocol.reader_features.iter().flatten();
+    let mut others = features.filter(|feature| !READER_FEATURES.contains(&feature.as_str()));
+    if let Some(feature) = others.next() {
+        let feature = format!("Delta's reader feature `{feature}`");
+        let hint = "ALTER TABLE … DROP FEATURE removes it, or another writer copies the table.";
+        return Err(refused(folder, &feature, hint));
+    }
+    let settings = metadata.configuration.as_ref();
+    let mapping = settings.and_then(|settings| settings.get("delta.columnMapping.mode"));
+    match mapping.and_then(Option::as_deref) {
+        None | Some("none") => Ok(()),
+        Some(mode) => {
+            let feature = format!("Delta's reader feature `columnMapping` (mode `{mode}`)");
+            let hint =
+                "Copy the table without column mapping: its columns were renamed or dropped.";
+            Err(refused(folder, &feature, hint))
+        }
+    }
+}
+
+/// The schema of a table, or of a struct.
+#[derive(Debug, Deserialize)]
+struct StructType {
+    fields: Vec<StructField>,
+}
+
+#[derive(Debug, Deserialize)]
+struct StructField {
+    name: String,
+    #[serde(rename = "type")]
+    data_type: serde_json::Value,
+}
+
+fn columns_of(folder: &TableFolder<'_>, metadata: &TableMetadata) -> Result<Vec<LakeColumn>> {
+    let schema: StructType = serde_json::from_str(&metadata.schema_string).map_err(|error| {
+        damaged(&folder.resolve("_delta_log"), format!("The table's schema: {error}."))
+    })?;
+    let column = |field: StructField| {
+        let written_type = match &field.data_type {
+            serde_json::Value::String(name) => name.clone(),
+            nested => nested["type"].as_str().unwrap_or("a nested type").to_owned(),
+        };
+        let arrow_type = field.data_type.as_str().and_then(arrow_type);
+        LakeColumn { name: field.name, id: 0, arrow_type, written_type }
+    };
+    Ok(schema.fields.into_iter().map(column).collect())
+}
+
+/// Returns the type that the Parquet files have for a primitive type.
+fn arrow_type(name: &str) -> Option<DataType> {
+    Some(match name {
+        "string" => DataType::Utf8,
+        "long" => DataType::Int64,
+        "integer" => DataType::Int32,
+        "short" => DataType::Int16,
+        "byte" => DataType::Int8,
+        "float" => DataType::Float32,
+        "double" => DataType::Float64,
+        "boolean" => DataType::Boolean,
+        "binary" => DataType::Binary,
+        "date" => DataType::Date32,
+        "timestamp" => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        "timestamp_ntz" => DataType::Timestamp(TimeUnit::Microsecond, None),
+        decimal => return super::decimal_type(decimal),
+    })
+}
+
+/// Returns a file with the values of its partition columns.
+fn input_file(
+    folder: &TableFolder<'_>,
+    added: &AddFile,
+    columns: &[LakeColumn],
+    metadata: &TableMetadata,
+) -> Result<InputFile> {
+    let path = percent_decode_str(&added.path).decode_utf8().map_err(|error| {
+        let detail = format!("The name `{}` of a file is not UTF-8: {error}.", added.path);
+        damaged(&folder.resolve("_delta_log"), detail)
+    })?;
+    if added.deletion_vector.is_some() {
+        let feature = "Delta's reader feature `deletionVectors`";
+        let hint =
+            format!("File `{path}` has deleted rows: REORG TABLE … APPLY (PURGE) writes it anew.");
+        return Err(refused(folder, feature, &hint));
+    }
+    let mut file = folder.file(&path, added.size)?;
+    let value = |name: &String| {
+        let text = added.partition_values.get(name).cloned().flatten();
+        // The protocol has no other way to write a NULL than a text without characters.
+        let text = text.filter(|text| !text.is_empty());
+        let column = columns.iter().find(|column| column.name == *name);
+        let data_type = column.and_then(|column| column.arrow_type.as_ref());
+        (name.clone(), text.map(|text| plain_value(text, data_type)))
+    };
+    file.partition = metadata.partition_columns.iter().map(value).collect();
+    Ok(file)
+}
+
+/// Returns the text of a partition value as folders have it: a time in milliseconds, and UTC where
+/// it has no zone.
+fn plain_value(text: String, data_type: Option<&DataType>) -> String {
+    match data_type {
+        Some(DataType::Timestamp(..)) => match string_to_timestamp_nanos(&text) {
+            Ok(time) => time.div_euclid(NANOS_PER_MS).to_string(),
+            Err(_) => text,
+        },
+        _ => text,
+    }
+}
+
+const NANOS_PER_MS: i64 = 1_000_000;

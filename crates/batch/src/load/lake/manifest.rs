@@ -1,0 +1,138 @@
+//! Iceberg's manifests: the lists of the files of a snapshot.
+//!
+//! A snapshot has a list of manifests, and a manifest has a list of files. Files that delete rows
+//! are refused: without them the rows would be wrong.
+
+use ::arrow::{array::Date32Array, util::display::array_value_to_string};
+use lockstep_diagnostic::Result;
+use serde::Deserialize;
+
+use super::{
+    avro::{AvroFile, AvroValue},
+    damaged,
+    folder::TableFolder,
+    iceberg::Schema,
+    refused,
+};
+use crate::load::InputFile;
+
+/// The state of an entry whose file is no longer part of the table.
+const STATUS_DELETED: i64 = 2;
+
+/// The contents of files.
+const FILE_OF_ROWS: i64 = 0;
+const FILE_OF_POSITIONS: i64 = 1;
+
+/// A partition column of the files of a manifest.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct PartitionField {
+    source_id: i32,
+    transform: String,
+}
+
+/// Reads the files of a list of manifests, in the order of their names.
+pub(super) fn files_of(
+    folder: &TableFolder<'_>,
+    manifest_list: &str,
+    schema: &Schema,
+) -> Result<Vec<InputFile>> {
+    let list = read_avro(folder, manifest_list)?;
+    let mut files = Vec::new();
+    for manifest in &list.rows {
+        let Some(path) = manifest.text("manifest_path") else {
+            let detail = "A manifest of the list has no path.";
+            return Err(damaged(&folder.resolve(manifest_list), detail));
+        };
+        add_files(folder, path, schema, &mut files)?;
+    }
+    files.sort_by(|left, right| left.0.cmp(&right.0));
+    Ok(files.into_iter().map(|(_, file)| file).collect())
+}
+
+fn read_avro(folder: &TableFolder<'_>, name: &str) -> Result<AvroFile> {
+    AvroFile::read(&folder.read(name)?)
+        .map_err(|error| damaged(&folder.resolve(name), format!("{error}.")))
+}
+
+/// Adds the files of a manifest with their paths.
+fn add_files(
+    folder: &TableFolder<'_>,
+    name: &str,
+    schema: &Schema,
+    files: &mut Vec<(String, InputFile)>,
+) -> Result<()> {
+    let manifest = read_avro(folder, name)?;
+    let partition: Vec<PartitionField> = match manifest.header.get("partition-spec") {
+        Some(written) => serde_json::from_str(written).map_err(|error| {
+            damaged(&folder.resolve(name), format!("Its partition columns: {error}."))
+        })?,
+        None => Vec::new(),
+    };
+    for entry in &manifest.rows {
+        if entry.integer("status") == Some(STATUS_DELETED) {
+            continue;
+        }
+        let data_file = entry.field("data_file");
+        let path = data_file.and_then(|file| file.text("file_path"));
+        let (Some(data_file), Some(path)) = (data_file, path) else {
+            return Err(damaged(&folder.resolve(name), "A file that it lists has no path."));
+        };
+        check_content(folder, data_file, path)?;
+        let size = data_file.integer("file_size_in_bytes");
+        let mut file = folder.file(path, size.and_then(|size| u64::try_from(size).ok()))?;
+        file.partition = values_of(data_file, &partition, schema);
+        files.push((path.to_owned(), file));
+    }
+    Ok(())
+}
+
+/// Fails for a file that is not one of rows in Parquet.
+fn check_content(folder: &TableFolder<'_>, data_file: &AvroValue, path: &str) -> Result<()> {
+    let content = data_file.integer("content").unwrap_or(FILE_OF_ROWS);
+    if content != FILE_OF_ROWS {
+        let feature = match content {
+            FILE_OF_POSITIONS => "Iceberg's position deletes",
+            _ => "Iceberg's equality deletes",
+        };
+        let hint = format!("`{path}` deletes rows: rewrite_data_files, or a copy, has none.");
+        return Err(refused(folder, feature, &hint));
+    }
+    let format = data_file.text("file_format").unwrap_or_default();
+    if !format.eq_ignore_ascii_case("parquet") {
+        let feature = format!("data files in the format {format}");
+        let hint = format!("`{path}` is one: write the table anew with Parquet files.");
+        return Err(refused(folder, &feature, &hint));
+    }
+    Ok(())
+}
+
+/// Returns the values of the columns that the files are partitioned by as they are, as texts.
+fn values_of(
+    data_file: &AvroValue,
+    partition: &[PartitionField],
+    schema: &Schema,
+) -> Vec<(String, Option<String>)> {
+    let values = data_file.field("partition").map_or(&[][..], AvroValue::values);
+    if values.len() != partition.len() {
+        return Vec::new();
+    }
+    let value = |(field, value): (&PartitionField, &AvroValue)| {
+        let column = schema.fields.iter().find(|column| column.id == field.source_id)?;
+        let data_type = column.data_type.as_str().filter(|_| field.transform == "identity")?;
+        let text = match (value, data_type) {
+            (AvroValue::Null, _) => None,
+            (AvroValue::Int(days), "date") => {
+                let days = Date32Array::from(vec![i32::try_from(*days).ok()?]);
+                Some(array_value_to_string(&days, 0).ok()?)
+            }
+            (AvroValue::Int(value), "int" | "long") => Some(value.to_string()),
+            (AvroValue::Text(value), "string") => Some(value.clone()),
+            (AvroValue::Bool(value), "boolean") => Some(value.to_string()),
+            // The reader of folders has no exact text for others; the files have their values.
+            _ => return None,
+        };
+        Some((column.name.clone(), text))
+    };
+    partition.iter().zip(values).filter_map(value).collect()
+}
