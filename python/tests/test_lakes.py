@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lockstep
@@ -50,9 +52,8 @@ def test_delta_has_the_rows_of_its_library(db: lockstep.Connection, tmp_path: Pa
     deltalake.DeltaTable(path).delete("k = 'b'")
     more = ROWS.append_column("n", pa.array([1, 2, 3, 4], pa.int32()))
     deltalake.write_deltalake(path, more, mode="append", schema_mode="merge")
-    assert db.sql(f"SELECT count(n) AS n, count(*) AS c FROM read_delta('{path}')").arrow().to_pylist() == [
-        {"n": 4, "c": 7}
-    ]
+    found = db.sql(f"SELECT count(n) AS n, count(*) AS c FROM read_delta('{path}')").arrow()
+    assert found.to_pylist() == [{"n": 4, "c": 7}]
     assert rows(read(db, f"read_delta('{path}', version = 0)")) == rows(ROWS)
     wanted = "WHERE d = date('2024-01-02')"
     assert read(db, f"read_delta('{path}', version = 0)", wanted).num_rows == 1
@@ -90,3 +91,77 @@ def test_iceberg_has_the_rows_of_its_library(db: lockstep.Connection, tmp_path: 
     assert read(db, f"read_iceberg('{moved}')", "WHERE i > 3").num_rows == 2
     with pytest.raises(lockstep.Error, match="no snapshot 5"):
         read(db, f"read_iceberg('{moved}', snapshot = 5)")
+
+
+SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "a", "type": "long"}]})
+
+
+def delta(folder: Path, *actions: dict[str, object]) -> str:
+    """Writes a Delta table of one commit by hand."""
+    first = [
+        {"protocol": {"minReaderVersion": 1}},
+        {"metaData": {"schemaString": SCHEMA, "partitionColumns": []}},
+    ]
+    log = folder / "_delta_log"
+    log.mkdir(parents=True)
+    lines = "\n".join(json.dumps(action) for action in [*first, *actions])
+    (log / f"{0:020}.json").write_text(lines)
+    return f"read_delta('{folder}')"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("read_delta('{0}/nothing')", "nothing` is not a Delta table"),
+        ("read_iceberg('{0}/nothing')", "nothing` is not an Iceberg table"),
+        ("read_delta('{0}/a', '{0}/b')", "read_delta takes one path"),
+        ("read_delta('{0}/a', version = -1)", "option `version` takes the number of a version"),
+        ("read_iceberg('{0}/a', snapshot = 'x')", "option `snapshot` takes the id of a snapshot"),
+        ("read_delta('{0}/a', snapshot = 1)", "option `snapshot` does not exist"),
+    ],
+)
+def test_a_wrong_source_is_an_error(
+    db: lockstep.Connection, tmp_path: Path, source: str, message: str
+) -> None:
+    """The message names the path or the option."""
+    with pytest.raises(lockstep.Error, match=message):
+        read(db, source.format(tmp_path))
+
+
+def test_wrong_metadata_is_an_error(db: lockstep.Connection, tmp_path: Path) -> None:
+    """The message names the file or the feature."""
+    assert read(db, delta(tmp_path / "empty")).num_rows == 0
+    with pytest.raises(lockstep.Error, match="is not the URL of an object store that is supported"):
+        read(db, delta(tmp_path / "url", {"add": {"path": "ftp://x/1.parquet", "size": 1}}))
+    with pytest.raises(lockstep.Error, match="uses version 4 of Delta.*, which is not supported"):
+        read(db, delta(tmp_path / "new", {"protocol": {"minReaderVersion": 4}}))
+    with pytest.raises(lockstep.Error, match="of the table's metadata is damaged"):
+        read(db, delta(tmp_path / "damaged", {"add": {"size": 1}}))
+    metadata = tmp_path / "iceberg" / "metadata"
+    metadata.mkdir(parents=True)
+    (metadata / "00001-a.metadata.json").write_text('{"format-version": 3}')
+    with pytest.raises(lockstep.Error, match="uses version 3 of Iceberg.*, which is not supported"):
+        read(db, f"read_iceberg('{tmp_path}/iceberg')")
+    (metadata / "00001-b.metadata.json").write_text("{}")
+    with pytest.raises(lockstep.Error, match="iceberg` has two newest metadata files"):
+        read(db, f"read_iceberg('{tmp_path}/iceberg')")
+
+
+def test_iceberg_files_without_ids_need_a_mapping(
+    db: lockstep.Connection, tmp_path: Path
+) -> None:
+    """Files that another program wrote have no field ids; pyiceberg adds a name mapping."""
+    pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pip install pyiceberg")
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    catalog = SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("s")
+    table = catalog.create_table("s.t", schema=ROWS.schema)
+    pq.write_table(ROWS, tmp_path / "plain.parquet")
+    table.add_files([f"file://{tmp_path}/plain.parquet"])
+    path = table.location().removeprefix("file://")
+    assert rows(read(db, f"read_iceberg('{path}')")) == rows(ROWS)
+    with table.transaction() as change:
+        change.remove_properties("schema.name-mapping.default")
+    with pytest.raises(lockstep.Error, match="has no field ids, by which its columns are known"):
+        read(db, f"read_iceberg('{path}')")

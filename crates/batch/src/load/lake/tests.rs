@@ -32,7 +32,7 @@ fn write_rows(path: &Path, batch: &RecordBatch) {
 
 fn numbers(values: &[i64]) -> RecordBatch {
     let values: Arc<Int64Array> = Arc::new(values.to_vec().into());
-    RecordBatch::try_from_iter([("a", values as _)]).unwrap()
+    RecordBatch::try_from_iter([("a", values as arrow::array::ArrayRef)]).unwrap()
 }
 
 /// Makes a table of two versions: the second removes a file of the first.
