@@ -312,7 +312,7 @@ mod tests {
         check_refused("rows_bias=-1", "-1");
         check_refused("rows_bias=1d", "1d");
         check_refused("log_answers=7", "7");
-        check_refused("log_answers=''", "'''");
+        check_refused("log_answers=''", "''");
     }
 
     #[test]
