@@ -45,9 +45,9 @@ pub(super) enum AvroValue {
     Float(f64),
     Bytes(Vec<u8>),
     Text(String),
-    Array(Vec<AvroValue>),
-    Map(Vec<(String, AvroValue)>),
-    Record(Arc<RecordType>, Vec<AvroValue>),
+    Array(Vec<Self>),
+    Map(Vec<(String, Self)>),
+    Record(Arc<RecordType>, Vec<Self>),
 }
 
 impl AvroValue {
@@ -101,9 +101,9 @@ enum AvroType {
     Text,
     Fixed(usize),
     Enum(Arc<Vec<String>>),
-    Array(Arc<AvroType>),
-    Map(Arc<AvroType>),
-    Union(Arc<Vec<AvroType>>),
+    Array(Arc<Self>),
+    Map(Arc<Self>),
+    Union(Arc<Vec<Self>>),
     Record(Arc<RecordType>),
 }
 
