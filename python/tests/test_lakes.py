@@ -133,23 +133,23 @@ def test_wrong_metadata_is_an_error(db: lockstep.Connection, tmp_path: Path) -> 
     assert read(db, delta(tmp_path / "empty")).num_rows == 0
     with pytest.raises(lockstep.Error, match="is not the URL of an object store that is supported"):
         read(db, delta(tmp_path / "url", {"add": {"path": "ftp://x/1.parquet", "size": 1}}))
-    with pytest.raises(lockstep.Error, match="uses version 4 of Delta.*, which is not supported"):
+    with pytest.raises(lockstep.Error, match=r"uses version 4 of Delta.*, which is not supported"):
         read(db, delta(tmp_path / "new", {"protocol": {"minReaderVersion": 4}}))
     with pytest.raises(lockstep.Error, match="of the table's metadata is damaged"):
         read(db, delta(tmp_path / "damaged", {"add": {"size": 1}}))
     metadata = tmp_path / "iceberg" / "metadata"
     metadata.mkdir(parents=True)
     (metadata / "00001-a.metadata.json").write_text('{"format-version": 3}')
-    with pytest.raises(lockstep.Error, match="uses version 3 of Iceberg.*, which is not supported"):
+    with pytest.raises(
+        lockstep.Error, match=r"uses version 3 of Iceberg.*, which is not supported"
+    ):
         read(db, f"read_iceberg('{tmp_path}/iceberg')")
     (metadata / "00001-b.metadata.json").write_text("{}")
     with pytest.raises(lockstep.Error, match="iceberg` has two newest metadata files"):
         read(db, f"read_iceberg('{tmp_path}/iceberg')")
 
 
-def test_iceberg_files_without_ids_need_a_mapping(
-    db: lockstep.Connection, tmp_path: Path
-) -> None:
+def test_iceberg_files_without_ids_need_a_mapping(db: lockstep.Connection, tmp_path: Path) -> None:
     """Files that another program wrote have no field ids; pyiceberg adds a name mapping."""
     pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pip install pyiceberg")
     from pyiceberg.catalog.sql import SqlCatalog
