@@ -1,7 +1,7 @@
 //! Pools of threads with a bounded queue: the admission of calls that may take long.
 //!
 //! Each class of calls has a pool of its own, so that one class never waits for another: requests of
-//! many rows, writes, analytics, whose threads run while no other wants the processor, and the verification of passwords,
+//! many rows, writes, analytics, whose threads have a low priority, and the verification of passwords,
 //! which is slow by design. A request of one row needs no pool. What neither runs nor fits the queue is
 //! refused at once. Knows no protocol.
 

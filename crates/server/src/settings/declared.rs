@@ -263,7 +263,7 @@ pub const DECLARED: &[ServerSetting] = &[
     setting!("admission.write_queue", write_queue: 256 in 1, QUEUE_MAX, false,
         "Writes that may wait for a thread; further ones are refused with 429."),
     setting!("admission.analytics_threads", analytics_threads: 2 in 1, THREADS_MAX, false,
-        "Threads that run all other SQL while no other thread wants the processor."),
+        "Threads of low priority that run all other SQL."),
     setting!("admission.analytics_queue", analytics_queue: 16 in 1, QUEUE_MAX, false,
         "SQL that may wait for a thread; further calls are refused with 429."),
     setting!("log.level", log_level: text "info", ["error", "warn", "info", "debug"], false,

@@ -95,7 +95,7 @@ impl PoolThreads {
         let (pool, name) = (Arc::clone(self), self.class.name());
         let body = move || pool.serve();
         let started = match self.class {
-            WorkClass::Analytics => lockstep_host::spawn_idle(name, body),
+            WorkClass::Analytics => lockstep_host::spawn_background(name, body),
             WorkClass::Requests | WorkClass::Writes | WorkClass::Logins => {
                 lockstep_host::spawn(name, body)
             }
