@@ -102,6 +102,7 @@ impl GroupByExec {
             return internal_err!("GROUP BY is an aggregation");
         };
         let input = Arc::clone(aggregate.input());
+        debug_assert_eq!(input.output_partitioning().partition_count(), 1, "rows in one order");
         let properties = single_partition(&groups.schema());
         Ok(Self { groups, input, options, properties })
     }

@@ -45,19 +45,6 @@ pub fn spawn_background<T: Send + 'static>(
     })
 }
 
-/// Starts a thread that runs while no other thread wants the processor, and what it starts as well. With a
-/// low priority alone it would go on to the end of its slice, some milliseconds, when another thread wakes.
-pub fn spawn_idle<T: Send + 'static>(
-    name: &str,
-    body: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<JoinHandle<T>> {
-    spawn(name, || {
-        lower_priority();
-        become_idle();
-        body()
-    })
-}
-
 /// Runs long work of a call on a separate thread of low priority, which leaves the processor to other
 /// threads, and waits for it. The call's context is set there too; its poll function is called on this
 /// thread. Runs the work here when the machine gives no further thread.
@@ -127,20 +114,6 @@ fn lower_priority() {
 #[cfg(not(target_os = "linux"))]
 fn lower_priority() {}
 
-/// Lets all other threads run before the current one (sched(7), `SCHED_IDLE`).
-#[cfg(target_os = "linux")]
-fn become_idle() {
-    // SAFETY: all fields of the structure are numbers, of which 0 is the only priority here.
-    let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    // Where it is not allowed, the low priority is left.
-    // SAFETY: 0 is the current thread; the parameters are read during the call.
-    let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
-    debug_assert!(matches!(refused, 0 | -1), "as sched_setscheduler(2) says");
-}
-
-#[cfg(not(target_os = "linux"))]
-fn become_idle() {}
-
 /// Waits for so many milliseconds. For background threads only, which poll from time to time.
 #[expect(clippy::disallowed_methods, reason = "this is where threads wait")]
 pub fn pause(ms: u32) {
@@ -180,22 +153,6 @@ mod tests {
         let before = nice();
         let there = super::in_background("worker", nice);
         assert_eq!((there, nice()), (super::BACKGROUND_NICE.max(before), before));
-    }
-
-    /// The policy of this thread.
-    #[cfg(target_os = "linux")]
-    fn policy() -> i32 {
-        // SAFETY: 0 is the current thread.
-        unsafe { libc::sched_getscheduler(0) }
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn an_idle_thread_and_what_it_starts_leave_the_processor_to_others() {
-        let below = || (policy(), super::spawn("below", policy).unwrap().join().unwrap());
-        let found = super::spawn_idle("idle", below).unwrap().join().unwrap();
-        assert_eq!(found, (libc::SCHED_IDLE, libc::SCHED_IDLE));
-        assert_eq!(policy(), libc::SCHED_OTHER);
     }
 
     #[test]

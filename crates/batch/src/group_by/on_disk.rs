@@ -101,6 +101,7 @@ async fn split(
             let part = hasher.hash_one(key) % (PARTS as u64);
             parts.push(u32::try_from(part).expect("a part's number is small"));
         });
+        debug_assert_eq!(parts.len(), count, "each row has a part");
         let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(start..end));
         let columns = batch.columns().iter().cloned().chain([numbers]).collect();
         writers.write(&RecordBatch::try_new(Arc::clone(schema), columns)?, &parts)?;
@@ -147,6 +148,11 @@ async fn group_part(
         let all = concat_batches(&part.schema(), &batches)?;
         drop(batches);
         let last = all.num_columns() - 1;
+        debug_assert_eq!(
+            all.schema().field(last).name(),
+            NUMBER,
+            "the first row is the last column"
+        );
         let order = sort_to_indices(all.column(last), None, None)?;
         let columns: Vec<usize> = std::iter::once(last).chain(0..last).collect();
         let sorted = take_record_batch(&all.project(&columns)?, &order)?;

@@ -215,7 +215,8 @@ pub(super) const RULES: RuleChapter = RuleChapter {
             note: "Files that are read where they lie: see [Files](../guide/files.md). \
                 The options are `delimiter`, `header`, `null_value` and `quote` of CSV as in \
                 [LOAD DATA](#load-data), and `union_by_name` (`false`): whether a column that a file \
-                does not have is NULL. \
+                does not have is NULL; `version` of Delta, and `snapshot` of Iceberg: which state of the \
+                table, the newest where there is none. \
                 Another option is an error.",
         },
         SharedRule {

@@ -119,7 +119,7 @@ impl AvroFile {
     /// Reads all of a file.
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         let Some(rest) = bytes.strip_prefix(MAGIC) else { return fail("It is not an Avro file") };
-        let mut file = Cursor { bytes: rest };
+        let mut file = AvroCursor { bytes: rest };
         let mut header = BTreeMap::new();
         file.blocks(&mut |file| {
             let name = file.text()?;
@@ -140,7 +140,7 @@ impl AvroFile {
             if count > block.len() {
                 return fail("A block has fewer values than it says");
             }
-            let mut block = Cursor { bytes: &block };
+            let mut block = AvroCursor { bytes: &block };
             for _ in 0..count {
                 rows.push(block.value(&row_type)?);
             }
@@ -252,15 +252,16 @@ impl TypeReader {
 
 /// The bytes that are still to be read.
 #[derive(Debug)]
-struct Cursor<'b> {
+struct AvroCursor<'b> {
     bytes: &'b [u8],
 }
 
-impl<'b> Cursor<'b> {
+impl<'b> AvroCursor<'b> {
     fn take(&mut self, size: usize) -> Result<&'b [u8]> {
         let Some((taken, rest)) = self.bytes.split_at_checked(size) else {
             return fail("It ends within a value");
         };
+        debug_assert_eq!(taken.len(), size, "as many bytes as were wanted");
         self.bytes = rest;
         Ok(taken)
     }

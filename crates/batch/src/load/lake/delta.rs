@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::{
     LakeColumn, LakeTable, damaged,
-    delta_log::{Action, AddFile, DeletionVector, Log, Protocol, TableMetadata},
+    delta_log::{AddFile, DeletionVector, DeltaAction, DeltaLog, DeltaMetadata, DeltaProtocol},
     folder::TableFolder,
     refused,
 };
@@ -37,11 +37,11 @@ const READER_FEATURES: [&str; 6] = [
 
 /// Reads a version of a table, or its latest.
 pub(super) fn read(folder: &TableFolder<'_>, version: Option<u64>) -> Result<LakeTable> {
-    let log = Log::list(folder)?;
+    let log = DeltaLog::list(folder)?;
     let version = log.version(folder, version)?;
-    let mut state = TableState::default();
+    let mut state = DeltaState::default();
     log.replay(folder, version, &mut |action| state.apply(action))?;
-    let TableState { protocol, metadata, files } = state;
+    let DeltaState { protocol, metadata, files } = state;
     let (Some(protocol), Some(metadata)) = (protocol, metadata) else {
         let detail = format!("Version {version} has no protocol, or no columns.");
         return Err(damaged(&folder.resolve("_delta_log"), detail));
@@ -55,15 +55,15 @@ pub(super) fn read(folder: &TableFolder<'_>, version: Option<u64>) -> Result<Lak
 
 /// What the actions so far add up to.
 #[derive(Debug, Default)]
-struct TableState {
-    protocol: Option<Protocol>,
-    metadata: Option<TableMetadata>,
+struct DeltaState {
+    protocol: Option<DeltaProtocol>,
+    metadata: Option<DeltaMetadata>,
     /// By path and deleted rows: a file with other deleted rows is another file.
     files: BTreeMap<(String, Option<DeletionVector>), AddFile>,
 }
 
-impl TableState {
-    fn apply(&mut self, action: Action) {
+impl DeltaState {
+    fn apply(&mut self, action: DeltaAction) {
         if let Some(protocol) = action.protocol {
             self.protocol = Some(protocol);
         }
@@ -82,8 +82,8 @@ impl TableState {
 /// Fails where the table needs more of a reader than there is.
 fn check_protocol(
     folder: &TableFolder<'_>,
-    protocol: &Protocol,
-    metadata: &TableMetadata,
+    protocol: &DeltaProtocol,
+    metadata: &DeltaMetadata,
 ) -> Result<()> {
     let version = protocol.min_reader_version;
     if version > READER_VERSION_MAX {
@@ -123,7 +123,7 @@ struct StructField {
     data_type: serde_json::Value,
 }
 
-fn columns_of(folder: &TableFolder<'_>, metadata: &TableMetadata) -> Result<Vec<LakeColumn>> {
+fn columns_of(folder: &TableFolder<'_>, metadata: &DeltaMetadata) -> Result<Vec<LakeColumn>> {
     let schema: StructType = serde_json::from_str(&metadata.schema_string).map_err(|error| {
         damaged(&folder.resolve("_delta_log"), format!("The table's schema: {error}."))
     })?;
@@ -162,7 +162,7 @@ fn input_file(
     folder: &TableFolder<'_>,
     added: &AddFile,
     columns: &[LakeColumn],
-    metadata: &TableMetadata,
+    metadata: &DeltaMetadata,
 ) -> Result<InputFile> {
     let path = percent_decode_str(&added.path).decode_utf8().map_err(|error| {
         let detail = format!("The name `{}` of a file is not UTF-8: {error}.", added.path);

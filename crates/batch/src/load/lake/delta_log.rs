@@ -26,9 +26,9 @@ const CHECKPOINT_COLUMNS: [&str; 6] =
 /// One line of a commit, or one row of a checkpoint; other actions do not change what is read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Action {
-    pub(super) protocol: Option<Protocol>,
-    pub(super) meta_data: Option<TableMetadata>,
+pub(super) struct DeltaAction {
+    pub(super) protocol: Option<DeltaProtocol>,
+    pub(super) meta_data: Option<DeltaMetadata>,
     pub(super) add: Option<AddFile>,
     pub(super) remove: Option<RemoveFile>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Action {
 /// What a reader has to support.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Protocol {
+pub(super) struct DeltaProtocol {
     pub(super) min_reader_version: u32,
     #[serde(default)]
     pub(super) reader_features: Option<Vec<String>>,
@@ -45,7 +45,7 @@ pub(super) struct Protocol {
 /// The columns of the table, and its settings.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct TableMetadata {
+pub(super) struct DeltaMetadata {
     pub(super) schema_string: String,
     #[serde(default)]
     pub(super) partition_columns: Vec<String>,
@@ -88,13 +88,13 @@ pub(super) struct DeletionVector {
 
 /// The files of a log.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct DeltaLog {
     commits: BTreeSet<u64>,
     /// The names of the parts by version and number of parts.
     checkpoints: BTreeMap<(u64, u64), BTreeMap<u64, String>>,
 }
 
-impl Log {
+impl DeltaLog {
     /// Lists the log of a table.
     pub(super) fn list(folder: &TableFolder<'_>) -> Result<Self> {
         let mut log = Self::default();
@@ -156,7 +156,7 @@ impl Log {
         &self,
         folder: &TableFolder<'_>,
         version: u64,
-        apply: &mut dyn FnMut(Action),
+        apply: &mut dyn FnMut(DeltaAction),
     ) -> Result<()> {
         let checkpoint = self.checkpoint(version);
         if let Some((_, parts)) = checkpoint {
@@ -223,7 +223,7 @@ fn commit_name(version: u64) -> String {
 fn read_commit(
     folder: &TableFolder<'_>,
     version: u64,
-    apply: &mut dyn FnMut(Action),
+    apply: &mut dyn FnMut(DeltaAction),
 ) -> Result<()> {
     let name = commit_name(version);
     let bytes = folder.read(&name)?;
@@ -249,7 +249,7 @@ fn each_line<T: DeserializeOwned>(
 fn read_checkpoint(
     folder: &TableFolder<'_>,
     name: &str,
-    apply: &mut dyn FnMut(Action),
+    apply: &mut dyn FnMut(DeltaAction),
 ) -> Result<()> {
     let file = folder.file(&format!("{LOG_FOLDER}/{name}"), None)?;
     let builder = parquet::open_file(&file)?;

@@ -29,7 +29,7 @@ const NAME_MAPPING: &str = "schema.name-mapping.default";
 /// The metadata of a table.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct TableMetadata {
+struct IcebergMetadata {
     location: String,
     #[serde(default)]
     current_schema_id: i32,
@@ -41,7 +41,7 @@ struct TableMetadata {
     #[serde(default)]
     current_snapshot_id: Option<i64>,
     #[serde(default)]
-    snapshots: Vec<Snapshot>,
+    snapshots: Vec<IcebergSnapshot>,
     #[serde(default)]
     properties: BTreeMap<String, String>,
 }
@@ -55,7 +55,7 @@ struct FormatVersion {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Snapshot {
+struct IcebergSnapshot {
     snapshot_id: i64,
     #[serde(default)]
     manifest_list: Option<String>,
@@ -69,12 +69,12 @@ struct Snapshot {
 pub(super) struct Schema {
     #[serde(default)]
     schema_id: i32,
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<IcebergField>,
 }
 
 /// A column of a table.
 #[derive(Debug, Deserialize)]
-pub(super) struct Field {
+pub(super) struct IcebergField {
     pub(super) id: i32,
     pub(super) name: String,
     #[serde(rename = "type")]
@@ -100,7 +100,7 @@ pub(super) fn read(path: &str, snapshot: Option<i64>, permit: PermitFile<'_>) ->
         let feature = format!("version {format_version} of Iceberg's format");
         return Err(refused(&folder, &feature, "Versions 1 and 2 are read."));
     }
-    let metadata: TableMetadata = serde_json::from_slice(&bytes).map_err(damage)?;
+    let metadata: IcebergMetadata = serde_json::from_slice(&bytes).map_err(damage)?;
     let state = chosen_snapshot(&folder, &metadata, snapshot)?;
     let schema = schema_of(&metadata, state.filter(|_| snapshot.is_some()));
     let Some(schema) = schema else {
@@ -196,9 +196,9 @@ fn number_of(name: &str) -> Option<u64> {
 /// Returns the snapshot to read; `None` for a table without one.
 fn chosen_snapshot<'m>(
     folder: &TableFolder<'_>,
-    metadata: &'m TableMetadata,
+    metadata: &'m IcebergMetadata,
     given: Option<i64>,
-) -> Result<Option<&'m Snapshot>> {
+) -> Result<Option<&'m IcebergSnapshot>> {
     // The oldest writers write -1 where there is no snapshot.
     let current = metadata.current_snapshot_id.filter(|id| *id != -1);
     let Some(id) = given.or(current) else { return Ok(None) };
@@ -220,7 +220,10 @@ fn chosen_snapshot<'m>(
 const SNAPSHOTS_SHOWN_MAX: usize = 5;
 
 /// Returns the columns of a snapshot, or the current ones.
-fn schema_of<'m>(metadata: &'m TableMetadata, snapshot: Option<&Snapshot>) -> Option<&'m Schema> {
+fn schema_of<'m>(
+    metadata: &'m IcebergMetadata,
+    snapshot: Option<&IcebergSnapshot>,
+) -> Option<&'m Schema> {
     let id = snapshot.and_then(|snapshot| snapshot.schema_id);
     let id = id.unwrap_or(metadata.current_schema_id);
     let found = metadata.schemas.iter().find(|schema| schema.schema_id == id);
@@ -228,7 +231,7 @@ fn schema_of<'m>(metadata: &'m TableMetadata, snapshot: Option<&Snapshot>) -> Op
 }
 
 /// Returns the field ids of the names in files without ids.
-fn ids_of_names(metadata: &TableMetadata) -> serde_json::Result<Vec<(String, i32)>> {
+fn ids_of_names(metadata: &IcebergMetadata) -> serde_json::Result<Vec<(String, i32)>> {
     let Some(written) = metadata.properties.get(NAME_MAPPING) else { return Ok(Vec::new()) };
     let fields: Vec<MappedField> = serde_json::from_str(written)?;
     let mut ids = Vec::new();
@@ -240,7 +243,7 @@ fn ids_of_names(metadata: &TableMetadata) -> serde_json::Result<Vec<(String, i32
     Ok(ids)
 }
 
-fn column(field: &Field) -> LakeColumn {
+fn column(field: &IcebergField) -> LakeColumn {
     let written_type = match &field.data_type {
         serde_json::Value::String(name) => name.clone(),
         nested => nested["type"].as_str().unwrap_or("a nested type").to_owned(),
