@@ -42,7 +42,7 @@ def test_a_late_event_is_named(logging: lockstep.Connection) -> None:
     logging.append("purchases", [event])
     assert explained(logging)[0][:3] == (1, 2, 0)
     logging.append("purchases", [{"user": "ann", "price": 10.0, "ts": 3_000}])
-    cause = ("spent", "3.5", "13.5", "late row", "user=ann price=10.0 ts=3000")
+    cause = ("spent", "3.5", "13.5", "late row", "user=ann price=10 ts=3000")
     assert explained(logging) == [(1, 2, 1, "1 late row", *cause)]
 
 
