@@ -204,13 +204,21 @@ fn what_cannot_be_logged_is_refused() {
         let error = session.execute(sql).expect_err(sql);
         (error.code, error.message)
     };
-    let grouped = "SELECT k, count(*) AS n FROM t GROUP BY k";
-    assert_eq!(
-        refused(&format!("DEPLOY g OPTIONS(log_answers = 'b') AS {grouped}")).0,
-        code::FEATURE_NOT_SUPPORTED
-    );
-    let (code, message) = refused(&format!("DEPLOY e OPTIONS(log_answers = 't') AS {SUM}"));
-    assert_eq!(code, code::INVALID_TABLE_DEFINITION.min(code), "{message}");
+    let deploy = |table: &str, query: &str| {
+        refused(&format!("DEPLOY e OPTIONS(log_answers = '{table}') AS {query}"))
+    };
+    let (code, message) = deploy("b", "SELECT k, count(*) AS n FROM t GROUP BY k");
+    assert_eq!(code, code::FEATURE_NOT_SUPPORTED);
+    assert_eq!(message, "the answers of this deployment cannot be logged");
+    let (code, message) = deploy("t", SUM);
+    assert_eq!((code, message.as_str()), (code::INVALID_PARAMETER, "the query reads `t`"));
+    run(&session, "CREATE TABLE small (x INT)");
+    let (code, message) = deploy("small", SUM);
+    assert_eq!(code, code::INVALID_TABLE_DEFINITION);
+    assert_eq!(message, "`small` has no column `answered_at` TIMESTAMP");
+    let (code, message) = deploy("b", "SELECT k, v AS k FROM t");
+    assert_eq!(code, code::DUPLICATE_OBJECT, "{message}");
+    assert_eq!(message, "answers have two columns `answer_k`");
     let other = SUM.replace("sum(v)", "avg(v)");
     let (code, message) = refused(&format!("DEPLOY e OPTIONS(log_answers = 'a') AS {other}"));
     assert_eq!(code, code::INVALID_TABLE_DEFINITION);
@@ -221,6 +229,16 @@ fn what_cannot_be_logged_is_refused() {
     let (code, message) = refused("VERIFY DEPLOYMENT plain AGAINST ANSWERS");
     assert_eq!(code, code::WRONG_OBJECT_TYPE);
     assert_eq!(message, "deployment `plain` does not log its answers");
+    // A row that is none of ours.
+    assert_eq!(request(&session, 1, 5, 100), Some(5));
+    run(
+        &session,
+        "INSERT INTO a SELECT answered_at, definition, version, 'much', has_answer, request_k, \
+         request_v, request_ts, answer_k, answer_s FROM a LIMIT 1",
+    );
+    let (code, message) = refused("VERIFY DEPLOYMENT d AGAINST ANSWERS");
+    assert_eq!(code, code::DATA_CORRUPTED);
+    assert_eq!(message, "answer 1 does not say what it saw of each table");
     run(&session, "DROP DEPLOYMENT d; DROP TABLE a");
 }
 
