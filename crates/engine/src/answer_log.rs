@@ -38,11 +38,10 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The table to which the answers of a deployment are added.
 pub(crate) struct AnswerLog {
     entry: TableEntry,
-    /// For each column of the request row, whether an answer depends on it; the others are not logged.
-    reads: Vec<bool>,
+    columns: AnswerColumns,
     /// What the deployment says, in short; see [`fingerprint`].
     definition: String,
-    /// The number of columns of the answer.
+    /// The number of columns of the table, which cannot be changed while the deployment exists.
     width: usize,
     not_logged: AtomicU64,
 }
@@ -86,14 +85,10 @@ impl AnswerLog {
         request: &PreparedRequest,
         source: &QuerySource,
     ) -> Result<Self> {
-        AnswerColumns::locate(&entry, request)?;
-        Ok(Self {
-            entry,
-            reads: request.reads().to_vec(),
-            definition: fingerprint(source),
-            width: request.output().len(),
-            not_logged: AtomicU64::new(0),
-        })
+        let columns = AnswerColumns::locate(&entry, request)?;
+        let width = entry.table.schema().columns.len();
+        let definition = fingerprint(source);
+        Ok(Self { entry, columns, definition, width, not_logged: AtomicU64::new(0) })
     }
 
     /// Adds an answer; `None` is that of a request without a row.
@@ -103,8 +98,6 @@ impl AnswerLog {
         seen: &SeenTables,
         answer: Option<&[Datum<'_>]>,
     ) {
-        debug_assert_eq!(request.len(), self.reads.len(), "a request row has all columns");
-        debug_assert!(answer.is_none_or(|row| row.len() == self.width), "so has an answer");
         let durability = self.entry.options.durability().unwrap_or(Durability::Memory);
         let added = self.entry.write_as(Some(durability), |table| {
             let row = self.row(request, seen, answer);
@@ -126,27 +119,22 @@ impl AnswerLog {
         self.not_logged.load(Ordering::Relaxed)
     }
 
-    /// Makes the row, in the order of [`schema_of_answers`].
+    /// Makes the row; columns that are not of answers are NULL.
     fn row<'a>(
         &'a self,
         request: &[Datum<'a>],
         seen: &'a SeenTables,
         answer: Option<&[Datum<'a>]>,
     ) -> Vec<Datum<'a>> {
-        let mut row = vec![
+        let fixed = [
             Datum::Timestamp(seen.now_ms),
             Datum::String(&self.definition),
             Datum::String(VERSION),
             Datum::String(&seen.text),
             Datum::Bool(answer.is_some()),
         ];
-        debug_assert_eq!(row.len(), columns::FIXED.len(), "a value for each fixed column");
-        let read = request.iter().zip(&self.reads).filter(|(_, is_read)| **is_read);
-        row.extend(read.map(|(value, _)| *value));
-        match answer {
-            Some(answer) => row.extend_from_slice(answer),
-            None => row.extend(std::iter::repeat_n(Datum::Null, self.width)),
-        }
+        let mut row = vec![Datum::Null; self.width];
+        self.columns.write(&mut row, fixed, request, answer.unwrap_or_default());
         row
     }
 }

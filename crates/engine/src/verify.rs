@@ -24,7 +24,7 @@ use lockstep_request::{Replay, gives_row_by_row, with_row_numbers};
 use lockstep_row::{Arena, Datum, arrow::ColumnReader};
 use lockstep_table::ScanRows;
 
-pub(crate) use self::sample::RowSample;
+pub(crate) use self::{position::data_of, sample::RowSample};
 use self::{position::verify_at_positions, report::ReplayReport};
 use crate::{
     Database, ProgressCallback, Session,

@@ -81,6 +81,24 @@ fn a_row_has_the_request_the_answer_and_what_was_seen() {
 }
 
 #[test]
+fn a_table_of_ones_own_has_its_columns_in_any_order_and_more() {
+    let session = Database::in_memory().session();
+    run(
+        &session,
+        "CREATE TABLE t (k INT, v BIGINT, ts BIGINT); \
+         CREATE TABLE a (note STRING, answer_s BIGINT, answer_k INT, request_ts BIGINT, request_v BIGINT, \
+         request_k INT, has_answer BOOL, seen STRING, version STRING, definition STRING, \
+         answered_at TIMESTAMP, INDEX(KEY=request_k, TS=answered_at, TTL=30d))",
+    );
+    run(&session, &format!("DEPLOY d OPTIONS(log_answers = 'a') AS {SUM}"));
+    assert_eq!(request(&session, 1, 5, 100), Some(5));
+    let output =
+        run(&session, "SELECT request_k, request_v, request_ts, answer_k, answer_s, note FROM a");
+    assert_eq!(text(&output), "|1|5|100|1|5||");
+    assert_eq!(verify(&session), ("1|2|0|".to_owned(), Vec::new()));
+}
+
+#[test]
 fn a_late_row_is_named() {
     let session = deployed();
     run(&session, "INSERT INTO t VALUES (1, 1, 100), (2, 9, 100)");

@@ -129,6 +129,25 @@ impl AnswerColumns {
         })
     }
 
+    /// Writes the values of a row of the table; an answer without a value leaves its columns as they are.
+    pub(super) fn write<'a>(
+        &self,
+        row: &mut [Datum<'a>],
+        fixed: [Datum<'a>; FIXED.len()],
+        request: &[Datum<'a>],
+        answer: &[Datum<'a>],
+    ) {
+        debug_assert_eq!(request.len(), self.request.len(), "a request row has all columns");
+        debug_assert!([0, self.answer.len()].contains(&answer.len()), "so has an answer");
+        self.fixed.iter().zip(fixed).for_each(|(at, value)| row[*at] = value);
+        for (at, value) in self.request.iter().zip(request) {
+            if let Some(at) = at {
+                row[*at] = *value;
+            }
+        }
+        self.answer.iter().zip(answer).for_each(|(at, value)| row[*at] = *value);
+    }
+
     /// Returns for each column of the request row its column in the table.
     pub(super) fn request(&self) -> &[Option<usize>] {
         &self.request

@@ -7,7 +7,7 @@ use lockstep_row::{Arena, Datum, Value};
 use lockstep_table::Snapshot;
 
 use super::{VERSION, cause::DifferenceCause, columns::LoggedAnswer};
-use crate::known::KnownTables;
+use crate::{known::KnownTables, verify::data_of};
 
 /// The most rows that are named for a difference.
 const ROWS_MAX: usize = 3;
@@ -200,8 +200,4 @@ pub(super) fn is_same(left: &AnswerValues, right: &AnswerValues) -> bool {
         }
         _ => false,
     }
-}
-
-pub(super) fn data_of<'a>(row: &'a [Value], arena: &'a Arena) -> Vec<Datum<'a>> {
-    row.iter().map(|value| value.as_datum(arena)).collect()
 }

@@ -103,7 +103,8 @@ fn compare(
     }
 }
 
-fn data_of<'a>(row: &'a [Value], arena: &'a Arena) -> Vec<Datum<'a>> {
+/// Returns the values of a row, in an arena.
+pub(crate) fn data_of<'a>(row: &'a [Value], arena: &'a Arena) -> Vec<Datum<'a>> {
     row.iter().map(|value| value.as_datum(arena)).collect()
 }
 
