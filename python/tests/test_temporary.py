@@ -250,3 +250,57 @@ def test_a_folder_that_was_removed_is_named(folder: Path, tmp_path: Path) -> Non
             f"could not write temporary files in folder `{gone}`",
         )
         assert error.hint == "SET temp_directory = '…' names another folder."
+
+
+def same_with_a_limit(query: str, limit: str) -> pa.Table:
+    """The rows of a query, which are the same bits in the same order within a memory limit."""
+    expected = lockstep.connect().sql(query).arrow()
+    db = lockstep.connect()
+    db.execute(f"SET memory_limit = '{limit}'")
+    found = pa.Table.from_batches(db.sql(query).batches(), expected.schema)
+    assert found.equals(expected)
+    return found
+
+
+def test_a_window_over_one_key_that_does_not_fit(folder: Path) -> None:
+    """The rows of a key are computed in time slices; a frame has to fit, not a key."""
+    rows = same_with_a_limit(
+        f"""
+        SELECT sum(v) OVER w AS s, min(v) OVER w AS least, count(v) OVER near AS n
+        FROM (SELECT 1 AS k, ts, v FROM '{folder}/rows.parquet') AS one
+        WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 99 PRECEDING AND CURRENT ROW),
+               near AS (PARTITION BY k ORDER BY ts
+                        ROWS_RANGE BETWEEN 1s PRECEDING AND CURRENT ROW)
+        """,
+        "8MB",
+    )
+    assert rows.num_rows == 400_000
+
+
+def test_a_frame_that_does_not_fit_is_an_error(folder: Path) -> None:
+    """Without a beginning it has all rows of its key."""
+    db = lockstep.connect()
+    db.execute("SET memory_limit = '4MB'")
+    query = f"""
+        SELECT min(v) OVER w AS least
+        FROM (SELECT 1 AS k, ts, v FROM '{folder}/rows.parquet') AS one
+        WINDOW w AS (PARTITION BY k ORDER BY ts
+                     ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+    """
+    with pytest.raises(lockstep.Error, match="more memory than it may use") as error:
+        list(db.sql(query).batches())
+    assert error.value.code == "53200"
+
+
+def test_a_join_of_two_sides_that_do_not_fit(folder: Path) -> None:
+    """Both are sorted on disk; the rows come in the order of the left ones."""
+    path = f"{folder}/rows.parquet"
+    rows = same_with_a_limit(
+        f"""
+        SELECT l.ts, l.k, l.v, r.v AS other
+        FROM '{path}' AS l LEFT JOIN (SELECT k, ts, v FROM '{path}' WHERE v > 0) AS r
+          ON l.k = r.k AND l.ts = r.ts
+        """,
+        "12MB",
+    )
+    assert rows.num_rows >= 400_000

@@ -15,6 +15,7 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Arc,
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread,
@@ -34,7 +35,7 @@ use datafusion::{
     logical_expr::LogicalPlan,
     optimizer::{Optimizer, OptimizerRule},
     physical_optimizer::{PhysicalOptimizerRule, optimizer::PhysicalOptimizer},
-    physical_plan::{ExecutionPlanProperties, displayable},
+    physical_plan::{ExecutionPlan, ExecutionPlanProperties, displayable},
 };
 use futures::StreamExt;
 use lockstep_diagnostic::{Diagnostic, Result};
@@ -53,8 +54,9 @@ use crate::{
     group_by::GroupsInOrder,
     in_order::PreserveOrder,
     interruptible::Interruptible,
+    joins_on_disk::{JoinsOnDisk, has_hash_join},
     lower::lower,
-    operator::{BATCH_ROWS, OperatorOptions, batch_bytes},
+    operator::{self, BATCH_ROWS, OperatorOptions, PARALLEL_ROWS_MIN, WindowSkew, batch_bytes},
     planner::BatchPlanner,
     scan::{ScanMemory, ScannedTable, projection},
     spill,
@@ -66,6 +68,9 @@ const BATCHES_AHEAD: usize = 4;
 
 /// The interval at which the caller's thread checks whether its call was interrupted.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A sort sets aside at most this fraction of the memory.
+const SORT_RESERVATION_SHARE: usize = 8;
 
 /// The stack of a runtime thread: plans are trees, and they are walked by recursion.
 const STACK_BYTES: usize = 16 << 20;
@@ -106,6 +111,12 @@ pub struct ExecuteOptions {
     pub temporary: TemporaryStorage,
     /// Whether operators take their rows to disk although they fit into memory, for tests.
     pub on_disk: bool,
+    /// When windows cut the rows of one key into time slices.
+    pub window_skew: WindowSkew,
+    /// The rows of a time slice of a window on disk, which every part is cut into, for tests.
+    pub slice_rows: Option<usize>,
+    /// From how many rows a table is decoded, and groups are computed, by several threads, for tests.
+    pub parallel_rows_min: Option<usize>,
 }
 
 impl fmt::Debug for ExecuteOptions {
@@ -145,13 +156,13 @@ pub fn execute_each(
 }
 
 /// The consumer of a query's batches, with the reservation for the batches that it holds.
-type Consume<'c> = &'c mut dyn FnMut(RecordBatch, &MemoryReservation) -> Result<()>;
+type ConsumeCounted<'c> = &'c mut dyn FnMut(RecordBatch, &MemoryReservation) -> Result<()>;
 
 fn execute_counting(
     plan: &LogicalPlan,
     tables: &dyn StoredTables,
     options: &ExecuteOptions,
-    consume: Consume<'_>,
+    consume: ConsumeCounted<'_>,
 ) -> Result<()> {
     let context = QueryContext::nested();
     let files = options.temporary.files();
@@ -277,11 +288,16 @@ impl OptimisedQuery {
         run: &RunContext,
     ) -> DataFusionResult<Self> {
         let context = &run.context;
+        let (is_spilling, slice_rows) = spill::always();
+        let parallel_rows_min = options.parallel_rows_min.or_else(operator::parallel_rows_min);
         let operators = OperatorOptions {
             threads: options.threads.unwrap_or_else(machine_threads),
             progress: options.progress.clone(),
             context: context.clone(),
-            on_disk: options.on_disk || spill::is_always(),
+            on_disk: options.on_disk || is_spilling,
+            window_skew: options.window_skew,
+            slice_rows: options.slice_rows.or(slice_rows),
+            parallel_rows_min: parallel_rows_min.unwrap_or(PARALLEL_ROWS_MIN),
         };
         let allowed = context.memory_bytes();
         let allowed = allowed.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -290,17 +306,43 @@ impl OptimisedQuery {
         let lowered = lower(plan.clone())?;
         let optimise = || optimising.optimizer().optimize(lowered, &optimising, |_, _| {});
         let plan = value_limit::while_planning(optimise)?;
-        let tables =
-            scan_tables(&plan, tables, &options.read_through, &optimising, operators.on_disk)?;
+        let tables = scan_tables(&plan, tables, &options.read_through, &optimising, &operators)?;
         let planner = BatchPlanner { tables: Arc::new(tables), options: operators };
         let state = builder.with_query_planner(Arc::new(planner)).build();
         Ok(Self { plan, state })
     }
 
-    /// Sends the batches one by one until the receiver has gone.
+    /// Sends the batches one by one until the receiver has gone. Where a join does not fit into the
+    /// memory, the query is planned again with joins on disk.
     async fn run(&self, send: &(dyn Fn(BatchMessage) -> bool + Sync)) -> DataFusionResult<()> {
         let planner = self.state.query_planner();
         let physical = planner.create_physical_plan(&self.plan, &self.state).await?;
+        let sent = AtomicBool::new(false);
+        let send_and_note = |batch| {
+            // Relaxed: read when the plan has ended.
+            sent.store(true, Ordering::Relaxed);
+            send(batch)
+        };
+        let joins = has_hash_join(&physical);
+        match self.send_all(physical, &send_and_note).await {
+            Err(error)
+                if joins && spill::is_out_of_memory(&error) && !sent.load(Ordering::Relaxed) =>
+            {
+                let state = SessionStateBuilder::new_from_existing(self.state.clone())
+                    .with_physical_optimizer_rule(Arc::new(JoinsOnDisk))
+                    .build();
+                let physical = planner.create_physical_plan(&self.plan, &state).await?;
+                self.send_all(physical, send).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn send_all(
+        &self,
+        physical: Arc<dyn ExecutionPlan>,
+        send: &(dyn Fn(BatchMessage) -> bool + Sync),
+    ) -> DataFusionResult<()> {
         let context = Arc::new(TaskContext::from(&self.state));
         for partition in 0..physical.output_partitioning().partition_count() {
             let mut stream = physical.execute(partition, Arc::clone(&context))?;
@@ -336,6 +378,9 @@ fn session(
     let disk = DiskManagerBuilder::default().with_temp_file_factory(files);
     let mut runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disk);
     if let Some(bytes) = memory_bytes {
+        // What a sort sets aside for reading its files, which is more than small limits allow.
+        let reserved = &mut config.options_mut().execution.sort_spill_reservation_bytes;
+        *reserved = (*reserved).min(bytes / SORT_RESERVATION_SHARE);
         runtime = runtime.with_memory_limit(bytes, 1.0);
     }
     let mut rules: Vec<PhysicalRule> = vec![Arc::new(PreserveOrder::UnionsAndJoins)];
@@ -351,6 +396,9 @@ fn session(
     };
     rules.extend(PhysicalOptimizer::new().rules.into_iter().filter(is_useful));
     rules.push(Arc::new(PreserveOrder::CoalescedPartitions));
+    if operators.on_disk {
+        rules.push(Arc::new(JoinsOnDisk));
+    }
     rules.push(Arc::new(GroupsInOrder { options: operators.clone() }));
     rules.push(Arc::new(Interruptible { context: run.context.clone() }));
     // The rule replaces a UNION of which only one side has rows by a projection whose columns have
@@ -372,7 +420,7 @@ fn scan_tables(
     tables: &dyn StoredTables,
     read_through: &BTreeMap<u64, usize>,
     state: &SessionState,
-    on_disk: bool,
+    operators: &OperatorOptions,
 ) -> DataFusionResult<HashMap<u64, ScannedTable>> {
     let mut wanted: Vec<(CatalogTable, BTreeSet<usize>)> = Vec::new();
     plan.apply_with_subqueries(|node| {
@@ -406,15 +454,13 @@ fn scan_tables(
     for ((table, columns), taken) in wanted.iter().zip(&taken) {
         let Some(snapshot) = taken.as_ref().or_else(|| tables.view(table.id)) else { continue };
         let memory = MemoryConsumer::new("scan").register(&state.runtime_env().memory_pool);
-        let rows = match read_through.get(&table.id) {
-            Some(index) => snapshot.scan_kept_by(*index),
-            None => snapshot.scan(),
-        };
+        let kept_by = read_through.get(&table.id).copied();
         let decoded = ScannedTable::new(
-            rows,
+            (snapshot, kept_by),
             table,
             columns,
-            ScanMemory { memory, env: state.runtime_env(), on_disk },
+            ScanMemory { memory, env: state.runtime_env(), on_disk: operators.on_disk },
+            operators,
         )?;
         scanned.insert(table.id, decoded);
     }

@@ -1,5 +1,5 @@
-//! The GROUP BY operator: DataFusion's aggregation in memory, or part by part on disk where the groups do not
-//! fit (`on_disk`). Groups come in the order of their first rows in both.
+//! The GROUP BY operator: DataFusion's aggregation in memory, on several threads (`in_memory`), or part by part
+//! on disk where the groups do not fit (`on_disk`). Groups come in the order of their first rows in both.
 //!
 //! The last rule but one of the physical optimizer puts it in the place of each aggregation with groups
 //! ([`GroupsInOrder`]). DataFusion would write partial states to disk by itself, sorted by the key; the order
@@ -8,7 +8,10 @@
 
 use std::{fmt, sync::Arc};
 
-use arrow::array::RecordBatch;
+use arrow::{
+    array::{ArrayRef, RecordBatch, UInt64Array},
+    datatypes::{DataType, Field, Schema, SchemaRef},
+};
 use datafusion::{
     common::{
         config::ConfigOptions,
@@ -16,12 +19,9 @@ use datafusion::{
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     error::Result,
-    execution::{
-        TaskContext,
-        disk_manager::{DiskManagerBuilder, DiskManagerMode},
-        runtime_env::RuntimeEnvBuilder,
-    },
-    physical_expr::PhysicalExpr,
+    execution::TaskContext,
+    functions_aggregate::min_max::min_udaf,
+    physical_expr::{PhysicalExpr, aggregate::AggregateExprBuilder, expressions::Column},
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan,
@@ -31,11 +31,11 @@ use datafusion::{
         stream::RecordBatchReceiverStream,
     },
 };
-use futures::StreamExt;
-use tokio::sync::mpsc::Sender;
 
+mod in_memory;
 mod on_disk;
 
+use in_memory::in_memory;
 use on_disk::on_disk;
 
 use crate::{
@@ -163,9 +163,12 @@ impl ExecutionPlan for GroupByExec {
         let mut stream = RecordBatchReceiverStream::builder(groups.schema(), BATCHES_AHEAD);
         let sender = stream.tx();
         stream.spawn(async move {
-            match in_memory(&groups, &input, (&options, &context), &sender).await {
+            let Some(aggregate) = groups.downcast_ref::<AggregateExec>() else {
+                return internal_err!("GROUP BY is an aggregation");
+            };
+            match in_memory(aggregate, &input, (&options, &context), &sender).await {
                 Err(error) if is_out_of_memory(&error) => {
-                    on_disk(&groups, &input, (&options, &context), &sender).await
+                    on_disk(aggregate, &input, (&options, &context), &sender).await
                 }
                 outcome => outcome,
             }
@@ -174,103 +177,47 @@ impl ExecutionPlan for GroupByExec {
     }
 }
 
-/// Groups with all states in memory. The error for too little memory comes before the first group, since
-/// groups are passed on when all rows were read.
-async fn in_memory(
-    groups: &Arc<dyn ExecutionPlan>,
-    input: &Arc<dyn ExecutionPlan>,
-    (options, context): (&OperatorOptions, &Arc<TaskContext>),
-    sender: &Sender<Result<RecordBatch>>,
-) -> Result<()> {
-    options.check_in_memory()?;
-    // Operators below may use the disk, this one may not.
-    let below: Arc<dyn ExecutionPlan> =
-        Arc::new(InContext { input: Arc::clone(input), context: Arc::clone(context) });
-    let recomputed = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    let groups = Arc::clone(groups).replace_children(vec![below], recomputed)?;
-    let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
-    let runtime = RuntimeEnvBuilder::from_runtime_env(&context.runtime_env())
-        .with_disk_manager_builder(disk)
-        .build_arc()?;
-    let own = copy_of(context).with_runtime(runtime);
-    let mut stream = groups.execute(0, Arc::new(own))?;
-    while let Some(batch) = stream.next().await {
-        if sender.send(Ok(batch?)).await.is_err() {
-            break;
-        }
-    }
-    Ok(())
+/// The column of the number of a row, and of the first row of a group.
+const NUMBER: &str = "__number";
+
+/// Returns the schema of rows with their numbers after them, so that columns stay where they are.
+fn numbered_last(schema: &SchemaRef) -> SchemaRef {
+    let number = Arc::new(Field::new(NUMBER, DataType::UInt64, false));
+    let fields = schema.fields().iter().cloned().chain([number]);
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// Copies the context of a query.
-fn copy_of(context: &TaskContext) -> TaskContext {
-    TaskContext::new(
-        context.task_id(),
-        context.session_id(),
-        context.session_config().clone(),
-        context.scalar_functions().clone(),
-        context.higher_order_functions().clone(),
-        context.aggregate_functions().clone(),
-        context.window_functions().clone(),
-        context.runtime_env(),
+/// Returns rows with their numbers, from `start` on, in the last column.
+fn with_number(batch: &RecordBatch, start: u64, schema: &SchemaRef) -> Result<RecordBatch> {
+    let end = start + u64::try_from(batch.num_rows()).unwrap_or(0);
+    let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(start..end));
+    let columns = batch.columns().iter().cloned().chain([numbers]).collect();
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+/// Returns the aggregation of some of the rows, which have this schema with their numbers, with the number of
+/// the first row of each group in the last column.
+fn numbered_groups(
+    aggregate: &AggregateExec,
+    rows: Arc<dyn ExecutionPlan>,
+    schema: &SchemaRef,
+) -> Result<AggregateExec> {
+    let number = schema.fields().len() - 1;
+    let number: Arc<dyn PhysicalExpr> = Arc::new(Column::new(NUMBER, number));
+    let first = AggregateExprBuilder::new(min_udaf(), vec![number])
+        .schema(Arc::clone(schema))
+        .alias(NUMBER)
+        .build()?;
+    let mut calls = aggregate.aggr_expr().to_vec();
+    calls.push(Arc::new(first));
+    let mut filters = aggregate.filter_expr().to_vec();
+    filters.push(None);
+    AggregateExec::try_new(
+        *aggregate.mode(),
+        aggregate.group_expr().clone(),
+        calls,
+        filters,
+        rows,
+        Arc::clone(schema),
     )
-}
-
-/// An operator whose input runs in a context of its own.
-#[derive(Debug)]
-struct InContext {
-    input: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
-}
-
-impl DisplayAs for InContext {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InContext")
-    }
-}
-
-impl ExecutionPlan for InContext {
-    fn name(&self) -> &'static str {
-        "InContext"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self { input, context: Arc::clone(&self.context) })),
-            _ => internal_err!("a context has one input"),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-        )
-    }
-
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        self.input.execute(partition, Arc::clone(&self.context))
-    }
 }

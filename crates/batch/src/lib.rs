@@ -17,6 +17,7 @@
 //! | `window` | the window operator |
 //! | `last_join` | the LAST JOIN operator |
 //! | `group_by` | the GROUP BY operator |
+//! | `joins_on_disk` | joins over rows that do not fit into memory |
 //! | [`load`] | files in: CSV, Parquet, JSON, Arrow IPC; tables of Delta and Iceberg |
 //! | [`export`] | CSV and Parquet files out |
 
@@ -27,6 +28,7 @@ pub mod export;
 mod group_by;
 mod in_order;
 mod interruptible;
+mod joins_on_disk;
 mod key_index;
 mod last_join;
 pub mod load;
@@ -45,6 +47,9 @@ mod tests;
 mod window;
 
 pub use execute::{ExecuteOptions, ProgressListener, StoredTables, execute, execute_each, explain};
+pub use operator::WindowSkew;
+#[doc(hidden)]
+pub use operator::set_parallel_rows_min;
 pub use source::{ExternalRows, FileSourceOptions};
 #[doc(hidden)]
-pub use spill::set_spill_always;
+pub use spill::{SpillAlways, set_spill_always};

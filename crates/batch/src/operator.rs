@@ -1,6 +1,13 @@
 //! Shared code of the operators: options, reading of inputs, plan properties, output streams.
 
-use std::{fmt, num::NonZeroUsize, sync::Arc};
+use std::{
+    fmt,
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use arrow::{
     array::{Array, RecordBatch},
@@ -39,6 +46,45 @@ pub(crate) struct OperatorOptions {
     pub(crate) context: QueryContext,
     /// Whether operators take their rows to disk although they fit into memory.
     pub(crate) on_disk: bool,
+    /// Whether the rows of one key are computed by several threads.
+    pub(crate) window_skew: WindowSkew,
+    /// The rows of a time slice of a window on disk, which every part is cut into; otherwise parts
+    /// that do not fit are, into slices that do.
+    pub(crate) slice_rows: Option<usize>,
+    /// From how many rows a table is decoded, and groups are computed, by several threads.
+    pub(crate) parallel_rows_min: usize,
+}
+
+/// What [`OperatorOptions::parallel_rows_min`] is unless a test says otherwise: about a millisecond of work.
+pub(crate) const PARALLEL_ROWS_MIN: usize = 1 << 16;
+
+/// What [`set_parallel_rows_min`] said last; 0: nothing.
+static TESTED_ROWS_MIN: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes all later queries of the process use several threads from so many rows on; 0 for as many as usual. For
+/// tests.
+#[doc(hidden)]
+pub fn set_parallel_rows_min(rows: usize) {
+    // Relaxed: a switch of tests.
+    TESTED_ROWS_MIN.store(rows, Ordering::Relaxed);
+}
+
+/// Returns what [`set_parallel_rows_min`] said last.
+pub(crate) fn parallel_rows_min() -> Option<usize> {
+    // Relaxed: a switch of tests.
+    Some(TESTED_ROWS_MIN.load(Ordering::Relaxed)).filter(|rows| *rows > 0)
+}
+
+/// When a window cuts the rows of one key into time slices, for several threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WindowSkew {
+    /// Where a key has so many rows that threads would wait for it, and it pays.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+    /// Wherever there are rows for several slices.
+    Always,
 }
 
 impl fmt::Debug for OperatorOptions {

@@ -3,7 +3,8 @@
 //! `execute` takes the snapshots of all tables of a query together, before anything else runs, and
 //! decodes the columns that the query reads; a table that is read twice is decoded once. A snapshot
 //! delays the freeing of rows and cannot leave its thread, so it is dropped after decoding. Columns
-//! that do not fit into the query's memory go to a file, from which the query reads them.
+//! that do not fit into the query's memory go to a file, from which the query reads them. The rows of
+//! a large table are decoded in parts, by several threads.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -21,11 +22,12 @@ use datafusion::{
 use lockstep_host::query;
 use lockstep_plan::CatalogTable;
 use lockstep_row::{Arena, DataType, arrow::ColumnBuilder};
-use lockstep_table::ScanRows;
+use lockstep_table::{ScanRows, Snapshot};
 
 use crate::{
     error::{interrupted, into_datafusion},
     operator::{BATCH_ROWS, OperatorOptions},
+    parallel,
     source::{BlockingScan, SourceBatches, SourceExec},
     spill::{SpillWriter, SpilledRows, is_out_of_memory},
 };
@@ -57,45 +59,54 @@ pub(crate) struct ScanMemory<'e> {
     pub(crate) on_disk: bool,
 }
 
+/// The parts of a table for each thread that decodes it, which end at about the same time.
+const PARTS_PER_THREAD: usize = 4;
+
 impl ScannedTable {
-    /// Decodes some columns of the rows of a snapshot, in order of arrival.
+    /// Decodes some columns of the rows of a snapshot that an index keeps, or any, in order of arrival.
     pub(crate) fn new(
-        rows: ScanRows<'_>,
+        (snapshot, kept_by): (&Snapshot<'_>, Option<usize>),
         table: &CatalogTable,
         columns: &BTreeSet<usize>,
         memory: ScanMemory<'_>,
+        options: &OperatorOptions,
     ) -> Result<Self> {
         let ScanMemory { memory, env, on_disk } = memory;
         let columns: Vec<usize> = columns.iter().copied().collect();
-        let types: Vec<&DataType> =
-            columns.iter().map(|column| &table.schema.columns[*column].data_type).collect();
-        let schema = Arc::new(table.arrow_schema.project(&columns)?);
-        let mut decoder = Decoder {
-            builders: types
-                .iter()
-                .map(|data_type| ColumnBuilder::new(data_type, BATCH_ROWS))
-                .collect(),
-            schema: Arc::clone(&schema),
-            row_count: 0,
-            batches: Vec::new(),
-            on_disk: on_disk.then(|| SpillWriter::new(env, &schema)),
-            env,
-            memory,
+        let types = columns.iter().map(|column| table.schema.columns[*column].data_type.clone());
+        let decoding = Decoding {
+            types: types.collect(),
+            schema: Arc::new(table.arrow_schema.project(&columns)?),
+            columns,
+            options,
         };
-        let mut arena = Arena::new();
-        for stored in rows {
-            for (builder, column) in decoder.builders.iter_mut().zip(&columns) {
-                builder.push(stored.row.get_in(*column, &arena));
+        let in_parallel = match on_disk {
+            true => None,
+            false => decoding.in_parallel((snapshot, kept_by), &memory)?,
+        };
+        let rows = match in_parallel {
+            Some(batches) => DecodedRows::InMemory(batches),
+            None => {
+                let rows = match kept_by {
+                    Some(index) => snapshot.scan_kept_by(index),
+                    None => snapshot.scan(),
+                };
+                let mut target = ScanTarget {
+                    batches: Vec::new(),
+                    writer: on_disk.then(|| SpillWriter::new(env, &decoding.schema)),
+                    schema: &decoding.schema,
+                    env,
+                    memory: &memory,
+                };
+                decoding.decode(rows, &mut |batch| target.push(batch))?;
+                match target.writer {
+                    Some(writer) => DecodedRows::OnDisk(writer.finish()?),
+                    None => DecodedRows::InMemory(target.batches),
+                }
             }
-            arena.reset();
-            decoder.end_row()?;
-        }
-        decoder.end_batch()?;
-        let rows = match decoder.on_disk {
-            Some(writer) => DecodedRows::OnDisk(writer.finish()?),
-            None => DecodedRows::InMemory(decoder.batches),
         };
-        Ok(Self { columns, schema, rows, _memory: decoder.memory })
+        let Decoding { columns, schema, .. } = decoding;
+        Ok(Self { columns, schema, rows, _memory: memory })
     }
 
     /// Returns a source of the columns that `scan` reads.
@@ -164,39 +175,102 @@ pub(crate) fn projection(scan: &TableScan) -> Vec<usize> {
     }
 }
 
-struct Decoder<'e> {
-    builders: Vec<ColumnBuilder>,
+/// What is decoded of a table.
+struct Decoding<'o> {
+    /// The columns, by their positions in the table, and their types.
+    columns: Vec<usize>,
+    types: Vec<DataType>,
     schema: SchemaRef,
-    row_count: usize,
-    batches: Vec<RecordBatch>,
-    /// Takes the batches when the memory is used up.
-    on_disk: Option<SpillWriter>,
-    env: &'e Arc<RuntimeEnv>,
-    memory: MemoryReservation,
+    options: &'o OperatorOptions,
 }
 
-impl Decoder<'_> {
-    fn end_row(&mut self) -> Result<()> {
-        self.row_count += 1;
-        if self.row_count == BATCH_ROWS {
-            self.end_batch()?;
-            let outcome = query::checkpoint();
-            outcome.map_err(|interrupt| into_datafusion(interrupted(interrupt)))?;
+impl Decoding<'_> {
+    /// Decodes rows and passes batches of them on.
+    fn decode(
+        &self,
+        rows: ScanRows<'_>,
+        push: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let builder = |data_type| ColumnBuilder::new(data_type, BATCH_ROWS);
+        let mut builders: Vec<ColumnBuilder> = self.types.iter().map(builder).collect();
+        let mut end_batch = |builders: &mut [ColumnBuilder], row_count| {
+            debug_assert!(row_count <= BATCH_ROWS, "a batch has a limit");
+            let columns = builders.iter_mut().map(ColumnBuilder::finish).collect();
+            let options = RecordBatchOptions::new().with_row_count(Some(row_count));
+            let schema = Arc::clone(&self.schema);
+            push(RecordBatch::try_new_with_options(schema, columns, &options)?)
+        };
+        let mut arena = Arena::new();
+        let mut row_count = 0;
+        for stored in rows {
+            for (builder, column) in builders.iter_mut().zip(&self.columns) {
+                builder.push(stored.row.get_in(*column, &arena));
+            }
+            arena.reset();
+            row_count += 1;
+            if row_count == BATCH_ROWS {
+                end_batch(&mut builders, row_count)?;
+                row_count = 0;
+                // The first one polls, on the thread of the call; the second one is for the others.
+                query::checkpoint().map_err(|interrupt| into_datafusion(interrupted(interrupt)))?;
+                self.options.check()?;
+            }
         }
-        Ok(())
+        match row_count {
+            0 => Ok(()),
+            _ => end_batch(&mut builders, row_count),
+        }
     }
 
-    fn end_batch(&mut self) -> Result<()> {
-        if self.row_count == 0 {
-            return Ok(());
+    /// Decodes the rows on several threads. `None` where the table is small, where rows were removed
+    /// meanwhile, or where the columns do not fit into the memory.
+    fn in_parallel(
+        &self,
+        (snapshot, kept_by): (&Snapshot<'_>, Option<usize>),
+        memory: &MemoryReservation,
+    ) -> Result<Option<Vec<RecordBatch>>> {
+        let threads = self.options.threads;
+        if threads.get() == 1 || snapshot.log_row_count() < self.options.parallel_rows_min {
+            return Ok(None);
         }
-        debug_assert!(self.row_count <= BATCH_ROWS, "a batch has a limit");
-        let columns = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(self.row_count));
-        let schema = Arc::clone(&self.schema);
-        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
-        self.row_count = 0;
-        if let Some(writer) = &mut self.on_disk {
+        let parts = snapshot.scan_parts(kept_by, PARTS_PER_THREAD * threads.get());
+        let decoded = parallel::run(threads, parts.len(), |part| {
+            let read = parts[part].read(|rows| {
+                let mut batches = Vec::new();
+                self.decode(rows, &mut |batch| {
+                    memory.try_grow(batch.get_array_memory_size())?;
+                    batches.push(batch);
+                    Ok(())
+                })?;
+                Ok(batches)
+            });
+            read.transpose()
+        });
+        let parts = match decoded {
+            Ok(parts) => parts.into_iter().collect::<Option<Vec<_>>>(),
+            Err(error) if is_out_of_memory(&error) => None,
+            Err(error) => return Err(error),
+        };
+        if parts.is_none() {
+            memory.free();
+        }
+        Ok(parts.map(|parts| parts.into_iter().flatten().collect()))
+    }
+}
+
+/// Where decoded rows go.
+struct ScanTarget<'e> {
+    batches: Vec<RecordBatch>,
+    /// Takes the batches when the memory is used up.
+    writer: Option<SpillWriter>,
+    schema: &'e SchemaRef,
+    env: &'e Arc<RuntimeEnv>,
+    memory: &'e MemoryReservation,
+}
+
+impl ScanTarget<'_> {
+    fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        if let Some(writer) = &mut self.writer {
             return writer.write(batch);
         }
         match self.memory.try_grow(batch.get_array_memory_size()) {
@@ -211,13 +285,13 @@ impl Decoder<'_> {
 
     /// Writes the decoded batches to a file, and the ones that follow.
     fn move_to_disk(&mut self, last: RecordBatch) -> Result<()> {
-        let mut writer = SpillWriter::new(self.env, &self.schema);
+        let mut writer = SpillWriter::new(self.env, self.schema);
         for batch in std::mem::take(&mut self.batches) {
             writer.write(batch)?;
         }
         self.memory.free();
         writer.write(last)?;
-        self.on_disk = Some(writer);
+        self.writer = Some(writer);
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use std::{
     io::BufReader,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -42,20 +42,41 @@ pub(crate) const PARTS: usize = 64;
 /// The least rows of a written batch, but for the last one of a file.
 const WRITTEN_ROWS_MIN: usize = 1024;
 
-static ALWAYS: AtomicBool = AtomicBool::new(false);
+/// The rows of queries that go to disk although they fit into memory.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpillAlways {
+    /// None.
+    No,
+    /// All, and each part of a window is computed at once.
+    Parts,
+    /// All, and each part of a window is computed in time slices of so many rows.
+    Slices(usize),
+}
 
 /// Makes the operators of all later queries of the process take their rows to disk although they
 /// fit into memory; for tests.
 #[doc(hidden)]
-pub fn set_spill_always(always: bool) {
+pub fn set_spill_always(always: SpillAlways) {
+    let (is_always, rows) = match always {
+        SpillAlways::No => (false, 0),
+        SpillAlways::Parts => (true, 0),
+        SpillAlways::Slices(rows) => (true, rows),
+    };
     // Relaxed: a switch of tests.
-    ALWAYS.store(always, Ordering::Relaxed);
+    ALWAYS.store(is_always, Ordering::Relaxed);
+    ALWAYS_SLICE_ROWS.store(rows, Ordering::Relaxed);
 }
 
-/// Returns what [`set_spill_always`] said last.
-pub(crate) fn is_always() -> bool {
+static ALWAYS: AtomicBool = AtomicBool::new(false);
+/// The rows of a slice; 0 where parts are not sliced.
+static ALWAYS_SLICE_ROWS: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns what [`set_spill_always`] said last: whether rows go to disk, and the rows of a slice.
+pub(crate) fn always() -> (bool, Option<usize>) {
     // Relaxed: a switch of tests.
-    ALWAYS.load(Ordering::Relaxed)
+    let rows = Some(ALWAYS_SLICE_ROWS.load(Ordering::Relaxed)).filter(|rows| *rows > 0);
+    (ALWAYS.load(Ordering::Relaxed), rows)
 }
 
 /// Returns whether an error says that a query's memory is used up.

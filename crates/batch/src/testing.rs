@@ -30,7 +30,7 @@ use lockstep_row::{
 };
 use lockstep_table::{Arrivals, Table};
 
-use crate::{ExecuteOptions, StoredTables, execute};
+use crate::{ExecuteOptions, StoredTables, WindowSkew, execute};
 
 /// The stored tables of a test; the id of a table is its position.
 #[derive(Default)]
@@ -72,12 +72,21 @@ impl TestTables {
         LogicalPlanBuilder::scan(name, source, None).unwrap().build().unwrap()
     }
 
-    /// Runs a plan on two threads, in memory and on disk, and returns its rows.
+    /// Runs a plan on two threads, in memory and on disk, with and without time slices, and returns
+    /// its rows.
     pub(crate) fn rows(&self, plan: &LogicalPlan) -> Result<Vec<Vec<Value>>> {
         let options = ExecuteOptions { threads: NonZeroUsize::new(2), ..ExecuteOptions::default() };
         let rows = rows_of(&execute(plan, self, &options)?);
+        let sliced = ExecuteOptions {
+            window_skew: WindowSkew::Always,
+            parallel_rows_min: Some(1),
+            ..options.clone()
+        };
+        assert_eq!(rows_of(&execute(plan, self, &sliced)?), rows, "the same rows from slices");
         let on_disk = ExecuteOptions { on_disk: true, ..options };
         assert_eq!(rows_of(&execute(plan, self, &on_disk)?), rows, "the same rows from disk");
+        let sliced = ExecuteOptions { slice_rows: Some(3), ..on_disk };
+        assert_eq!(rows_of(&execute(plan, self, &sliced)?), rows, "the same from slices on disk");
         Ok(rows)
     }
 }

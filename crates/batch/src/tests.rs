@@ -263,3 +263,44 @@ fn many_threads_may_execute_at_once() {
         }
     });
 }
+
+/// Returns a table of rows with recurring keys, among them NULL, and its scan.
+fn many_rows(world: &mut TestTables, count: i64) -> LogicalPlan {
+    let rows = (0..count).map(|row| {
+        let key = (row % 7 > 0).then(|| row * row % 5_003);
+        vec![key.map_or(Datum::Null, Datum::BigInt), Datum::BigInt(row)]
+    });
+    let columns = [("k", DataType::BigInt), ("v", DataType::BigInt)];
+    world.table("many", &columns, &rows.collect::<Vec<_>>())
+}
+
+#[test]
+fn threads_share_a_scan_and_keep_the_order_of_the_rows() {
+    let mut world = TestTables::default();
+    let scan = many_rows(&mut world, 100_000);
+    let rows = world.rows(&scan).unwrap();
+    let numbers: Vec<_> = rows.iter().map(|row| row[1].clone()).collect();
+    assert_eq!(numbers, (0..100_000).map(Value::BigInt).collect::<Vec<_>>());
+}
+
+#[test]
+fn threads_share_groups_and_keep_the_order_of_the_first_rows() {
+    let mut world = TestTables::default();
+    let scan = many_rows(&mut world, 100_000);
+    let sum = datafusion::functions_aggregate::sum::sum(col("many.v"));
+    let groups = LogicalPlanBuilder::from(scan).aggregate([col("many.k")], [sum]).unwrap();
+    let rows = world.rows(&groups.build().unwrap()).unwrap();
+    let mut expected: Vec<(Value, i64)> = Vec::new();
+    let mut found = std::collections::HashMap::new();
+    for row in 0..100_000_i64 {
+        let key = (row % 7 > 0).then(|| row * row % 5_003);
+        let at = *found.entry(key).or_insert_with(|| {
+            expected.push((key.map_or(Value::Null, Value::BigInt), 0));
+            expected.len() - 1
+        });
+        expected[at].1 += row;
+    }
+    let expected: Vec<Vec<Value>> =
+        expected.into_iter().map(|(key, sum)| vec![key, Value::BigInt(sum)]).collect();
+    assert_eq!(rows, expected);
+}

@@ -23,6 +23,7 @@ mod ready_made;
 mod server_step;
 #[cfg(test)]
 mod tests;
+mod timer;
 
 pub(crate) use beside::run as run_beside;
 use connection::{Endpoint, Framing};

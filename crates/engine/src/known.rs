@@ -23,7 +23,7 @@ pub(crate) use arrival::ArrivalRun;
 pub(crate) use column::ColumnRun;
 pub(crate) use moments::KnownTables;
 
-use answers::Answers;
+use answers::AnswerBatches;
 
 use crate::{PreparedRequest, catalog::TableEntry};
 
@@ -32,7 +32,7 @@ use crate::{PreparedRequest, catalog::TableEntry};
 pub(crate) struct KnownQuery {
     pub(crate) by: KnownBy,
     /// OFFSET and LIMIT, which are about the result and not about each answer.
-    pub(crate) range: RowRange,
+    pub(crate) range: ResultRange,
     /// The position of the clause.
     pub(crate) span: Span,
     /// The deployment whose program answers; `None` where the query is compiled.
@@ -50,7 +50,7 @@ pub(crate) enum KnownBy {
 
 /// The rows of a result that are wanted.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RowRange {
+pub(crate) struct ResultRange {
     pub(crate) skipped: u64,
     pub(crate) rows_max: Option<u64>,
 }
@@ -82,7 +82,7 @@ impl KnownQuery {
                 .err();
         }
         let count = |limit: &RowLimit| limit.count;
-        let range = RowRange {
+        let range = ResultRange {
             skipped: query.offset.as_ref().map_or(0, count),
             rows_max: query.limit.as_ref().map(count),
         };

@@ -105,7 +105,7 @@ pub use inspect::{
     DatabaseInfo, DeploymentInfo, IndexFigures, ProcedureInfo, TableFigures, TableIndex,
 };
 #[doc(hidden)]
-pub use lockstep_batch::set_spill_always;
+pub use lockstep_batch::{SpillAlways, set_parallel_rows_min, set_spill_always};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
 pub use lockstep_sql::{masked, may_have_secret};

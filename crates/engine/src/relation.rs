@@ -6,7 +6,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
-use lockstep_batch::{ExecuteOptions, ProgressListener};
+use lockstep_batch::{ExecuteOptions, ProgressListener, WindowSkew};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::{Compatibility, Settings, scalar::feature_role::FeatureRole};
 use lockstep_host::{CallStep, query, temporary::TemporaryStorage};
@@ -52,6 +52,8 @@ pub(crate) struct RelationContext {
     pub(crate) conversion: Conversion,
     /// Where the rows go that do not fit into the memory.
     pub(crate) temporary: TemporaryStorage,
+    /// When windows cut the rows of one key into time slices.
+    pub(crate) window_skew: WindowSkew,
     /// Who asks, for the rows of system tables.
     pub(crate) caller: Caller,
     /// Warnings about the query's CONFIG.
@@ -193,8 +195,14 @@ impl Relation {
             _ => BTreeMap::new(),
         };
         let temporary = self.context.temporary.clone();
-        let options =
-            ExecuteOptions { progress, read_through, temporary, ..ExecuteOptions::default() };
+        let window_skew = self.context.window_skew;
+        let options = ExecuteOptions {
+            progress,
+            read_through,
+            temporary,
+            window_skew,
+            ..ExecuteOptions::default()
+        };
         let entries = self.database.entries_for(&self.query.plan, &self.context.caller)?;
         let tables = match self.context.storage {
             Storage::Online => TableSet::of(&entries),

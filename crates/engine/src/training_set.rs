@@ -13,7 +13,7 @@ use crate::{
     catalog::TableEntry,
     deployment::Deployment,
     entrance::{CallDescription, no_plan},
-    known::{DeployedRequests, KnownBy, KnownQuery, RowRange},
+    known::{DeployedRequests, KnownBy, KnownQuery, ResultRange},
     relation::RelationContext,
     session::object_name,
     user::{Privilege, Securable},
@@ -88,6 +88,7 @@ impl Session {
         let settings = Settings { time_zone: self.settings().time_zone, ..found.settings };
         let context = RelationContext {
             temporary: self.temporary_storage(),
+            window_skew: self.variables().window_skew(),
             storage: Storage::Online,
             conversion: Conversion::new(settings, self.conversion().nan_is_null()),
             limits: self.limits(),
@@ -101,7 +102,7 @@ impl Session {
         }
         let request = Arc::clone(&found.request);
         let deployed = Some(DeployedRequests { request, table });
-        let (by, range) = (KnownBy::Arrival, RowRange::default());
+        let (by, range) = (KnownBy::Arrival, ResultRange::default());
         Ok(relation.with_known(KnownQuery { by, range, span: Span::default(), deployed }))
     }
 

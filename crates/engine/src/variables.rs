@@ -4,6 +4,7 @@ mod value;
 
 use std::path::PathBuf;
 
+use lockstep_batch::WindowSkew;
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings, TimeZone};
 use lockstep_host::QueryLimits;
@@ -107,6 +108,9 @@ const PRE_AGGREGATION: &str = "pre_aggregation";
 const PRE_AGGREGATION_CHECK: &str = "pre_aggregation_check";
 /// The values of `pre_aggregation`.
 pub(crate) const PRE_AGGREGATION_NAMES: &[&str] = &["auto", "off", "always"];
+
+/// When batch mode cuts the rows of one key into time slices, for several threads.
+const WINDOW_SKEW: &str = "window_skew";
 
 /// Every variable, by name.
 const VARIABLES: &[Variable] = &[
@@ -247,6 +251,12 @@ const VARIABLES: &[Variable] = &[
         default: "UTC",
         scope: VariableScope::Session,
         data_type: VariableType::Any,
+    },
+    Variable {
+        name: WINDOW_SKEW,
+        default: "auto",
+        scope: VariableScope::Session,
+        data_type: VariableType::OneOf(&["auto", "off", "always"]),
     },
 ];
 
@@ -468,6 +478,15 @@ impl Variables {
     /// Returns the share of answers with pre-aggregates that are checked, in millionths.
     pub(crate) fn pre_aggregation_check_ppm(&self) -> u64 {
         share_ppm(self.value(PRE_AGGREGATION_CHECK)).expect("it was checked when it was set")
+    }
+
+    /// Returns when batch mode cuts the rows of one key into time slices.
+    pub(crate) fn window_skew(&self) -> WindowSkew {
+        match self.value(WINDOW_SKEW) {
+            "off" => WindowSkew::Off,
+            "always" => WindowSkew::Always,
+            _ => WindowSkew::Auto,
+        }
     }
 
     /// Returns how long a job may take; `None` is no limit.

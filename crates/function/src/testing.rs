@@ -14,7 +14,7 @@ pub(crate) type Typed = (DataType, Value);
 
 /// Reads and computes expressions of literals, columns, calls, `[…]`, `a[b]` and one infix
 /// operator.
-pub(crate) struct Evaluator<'a> {
+pub(crate) struct TestEvaluator<'a> {
     pub(crate) rest: &'a str,
     pub(crate) settings: Settings,
     /// The columns that an expression may name.
@@ -23,14 +23,14 @@ pub(crate) struct Evaluator<'a> {
     pub(crate) names_column: bool,
 }
 
-impl<'a> Evaluator<'a> {
+impl<'a> TestEvaluator<'a> {
     /// Reads a text without columns.
     pub(crate) fn new(sql: &'a str, settings: Settings) -> Self {
         Self { rest: sql, settings, row: &[], names_column: false }
     }
 }
 
-impl Evaluator<'_> {
+impl TestEvaluator<'_> {
     fn blanks(&mut self) {
         self.rest = self.rest.trim_start();
     }
@@ -225,7 +225,7 @@ impl Evaluator<'_> {
 
 /// Computes a text without columns.
 pub(crate) fn evaluate(sql: &str, settings: Settings) -> Result<Typed, SignatureError> {
-    let mut evaluator = Evaluator::new(sql, settings);
+    let mut evaluator = TestEvaluator::new(sql, settings);
     let value = evaluator.expression()?;
     assert_eq!(evaluator.rest.trim(), "", "all of `{sql}` was read");
     Ok(value)

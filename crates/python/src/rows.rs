@@ -21,7 +21,7 @@ use pyo3::{
 use crate::from_python::{TargetColumn, is_missing, type_of, untyped, value_of};
 
 /// The names and types of columns, in order.
-pub(crate) type Columns = [(String, DataType)];
+pub(crate) type ColumnTypes = [(String, DataType)];
 
 /// A column of rows that are given as dicts.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ fn wider(left: Option<DataType>, right: Option<DataType>) -> Option<DataType> {
 /// Converts rows given as dicts: the columns that any of them has. A row that lacks one has NULL.
 pub(crate) fn batch_of_dicts(
     rows: &Bound<'_, PyList>,
-    columns: &Columns,
+    columns: &ColumnTypes,
     conversion: Conversion,
 ) -> PyResult<Result<RecordBatch>> {
     let mut failed = None;
@@ -112,7 +112,7 @@ pub(crate) fn batch_of_dicts(
 /// Converts rows given as tuples or lists: every column of the table, in order.
 pub(crate) fn batch_of_tuples(
     rows: &Bound<'_, PyList>,
-    columns: &Columns,
+    columns: &ColumnTypes,
     conversion: Conversion,
 ) -> PyResult<Result<RecordBatch>> {
     let mut failed = None;
@@ -161,7 +161,7 @@ fn push(
 }
 
 fn finish(
-    columns: &Columns,
+    columns: &ColumnTypes,
     arrays: Vec<ArrayRef>,
     row_count: usize,
     failed: Option<Box<Diagnostic>>,
@@ -174,7 +174,7 @@ fn finish(
 }
 
 /// Returns the schema of a new table with these columns.
-pub(crate) fn schema_of(columns: &Columns) -> SchemaRef {
+pub(crate) fn schema_of(columns: &ColumnTypes) -> SchemaRef {
     let field =
         |(name, data_type): &(String, DataType)| Field::new(name, arrow_type(data_type), true);
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))

@@ -34,7 +34,7 @@ use crate::{
     materialise::Materialised,
     pre_aggregate::PreAggregate,
     program::CompileOptions,
-    row_context::{BoundExpr, ColumnLayout, ColumnLocation},
+    row_context::{BoundExpr, ColumnLayout, ValueLocation},
     shadow_check::CheckShare,
     trace::{self, ChainRole},
 };
@@ -100,7 +100,7 @@ pub(crate) struct ProgramTable {
 #[derive(Debug)]
 pub(crate) struct CompiledChain {
     pub(crate) chain: Chain,
-    pub(crate) locations: Vec<ColumnLocation>,
+    pub(crate) locations: Vec<ValueLocation>,
 }
 
 /// A chain to which steps are added.
@@ -110,7 +110,7 @@ struct ChainBuilder {
     steps: Vec<ChainStep>,
     slot_count: usize,
     /// The location of each column of the plan so far.
-    locations: Vec<ColumnLocation>,
+    locations: Vec<ValueLocation>,
 }
 
 /// The order of the windows, from the outermost one on, whose history is being compiled.
@@ -240,7 +240,7 @@ impl<'c> Compiler<'c> {
         };
         builder.leaf = LeafKind::Table(self.table(catalog_table)?);
         let columns = 0..catalog_table.schema.columns.len();
-        let locations: Vec<ColumnLocation> = columns.map(ColumnLocation::Leaf).collect();
+        let locations: Vec<ValueLocation> = columns.map(ValueLocation::Leaf).collect();
         if !scan.filters.is_empty() {
             let name = scan.table_name.clone();
             let schema = DFSchema::try_from_qualified_schema(name, &catalog_table.arrow_schema)
@@ -292,11 +292,11 @@ impl<'c> Compiler<'c> {
         let mut locations = Vec::with_capacity(node.expr.len());
         let mut computed = Vec::new();
         // An expression that occurs twice is computed once.
-        let mut location_of: HashMap<&Expr, ColumnLocation> = HashMap::new();
+        let mut location_of: HashMap<&Expr, ValueLocation> = HashMap::new();
         for (position, expr) in node.expr.iter().enumerate() {
             let expr = unaliased(expr);
             locations.push(if !is_needed(position) {
-                ColumnLocation::Absent
+                ValueLocation::Absent
             } else if let Some(location) = location_of.get(expr) {
                 *location
             } else {
@@ -305,8 +305,8 @@ impl<'c> Compiler<'c> {
                     bound @ BoundExpr::Computed { .. } => {
                         let slot = builder.new_slot();
                         computed.push(ComputedSlot { slot, expr, bound });
-                        location_of.insert(expr, ColumnLocation::Slot(slot));
-                        ColumnLocation::Slot(slot)
+                        location_of.insert(expr, ValueLocation::Slot(slot));
+                        ValueLocation::Slot(slot)
                     }
                 }
             });

@@ -9,7 +9,7 @@ use lockstep_row::Arena;
 
 use crate::{
     machine::{MachineCell, MachineExpr, RowProgram},
-    row_context::{ColumnLocation, ColumnLookup, RowContextMut},
+    row_context::{ColumnLookup, RowContextMut, ValueLocation},
 };
 
 /// Expressions in machine code and the slots that they fill.
@@ -17,7 +17,7 @@ use crate::{
 pub(crate) struct Computation {
     program: Arc<RowProgram>,
     /// The locations of the columns that the program reads.
-    inputs: Box<[ColumnLocation]>,
+    inputs: Box<[ValueLocation]>,
     slots: Box<[usize]>,
 }
 
@@ -27,7 +27,7 @@ impl Computation {
     pub(crate) fn compile(
         exprs: Vec<MachineExpr>,
         slots: Box<[usize]>,
-        locations: &[ColumnLocation],
+        locations: &[ValueLocation],
     ) -> Option<Self> {
         assert_eq!(exprs.len(), slots.len(), "a slot for each expression");
         let program = RowProgram::compile(exprs)?;

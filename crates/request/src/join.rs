@@ -8,7 +8,7 @@ use lockstep_row::Datum;
 
 use crate::{
     context::{AnswerContext, ROWS_PER_CHECKPOINT, checkpoint},
-    row_context::{BoundExpr, ColumnLocation, ColumnLookup, JoinPair, RowContext, RowContextMut},
+    row_context::{BoundExpr, ColumnLookup, JoinPair, RowContext, RowContextMut, ValueLocation},
     source::{KeyedSource, Order, RowsWithRequest, SourceBounds},
 };
 
@@ -32,7 +32,7 @@ pub(crate) struct JoinStep {
 #[derive(Debug)]
 pub(crate) struct JoinOutput {
     pub(crate) slot: usize,
-    pub(crate) right: ColumnLocation,
+    pub(crate) right: ValueLocation,
 }
 
 /// An upper bound of order values, computed from the left row.

@@ -20,7 +20,7 @@ use crate::{
     materialise::{BatchFallback, MaterialisedRows, PlanRunner, copy_to},
     pre_aggregate::{PreAggregate, PreAggregation},
     row_cache::RowCache,
-    row_context::{ArrivedRow, ColumnLocation, ColumnLookup, LeafRow, RowContext},
+    row_context::{ArrivedRow, ColumnLookup, LeafRow, RowContext, ValueLocation},
     scratch::{AnswerScratch, PooledScratch, ScratchPool},
     shadow_check::ShadowCheck,
     shared::SharedResults,
@@ -36,7 +36,7 @@ use crate::{
 pub struct Program {
     chain: Chain,
     /// The location of each column of an answer.
-    locations: Vec<ColumnLocation>,
+    locations: Vec<ValueLocation>,
     output: Vec<(String, DataType)>,
     resources: ProgramResources,
     batch: Arc<dyn BatchFallback>,
@@ -453,7 +453,7 @@ impl Program {
 pub(crate) struct AnswerRow<'s> {
     row: RowContext<'s, 's>,
     /// The location of each column.
-    locations: &'s [ColumnLocation],
+    locations: &'s [ValueLocation],
     arena: &'s Arena,
 }
 
@@ -466,14 +466,14 @@ impl<'s> AnswerRow<'s> {
     /// Copies the values, with everything that they point to, into an arena.
     pub(crate) fn copy_into<'a>(&self, arena: &'a Arena) -> &'a [Datum<'a>] {
         debug_assert!(
-            !self.locations.contains(&ColumnLocation::Absent),
+            !self.locations.contains(&ValueLocation::Absent),
             "each column of an answer is computed"
         );
         let copies = arena.alloc_slice_fill_copy(self.locations.len(), Datum::Null);
         for (copy, location) in copies.iter_mut().zip(self.locations) {
             match (*location, self.row.leaf) {
-                (ColumnLocation::Slot(slot), _) => copy_to(&self.row.slots[slot], copy, arena),
-                (ColumnLocation::Leaf(column), LeafRow::Values(values)) => {
+                (ValueLocation::Slot(slot), _) => copy_to(&self.row.slots[slot], copy, arena),
+                (ValueLocation::Leaf(column), LeafRow::Values(values)) => {
                     copy_to(&values[column], copy, arena);
                 }
                 (location, _) => copy_to(&self.row.get(location, self.arena), copy, arena),

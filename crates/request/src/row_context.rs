@@ -14,7 +14,7 @@ use crate::trace;
 
 /// Where the value of a column is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ColumnLocation {
+pub(crate) enum ValueLocation {
     /// A column of the leaf row.
     Leaf(usize),
     /// A slot of the chain.
@@ -27,7 +27,7 @@ pub(crate) enum ColumnLocation {
     Absent,
 }
 
-impl ColumnLocation {
+impl ValueLocation {
     /// Returns the same location as the condition of a LAST JOIN sees it from the left side.
     pub(crate) fn on_the_right(self) -> Self {
         match self {
@@ -43,12 +43,12 @@ impl ColumnLocation {
 pub(crate) struct ColumnLayout<'l> {
     pub(crate) schema: &'l DFSchema,
     /// Parallel to the fields of the schema.
-    pub(crate) locations: &'l [ColumnLocation],
+    pub(crate) locations: &'l [ValueLocation],
 }
 
 impl<'l> ColumnLayout<'l> {
     /// Pairs a schema with the locations of its columns.
-    pub(crate) fn new(schema: &'l DFSchema, locations: &'l [ColumnLocation]) -> Self {
+    pub(crate) fn new(schema: &'l DFSchema, locations: &'l [ValueLocation]) -> Self {
         debug_assert!(schema.fields().len() <= locations.len(), "each column has a location");
         Self { schema, locations }
     }
@@ -64,7 +64,7 @@ impl<'l> ColumnLayout<'l> {
     /// Returns the column of the leaf row that a column of the schema is, if it is one.
     pub(crate) fn leaf_column(self, column: usize) -> Option<usize> {
         match self.locations[column] {
-            ColumnLocation::Leaf(column) => Some(column),
+            ValueLocation::Leaf(column) => Some(column),
             _ => None,
         }
     }
@@ -126,7 +126,7 @@ impl<'s> RowContextMut<'_, 's> {
 /// Gives expressions the values of columns by location.
 pub(crate) trait ColumnLookup<'s> {
     /// Returns the value at a location. Arrays and maps of stored rows are decoded into the arena.
-    fn get(&self, location: ColumnLocation, arena: &'s Arena) -> Datum<'s>;
+    fn get(&self, location: ValueLocation, arena: &'s Arena) -> Datum<'s>;
 }
 
 impl<'s> RowContext<'_, 's> {
@@ -141,13 +141,11 @@ impl<'s> RowContext<'_, 's> {
 
 impl<'s> ColumnLookup<'s> for RowContext<'_, 's> {
     #[inline]
-    fn get(&self, location: ColumnLocation, arena: &'s Arena) -> Datum<'s> {
+    fn get(&self, location: ValueLocation, arena: &'s Arena) -> Datum<'s> {
         match location {
-            ColumnLocation::Leaf(column) => self.leaf_column(column, arena),
-            ColumnLocation::Slot(slot) => self.slots[slot],
-            ColumnLocation::RightLeaf(_)
-            | ColumnLocation::RightSlot(_)
-            | ColumnLocation::Absent => {
+            ValueLocation::Leaf(column) => self.leaf_column(column, arena),
+            ValueLocation::Slot(slot) => self.slots[slot],
+            ValueLocation::RightLeaf(_) | ValueLocation::RightSlot(_) | ValueLocation::Absent => {
                 debug_assert!(false, "an expression over one row reads only that row");
                 Datum::Null
             }
@@ -164,12 +162,10 @@ pub(crate) struct JoinPair<'f, 's> {
 
 impl<'s> ColumnLookup<'s> for JoinPair<'_, 's> {
     #[inline]
-    fn get(&self, location: ColumnLocation, arena: &'s Arena) -> Datum<'s> {
+    fn get(&self, location: ValueLocation, arena: &'s Arena) -> Datum<'s> {
         match location {
-            ColumnLocation::RightLeaf(column) => {
-                self.right.get(ColumnLocation::Leaf(column), arena)
-            }
-            ColumnLocation::RightSlot(slot) => self.right.get(ColumnLocation::Slot(slot), arena),
+            ValueLocation::RightLeaf(column) => self.right.get(ValueLocation::Leaf(column), arena),
+            ValueLocation::RightSlot(slot) => self.right.get(ValueLocation::Slot(slot), arena),
             left => self.left.get(left, arena),
         }
     }
@@ -179,9 +175,9 @@ impl<'s> ColumnLookup<'s> for JoinPair<'_, 's> {
 #[derive(Debug)]
 pub(crate) enum BoundExpr {
     /// A column as it is.
-    Column(ColumnLocation),
+    Column(ValueLocation),
     /// Anything else: columns of the expression are positions in `locations`.
-    Computed { expr: RowExpr, locations: Box<[ColumnLocation]> },
+    Computed { expr: RowExpr, locations: Box<[ValueLocation]> },
 }
 
 impl BoundExpr {
@@ -214,7 +210,7 @@ impl BoundExpr {
 /// The columns of an expression's schema, read through their locations.
 struct LocatedColumns<'p, 's, C> {
     row: &'p C,
-    locations: &'p [ColumnLocation],
+    locations: &'p [ValueLocation],
     arena: &'s Arena,
 }
 

@@ -17,7 +17,7 @@ use lockstep_table::{KeyNodes, KeyRows, StoredRow};
 use crate::{
     chain::{Chain, LeafKind},
     context::{AnswerContext, REQUEST_ARRIVAL, ROWS_PER_CHECKPOINT, checkpoint},
-    row_context::{ArrivedRow, BoundExpr, ColumnLocation, ColumnLookup, RowContext},
+    row_context::{ArrivedRow, BoundExpr, ColumnLookup, RowContext, ValueLocation},
 };
 
 /// How the rows of a key are found.
@@ -323,7 +323,7 @@ impl KeyedSource {
             let order = match &self.order {
                 Order::Arrival | Order::Stored => Some(0),
                 Order::Index { column } => {
-                    row.get(ColumnLocation::Leaf(*column), ctx.arena).as_i64()
+                    row.get(ValueLocation::Leaf(*column), ctx.arena).as_i64()
                 }
                 Order::Computed(expr) => expr.eval(&row, ctx.arena).as_i64(),
             };

@@ -182,9 +182,9 @@ static LIST: AggregateFunction = AggregateFunction {
 };
 
 #[derive(Default)]
-struct Listing(String);
+struct PlanListing(String);
 
-impl RowState for Listing {
+impl RowState for PlanListing {
     fn add(&mut self, arguments: &[Datum<'_>], end: RowsEnd) {
         assert_eq!(end, RowsEnd::Oldest, "request mode adds rows from the newest to the oldest");
         if !self.0.is_empty() {
@@ -221,7 +221,7 @@ pub(crate) fn text(value: Datum<'_>) -> String {
 
 /// Makes the call `list(arguments)`.
 pub(crate) fn list(arguments: Vec<Expr>, output: &str) -> AggregateCall {
-    let make = |_used| -> Box<dyn RowState> { Box::new(Listing::default()) };
+    let make = |_used| -> Box<dyn RowState> { Box::new(PlanListing::default()) };
     let form = RowStateForm { make: Arc::new(make), class: CLASS, pick: None };
     let state = StateForm::Rows(form);
     let bound = BoundAggregate { parameters: vec![], returns: DataType::String, state };

@@ -10,6 +10,12 @@
 //! connection takes them as fast as the client reads. While batches wait for the client, the query is
 //! parked and its place in the pool is free for others (`work_pool`). Where the client goes away the call
 //! is cancelled; where it reads nothing for `limits.write_timeout_ms`, too.
+//!
+//! # Life of rows
+//!
+//! The engine runs on a thread of the pool for writes, and asks for one batch after another (`ingest`).
+//! While the next one has not arrived, the write is parked in the same way; it ends where none arrives
+//! for `limits.body_timeout_ms`.
 
 mod actions;
 mod arrow_bytes;

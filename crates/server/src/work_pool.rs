@@ -101,7 +101,8 @@ impl WorkPools {
     }
 
     /// Lets work of a class wait for its client, on the thread that it has. Other work of the class runs
-    /// meanwhile, so that slow clients do not stop it; before the work goes on it waits for its turn.
+    /// meanwhile, so that slow clients do not stop it; before the work goes on it waits for its turn, a
+    /// write for a short time only.
     pub(crate) fn parked<T>(&self, class: WorkClass, wait: impl FnOnce() -> T) -> T {
         self.pools[class.position()].threads.parked(wait)
     }

@@ -216,6 +216,18 @@ impl<'t> Snapshot<'t> {
         }
     }
 
+    /// Splits the rows of [`Self::scan`], or of [`Self::scan_kept_by`] an index, into at most `count`
+    /// parts that follow each other, which other threads may read until this snapshot is dropped.
+    pub fn scan_parts(&self, kept_by: Option<usize>, count: usize) -> Vec<ScanPart<'t>> {
+        let mut starts = vec![0];
+        starts.extend(self.state().log.split(count, &self.guard));
+        let ends = starts[1..].iter().copied().chain([self.visible_arrival]);
+        let (table, moment) = (self.table, self.moment());
+        let part =
+            |(from, to): (&u64, u64)| ScanPart { table, moment, kept_by, arrivals: *from..to };
+        starts.iter().zip(ends).map(part).collect()
+    }
+
     /// Returns the live rows of one entity key, those of [`Self::scan`], newest first by (event time,
     /// arrival). The key's values are encoded with `row::key::encode_key` in the order of the
     /// index's `IndexSpec::keys`, which may differ from the order in which `ensure_index` was called.
@@ -340,8 +352,9 @@ impl<'t> Snapshot<'t> {
         self.state().log.rows(self.visible_arrival, &self.guard)
     }
 
-    /// Returns the number of rows in memory, without those that were collected.
-    pub(crate) fn log_row_count(&self) -> usize {
+    /// Returns the number of rows in memory, without those that were collected: at least as many as a
+    /// scan returns.
+    pub fn log_row_count(&self) -> usize {
         self.state().log.row_count(&self.guard)
     }
 
@@ -396,6 +409,31 @@ pub struct ScanRows<'s> {
     spec: Option<&'s IndexSpec>,
     /// A buffer, empty as long as no key has to be looked up.
     key: Vec<u8>,
+}
+
+/// A part of the rows of a scan. See [`Snapshot::scan_parts`].
+#[derive(Debug, Clone)]
+pub struct ScanPart<'t> {
+    table: &'t Table,
+    moment: SnapshotMoment,
+    kept_by: Option<usize>,
+    arrivals: Range<u64>,
+}
+
+impl ScanPart<'_> {
+    /// Passes the rows to `body`; `None`, without a call, where rows were removed since the snapshot was
+    /// taken.
+    pub fn read<T>(&self, body: impl FnOnce(ScanRows<'_>) -> T) -> Option<T> {
+        let snapshot = self.table.snapshot_at(self.moment)?;
+        let rows = match self.kept_by {
+            Some(index) => snapshot.scan_kept_by(index),
+            None => snapshot.scan(),
+        };
+        let Range { start, end } = self.arrivals;
+        let visible = end.min(snapshot.visible_arrival);
+        let ahead = snapshot.state().log.rows_since(start, visible, &snapshot.guard);
+        Some(body(ScanRows { ahead, ..rows }))
+    }
 }
 
 impl<'s> Iterator for ScanRows<'s> {

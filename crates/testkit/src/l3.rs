@@ -25,7 +25,7 @@ pub mod tables;
 use std::{collections::BTreeMap, fmt};
 
 use arrow::array::{RecordBatch, new_null_array};
-use lockstep_engine::{Session, VerifyOptions, code, set_chunk_rows};
+use lockstep_engine::{Session, SpillAlways, VerifyOptions, code, set_chunk_rows};
 use lockstep_host::sync::Mutex;
 use lockstep_row::Value;
 
@@ -42,6 +42,8 @@ use crate::{
 
 /// Queries over the same tables.
 const QUERIES_PER_TABLES: u64 = 10;
+/// The rows of a time slice on disk.
+const SLICE_ROWS: usize = 5;
 
 /// Failures that a report keeps.
 const FAILURES_MAX: usize = 10;
@@ -192,9 +194,20 @@ pub fn run_with(seed: u64, cases: u64, fault: Option<Fault>) -> L3Report {
     // One failure shows that a fault is found.
     let failures_max = if fault.is_some() { 1 } else { FAILURES_MAX };
     while tried < cases && report.failures.len() < failures_max {
-        // A quarter of the queries run with every row on disk, in batch mode.
-        lockstep_engine::set_spill_always(tried / QUERIES_PER_TABLES % 4 == 1);
+        // In batch mode a quarter of the queries run with every row on disk; in two others the rows of
+        // each key are cut into time slices, in memory, where threads also share scans and groups, and on disk.
+        let quarter = tried / QUERIES_PER_TABLES % 4;
+        lockstep_engine::set_spill_always(match quarter {
+            1 => SpillAlways::Parts,
+            3 => SpillAlways::Slices(SLICE_ROWS),
+            _ => SpillAlways::No,
+        });
         let database = DrawnDatabase::draw(&mut random, fault);
+        if quarter == 2 {
+            let set = database.whole.execute("SET window_skew = 'always'");
+            set.expect("the variable takes this value");
+        }
+        lockstep_engine::set_parallel_rows_min(usize::from(quarter == 2));
         for _ in 0..QUERIES_PER_TABLES.min(cases - tried) {
             let mut drawn = draw::query(&mut random, !database.tables.is_compatible);
             let form = *random.pick(&[
@@ -212,7 +225,8 @@ pub fn run_with(seed: u64, cases: u64, fault: Option<Fault>) -> L3Report {
             tried += 1;
         }
     }
-    lockstep_engine::set_spill_always(false);
+    lockstep_engine::set_spill_always(SpillAlways::No);
+    lockstep_engine::set_parallel_rows_min(0);
     report
 }
 

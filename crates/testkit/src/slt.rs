@@ -33,7 +33,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use lockstep_engine::{Database, Diagnostic, Output, Session};
+use lockstep_engine::{Database, Diagnostic, Output, Session, SpillAlways};
 use lockstep_row::{DataType, Value};
 
 use crate::{rows, scenario::script::date};
@@ -275,7 +275,10 @@ impl Player {
     fn open(configuration: &Configuration) -> Result<Self, String> {
         lockstep_engine::set_chunk_rows(configuration.chunk_rows);
         lockstep_engine::set_leaf_rows(configuration.leaf_rows);
-        lockstep_engine::set_spill_always(configuration.on_disk);
+        lockstep_engine::set_spill_always(match configuration.on_disk {
+            true => SpillAlways::Parts,
+            false => SpillAlways::No,
+        });
         let database = Database::in_memory();
         let session = database.session();
         session.execute(configuration.prelude).map_err(|error| error.render(None))?;

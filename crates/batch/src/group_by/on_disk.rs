@@ -10,22 +10,21 @@
 use std::{fmt, hash::BuildHasher, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, RecordBatch, UInt64Array},
+    array::RecordBatch,
     compute::{concat_batches, sort_to_indices, take_record_batch},
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    datatypes::SchemaRef,
 };
 use datafusion::{
-    common::internal_err,
     error::Result,
     execution::TaskContext,
-    functions_aggregate::min_max::min_udaf,
-    physical_expr::{PhysicalExpr, aggregate::AggregateExprBuilder, expressions::Column},
+    physical_expr::PhysicalExpr,
     physical_plan::{ExecutionPlan, aggregates::AggregateExec},
 };
 use futures::StreamExt;
 use hashbrown::DefaultHashBuilder;
 use tokio::sync::mpsc::Sender;
 
+use super::{NUMBER, numbered_groups, numbered_last, with_number};
 use crate::{
     key_index::for_each_key,
     operator::{BATCH_ROWS, OperatorOptions, compute},
@@ -33,19 +32,13 @@ use crate::{
     spill::{PARTS, PartWriters, RestoredOrder, SpillWriter, SpilledRows},
 };
 
-/// The column of the number of a row, and of the first row of a group.
-const NUMBER: &str = "__number";
-
 /// Groups part by part, and sends the groups in the order of their first rows.
 pub(super) async fn on_disk(
-    groups: &Arc<dyn ExecutionPlan>,
+    aggregate: &AggregateExec,
     input: &Arc<dyn ExecutionPlan>,
     (options, context): (&OperatorOptions, &Arc<TaskContext>),
     sender: &Sender<Result<RecordBatch>>,
 ) -> Result<()> {
-    let Some(aggregate) = groups.downcast_ref::<AggregateExec>() else {
-        return internal_err!("GROUP BY is an aggregation");
-    };
     let schema = numbered_last(&input.schema());
     let parts = split(aggregate, input, &schema, (options, context)).await?;
     let mut grouped = Vec::with_capacity(parts.len());
@@ -55,7 +48,7 @@ pub(super) async fn on_disk(
             grouped.push(group_part(aggregate, part, &schema, (options, context)).await?);
         }
     }
-    let (options, schema, sender) = (options.clone(), groups.schema(), sender.clone());
+    let (options, schema, sender) = (options.clone(), aggregate.schema(), sender.clone());
     compute(move || {
         let mut restored = RestoredOrder::new(&grouped)?;
         while let Some(columns) = restored.next_numbered(BATCH_ROWS)? {
@@ -68,13 +61,6 @@ pub(super) async fn on_disk(
         Ok(())
     })
     .await
-}
-
-/// Returns the schema of rows with their numbers after them, so that columns stay where they are.
-fn numbered_last(schema: &SchemaRef) -> SchemaRef {
-    let number = Arc::new(Field::new(NUMBER, DataType::UInt64, false));
-    let fields = schema.fields().iter().cloned().chain([number]);
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// Splits the rows of the input by a hash of their group's key.
@@ -94,7 +80,6 @@ async fn split(
         let batch = batch?;
         options.check()?;
         let count = batch.num_rows();
-        let end = start + u64::try_from(count).unwrap_or(0);
         let values = keys.iter().map(|key| key.evaluate(&batch)?.into_array(count));
         let mut parts = Vec::with_capacity(count);
         for_each_key(&values.collect::<Result<Vec<_>>>()?, count, |key| {
@@ -102,10 +87,8 @@ async fn split(
             parts.push(u32::try_from(part).expect("a part's number is small"));
         });
         debug_assert_eq!(parts.len(), count, "each row has a part");
-        let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(start..end));
-        let columns = batch.columns().iter().cloned().chain([numbers]).collect();
-        writers.write(&RecordBatch::try_new(Arc::clone(schema), columns)?, &parts)?;
-        start = end;
+        writers.write(&with_number(&batch, start, schema)?, &parts)?;
+        start += u64::try_from(count).unwrap_or(0);
     }
     writers.finish()
 }
@@ -118,26 +101,9 @@ async fn group_part(
     schema: &SchemaRef,
     (options, context): (&OperatorOptions, &Arc<TaskContext>),
 ) -> Result<SpilledRows> {
-    let number = schema.fields().len() - 1;
-    let number: Arc<dyn PhysicalExpr> = Arc::new(Column::new(NUMBER, number));
-    let first = AggregateExprBuilder::new(min_udaf(), vec![number])
-        .schema(Arc::clone(schema))
-        .alias(NUMBER)
-        .build()?;
-    let mut calls = aggregate.aggr_expr().to_vec();
-    calls.push(Arc::new(first));
-    let mut filters = aggregate.filter_expr().to_vec();
-    filters.push(None);
     let scan = Arc::new(PartScan { rows });
     let source = SourceExec::new(scan, Arc::clone(schema), options.context.clone());
-    let part = AggregateExec::try_new(
-        *aggregate.mode(),
-        aggregate.group_expr().clone(),
-        calls,
-        filters,
-        Arc::new(source),
-        Arc::clone(schema),
-    )?;
+    let part = numbered_groups(aggregate, Arc::new(source), schema)?;
     let mut stream = part.execute(0, Arc::clone(context))?;
     let mut batches = Vec::new();
     while let Some(batch) = stream.next().await {

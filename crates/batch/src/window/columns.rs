@@ -16,7 +16,7 @@ use crate::{operator::array_bytes, parallel};
 
 /// The columns of the main rows and of every UNION source.
 #[derive(Debug)]
-pub(super) struct Columns {
+pub(super) struct WindowColumns {
     /// One for each expression.
     main: Vec<ArrayRef>,
     main_count: usize,
@@ -25,7 +25,7 @@ pub(super) struct Columns {
     union_counts: Vec<usize>,
 }
 
-impl Columns {
+impl WindowColumns {
     /// Evaluates every expression over the main rows, of which there is at least one batch, and
     /// concatenates the batches of each source.
     pub(super) fn new(

@@ -32,18 +32,20 @@ use datafusion::{
 use hashbrown::HashMap;
 use lockstep_function::value_limit;
 use lockstep_host::CallStep;
+use lockstep_plan::Window;
 
 use super::{
-    columns::Columns,
+    columns::WindowColumns,
     on_disk::on_disk,
-    partition::Ordering,
-    slide::{SlideOptions, TaskOutput, WindowCall, slide},
+    partition::{KeyRows, Ordering},
+    slide::{SlideOptions, TaskOutput, WindowCall, rows_before, slide},
 };
 use crate::{
     error::into_datafusion,
     lower::GroupShape,
     operator::{
-        BATCHES_AHEAD, OperatorOptions, array_bytes, compute, read_all, send_all, single_partition,
+        BATCHES_AHEAD, OperatorOptions, WindowSkew, array_bytes, compute, read_all, send_all,
+        single_partition,
     },
     parallel,
     spill::is_out_of_memory,
@@ -51,6 +53,8 @@ use crate::{
 
 /// The approximate number of rows of a task, when there are enough keys.
 const TASK_ROWS: usize = 16_384;
+/// A key with more rows than one of so many equal parts for each thread is cut into time slices.
+const SLICES_PER_THREAD: usize = 4;
 
 /// The description of a window operator.
 #[derive(Debug, Clone)]
@@ -203,37 +207,41 @@ fn run(
         return Ok(Vec::new());
     }
     let threads = spec.options.threads;
-    let columns = Columns::new(&spec.exprs, &main, &unions, &spec.union_exprs, threads)?;
+    let columns = WindowColumns::new(&spec.exprs, &main, &unions, &spec.union_exprs, threads)?;
     drop(unions);
     memory.try_grow(columns.bytes())?;
-    let results = compute_calls(spec, columns, memory, true)?;
+    let results = compute_calls(spec, columns, CurrentRows::ALL, memory)?;
     append_columns(schema, &main, &results)
 }
 
-/// Computes all calls of all groups, in the order of the main rows.
-pub(super) fn compute_calls(
+/// The main rows that are current rows of a computation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CurrentRows {
+    /// How many main rows at the beginning are none.
+    pub(super) passed: usize,
+    /// Whether they are all rows of the operator, so that its progress is that of the computation.
+    is_whole: bool,
+}
+
+impl CurrentRows {
+    const ALL: Self = Self { passed: 0, is_whole: true };
+
+    /// Returns the main rows of a part of the work, without a number of them at the beginning.
+    pub(super) fn of_part(passed: usize) -> Self {
+        Self { passed, is_whole: false }
+    }
+}
+
+/// Computes all calls of all groups, in the order of the current rows.
+fn compute_calls(
     spec: &WindowOperatorSpec,
-    columns: Columns,
+    columns: WindowColumns,
+    current: CurrentRows,
     memory: &MemoryReservation,
-    reports: bool,
 ) -> Result<Vec<ArrayRef>> {
-    let work = WindowWork::new(spec, &columns)?;
+    let work = WindowWork::new(spec, &columns, current, memory)?;
     drop(columns);
-    memory.try_grow(work.orderings.iter().map(Ordering::bytes).sum())?;
-    let tasks = work.tasks();
-    let (done, total) = (AtomicU64::new(0), u64::try_from(tasks.len()).unwrap_or(u64::MAX));
-    let outputs = parallel::run(spec.options.threads, tasks.len(), |at| {
-        let outputs = work.slide(&tasks[at]);
-        value_limit::check().map_err(into_datafusion)?;
-        spec.options.check()?;
-        memory.try_grow(outputs.columns.iter().map(|column| array_bytes(column.as_ref())).sum())?;
-        if reports {
-            // Relaxed: a number to look at.
-            spec.options.report(CallStep::ComputeWindows, done.fetch_add(1, Relaxed) + 1, total);
-        }
-        Ok(outputs)
-    })?;
-    work.in_main_order(&tasks, &outputs)
+    work.compute(memory)
 }
 
 /// A group with the columns of its calls.
@@ -244,18 +252,20 @@ struct GroupColumns<'a> {
     calls: Vec<WindowCall<'a>>,
 }
 
+/// The sorted rows of all groups.
 #[derive(Debug)]
-struct WindowWork<'a> {
+pub(super) struct WindowWork<'a> {
     spec: &'a WindowOperatorSpec,
-    orderings: Vec<Ordering>,
+    pub(super) orderings: Vec<Ordering>,
     groups: Vec<GroupColumns<'a>>,
+    current: CurrentRows,
 }
 
-/// A unit of parallel work: some calls of a group for some keys.
+/// A unit of parallel work: some calls of a group for some rows.
 #[derive(Debug)]
 struct WindowTask {
     group: usize,
-    keys: Range<usize>,
+    rows: KeyRows,
     calls: Range<usize>,
     with_unordered: bool,
 }
@@ -269,7 +279,13 @@ pub(super) fn ordering_key(shape: &GroupShape) -> OrderingKey<'_> {
 }
 
 impl<'a> WindowWork<'a> {
-    fn new(spec: &'a WindowOperatorSpec, columns: &Columns) -> Result<Self> {
+    /// Sorts the rows, and counts their memory.
+    pub(super) fn new(
+        spec: &'a WindowOperatorSpec,
+        columns: &WindowColumns,
+        current: CurrentRows,
+        memory: &MemoryReservation,
+    ) -> Result<Self> {
         let stacked = stacked_columns(spec, columns)?;
         let column = |expr: usize, unions: &'a [usize]| Arc::clone(&stacked[&(expr, unions)]);
         let mut keys: Vec<OrderingKey<'a>> = Vec::new();
@@ -299,31 +315,80 @@ impl<'a> WindowWork<'a> {
             let partition_by: Vec<_> =
                 partition_by.iter().map(|expr| column(*expr, unions)).collect();
             let order = order_by.map(|expr| column(expr, unions));
+            let first_current = u32::try_from(main.start + current.passed).unwrap_or(row_count);
             let main = u32::try_from(main.start).unwrap_or(row_count)..row_count;
-            Ok(Ordering::new(&partition_by, order.as_ref(), row_count as usize, main))
+            Ok(Ordering::new(&partition_by, order.as_ref(), main, first_current))
         })?;
-        Ok(Self { spec, orderings, groups })
+        memory.try_grow(orderings.iter().map(Ordering::bytes).sum())?;
+        Ok(Self { spec, orderings, groups, current })
     }
 
-    /// Splits the work by keys, and by calls as well where there are few keys.
+    /// Computes all calls, in the order of the current rows.
+    pub(super) fn compute(&self, memory: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+        let options = &self.spec.options;
+        let tasks = self.tasks();
+        let (done, total) = (AtomicU64::new(0), u64::try_from(tasks.len()).unwrap_or(u64::MAX));
+        let outputs = parallel::run(options.threads, tasks.len(), |at| {
+            let outputs = self.slide(&tasks[at]);
+            value_limit::check().map_err(into_datafusion)?;
+            options.check()?;
+            let bytes = outputs.columns.iter().map(|column| array_bytes(column.as_ref())).sum();
+            memory.try_grow(bytes)?;
+            if self.current.is_whole {
+                // Relaxed: a number to look at.
+                options.report(CallStep::ComputeWindows, done.fetch_add(1, Relaxed) + 1, total);
+            }
+            Ok(outputs)
+        })?;
+        self.in_main_order(&tasks, &outputs)
+    }
+
+    /// Returns how many time slices the rows of a key are cut into: several where the key has so
+    /// many rows that other threads would wait for it, and the rows before each slice that its first
+    /// frame holds, which are added again, are few beside its own.
+    fn slice_count(&self, window: &Window, ordering: &Ordering, key: Range<usize>) -> usize {
+        let threads = self.spec.options.threads.get();
+        let fair_rows = ordering.rows.len().div_ceil(SLICES_PER_THREAD * threads).max(1);
+        let orders = &ordering.orders[key];
+        let added_again = |slices: usize| -> usize {
+            let starts = (1..slices).map(|slice| slice * orders.len().div_ceil(slices));
+            starts.map(|at| rows_before(window, orders, at.min(orders.len() - 1))).sum()
+        };
+        match self.spec.options.window_skew {
+            WindowSkew::Off => 1,
+            WindowSkew::Always => orders.len() / fair_rows,
+            WindowSkew::Auto if threads == 1 => 1,
+            WindowSkew::Auto => {
+                let mut slices = orders.len() / fair_rows.max(TASK_ROWS);
+                while slices > 1 && added_again(slices) > orders.len() / 2 {
+                    slices /= 2;
+                }
+                slices
+            }
+        }
+    }
+
+    /// Splits the work by keys and time slices, and by calls as well where there are few of them.
     fn tasks(&self) -> Vec<WindowTask> {
         let threads = self.spec.options.threads.get();
         let mut tasks = Vec::new();
         for (at, group) in self.groups.iter().enumerate() {
             let ordering = &self.orderings[group.ordering];
-            let mut chunks = ordering.chunks(TASK_ROWS);
+            let window = &group.shape.group.window;
+            let mut chunks =
+                ordering.chunks(TASK_ROWS, |key| self.slice_count(window, ordering, key));
             if chunks.is_empty() {
                 // Where every order value is NULL, no row has a key.
-                chunks.push(0..0);
+                chunks.push(KeyRows { keys: 0..0, rows: 0..0 });
             }
             let call_count = group.calls.len();
             let parts = (2 * threads).div_ceil(chunks.len()).clamp(1, call_count.max(1));
             let calls_per_part = call_count.div_ceil(parts).max(1);
-            for (number, keys) in chunks.into_iter().enumerate() {
+            for (number, rows) in chunks.into_iter().enumerate() {
                 for first in (0..call_count).step_by(calls_per_part) {
                     let calls = first..(first + calls_per_part).min(call_count);
-                    let keys = keys.clone();
-                    tasks.push(WindowTask { group: at, keys, calls, with_unordered: number == 0 });
+                    let rows = rows.clone();
+                    tasks.push(WindowTask { group: at, rows, calls, with_unordered: number == 0 });
                 }
             }
         }
@@ -338,21 +403,21 @@ impl<'a> WindowWork<'a> {
             is_interrupted: &|| self.spec.options.is_interrupted(),
         };
         let calls = &group.calls[task.calls.clone()];
-        slide(&group.shape.group.window, ordering, task.keys.clone(), calls, options)
+        slide(&group.shape.group.window, ordering, &task.rows, calls, options)
     }
 
-    /// Returns the columns of all calls, in the order of the main rows.
+    /// Returns the columns of all calls, in the order of the current rows.
     fn in_main_order(&self, tasks: &[WindowTask], outputs: &[TaskOutput]) -> Result<Vec<ArrayRef>> {
         let mut columns = Vec::new();
         for (at, group) in self.groups.iter().enumerate() {
-            let main = &self.orderings[group.ordering].main;
+            let current = self.orderings[group.ordering].current();
             let of_group = || tasks.iter().zip(outputs).filter(move |(task, _)| task.group == at);
-            let mut positions = vec![(0, 0); main.len()];
+            let mut positions = vec![(0, 0); current.len()];
             for (number, (_, outputs)) in
                 of_group().filter(|(task, _)| task.calls.start == 0).enumerate()
             {
                 for (position, row) in outputs.rows.iter().enumerate() {
-                    positions[(row - main.start) as usize] = (number, position);
+                    positions[(row - current.start) as usize] = (number, position);
                 }
             }
             let mut parts: Vec<Vec<&dyn Array>> = vec![Vec::new(); group.calls.len()];
@@ -372,7 +437,7 @@ impl<'a> WindowWork<'a> {
 /// Evaluates every expression of every group over all rows of the group's sources.
 fn stacked_columns<'a>(
     spec: &'a WindowOperatorSpec,
-    columns: &Columns,
+    columns: &WindowColumns,
 ) -> Result<HashMap<(usize, &'a [usize]), ArrayRef>> {
     let mut stacked = HashMap::new();
     for shape in &spec.groups {

@@ -13,6 +13,7 @@ mod columns;
 mod exec;
 mod on_disk;
 mod partition;
+mod slices_on_disk;
 mod slide;
 
 pub(crate) use exec::{WindowExec, WindowOperatorSpec};

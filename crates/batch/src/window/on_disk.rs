@@ -4,11 +4,11 @@
 //! sources, the rows of those sources are split by a hash of the key into files, with only the
 //! columns that the windows read and the row number. Then one part at a time is computed as it
 //! would be in memory: all rows of a key are in it, in their order, so that the values are the same
-//! bits. Its results go to a file with the numbers of their main rows, and at the end the main rows
-//! are read again with their results beside them.
+//! bits. A part that does not fit is computed in time slices ([`super::slices_on_disk`]). Results go
+//! to files with the numbers of their main rows, and at the end the main rows are read again with
+//! their results beside them.
 //!
-//! *Cost*: each row is written and read twice. The memory that is needed is that of the largest
-//! part, which is never less than that of the most frequent key.
+//! *Cost*: each row is written and read twice.
 
 use std::{hash::BuildHasher, sync::Arc};
 
@@ -33,27 +33,30 @@ use tokio::sync::mpsc::Sender;
 use lockstep_host::CallStep;
 
 use super::{
-    columns::Columns,
-    exec::{OrderingKey, WindowOperatorSpec, compute_calls, ordering_key},
+    columns::WindowColumns,
+    exec::{CurrentRows, OrderingKey, WindowOperatorSpec, WindowWork, ordering_key},
+    slices_on_disk::in_slices,
 };
 use crate::{
     key_index::for_each_key,
-    operator::{array_bytes, compute},
-    spill::{PARTS, PartWriters, RestoredOrder, SpillWriter, SpilledRows},
+    operator::{BATCH_ROWS, array_bytes, compute},
+    spill::{PARTS, PartWriters, RestoredOrder, SpillWriter, SpilledRows, is_out_of_memory},
 };
 
 /// The windows of one key, order and list of sources.
-struct SharedOrder {
+pub(super) struct SharedOrder {
     /// The operator with only these windows.
-    spec: WindowOperatorSpec,
+    pub(super) spec: WindowOperatorSpec,
     /// The positions of the operator's calls that they compute.
     calls: Vec<usize>,
     /// The expressions that they read.
-    exprs: Vec<usize>,
+    pub(super) exprs: Vec<usize>,
     /// The expressions of the key.
-    key: Vec<usize>,
+    pub(super) key: Vec<usize>,
+    /// The expression of the order.
+    pub(super) order: Option<usize>,
     /// The UNION sources.
-    unions: Vec<usize>,
+    pub(super) unions: Vec<usize>,
 }
 
 /// The rows of one part, by source: the main rows first, then the UNION sources of the windows.
@@ -110,7 +113,7 @@ pub(super) async fn on_disk(
     }
     let memory = MemoryConsumer::new("window part").register(context.memory_pool());
     compute(move || {
-        let work = DiskWork { spec: &spec, orders: &orders, files: &files, env: &env };
+        let work = DiskWork { spec: &spec, orders: &orders, files: &files, context: &context };
         let results = work.compute(&memory)?;
         let Some(main_rows) = main_rows else { return Ok(()) };
         work.send(&main_rows, &results, &schema, &sender)
@@ -132,6 +135,7 @@ fn shared_orders(spec: &WindowOperatorSpec) -> Vec<SharedOrder> {
                 calls: Vec::new(),
                 exprs: Vec::new(),
                 key: shape.partition_by.clone(),
+                order: shape.order_by,
                 unions: shape.group.unions.clone(),
             });
             orders.len() - 1
@@ -228,7 +232,7 @@ struct DiskWork<'w> {
     orders: &'w [SharedOrder],
     /// For each order its files.
     files: &'w [PartFiles],
-    env: &'w Arc<RuntimeEnv>,
+    context: &'w Arc<TaskContext>,
 }
 
 impl DiskWork<'_> {
@@ -251,55 +255,42 @@ impl DiskWork<'_> {
         Ok(results)
     }
 
-    /// Computes one part; `None` where it has no main row.
+    /// Computes one part, at once where it fits into memory. Returns the files of its results.
     fn compute_part(
         &self,
         order: &SharedOrder,
         files: &PartFiles,
         part: usize,
         memory: &MemoryReservation,
-    ) -> Result<Option<SpilledRows>> {
-        let main = read_part(&files.sources[0][part], memory)?;
-        let main_count = main.first().map_or(0, |column| column.len());
-        if main_count == 0 {
-            return Ok(None);
+    ) -> Result<Vec<SpilledRows>> {
+        let files: Vec<_> = files.sources.iter().map(|files| &files[part]).collect();
+        if files[0].row_count() == 0 {
+            return Ok(Vec::new());
         }
-        let numbers = Arc::clone(&main[0]);
-        let nothing: ArrayRef = Arc::new(NullArray::new(0));
-        let mut by_expr = vec![nothing; self.spec.exprs.len()];
-        for (expr, column) in order.exprs.iter().zip(&main[1..]) {
-            by_expr[*expr] = Arc::clone(column);
-        }
-        let union_count = self.spec.union_exprs.len();
-        let (mut unions, mut counts) =
-            (vec![vec![None; self.spec.exprs.len()]; union_count], vec![0; union_count]);
-        // The sources were split in the order of their numbers.
-        let mut sorted = order.unions.clone();
-        sorted.sort_unstable();
-        for (union, files) in sorted.iter().zip(&files.sources[1..]) {
-            let columns = read_part(&files[part], memory)?;
-            counts[*union] = columns.first().map_or(0, |column| column.len());
-            for (at, expr) in order.exprs.iter().enumerate() {
-                let column = columns.get(at + 1).cloned();
-                let empty = || new_empty_array(by_expr[*expr].data_type());
-                unions[*union][*expr] = Some(column.unwrap_or_else(empty));
+        if self.spec.options.slice_rows.is_none() {
+            match self.compute_at_once(order, &files, memory) {
+                Err(error) if is_out_of_memory(&error) => {
+                    memory.free();
+                }
+                outcome => return outcome.map(|results| vec![results]),
             }
         }
-        let columns = Columns::evaluated(by_expr, main_count, unions, counts);
-        let calls = compute_calls(&order.spec, columns, memory, false)?;
-        let fields = std::iter::once(&numbers).chain(&calls).enumerate();
-        let fields = fields
-            .map(|(at, column)| Field::new(at.to_string(), column.data_type().clone(), true))
-            .collect::<Vec<_>>();
-        let schema = Arc::new(Schema::new(fields));
-        let columns = std::iter::once(numbers).chain(calls).collect();
-        let result = RecordBatch::try_new(Arc::clone(&schema), columns)?;
-        let mut writer = SpillWriter::new(self.env, &schema);
-        for start in (0..main_count).step_by(crate::operator::BATCH_ROWS) {
-            let count = crate::operator::BATCH_ROWS.min(main_count - start);
-            writer.write(result.slice(start, count))?;
-        }
-        writer.finish().map(Some)
+        in_slices(order, &files, self.context, memory)
+    }
+
+    fn compute_at_once(
+        &self,
+        order: &SharedOrder,
+        files: &[&SpilledRows],
+        memory: &MemoryReservation,
+    ) -> Result<SpilledRows> {
+        let read = |rows: &&SpilledRows| read_part(rows, memory);
+        let sources = files.iter().map(read).collect::<Result<Vec<_>>>()?;
+        let rows = PartRows::new(order, &sources);
+        drop(sources);
+        let work = WindowWork::new(&order.spec, &rows.columns, CurrentRows::of_part(0), memory)?;
+        let calls = work.compute(memory)?;
+        write_results(&rows.numbers, calls, &self.context.runtime_env())
     }
 
     /// Sends the main rows with their results.
@@ -334,6 +325,71 @@ impl DiskWork<'_> {
         }
         Ok(())
     }
+}
+
+/// The rows of a part, or of a time slice of one.
+pub(super) struct PartRows {
+    /// The numbers of the main rows.
+    pub(super) numbers: ArrayRef,
+    /// The values of the expressions.
+    pub(super) columns: WindowColumns,
+}
+
+impl PartRows {
+    /// Takes for each source the columns of its rows, the number first; the main rows, of which
+    /// there may be none, are first. A UNION source without rows may be without columns.
+    pub(super) fn new(order: &SharedOrder, sources: &[Vec<ArrayRef>]) -> Self {
+        let main = &sources[0];
+        let numbers = Arc::clone(&main[0]);
+        let (expr_count, union_count) = (order.spec.exprs.len(), order.spec.union_exprs.len());
+        let nothing: ArrayRef = Arc::new(NullArray::new(0));
+        let mut by_expr = vec![nothing; expr_count];
+        for (expr, column) in order.exprs.iter().zip(&main[1..]) {
+            by_expr[*expr] = Arc::clone(column);
+        }
+        let (mut unions, mut counts) =
+            (vec![vec![None; expr_count]; union_count], vec![0; union_count]);
+        for (union, columns) in order.sources().zip(&sources[1..]) {
+            counts[union] = columns.first().map_or(0, |column| column.len());
+            for (at, expr) in order.exprs.iter().enumerate() {
+                let column = columns.get(at + 1).cloned();
+                let empty = || new_empty_array(by_expr[*expr].data_type());
+                unions[union][*expr] = Some(column.unwrap_or_else(empty));
+            }
+        }
+        let columns = WindowColumns::evaluated(by_expr, numbers.len(), unions, counts);
+        Self { numbers, columns }
+    }
+}
+
+impl SharedOrder {
+    /// Returns the UNION sources in the order in which their rows were split.
+    pub(super) fn sources(&self) -> impl Iterator<Item = usize> {
+        let mut sorted = self.unions.clone();
+        sorted.sort_unstable();
+        sorted.into_iter()
+    }
+}
+
+/// Writes the results of some main rows, whose numbers ascend.
+pub(super) fn write_results(
+    numbers: &ArrayRef,
+    calls: Vec<ArrayRef>,
+    env: &Arc<RuntimeEnv>,
+) -> Result<SpilledRows> {
+    let columns: Vec<ArrayRef> = std::iter::once(Arc::clone(numbers)).chain(calls).collect();
+    let fields = columns.iter().enumerate();
+    let fields = fields
+        .map(|(at, column)| Field::new(at.to_string(), column.data_type().clone(), true))
+        .collect::<Vec<_>>();
+    let schema = Arc::new(Schema::new(fields));
+    let result = RecordBatch::try_new(Arc::clone(&schema), columns)?;
+    let mut writer = SpillWriter::new(env, &schema);
+    for start in (0..result.num_rows()).step_by(BATCH_ROWS) {
+        let count = BATCH_ROWS.min(result.num_rows() - start);
+        writer.write(result.slice(start, count))?;
+    }
+    writer.finish()
 }
 
 /// Reads the rows of a part, and counts their bytes in `memory`; no columns where it has no rows.

@@ -23,18 +23,25 @@ pub(super) struct Ordering {
     pub(super) unordered: Vec<u32>,
     /// The numbers of the main rows.
     pub(super) main: Range<u32>,
+    /// The number of the first main row that is a current row; those before it are only candidates.
+    pub(super) first_current: u32,
 }
 
 impl Ordering {
-    /// Sorts `row_count` rows by their keys and by their order values; without an order, by row
-    /// number. Fewer than 2^32 rows.
+    /// Sorts rows by their keys and by their order values; without an order, by row number. Fewer
+    /// than 2^32 rows, of which the main ones are the last; the main rows from `first_current` on
+    /// are current rows.
     pub(super) fn new(
         keys: &[ArrayRef],
         order: Option<&ArrayRef>,
-        row_count: usize,
         main: Range<u32>,
+        first_current: u32,
     ) -> Self {
-        debug_assert_eq!(main.end as usize, row_count, "the main rows are the last ones");
+        let row_count = main.end as usize;
+        debug_assert!(
+            main.contains(&first_current) || first_current == main.end,
+            "the current rows are main rows"
+        );
         let mut index = KeyIndex::default();
         let numbers = index.insert(keys, row_count);
         let is_ordered = |row: usize| order.is_none_or(|order| !is_null(order, row));
@@ -67,12 +74,22 @@ impl Ordering {
             }
         }
         let (orders, rows) = entries.into_iter().unzip();
-        Self { rows, orders, starts, unordered, main }
+        Self { rows, orders, starts, unordered, main, first_current }
     }
 
     /// Returns the number of bytes of the row numbers and order values.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self.rows.as_slice()) + size_of_val(self.orders.as_slice())
+    }
+
+    /// Returns whether a row is a current row.
+    pub(super) fn is_current(&self, row: u32) -> bool {
+        (self.first_current..self.main.end).contains(&row)
+    }
+
+    /// Returns the numbers of the current rows.
+    pub(super) fn current(&self) -> Range<u32> {
+        self.first_current..self.main.end
     }
 
     /// Returns the number of keys.
@@ -85,21 +102,55 @@ impl Ordering {
         self.starts[key]..self.starts[key + 1]
     }
 
-    /// Splits the keys into ranges of about `row_count` rows each.
-    pub(super) fn chunks(&self, row_count: usize) -> Vec<Range<usize>> {
+    /// Splits the rows into tasks of at least `row_count` rows, but for the last ones. A key whose
+    /// rows `slice_count` splits is cut into so many time slices.
+    pub(super) fn chunks(
+        &self,
+        row_count: usize,
+        slice_count: impl Fn(Range<usize>) -> usize,
+    ) -> Vec<KeyRows> {
         let mut chunks = Vec::new();
-        let mut start = 0;
+        let mut first = 0;
+        let whole = |keys: Range<usize>| KeyRows {
+            rows: self.starts[keys.start]..self.starts[keys.end],
+            keys,
+        };
         for key in 0..self.key_count() {
-            if self.starts[key + 1] - self.starts[start] >= row_count {
-                chunks.push(start..key + 1);
-                start = key + 1;
+            let rows = self.key(key);
+            let slices = slice_count(rows.clone());
+            if slices > 1 {
+                if first < key {
+                    chunks.push(whole(first..key));
+                }
+                let slice_rows = rows.len().div_ceil(slices);
+                chunks.extend(rows.clone().step_by(slice_rows).map(|start| KeyRows {
+                    keys: key..key + 1,
+                    rows: start..rows.end.min(start + slice_rows),
+                }));
+                first = key + 1;
+            } else if rows.end - self.starts[first] >= row_count {
+                chunks.push(whole(first..key + 1));
+                first = key + 1;
             }
         }
-        if start < self.key_count() {
-            chunks.push(start..self.key_count());
+        if first < self.key_count() {
+            chunks.push(whole(first..self.key_count()));
         }
+        debug_assert_eq!(
+            chunks.iter().map(|chunk| chunk.rows.len()).sum::<usize>(),
+            self.rows.len(),
+            "each row is in one task"
+        );
         chunks
     }
+}
+
+/// The rows of some keys, or the rows of a key in a time slice.
+#[derive(Debug, Clone)]
+pub(super) struct KeyRows {
+    pub(super) keys: Range<usize>,
+    /// Their positions in the ordering.
+    pub(super) rows: Range<usize>,
 }
 
 /// Returns whether a value is NULL; an Arrow column of type NULL has no null buffer.

@@ -1,7 +1,7 @@
 //! The computation of a group's calls: slides the frames along the rows of each key.
 //!
-//! [`slide`] computes some of a group's calls for a range of keys; `exec` runs many such tasks in
-//! parallel.
+//! [`slide`] computes some of a group's calls for a range of keys, or for a time slice of one; `exec`
+//! runs many such tasks in parallel. A time slice begins by adding the whole frame of its first row.
 //!
 //! The candidates of a key are in event order. For the main rows in that order, the rows of a frame
 //! that precede the current row are a range `start..end` of the candidates, and neither end ever
@@ -10,7 +10,7 @@
 //! occurs with `INSTANCE_NOT_IN_WINDOW` and with equal order values under EXCLUDE `CURRENT_TIME`,
 //! is a frame computed from an empty state.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use arrow::array::ArrayRef;
 use lockstep_function::{AggregateState, BoundAggregate, RowsEnd, StateUse};
@@ -20,7 +20,7 @@ use lockstep_row::{
     arrow::{ColumnBuilder, ColumnReader},
 };
 
-use super::partition::Ordering;
+use super::partition::{KeyRows, Ordering};
 
 /// The approximate number of rows between two checks for an interrupt.
 const ROWS_PER_CHECK: usize = 1 << 14;
@@ -51,11 +51,11 @@ struct FrameRange {
 
 /// The frames of one key.
 #[derive(Debug, Default)]
-struct KeyFrames {
+struct KeyFrames<'o> {
     /// The numbers of the candidates, in event order.
-    candidates: Vec<u32>,
+    candidates: Cow<'o, [u32]>,
     /// Their order values.
-    orders: Vec<i64>,
+    orders: Cow<'o, [i64]>,
     frames: Vec<FrameRange>,
 }
 
@@ -77,31 +77,32 @@ pub(super) struct TaskOutput {
     pub(super) columns: Vec<ArrayRef>,
 }
 
-/// Computes `calls` for the main rows of some keys. Stops early, with rows missing, when the query
-/// is interrupted.
+/// Computes `calls` for the main rows among some rows. Stops early, with rows missing, when the
+/// query is interrupted.
 pub(super) fn slide(
     window: &Window,
     ordering: &Ordering,
-    keys: Range<usize>,
+    rows_of_keys: &KeyRows,
     calls: &[WindowCall<'_>],
     options: SlideOptions<'_>,
 ) -> TaskOutput {
     let mut rows = Vec::new();
     let mut slides: Vec<_> = calls.iter().map(CallSlide::new).collect();
     let mut key_frames = KeyFrames::default();
-    for key in keys {
+    for key in rows_of_keys.keys.clone() {
         if (options.is_interrupted)() {
             break;
         }
-        key_frames.set(window, ordering, ordering.key(key));
+        key_frames.set(window, ordering, ordering.key(key), &rows_of_keys.rows);
         rows.extend(key_frames.frames.iter().map(|frame| frame.row));
         for slide in &mut slides {
             slide.run(&key_frames, options.is_interrupted);
         }
     }
     if options.with_unordered {
-        key_frames.set_unordered(window, &ordering.unordered);
-        rows.extend(&ordering.unordered);
+        let unordered = || ordering.unordered.iter().filter(|row| ordering.is_current(**row));
+        key_frames.set_unordered(window, unordered().copied());
+        rows.extend(unordered());
         for slide in &mut slides {
             slide.run(&key_frames, options.is_interrupted);
         }
@@ -122,25 +123,27 @@ pub(super) struct SlideOptions<'a> {
     pub(super) is_interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
-impl KeyFrames {
-    /// Finds the frames of a key.
-    fn set(&mut self, window: &Window, ordering: &Ordering, key: Range<usize>) {
-        self.candidates.clear();
-        self.orders.clear();
+impl<'o> KeyFrames<'o> {
+    /// Finds the frames of the main rows of a key that are at some positions.
+    fn set(
+        &mut self,
+        window: &Window,
+        ordering: &'o Ordering,
+        key: Range<usize>,
+        positions: &Range<usize>,
+    ) {
         self.frames.clear();
-        let rows = &ordering.rows[key.clone()];
-        let orders = &ordering.orders[key];
+        self.set_candidates(window, ordering, key.clone());
+        let start = key.start.max(positions.start);
         let is_main = |row: &u32| ordering.main.contains(row);
-        for (row, order) in rows.iter().zip(orders) {
-            if !(window.instance_not_in_window && is_main(row)) {
-                self.candidates.push(*row);
-                self.orders.push(*order);
-            }
-        }
+        let mut preceding = match window.instance_not_in_window {
+            true => ordering.rows[key.start..start].iter().filter(|row| !is_main(row)).count(),
+            false => start - key.start,
+        };
+        let current = start..key.end.min(positions.end);
         let mut ends = FrameEnds::default();
-        let mut preceding = 0;
-        for (row, order) in rows.iter().zip(orders) {
-            if is_main(row) {
+        for (row, order) in ordering.rows[current.clone()].iter().zip(&ordering.orders[current]) {
+            if ordering.is_current(*row) {
                 ends.advance(window, &self.orders, preceding, *order);
                 self.frames.push(ends.frame(window, &self.orders, preceding, *row));
             }
@@ -149,15 +152,55 @@ impl KeyFrames {
         }
     }
 
+    /// Finds the rows that frames of a key may hold.
+    fn set_candidates(&mut self, window: &Window, ordering: &'o Ordering, key: Range<usize>) {
+        let (rows, orders) = (&ordering.rows[key.clone()], &ordering.orders[key]);
+        if !window.instance_not_in_window {
+            (self.candidates, self.orders) = (Cow::Borrowed(rows), Cow::Borrowed(orders));
+            return;
+        }
+        let others = rows.iter().zip(orders).filter(|(row, _)| !ordering.main.contains(row));
+        let (rows, orders): (Vec<u32>, Vec<i64>) = others.unzip();
+        (self.candidates, self.orders) = (Cow::Owned(rows), Cow::Owned(orders));
+    }
+
     /// Gives each of these rows a frame without any other row.
-    fn set_unordered(&mut self, window: &Window, rows: &[u32]) {
-        self.candidates.clear();
-        self.orders.clear();
+    fn set_unordered(&mut self, window: &Window, rows: impl Iterator<Item = u32>) {
+        self.candidates = Cow::Borrowed(&[]);
+        self.orders = Cow::Borrowed(&[]);
         self.frames.clear();
         let current = if has_current_row(window) { CurrentRow::Apart } else { CurrentRow::Absent };
-        let frame = |row: &u32| FrameRange { start: 0, end: 0, current, row: *row };
-        self.frames.extend(rows.iter().map(frame));
+        self.frames.extend(rows.map(|row| FrameRange { start: 0, end: 0, current, row }));
     }
+}
+
+/// Returns the position of the first row of a key that the frame of a row after the last one may
+/// hold; the end of the key if there is none.
+pub(super) fn first_needed(window: &Window, ordering: &Ordering, key: Range<usize>) -> usize {
+    let Some(last_order) = ordering.orders[key.clone()].last() else { return key.end };
+    let mut frames = KeyFrames::default();
+    frames.set_candidates(window, ordering, key.clone());
+    let (orders, count) = (&frames.orders, frames.candidates.len());
+    let mut ends = FrameEnds::default();
+    ends.advance(window, orders, count, *last_order);
+    let frame = ends.frame(window, orders, count, 0);
+    let first = frames.candidates.get(frame.start as usize);
+    let position = |row: &u32| ordering.rows[key.clone()].iter().position(|other| other == row);
+    first.and_then(position).map_or(key.end, |position| key.start + position)
+}
+
+/// Returns how many of the `at` rows before a row of a key its frame may hold.
+pub(super) fn rows_before(window: &Window, orders: &[i64], at: usize) -> usize {
+    let rows = match window.frame {
+        Frame::Rows { from: Some(from), .. } => usize::try_from(from).unwrap_or(usize::MAX),
+        Frame::Range { from: Some(from), .. } => {
+            let is_beyond = |order: &i64| i128::from(orders[at]) - i128::from(*order) > from.into();
+            at - orders[..at].partition_point(is_beyond)
+        }
+        Frame::Rows { from: None, .. } | Frame::Range { from: None, .. } => at,
+    };
+    let max = window.max_size.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    rows.min(max).min(at)
 }
 
 /// Returns whether the frame holds the current row.
@@ -263,7 +306,7 @@ impl<'a> CallSlide<'a> {
         }
     }
 
-    fn run(&mut self, key: &KeyFrames, is_interrupted: &dyn Fn() -> bool) {
+    fn run(&mut self, key: &KeyFrames<'_>, is_interrupted: &dyn Fn() -> bool) {
         self.running.reset();
         let (mut start, mut end) = (0, 0);
         let mut fed = 0;
@@ -300,7 +343,7 @@ impl<'a> CallSlide<'a> {
         feed(self.bound, &mut self.running, &self.readers, &self.arena, rows, change);
     }
 
-    fn compute_apart(&mut self, key: &KeyFrames, frame: FrameRange) {
+    fn compute_apart(&mut self, key: &KeyFrames<'_>, frame: FrameRange) {
         let bound = self.bound;
         let fresh = self.fresh.get_or_insert_with(|| bound.new_state(StateUse::Fold));
         fresh.reset();

@@ -9,7 +9,7 @@ use crate::testing::{TestTables, trace, window as select};
 
 /// A row: key, order value, id.
 #[derive(Debug, Clone)]
-struct KeyedRow {
+struct TestRow {
     key: Option<i32>,
     order: Option<i64>,
     id: i64,
@@ -17,7 +17,7 @@ struct KeyedRow {
 
 /// A row that precedes a current row.
 struct FrameCandidate<'a> {
-    row: &'a KeyedRow,
+    row: &'a TestRow,
     /// 0 for main rows, from 1 for UNION sources as written.
     rank: usize,
     arrival: usize,
@@ -25,9 +25,9 @@ struct FrameCandidate<'a> {
 
 /// Returns the ids of the frame of `main[current]`, oldest first: what `lockstep_plan` says, word
 /// by word.
-fn naive(main: &[KeyedRow], current: usize, unions: &[&[KeyedRow]], window: &Window) -> String {
+fn naive(main: &[TestRow], current: usize, unions: &[&[TestRow]], window: &Window) -> String {
     let is_ordered = window.order_by.is_some();
-    let order_of = |row: &KeyedRow| if is_ordered { row.order } else { Some(0) };
+    let order_of = |row: &TestRow| if is_ordered { row.order } else { Some(0) };
     let q = &main[current];
     let mut sequence: Vec<(i128, i64)> = Vec::new();
     if let Some(time) = order_of(q) {
@@ -49,7 +49,7 @@ fn naive(main: &[KeyedRow], current: usize, unions: &[&[KeyedRow]], window: &Win
             let order = order_of(candidate.row).unwrap();
             (std::cmp::Reverse(order), candidate.rank, std::cmp::Reverse(candidate.arrival))
         });
-        let distance = |row: &KeyedRow| i128::from(time) - i128::from(order_of(row).unwrap());
+        let distance = |row: &TestRow| i128::from(time) - i128::from(order_of(row).unwrap());
         sequence.extend(candidates.iter().map(|one| (distance(one.row), one.row.id)));
     }
     sequence.insert(0, (0, q.id));
@@ -79,9 +79,9 @@ fn columns(prefix: &str) -> Vec<(String, DataType)> {
         .to_vec()
 }
 
-fn check(main: &[KeyedRow], unions: &[Vec<KeyedRow>], windows: &[(Window, Vec<usize>)]) {
+fn check(main: &[TestRow], unions: &[Vec<TestRow>], windows: &[(Window, Vec<usize>)]) {
     let mut world = TestTables::default();
-    let mut store = |name: &str, prefix: &str, rows: &[KeyedRow]| {
+    let mut store = |name: &str, prefix: &str, rows: &[TestRow]| {
         let columns = columns(prefix);
         let columns: Vec<_> =
             columns.iter().map(|(name, of)| (name.as_str(), of.clone())).collect();
@@ -106,7 +106,7 @@ fn check(main: &[KeyedRow], unions: &[Vec<KeyedRow>], windows: &[(Window, Vec<us
     for (current, (row, expected)) in rows.iter().zip(main).enumerate() {
         assert_eq!(row[2], Value::BigInt(expected.id), "in the order of arrival");
         for (at, (window, used)) in windows.iter().enumerate() {
-            let used: Vec<&[KeyedRow]> =
+            let used: Vec<&[TestRow]> =
                 used.iter().map(|union| unions[*union].as_slice()).collect();
             let frame = naive(main, current, &used, window);
             let found = &row[3 + at];
@@ -115,13 +115,13 @@ fn check(main: &[KeyedRow], unions: &[Vec<KeyedRow>], windows: &[(Window, Vec<us
     }
 }
 
-fn draw_row() -> impl Strategy<Value = KeyedRow> {
+fn draw_row() -> impl Strategy<Value = TestRow> {
     let key = prop_oneof![1 => Just(None), 5 => (0..3_i32).prop_map(Some)];
     let order = prop_oneof![1 => Just(None), 12 => (0..12_i64).prop_map(Some)];
-    (key, order).prop_map(|(key, order)| KeyedRow { key, order, id: 0 })
+    (key, order).prop_map(|(key, order)| TestRow { key, order, id: 0 })
 }
 
-fn draw_rows(count_max: usize) -> impl Strategy<Value = Vec<KeyedRow>> {
+fn draw_rows(count_max: usize) -> impl Strategy<Value = Vec<TestRow>> {
     prop::collection::vec(draw_row(), 0..count_max)
 }
 
@@ -154,7 +154,7 @@ fn draw_window() -> impl Strategy<Value = (Window, Vec<usize>)> {
     )
 }
 
-fn number(rows: &mut [KeyedRow], first: i64) {
+fn number(rows: &mut [TestRow], first: i64) {
     for (row, id) in rows.iter_mut().zip(first..) {
         row.id = id;
     }
@@ -179,7 +179,7 @@ proptest! {
 
 #[test]
 fn a_late_row_lands_before_newer_rows() {
-    let row = |order, id| KeyedRow { key: Some(1), order: Some(order), id };
+    let row = |order, id| TestRow { key: Some(1), order: Some(order), id };
     let window = Window {
         partition_by: vec![col("main.k")],
         order_by: Some(col("main.ts")),

@@ -2,10 +2,12 @@
 //!
 //! Each connection is a task. Requests are bytes that were made before; of an answer only its frame is
 //! read, and that it is no error. In a closed loop the next request is sent when the answer is there; at
-//! a rate each has its time, and its latency begins then, whether or not the connection was free.
+//! a rate each has its time (`timer`), and its latency begins then, whether or not the connection was
+//! free.
 
-use std::{cell::RefCell, io::ErrorKind, rc::Rc, sync::Arc};
+use std::{cell::RefCell, io::ErrorKind, pin::pin, rc::Rc, sync::Arc};
 
+use futures::future::{Either, select, try_join_all};
 use lockstep_host::{Clock, SystemClock};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -16,7 +18,10 @@ use tokio::{
     time::Duration,
 };
 
-use super::connection::{Endpoint, Framing, ListenAddress};
+use super::{
+    connection::{Endpoint, Framing, ListenAddress},
+    timer::LoadTimer,
+};
 use crate::{
     error::{Error, Result, Trying},
     measure::{Measured, latencies, record},
@@ -45,6 +50,7 @@ struct LoadState<'a> {
     load: NetworkLoad,
     requests: &'a [Vec<u8>],
     clock: SystemClock,
+    timer: LoadTimer,
     measured: RefCell<Measured>,
 }
 
@@ -61,18 +67,22 @@ pub(super) fn run_load(
     let runtime = Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.trying(|| "start the client".to_owned())?;
     let measured = Measured { latency_ns: latencies(), ops_per_s: 0.0 };
-    let state = Rc::new(LoadState {
-        load,
-        requests,
-        clock: SystemClock::new(),
-        measured: RefCell::new(measured),
-    });
+    let clock = SystemClock::new();
+    let timer = {
+        let _entered = runtime.enter();
+        LoadTimer::new(clock)?
+    };
+    let state =
+        Rc::new(LoadState { load, requests, clock, timer, measured: RefCell::new(measured) });
     let ready = Arc::new(Barrier::new(load.connections));
     let tasks = LocalSet::new();
     let done = runtime.block_on(tasks.run_until(async {
         let connections = (0..load.connections)
             .map(|number| run_connection(endpoint, Rc::clone(&state), Arc::clone(&ready), number));
-        futures::future::try_join_all(connections).await
+        match select(pin!(try_join_all(connections)), pin!(state.timer.run())).await {
+            Either::Left((done, _)) => done.map(|_| ()),
+            Either::Right((failed, _)) => failed.map(|never| match never {}),
+        }
     }));
     done?;
     let mut measured = state.measured.borrow().clone();
@@ -106,10 +116,7 @@ async fn run_connection(
     loop {
         if load.pace != Pace::AsAnswered {
             due_ns = begin_ns + offset_ns + sent * interval_ns;
-            let wait_ns = due_ns.saturating_sub(state.clock.monotonic_ns());
-            if wait_ns > 0 {
-                tokio::time::sleep(Duration::from_nanos(wait_ns)).await;
-            }
+            state.timer.wait_until(due_ns, number).await?;
         }
         connection.exchange(&state.requests[next % state.requests.len()]).await?;
         (next, sent) = (next + 1, sent + 1);

@@ -1,10 +1,48 @@
 //! The client of M14 and its servers, without times.
 
+use std::{cell::RefCell, pin::pin};
+
+use futures::future::{Either, join_all, select};
+use lockstep_host::{Clock, SystemClock};
+use tokio::runtime::Builder;
+
 use super::{
     connection::{FramedAnswer, Framing},
     features::{FeatureSet, read_answer},
+    timer::LoadTimer,
 };
 use crate::answer::AnswerValue;
+
+#[test]
+fn no_request_is_sent_before_it_is_due_and_each_is_sent() {
+    let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+    let clock = SystemClock::new();
+    let timer = {
+        let _entered = runtime.enter();
+        LoadTimer::new(clock).unwrap()
+    };
+    let sent = RefCell::new(Vec::new());
+    let begin_ns = clock.monotonic_ns();
+    // The second one is due first, two are due together, and the last is due at once.
+    let times = [2_000_000_u64, 700_000, 5_000_000, 2_000_000, 0];
+    let requests = times.iter().enumerate().map(|(connection, offset_ns)| {
+        let (timer, sent, due_ns) = (&timer, &sent, begin_ns + offset_ns);
+        async move {
+            timer.wait_until(due_ns, connection).await.unwrap();
+            assert!(clock.monotonic_ns() >= due_ns);
+            sent.borrow_mut().push(connection);
+        }
+    });
+    runtime.block_on(async {
+        match select(pin!(join_all(requests)), pin!(timer.run())).await {
+            Either::Left(_) => {}
+            Either::Right((failed, _)) => panic!("{failed:?}"),
+        }
+    });
+    let mut sent = sent.into_inner();
+    sent.sort_unstable();
+    assert_eq!(sent, [0, 1, 2, 3, 4]);
+}
 
 #[test]
 fn answers_are_told_from_each_other() {

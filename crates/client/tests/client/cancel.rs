@@ -1,15 +1,29 @@
 //! Calls that end early: cancelled, timed out, dropped, at the end of the server.
 
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_flight::{
+    FlightData, FlightDescriptor, PutResult, encode::FlightDataEncoderBuilder,
+    flight_service_client::FlightServiceClient, sql::Any,
+};
+use futures::{StreamExt, stream};
 use lockstep_client::RemoteClient;
 use lockstep_engine::{QueryContext, QueryLimits};
 use lockstep_host::{Clock, SystemClock};
+use lockstep_protocol::{Append, AppendCreates, NamedMessage};
 use lockstep_server::DrainOutcome;
+use prost::Message;
 use std::{
     io::{Read, Write},
     sync::Arc,
 };
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::mpsc,
+    task::JoinHandle,
+};
+use tonic::{Status, transport::Endpoint};
 
-use crate::support::{TestServer, row_of, rows};
+use crate::support::{TestServer, rows, text_of};
 
 /// A query that runs for minutes.
 const LONG: &str =
@@ -17,16 +31,15 @@ const LONG: &str =
 
 fn server(settings: &[(&str, &str)]) -> TestServer {
     let server = TestServer::start(settings, "CREATE TABLE t (a BIGINT)");
-    let one = row_of("SELECT cast(1 AS BIGINT) AS a");
-    let numbers: Vec<_> = (0..4_000_i64)
-        .map(|number| {
-            let column: arrow::array::ArrayRef =
-                Arc::new(arrow::array::Int64Array::from(vec![number]));
-            arrow::array::RecordBatch::try_new(one.schema(), vec![column]).unwrap()
-        })
-        .collect();
+    let numbers: Vec<_> = (0..4_000).map(row).collect();
     server.database.session().append("t", &numbers).unwrap();
     server
+}
+
+/// Makes a batch of one row of the table.
+fn row(number: i64) -> RecordBatch {
+    let column: ArrayRef = Arc::new(Int64Array::from(vec![number]));
+    RecordBatch::try_from_iter([("a", column)]).unwrap()
 }
 
 /// Waits until the server runs as many statements.
@@ -140,6 +153,142 @@ fn clients_that_read_nothing_leave_the_threads_to_others() {
     }
     drop(results);
     wait_for_running(&server, 0);
+}
+
+/// An append to the table over a connection of its own, which has the rows that are sent so far.
+struct SlowAppend {
+    rows: mpsc::UnboundedSender<RecordBatch>,
+    outcome: JoinHandle<Result<Option<PutResult>, Status>>,
+    runtime: Runtime,
+}
+
+impl SlowAppend {
+    /// Begins it with a row.
+    fn begin(server: &TestServer, number: i64) -> Self {
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).enable_io().enable_time().build().unwrap();
+        let (rows, mut receiver) = mpsc::unbounded_channel();
+        let batches = stream::poll_fn(move |cx| receiver.poll_recv(cx)).map(Ok);
+        let schema = row(number).schema();
+        let encoded = FlightDataEncoderBuilder::new().with_schema(schema).build(batches);
+        let (tables, creates) = (vec!["t".to_owned()], AppendCreates::No.into());
+        let append = Append { tables, durability: None, creates };
+        let command = Any { type_url: Append::type_url(), value: append.encode_to_vec().into() };
+        let descriptor = FlightDescriptor::new_cmd(command.encode_to_vec());
+        let first = FlightData::new().with_descriptor(descriptor);
+        let messages = stream::iter([first]).chain(encoded.map(|message| message.unwrap()));
+        let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
+        let outcome = runtime.spawn(async move {
+            let mut flight = FlightServiceClient::new(endpoint.connect().await.unwrap());
+            let mut results = flight.do_put(messages).await?.into_inner();
+            results.message().await
+        });
+        let append = Self { rows, outcome, runtime };
+        append.send(number);
+        append
+    }
+
+    fn send(&self, number: i64) {
+        self.rows.send(row(number)).unwrap();
+    }
+
+    /// Ends the rows, and waits until they are stored.
+    fn finish(self) {
+        drop(self.rows);
+        let outcome = self.runtime.block_on(self.outcome).unwrap();
+        assert!(outcome.unwrap().is_some());
+    }
+
+    /// Waits for the end of an append whose rows do not end.
+    fn fail(self) -> Status {
+        self.runtime.block_on(self.outcome).unwrap().unwrap_err()
+    }
+
+    /// Closes the connection before the rows end.
+    fn disconnect(self) {
+        drop(self.runtime);
+        drop(self.rows);
+    }
+}
+
+#[test]
+fn clients_that_send_nothing_leave_the_threads_to_others() {
+    let server = server(&[
+        ("admission.write_threads", "2"),
+        ("limits.body_timeout_ms", "3600000"),
+        ("limits.statement_timeout_ms", "3600000"),
+    ]);
+    // One more than there are threads.
+    let [more, same, none] =
+        [10_000, 10_001, 10_002].map(|number| SlowAppend::begin(&server, number));
+    wait_for_running(&server, 3);
+    let client = server.connect();
+    assert_eq!(client.append("t", &[row(20_000)], None).unwrap().rows, 1);
+    assert_eq!(rows(&client, "SELECT count(*) AS n FROM t"), "4001");
+    let answer = answer_over_http(&server, "INSERT INTO t VALUES (20001)");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let answer = answer_over_http(&server, "SELECT count(*) AS n FROM t");
+    assert!(answer.contains("[[4002]]"), "{answer}");
+    // They were not cancelled, and go on where there are rows.
+    wait_for_running(&server, 3);
+    more.send(11_000);
+    more.finish();
+    same.finish();
+    none.disconnect();
+    wait_for_running(&server, 0);
+    let stored = rows(&client, "SELECT a FROM t WHERE a >= 10000 ORDER BY a");
+    assert_eq!(stored, "10000; 10001; 11000; 20000; 20001");
+}
+
+/// The table is locked by an append that waits for its client, ALTER TABLE waits for the append, and
+/// the appends that have the threads wait for ALTER TABLE.
+#[test]
+fn a_slow_append_goes_on_where_the_others_wait_for_its_table() {
+    let server = server(&[
+        ("admission.write_threads", "2"),
+        ("limits.body_timeout_ms", "3600000"),
+        ("limits.statement_timeout_ms", "3600000"),
+    ]);
+    let slow = SlowAppend::begin(&server, 10_000);
+    wait_for_running(&server, 1);
+    let client = server.connect();
+    let alter = lockstep_host::spawn("alters", move || {
+        let done = client.execute("ALTER TABLE t ADD COLUMN b BIGINT", None);
+        done.and_then(|rows| rows.collect()).map(|_| ())
+    });
+    wait_for_running(&server, 2);
+    let appends = [server.connect(), server.connect()].map(|client| {
+        let append = move || client.append("t", &[row(20_000)], None).map(|_| ());
+        lockstep_host::spawn("appends", append).unwrap()
+    });
+    // They wait, unless they were before ALTER TABLE.
+    let running =
+        || server.database.sessions().iter().filter(|info| info.running.is_some()).count();
+    while running() + appends.iter().filter(|append| append.is_finished()).count() < 4 {
+        lockstep_host::pause(2);
+    }
+    slow.send(11_000);
+    slow.finish();
+    alter.unwrap().join().unwrap().unwrap();
+    for append in appends {
+        // One that waited for ALTER TABLE may find that its table was replaced.
+        let _outcome = append.join().unwrap();
+    }
+    let client = server.connect();
+    let stored = rows(&client, "SELECT count(*) AS n FROM t WHERE a = 10000 OR a = 11000");
+    assert_eq!(stored, "2");
+}
+
+#[test]
+fn an_append_whose_rows_do_not_arrive_ends_at_its_limits() {
+    for limit in ["limits.body_timeout_ms", "limits.statement_timeout_ms"] {
+        let server = server(&[(limit, "300")]);
+        let status = SlowAppend::begin(&server, 10_000).fail();
+        assert!(status.message().starts_with("[57014]"), "{status}");
+        wait_for_running(&server, 0);
+        let count = server.database.session().execute("SELECT count(*) AS n FROM t").unwrap();
+        assert_eq!(text_of(&count.batches), "4000");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use lockstep_host::{CallStep, query};
 use lockstep_request::{KnownAnswers, Program};
 use lockstep_row::{DataType, Datum, arrow::ColumnBuilder};
 
-use super::{KnownTables, RowRange};
+use super::{KnownTables, ResultRange};
 use crate::{Output, ProgressCallback, context::checkpoint};
 
 /// The most rows of a batch.
@@ -21,31 +21,31 @@ const REQUESTS_PER_CHECKPOINT: u64 = 64;
 const REQUESTS_PER_REPORT: u64 = 1_024;
 
 /// A consumer of batches.
-pub(crate) type Consume<'c> = &'c mut dyn FnMut(RecordBatch) -> Result<()>;
+pub(crate) type ConsumeBatch<'c> = &'c mut dyn FnMut(RecordBatch) -> Result<()>;
 
 /// The answers to the rows of a main table.
-pub(crate) struct Answers<'a> {
+pub(crate) struct AnswerBatches<'a> {
     answers: KnownAnswers<'a>,
     columns: &'a [(String, DataType)],
     builders: Vec<ColumnBuilder>,
     /// The number of rows in the builders.
     rows: usize,
-    range: RowRange,
+    range: ResultRange,
     /// The number of requests that were answered, and of those to come.
     done: u64,
     total: u64,
     progress: Option<ProgressCallback>,
-    consume: Consume<'a>,
+    consume: ConsumeBatch<'a>,
 }
 
-impl<'a> Answers<'a> {
+impl<'a> AnswerBatches<'a> {
     /// Begins to answer `total` requests of a program whose answers have these columns.
     pub(crate) fn new(
         program: &'a Program,
         columns: &'a [(String, DataType)],
-        (range, total): (RowRange, u64),
+        (range, total): (ResultRange, u64),
         progress: Option<ProgressCallback>,
-        consume: Consume<'a>,
+        consume: ConsumeBatch<'a>,
     ) -> Self {
         let builders = columns.iter().map(|(_, kind)| ColumnBuilder::new(kind, BATCH_ROWS));
         Self {

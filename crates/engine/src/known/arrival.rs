@@ -8,7 +8,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::temporary::TemporaryStorage;
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema};
 
-use super::{Answers, KnownTables, RowRange, answers::Consume};
+use super::{AnswerBatches, KnownTables, ResultRange, answers::ConsumeBatch};
 use crate::{PreparedRequest, ProgressCallback, catalog::TableEntry, database::TableSet};
 
 /// What is answered.
@@ -21,7 +21,7 @@ pub(crate) struct ArrivalRun<'r> {
     pub(crate) main_table: u64,
     pub(crate) read_through: BTreeMap<u64, usize>,
     pub(crate) temporary: TemporaryStorage,
-    pub(crate) range: RowRange,
+    pub(crate) range: ResultRange,
 }
 
 impl ArrivalRun<'_> {
@@ -30,7 +30,7 @@ impl ArrivalRun<'_> {
     pub(crate) fn run(
         &self,
         progress: Option<ProgressCallback>,
-        consume: Consume<'_>,
+        consume: ConsumeBatch<'_>,
     ) -> Result<Vec<Diagnostic>> {
         let set = TableSet::of(self.entries).spilling_to(self.temporary.clone());
         let program = self.request.program();
@@ -48,7 +48,7 @@ impl ArrivalRun<'_> {
         let warnings = first.map(|first_ms| self.warnings(&tables.that_may_lack(first_ms)));
         let total = set.by_id.get(&self.main_table).map_or(0, |table| table.row_count());
         let mut answers =
-            Answers::new(program, self.columns, (self.range, total), progress, consume);
+            AnswerBatches::new(program, self.columns, (self.range, total), progress, consume);
         let mut arena = Arena::new();
         for stored in rows() {
             {

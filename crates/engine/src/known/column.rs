@@ -27,7 +27,10 @@ use lockstep_row::{Arena, DataType, Datum, Retention, TableSchema, arrow::Column
 use lockstep_sql::ast::Ident;
 use lockstep_table::{Arrivals, Snapshot, Table};
 
-use super::{Answers, KnownTables, RowRange, answers::Consume, arrival::rows_gone, does_not_fit};
+use super::{
+    AnswerBatches, KnownTables, ResultRange, answers::ConsumeBatch, arrival::rows_gone,
+    does_not_fit,
+};
 use crate::{
     Database, PreparedRequest, ProgressCallback,
     append::{AppendRule, load, table_error},
@@ -46,7 +49,7 @@ pub(crate) struct ColumnRun<'r> {
     pub(crate) read_through: BTreeMap<u64, usize>,
     pub(crate) temporary: TemporaryStorage,
     pub(crate) conversion: Conversion,
-    pub(crate) range: RowRange,
+    pub(crate) range: ResultRange,
 }
 
 /// A copy of a table in the order in which its rows became known.
@@ -69,7 +72,7 @@ impl ColumnRun<'_> {
     pub(crate) fn run(
         &self,
         progress: Option<ProgressCallback>,
-        consume: Consume<'_>,
+        consume: ConsumeBatch<'_>,
     ) -> Result<Vec<Diagnostic>> {
         let Some(main_table) = &self.query.request_table else {
             let message = "AS KNOWN AT needs a table in FROM";
@@ -88,7 +91,8 @@ impl ColumnRun<'_> {
             copy.rows.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
         let total = u64::try_from(copy.rows.num_rows()).unwrap_or(u64::MAX);
         let columns = &self.query.columns;
-        let mut answers = Answers::new(program, columns, (self.range, total), progress, consume);
+        let mut answers =
+            AnswerBatches::new(program, columns, (self.range, total), progress, consume);
         let mut arena = Arena::new();
         for (row, time) in copy.known_at.iter().enumerate() {
             let outcome = {

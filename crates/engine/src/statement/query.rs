@@ -28,8 +28,17 @@ impl Session {
         let requests = request_rows(self, &config, &bound)?;
         let storage = config.storage().unwrap_or_else(|| self.storage());
         let (conversion, limits) = (self.conversion(), self.limits());
+        let window_skew = self.variables().window_skew();
         let (caller, temporary) = (self.caller().clone(), self.temporary_storage());
-        let context = RelationContext { storage, conversion, limits, temporary, caller, warnings };
+        let context = RelationContext {
+            storage,
+            conversion,
+            limits,
+            temporary,
+            window_skew,
+            caller,
+            warnings,
+        };
         let guard = match self.caller().is_process() {
             true => None,
             false => self.guard(requirements_of(&bound))?,

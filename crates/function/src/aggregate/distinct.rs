@@ -146,40 +146,47 @@ impl Distinct {
         }
     }
 
+    /// Adds a word. Most words of most frames are there already; then no word depends on the one
+    /// before it, so that the processor looks several of them up at once.
     #[inline]
     fn insert(&mut self, word: u128) {
-        if self.slots.len() <= self.taken * 4 {
-            self.grow();
-        }
         debug_assert_ne!(word, 0, "0 is the word of the empty text");
-        debug_assert!(self.taken < self.words.len(), "there is space for another word");
-        let at = self.first_slot(word) & (self.slots.len() - 1);
-        // Whether a word is there is as good as random, so nothing branches on it: the word is written
-        // behind the others, and stays there if it is new. An empty slot is the greatest place.
-        let place = (self.slots[at].wrapping_sub(1) as usize).min(self.taken);
-        self.words[self.taken] = word;
-        if self.words[place] != word {
-            self.insert_behind(word, at);
-            return;
-        }
-        self.slots[at] = position(place);
-        self.taken += usize::from(place == self.taken);
-    }
-
-    /// Adds a word whose home slot another word has.
-    fn insert_behind(&mut self, word: u128, home: usize) {
-        debug_assert!(self.taken * 4 < self.slots.len(), "at most a quarter is occupied");
-        let mask = self.slots.len() - 1;
-        let mut at = (home + 1) & mask;
-        while self.slots[at] != 0 {
-            if self.words[self.slots[at] as usize - 1] == word {
+        let mask = self.slots.len().wrapping_sub(1);
+        let mut at = self.first_slot(word) & mask;
+        // An empty table has no slot at all.
+        while let Some(&slot) = self.slots.get(at)
+            && slot != 0
+        {
+            if self.words[slot as usize - 1] == word {
                 return;
             }
             at = (at + 1) & mask;
         }
+        self.insert_new(word, at);
+    }
+
+    /// Adds a word that is not in the table, whose probe chain ends at a slot.
+    fn insert_new(&mut self, word: u128, mut at: usize) {
+        if self.slots.len() <= self.taken * 4 {
+            self.grow();
+            at = self.empty_slot(word);
+        }
+        debug_assert_eq!(self.slots[at], 0, "a word takes an empty slot");
+        debug_assert!(self.taken < self.words.len(), "there is space for another word");
         self.words[self.taken] = word;
         self.slots[at] = position(self.taken);
         self.taken += 1;
+    }
+
+    /// Returns the slot for a word that is not in the table.
+    #[inline]
+    fn empty_slot(&self, word: u128) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = self.first_slot(word) & mask;
+        while self.slots[at] != 0 {
+            at = (at + 1) & mask;
+        }
+        at
     }
 
     /// Returns the approximate number of bytes that it has allocated; a reset does not free them.
@@ -203,11 +210,8 @@ impl Distinct {
         self.slots.clear();
         self.slots.resize(size, 0);
         self.words.resize(size / 4 + 1, 0);
-        for (place, word) in self.words[..self.taken].iter().enumerate() {
-            let mut at = self.first_slot(*word) & (size - 1);
-            while self.slots[at] != 0 {
-                at = (at + 1) & (size - 1);
-            }
+        for place in 0..self.taken {
+            let at = self.empty_slot(self.words[place]);
             self.slots[at] = position(place);
         }
     }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     CallArguments, Compatibility, Settings, SignatureError,
     cast::{cast_form, print_datum},
-    testing::{Evaluator, Typed, evaluate},
+    testing::{TestEvaluator, Typed, evaluate},
 };
 
 /// The role of an argument in the forms that functions take.
@@ -376,7 +376,7 @@ fn sample() -> Vec<Vec<(&'static str, Typed)>> {
 
 /// Returns the arguments of one call in one row: types and values, and whether each names a column.
 fn arguments_in(text: &str, row: &[(&'static str, Typed)]) -> Vec<(Typed, bool)> {
-    let mut evaluator = Evaluator::new(text, Settings::default());
+    let mut evaluator = TestEvaluator::new(text, Settings::default());
     evaluator.row = row;
     let mut arguments = Vec::new();
     evaluator.eat("*");

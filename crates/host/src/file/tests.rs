@@ -5,9 +5,9 @@ use std::{fs, io::ErrorKind, path::PathBuf, sync::Arc, sync::atomic::AtomicU64};
 use super::{Disk, Error, LockMode, Mapping, OpenMode, Operation, SystemDisk};
 
 /// A directory that is gone when the test ends.
-struct Directory(PathBuf);
+struct TestDirectory(PathBuf);
 
-impl Directory {
+impl TestDirectory {
     fn new(name: &str) -> Self {
         let name = format!("lockstep-host-file-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
@@ -16,7 +16,7 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.0).unwrap();
     }
@@ -24,7 +24,7 @@ impl Drop for Directory {
 
 #[test]
 fn a_file_is_written_read_renamed_and_removed() {
-    let directory = Directory::new("calls");
+    let directory = TestDirectory::new("calls");
     let (first, second) = (directory.0.join("a"), directory.0.join("b"));
     let file = SystemDisk.open(&first, OpenMode::CreateNew).unwrap();
     file.write_at(3, b"rows").unwrap();
@@ -50,7 +50,7 @@ fn a_file_is_written_read_renamed_and_removed() {
 
 #[test]
 fn a_mapping_and_its_file_are_the_same_bytes() {
-    let directory = Directory::new("mapping");
+    let directory = TestDirectory::new("mapping");
     let file = SystemDisk.open(&directory.0.join("a"), OpenMode::Create).unwrap();
     file.allocate(8_192).unwrap();
     let mapping = file.map(8_192).unwrap();
@@ -78,7 +78,7 @@ fn memory_that_stands_in_for_a_file_is_written_by_words() {
 
 #[test]
 fn a_second_lock_names_the_process_that_holds_the_first() {
-    let directory = Directory::new("lock");
+    let directory = TestDirectory::new("lock");
     let path = directory.0.join("LOCK");
     let held = SystemDisk.lock(&path, LockMode::Exclusive).unwrap();
     let this = std::process::id();
@@ -99,7 +99,7 @@ fn a_second_lock_names_the_process_that_holds_the_first() {
 
 #[test]
 fn shared_locks_exclude_only_exclusive_ones_and_name_nobody() {
-    let directory = Directory::new("shared-lock");
+    let directory = TestDirectory::new("shared-lock");
     let path = directory.0.join("LOCK");
     let missing = SystemDisk.lock(&path, LockMode::Shared).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);

@@ -17,7 +17,7 @@ use lockstep_plan::{AggregateCall, Frame, Window, WindowAggregate, WindowGroup};
 use super::{ChainBuilder, Compiler};
 use crate::{
     chain::ChainStep,
-    row_context::{BoundExpr, ColumnLayout, ColumnLocation},
+    row_context::{BoundExpr, ColumnLayout, ValueLocation},
     trace::{self, ChainRole},
 };
 
@@ -52,11 +52,11 @@ impl Compiler<'_> {
                     expr @ BoundExpr::Computed { .. } => {
                         let slot = builder.new_slot();
                         builder.steps.push(ChainStep::Compute { slot, expr });
-                        ColumnLocation::Slot(slot)
+                        ValueLocation::Slot(slot)
                     }
                 }
             } else {
-                ColumnLocation::Absent
+                ValueLocation::Absent
             });
         }
         locations.extend(aggregates);

@@ -8,7 +8,7 @@ use super::{aggregates::AggregatesBuilder, lane::LaneCompiler};
 use crate::{
     inputs::{CurrentInputs, PrefetchPlan, SourceInputs},
     lane::{LaneClass, RecordInput, RowInput, ScanLane},
-    row_context::{BoundExpr, ColumnLayout, ColumnLocation},
+    row_context::{BoundExpr, ColumnLayout, ValueLocation},
 };
 
 impl<'c> AggregatesBuilder<'c> {
@@ -101,7 +101,7 @@ impl<'c> AggregatesBuilder<'c> {
 /// Chooses how the values of an expression are read that is not machine code: in place where it is a
 /// column of a stored row.
 fn in_place(expr: BoundExpr, class: LaneClass, codec: Option<&RowCodec>) -> RowInput {
-    let (BoundExpr::Column(ColumnLocation::Leaf(column)), Some(codec)) = (&expr, codec) else {
+    let (BoundExpr::Column(ValueLocation::Leaf(column)), Some(codec)) = (&expr, codec) else {
         return RowInput::Expr(expr);
     };
     match codec.fixed_column(*column) {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     chain::ChainStep,
     join::{JoinOutput, JoinStep, TimeUpperBound},
-    row_context::{BoundExpr, ColumnLayout, ColumnLocation},
+    row_context::{BoundExpr, ColumnLayout, ValueLocation},
     trace::{self, ChainRole},
 };
 
@@ -30,7 +30,7 @@ impl Compiler<'_> {
         if !outputs_needed.contains(&true) {
             // The join neither adds nor removes rows.
             self.add_steps(&node.left, &needed[..left_width], role, builder)?;
-            builder.locations.extend(std::iter::repeat_n(ColumnLocation::Absent, right_width));
+            builder.locations.extend(std::iter::repeat_n(ValueLocation::Absent, right_width));
             return Ok(());
         }
         let mut read = needed.to_vec();
@@ -45,13 +45,13 @@ impl Compiler<'_> {
         }
         self.add_steps(&node.left, left_read, role, builder)?;
         let step = self.join_step(node, outputs_needed, right_read.to_vec(), role, builder)?;
-        let mut locations = vec![ColumnLocation::Absent; right_width];
+        let mut locations = vec![ValueLocation::Absent; right_width];
         let mut outputs = step.outputs.iter();
         for (location, _) in
             locations.iter_mut().zip(outputs_needed).filter(|(_, is_needed)| **is_needed)
         {
             let output = outputs.next().expect("each needed column has an output");
-            *location = ColumnLocation::Slot(output.slot);
+            *location = ValueLocation::Slot(output.slot);
         }
         builder.steps.push(ChainStep::Join(Box::new(step)));
         builder.locations.extend(locations);
@@ -93,7 +93,7 @@ impl Compiler<'_> {
         let filter = match &node.filter {
             Some(filter) => {
                 let of_right = right.locations.iter().map(|location| location.on_the_right());
-                let pair: Vec<ColumnLocation> =
+                let pair: Vec<ValueLocation> =
                     builder.locations.iter().copied().chain(of_right).collect();
                 Some(BoundExpr::bind(filter, ColumnLayout::new(&node.schema, &pair))?)
             }

@@ -14,7 +14,7 @@ use super::{CompiledChain, Compiler, HistoryOrder};
 use crate::{
     chain::{Chain, LeafKind},
     materialise::Materialised,
-    row_context::{BoundExpr, ColumnLayout, ColumnLocation},
+    row_context::{BoundExpr, ColumnLayout, ValueLocation},
     source::{AccessPath, KeyedSource, Order, RequestRow, ResidualKey},
     trace::{self, ChainRole},
 };
@@ -73,7 +73,7 @@ pub(super) struct SourceKey {
 #[derive(Debug, Clone)]
 pub(super) struct CompiledSource {
     pub(super) source: Arc<KeyedSource>,
-    pub(super) locations: Vec<ColumnLocation>,
+    pub(super) locations: Vec<ValueLocation>,
     /// In how many places it reads the request row.
     request_read_count: usize,
 }
@@ -100,7 +100,7 @@ impl Compiler<'_> {
         Ok(compiled)
     }
 
-    fn new_source(&mut self, spec: &SourceSpec<'_>) -> Result<(KeyedSource, Vec<ColumnLocation>)> {
+    fn new_source(&mut self, spec: &SourceSpec<'_>) -> Result<(KeyedSource, Vec<ValueLocation>)> {
         let line = self.resources.explain.open();
         let is_row_source = trace::is_row_source(spec.plan, spec.role);
         let has_request = is_row_source
@@ -165,7 +165,7 @@ impl Compiler<'_> {
         let materialised = &mut self.resources.materialised;
         let leaf = LeafKind::Materialised(materialised.len());
         materialised.push(Materialised { plan: plan.clone(), request_table });
-        let locations = (0..plan.schema().fields().len()).map(ColumnLocation::Leaf).collect();
+        let locations = (0..plan.schema().fields().len()).map(ValueLocation::Leaf).collect();
         CompiledChain { chain: Chain { leaf, steps: Vec::new(), slot_count: 0 }, locations }
     }
 

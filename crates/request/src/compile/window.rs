@@ -20,7 +20,7 @@ use crate::{
     lane::RecordInput,
     pre_aggregate::{self, PreAggregate, PreAggregateName, PreAggregateSpec, PreAggregation},
     progress::FrameSpec,
-    row_context::{BoundExpr, ColumnLayout, ColumnLocation},
+    row_context::{BoundExpr, ColumnLayout, ValueLocation},
     source::{KeyedSource, Order},
     trace::{self, ChainRole},
     window::{ScanSource, WindowScan},
@@ -72,7 +72,7 @@ impl Compiler<'_> {
             builder.steps.push(ChainStep::Scan(Box::new(scan)));
         }
         let slots = groups.iter().flat_map(|group| &group.slots);
-        let locations = slots.map(|slot| slot.map_or(ColumnLocation::Absent, ColumnLocation::Slot));
+        let locations = slots.map(|slot| slot.map_or(ValueLocation::Absent, ValueLocation::Slot));
         builder.locations.extend(locations);
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     machine::LaneProgram,
-    row_context::{BoundExpr, ColumnLocation, ColumnLookup, LeafRow, RowContext},
+    row_context::{BoundExpr, ColumnLookup, LeafRow, RowContext, ValueLocation},
 };
 
 /// Where the values of a lane are in the rows of one source.
@@ -189,7 +189,7 @@ fn evaluate<'s, T>(
     let mut count = 0;
     for row in rows {
         let value = match (expr, row.leaf) {
-            (BoundExpr::Column(ColumnLocation::Leaf(column)), LeafRow::Stored(view)) => {
+            (BoundExpr::Column(ValueLocation::Leaf(column)), LeafRow::Stored(view)) => {
                 view.get_in(*column, arena)
             }
             (BoundExpr::Column(location), _) => row.get(*location, arena),

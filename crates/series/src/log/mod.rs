@@ -206,6 +206,19 @@ impl RowLog {
         rows
     }
 
+    /// Returns arrivals that split the rows into at most `parts` parts of about as many blocks, the first
+    /// one not among them; none where there is one block.
+    pub fn split(&self, parts: usize, guard: &Guard) -> Vec<u64> {
+        debug_assert!(parts > 0, "there is a part");
+        let directory = self.directory(guard);
+        let count = directory.len();
+        let blocks = (1..parts).map(|part| part * count / parts).filter(|block| *block > 0);
+        let mut arrivals: Vec<u64> =
+            blocks.map(|block| block_at(directory, block).first_arrival()).collect();
+        arrivals.dedup();
+        arrivals
+    }
+
     /// Returns the number of rows with an arrival of at least `from`, among them removed ones that share
     /// the first block with others. Linear in the rows of that block.
     pub fn row_count_since(&self, from: u64, guard: &Guard) -> usize {

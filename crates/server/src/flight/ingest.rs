@@ -1,7 +1,9 @@
 //! `DoPut`: rows into tables, parameters, and statements without rows.
 //!
 //! The messages are read and decoded on the thread that writes the rows, one after another, so that rows
-//! of any number need the memory of one batch besides what the table stores.
+//! of any number need the memory of one batch besides what the table stores. While the next message has
+//! not arrived, the write is parked: it keeps its thread, but leaves its place in the pool to others. It
+//! is decoded when the write has a place again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,24 +17,29 @@ use arrow_flight::{
         TableDefinitionOptions, TableExistsOption, TableNotExistOption,
     },
 };
-use futures::{StreamExt, stream};
+use futures::{
+    FutureExt, Stream, StreamExt,
+    stream::{self, BoxStream},
+};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::{Durability, IfExists, Output, Session, TableBatches};
-use lockstep_host::failpoint;
+use lockstep_host::{failpoint, query};
 use lockstep_protocol::{Append, AppendCreates, NamedMessage};
 use prost::Message;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::mpsc};
 use tonic::{Request, Status, Streaming};
 
 use super::{
     arrow_bytes::parameter_rows,
     call::{CallDeadline, FlightCall},
     prepared::ParameterRows,
+    rows::CHECK_INTERVAL,
     statements::{outcome_of, view_of},
     status::malformed,
 };
 use crate::{
     arrow_input::{check_message, decoded},
+    server_state::ServerState,
     work_pool::WorkClass,
 };
 
@@ -41,34 +48,87 @@ const DURABILITY_OPTION: &str = "durability";
 
 /// The messages of a `DoPut` after the first one, read on the thread that uses them.
 struct PutReader {
+    messages: PutMessages,
+    /// Passes a message that has arrived on to the decoder, which takes it at once.
+    arrived: mpsc::UnboundedSender<FlightData>,
     decoder: FlightDataDecoder,
+    state: Arc<ServerState>,
     runtime: Handle,
     timeout: Duration,
     /// How many bytes may be collected.
     bytes_max: usize,
 }
 
+/// A message of a client, or why there is none.
+type PutMessage = std::result::Result<FlightData, Status>;
+
+/// The messages of a client.
+type PutMessages = BoxStream<'static, PutMessage>;
+
 impl PutReader {
+    /// Makes it for work of the class [`WorkClass::Writes`]. To be called where the runtime of the server
+    /// is entered.
+    fn new(
+        messages: impl Stream<Item = PutMessage> + Send + 'static,
+        state: &Arc<ServerState>,
+    ) -> Self {
+        let settings = state.settings();
+        let (arrived, mut receiver) = mpsc::unbounded_channel::<FlightData>();
+        let received =
+            stream::poll_fn(move |cx| receiver.poll_recv(cx).map(|message| message.map(Ok)));
+        Self {
+            messages: messages.boxed(),
+            arrived,
+            decoder: FlightDataDecoder::new(received),
+            state: Arc::clone(state),
+            runtime: Handle::current(),
+            timeout: Duration::from_millis(settings.body_timeout_ms),
+            bytes_max: usize::try_from(settings.body_bytes_max).unwrap_or(usize::MAX),
+        }
+    }
+
     /// Reads the next schema or batch.
     fn next(&mut self) -> Option<Result<DecodedFlightData>> {
-        let read = || {
-            let next = async { tokio::time::timeout(self.timeout, self.decoder.next()).await };
-            Ok(self.runtime.block_on(next))
-        };
-        let next = match decoded(read) {
-            Ok(next) => next,
-            Err(error) => return Some(Err(malformed(error))),
-        };
-        match next {
-            Ok(Some(Ok(decoded))) => Some(Ok(decoded)),
-            Ok(Some(Err(error))) => Some(Err(read_error(&error))),
-            Ok(None) => None,
-            Err(_) => {
-                let message = "the next rows did not arrive in time";
-                let hint = "limits.body_timeout_ms says how long they may take.";
-                Some(Diagnostic::new(code::QUERY_CANCELED, message).with_hint(hint).err())
+        loop {
+            let message = match self.message().transpose()? {
+                Ok(message) => message,
+                Err(error) => return Some(Err(error)),
+            };
+            match decoded(|| Ok(self.decode(message))) {
+                Ok(Some(next)) => return Some(next.map_err(|error| read_error(&error))),
+                // It was a part of what follows, such as a dictionary.
+                Ok(None) => {}
+                Err(error) => return Some(Err(malformed(error))),
             }
         }
+    }
+
+    /// Waits for the next message; `None` where the client has sent all. Where it has not arrived yet,
+    /// the write is parked meanwhile.
+    fn message(&mut self) -> Result<Option<FlightData>> {
+        let arrived = {
+            let _entered = self.runtime.enter();
+            self.messages.next().now_or_never()
+        };
+        let next = match arrived {
+            Some(next) => next,
+            None => {
+                let Self { messages, state, runtime, timeout, .. } = self;
+                let wait = || runtime.block_on(message_in_time(messages, *timeout));
+                state.pools.parked(WorkClass::Writes, wait)?
+            }
+        };
+        next.transpose().map_err(|status| read_error(&FlightError::from(status)))
+    }
+
+    /// Decodes a message; `None` where it is a part of what follows.
+    fn decode(&mut self, message: FlightData) -> Option<FlightResult<DecodedFlightData>> {
+        let message = match checked(message) {
+            Ok(message) => message,
+            Err(error) => return Some(Err(error)),
+        };
+        self.arrived.send(message).expect("the decoder has the other end");
+        self.decoder.next().now_or_never().flatten()
     }
 
     /// Reads the next batch, across schemas.
@@ -127,8 +187,8 @@ impl FlightCall {
         request: Request<Streaming<FlightData>>,
     ) -> Result<PutResult, Status> {
         let mut messages = request.into_inner();
-        let settings = self.server.state.settings();
-        let timeout = Duration::from_millis(settings.body_timeout_ms);
+        let state = &self.server.state;
+        let timeout = Duration::from_millis(state.settings().body_timeout_ms);
         let first = tokio::time::timeout(timeout, messages.message()).await;
         let first = first.map_err(|_elapsed| Status::deadline_exceeded("no message arrived"))??;
         let Some(mut first) = first else {
@@ -144,13 +204,7 @@ impl FlightCall {
             let has_rows = message.as_ref().map_or(true, |message| !message.data_header.is_empty());
             futures::future::ready(has_rows)
         });
-        let reader = PutReader {
-            decoder: FlightDataDecoder::new(rows.map(checked)),
-            runtime: Handle::current(),
-            timeout,
-            bytes_max: usize::try_from(settings.body_bytes_max).unwrap_or(usize::MAX),
-        };
-        self.put_command(command, reader).await
+        self.put_command(command, PutReader::new(rows, state)).await
     }
 
     async fn put_command(
@@ -218,9 +272,36 @@ pub(crate) fn read_command(bytes: &[u8]) -> Result<Command> {
     Command::try_from(any).map_err(malformed)
 }
 
+/// Waits for the next message of a client. Fails where the call is cancelled or its deadline passes
+/// before, or where the client takes too long.
+async fn message_in_time(
+    messages: &mut PutMessages,
+    timeout: Duration,
+) -> Result<Option<PutMessage>> {
+    let too_long = tokio::time::sleep(timeout);
+    tokio::pin!(too_long);
+    let mut checks = tokio::time::interval(CHECK_INTERVAL);
+    loop {
+        tokio::select! {
+            biased;
+            message = messages.next() => return Ok(message),
+            () = &mut too_long => {
+                let message = "the next rows did not arrive in time";
+                return Diagnostic::new(code::QUERY_CANCELED, message)
+                    .with_hint("limits.body_timeout_ms says how long they may take.")
+                    .err();
+            }
+            _ = checks.tick() => {
+                // On the thread of the call: `block_on` polls this there.
+                let checked = query::checkpoint();
+                checked.map_err(|reason| Diagnostic::interrupted(reason.limit_ms()))?;
+            }
+        }
+    }
+}
+
 /// Returns a message whose lengths were checked.
-fn checked(message: std::result::Result<FlightData, Status>) -> FlightResult<FlightData> {
-    let message = message.map_err(FlightError::from)?;
+fn checked(message: FlightData) -> FlightResult<FlightData> {
     let lengths = check_message(&message.data_header, &message.data_body);
     lengths.map_err(FlightError::DecodeError)?;
     Ok(message)

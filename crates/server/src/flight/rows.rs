@@ -37,8 +37,8 @@ use crate::{server_state::ServerState, work_pool::WorkClass};
 /// The batches that wait for the client.
 pub(crate) const PARTS_AHEAD: usize = 4;
 
-/// How often a query whose batches nobody takes is checked for its end.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// How often a call that waits for its client is checked for its end.
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The messages of a result.
 pub(crate) type FlightDataStream =

@@ -2,11 +2,16 @@
 //!
 //! Work runs while it has one of the pool's permits. Work that has to wait for its client parks: it gives
 //! its permit to other work, which runs on another thread, and takes one again before it goes on, ahead of
-//! work that has not begun. So a client that reads slowly costs a thread that sleeps, and no permit.
+//! work that has not begun. So a client that reads or sends slowly costs a thread that sleeps, and no
+//! permit.
+//!
+//! A write holds the lock of its table while it is parked, and those that have the permits may wait for
+//! that lock: behind an ALTER TABLE, which keeps new writers out. It therefore waits for a permit for
+//! [`WRITE_PERMIT_WAIT`] only, and then goes on without one.
 //!
 //! # Invariants
 //!
-//! - At most as many works run as there are permits.
+//! - At most as many works run as there are permits, besides writes that have waited so long for one.
 //! - There are as many threads as permits besides those whose work is parked or wants its permit again.
 //! - At most [`PARKED_MAX`] works are parked; where there are as many, the next one waits with its permit.
 
@@ -24,6 +29,9 @@ use super::{NoResult, PoolSize, WorkClass};
 
 /// The most works of a pool that are parked: each has a thread that sleeps.
 const PARKED_MAX: usize = 256;
+
+/// How long a write that was parked waits for a permit.
+const WRITE_PERMIT_WAIT: Duration = Duration::from_millis(100);
 
 /// How long a thread that is one too many waits for work before it ends.
 const SPARE_IDLE: Duration = Duration::from_secs(10);
@@ -49,7 +57,7 @@ pub(super) struct PoolThreads {
 #[derive(Default)]
 struct PoolState {
     queue: VecDeque<Work>,
-    /// Works with a permit.
+    /// Works with a permit, and writes that go on without one.
     running: usize,
     /// Works that wait for their clients.
     parked: usize,
@@ -113,7 +121,7 @@ impl PoolThreads {
             return Err(NoResult::Closed);
         }
         // What begins at once needs no place.
-        let free = self.permits - state.running;
+        let free = self.permits.saturating_sub(state.running);
         if state.queue.len() >= self.queue_max.saturating_add(free) {
             return Err(NoResult::Overloaded);
         }
@@ -128,7 +136,7 @@ impl PoolThreads {
             // The caller sees a panic: its work has no result.
             let _panicked = catch_unwind(AssertUnwindSafe(work));
             let mut state = self.state.lock();
-            assert!(state.running > 0, "this work had a permit");
+            assert!(state.running > 0, "this work has run");
             state.running -= 1;
             self.wake(&state);
         }
@@ -162,7 +170,8 @@ impl PoolThreads {
 
     /// Wakes whoever can go on after a change.
     fn wake(&self, state: &PoolState) {
-        assert!(state.running <= self.permits, "work runs with a permit");
+        let is_in_excess = state.running > self.permits;
+        assert!(!is_in_excess || self.class == WorkClass::Writes, "work runs with a permit");
         if state.is_closed {
             self.has_work.notify_all();
         }
@@ -202,14 +211,21 @@ impl PoolThreads {
         true
     }
 
-    /// Takes a permit for a work that was parked; waits for one.
+    /// Takes a permit for a work that was parked; waits for one. A write goes on without one where none
+    /// is given back for a time.
     fn take_permit(&self) {
         let mut state = self.state.lock();
         assert!(state.parked > 0, "this work was parked");
         state.parked -= 1;
         state.returning += 1;
-        while state.running >= self.permits {
-            state = self.has_permit.wait(state);
+        let mut is_late = false;
+        while state.running >= self.permits && !is_late {
+            (state, is_late) = match self.class {
+                WorkClass::Writes => self.has_permit.wait_for(state, WRITE_PERMIT_WAIT),
+                WorkClass::Requests | WorkClass::Analytics | WorkClass::Logins => {
+                    (self.has_permit.wait(state), false)
+                }
+            };
         }
         state.returning -= 1;
         state.running += 1;
@@ -315,6 +331,38 @@ mod tests {
         pool.submit(Box::new(move || order.send("queued").unwrap())).unwrap();
         assert_eq!(received.iter().collect::<Vec<_>>(), ["running", "parked", "queued"]);
         pool.close();
+    }
+
+    #[test]
+    fn a_write_goes_on_where_the_others_wait_for_it() {
+        let size = PoolSize { threads: 1, queue: 1 };
+        let pool = PoolThreads::start(WorkClass::Writes, size).unwrap();
+        let (release, released) = mpsc::channel::<()>();
+        let (parked, is_parked) = mpsc::channel();
+        let (unlock, unlocked) = mpsc::channel::<()>();
+        let shared = Arc::clone(&pool);
+        let holder = move || {
+            shared.parked(|| {
+                parked.send(()).unwrap();
+                released.recv().unwrap();
+            });
+            unlock.send(()).unwrap();
+        };
+        pool.submit(Box::new(holder)).unwrap();
+        is_parked.recv().unwrap();
+        let (begun, has_begun) = mpsc::channel();
+        let waiter = move || {
+            begun.send(()).unwrap();
+            unlocked.recv().unwrap();
+        };
+        pool.submit(Box::new(waiter)).unwrap();
+        has_begun.recv().unwrap();
+        // The other has the only permit.
+        release.send(()).unwrap();
+        run(&pool);
+        pool.close();
+        let state = pool.state.lock();
+        assert_eq!((state.running, state.parked, state.returning, state.threads), (0, 0, 0, 0));
     }
 
     #[test]

@@ -14,13 +14,13 @@ use lockstep_host::{
     sync::Mutex,
 };
 
-use super::harness::{LOG_ID, Placed, group, placed};
+use super::harness::{LOG_ID, PlacedGroup, group, placed};
 use crate::{Durability, Log, Options, SegmentedLog};
 
 /// A directory that is gone when the test ends.
-struct Directory(PathBuf);
+struct TestDirectory(PathBuf);
 
-impl Directory {
+impl TestDirectory {
     fn new(name: &str) -> Self {
         let name = format!("lockstep-wal-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
@@ -29,7 +29,7 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).unwrap();
     }
@@ -39,7 +39,7 @@ fn options() -> Options {
     Options { segment_bytes: 64 << 10, durability_window_ms: 5, ..Options::new(LOG_ID) }
 }
 
-fn open(directory: &Directory) -> (SegmentedLog, Vec<Placed>) {
+fn open(directory: &TestDirectory) -> (SegmentedLog, Vec<PlacedGroup>) {
     let mut groups = Vec::new();
     let visit = &mut |entries: crate::Entries<'_>| groups.push(placed(entries));
     let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
@@ -52,7 +52,7 @@ fn append(
     log: Arc<SegmentedLog>,
     turns: Arc<Mutex<Vec<u64>>>,
     thread: u8,
-) -> JoinHandle<Vec<Placed>> {
+) -> JoinHandle<Vec<PlacedGroup>> {
     let body = move || {
         let one = |number: u32| {
             let payload = vec![thread + 1; 20 + number as usize % 90];
@@ -66,7 +66,7 @@ fn append(
             };
             log.wait(range.end, level).unwrap();
             assert!(level != Durability::Disk || log.durable_end() >= range.end);
-            Placed { first: range.start, records }
+            PlacedGroup { first: range.start, records }
         };
         (0..800).map(one).collect()
     };
@@ -75,7 +75,7 @@ fn append(
 
 #[test]
 fn groups_of_many_threads_are_all_there_and_whole() {
-    let directory = Directory::new("threads");
+    let directory = TestDirectory::new("threads");
     let (log, _) = open(&directory);
     let (log, turns) = (Arc::new(log), Arc::new(Mutex::new(Vec::new())));
     let threads: Vec<_> =
@@ -89,7 +89,7 @@ fn groups_of_many_threads_are_all_there_and_whole() {
         }
         read.store(count, Ordering::Relaxed);
     }
-    let mut expected: Vec<Placed> =
+    let mut expected: Vec<PlacedGroup> =
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     expected.sort_by_key(|group| group.first);
     let firsts: Vec<u64> = expected.iter().map(|group| group.first).collect();
@@ -104,7 +104,7 @@ fn groups_of_many_threads_are_all_there_and_whole() {
 
 #[test]
 fn what_nobody_waits_for_is_durable_after_the_window() {
-    let directory = Directory::new("window");
+    let directory = TestDirectory::new("window");
     let (log, _) = open(&directory);
     let end = log.append(&group(&[(1, 1, vec![1])]), &mut |_| ()).unwrap().end;
     log.wait(end, Durability::Memory).unwrap();
@@ -115,7 +115,7 @@ fn what_nobody_waits_for_is_durable_after_the_window() {
 
 #[test]
 fn a_shorter_window_takes_effect_at_once() {
-    let directory = Directory::new("shorter-window");
+    let directory = TestDirectory::new("shorter-window");
     let options = Options { durability_window_ms: u32::MAX, ..options() };
     let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
     let (log, _) = SegmentedLog::open(disk, &directory.0, options, &mut |_| ()).unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lockstep_host::file::Disk;
 use lockstep_sim::{CrashPolicy, Random, SimulatedDisk};
 
-use super::harness::{DIRECTORY, LOG_ID, Opened, Placed, disk, group, open, options, put};
+use super::harness::{DIRECTORY, LOG_ID, OpenedLog, PlacedGroup, disk, group, open, options, put};
 use crate::{Durability, Error, Log, Options};
 
 /// How much of the end of the log is damaged, in bytes.
@@ -16,9 +16,9 @@ pub(super) fn segment(number: u64) -> PathBuf {
 }
 
 /// A log of one segment, its groups, and where each of them ends in the file.
-struct Written {
+struct WrittenLog {
     disk: SimulatedDisk,
-    groups: Vec<Placed>,
+    groups: Vec<PlacedGroup>,
     ends: Vec<usize>,
     bytes: Vec<u8>,
 }
@@ -28,7 +28,7 @@ fn long_options() -> Options {
 }
 
 /// Appends 70 KiB in groups, none of which is known to be on the disk.
-fn written() -> Written {
+fn written() -> WrittenLog {
     let disk = disk();
     let log = open(&disk, long_options()).unwrap().log;
     let mut random = Random::new(7);
@@ -46,16 +46,16 @@ fn written() -> Written {
             offset = (offset + 40 + payload.len()).next_multiple_of(8);
         }
         ends.drain(groups.len()..ends.len() - 1);
-        groups.push(Placed { first, records });
+        groups.push(PlacedGroup { first, records });
     }
     drop(log);
     let disk = disk.image().disk(CrashPolicy::AllKept);
     let bytes = disk.bytes(&segment(1));
-    Written { disk, groups, ends, bytes }
+    WrittenLog { disk, groups, ends, bytes }
 }
 
 /// Damages the end of the log from an offset on, in three ways, and opens it.
-fn check_end(written: &Written, offset: usize) -> Result<(), String> {
+fn check_end(written: &WrittenLog, offset: usize) -> Result<(), String> {
     let used = *written.ends.last().unwrap();
     let whole = written.ends.partition_point(|end| *end <= offset);
     let mut zeroed = written.bytes.clone();
@@ -103,14 +103,14 @@ fn a_damaged_end_is_cut_where_it_begins_at_any_offset() {
 }
 
 /// A log over several segments that was closed, or was not.
-fn closed(is_closed: bool) -> (SimulatedDisk, Vec<Placed>) {
+fn closed(is_closed: bool) -> (SimulatedDisk, Vec<PlacedGroup>) {
     let disk = disk();
     let log = open(&disk, options()).unwrap().log;
     let mut groups = Vec::new();
     for number in 0..30_u8 {
         let records = vec![(number % 5, 1, vec![number | 128; 100]), (1, 2, vec![7; 100])];
         let range = log.append(&group(&records), &mut |_| ()).unwrap();
-        groups.push(Placed { first: range.start, records });
+        groups.push(PlacedGroup { first: range.start, records });
         if number % 7 == 3 {
             log.wait(range.end, Durability::Disk).unwrap();
         }
@@ -124,7 +124,7 @@ fn closed(is_closed: bool) -> (SimulatedDisk, Vec<Placed>) {
 /// Flips a byte at every offset that `choose` takes; each must be an error, or leave a log that has a
 /// prefix of the groups with at least `known` positions. Gives how many were refused and accepted.
 fn flip_bytes(
-    (disk, groups): &(SimulatedDisk, Vec<Placed>),
+    (disk, groups): &(SimulatedDisk, Vec<PlacedGroup>),
     known: u64,
     choose: impl Fn(usize) -> bool,
 ) -> Result<(u64, u64), String> {
@@ -140,7 +140,7 @@ fn flip_bytes(
             match open(&damaged, options()) {
                 Err(Error::Damaged { .. }) => refused += 1,
                 Err(error) => return Err(format!("segment {number}, {offset}: {error}")),
-                Ok(Opened { recovered, groups: found, .. }) => {
+                Ok(OpenedLog { recovered, groups: found, .. }) => {
                     accepted += 1;
                     if recovered.end < known || found != groups[..found.len()] {
                         let end = recovered.end;

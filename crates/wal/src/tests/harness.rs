@@ -21,12 +21,12 @@ pub(super) type Record = (u8, u32, Vec<u8>);
 
 /// A group and where it went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Placed {
+pub(super) struct PlacedGroup {
     pub(super) first: u64,
     pub(super) records: Vec<Record>,
 }
 
-impl Placed {
+impl PlacedGroup {
     pub(super) fn end(&self) -> u64 {
         self.first + self.records.iter().map(|(_, rows, _)| u64::from(*rows)).sum::<u64>()
     }
@@ -115,22 +115,22 @@ pub(super) fn disk() -> SimulatedDisk {
 }
 
 /// A log that was opened, and what was in it.
-pub(super) struct Opened {
+pub(super) struct OpenedLog {
     pub(super) log: SegmentedLog,
     pub(super) recovered: Recovered,
-    pub(super) groups: Vec<Placed>,
+    pub(super) groups: Vec<PlacedGroup>,
 }
 
-pub(super) fn open(disk: &SimulatedDisk, options: Options) -> Result<Opened, Error> {
+pub(super) fn open(disk: &SimulatedDisk, options: Options) -> Result<OpenedLog, Error> {
     let mut groups = Vec::new();
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let visit = &mut |entries: Entries<'_>| groups.push(placed(entries));
     let (log, recovered) = SegmentedLog::open(disk, Path::new(DIRECTORY), options, visit)?;
-    Ok(Opened { log, recovered, groups })
+    Ok(OpenedLog { log, recovered, groups })
 }
 
 /// The model's form of what was read.
-pub(super) fn placed(entries: Entries<'_>) -> Placed {
+pub(super) fn placed(entries: Entries<'_>) -> PlacedGroup {
     let entries: Vec<_> = entries.collect();
     let first = entries[0].position;
     let mut next = first;
@@ -139,14 +139,14 @@ pub(super) fn placed(entries: Entries<'_>) -> Placed {
         next += u64::from(entry.rows);
         (entry.kind, entry.rows, entry.payload.to_vec())
     };
-    Placed { first, records: entries.iter().map(record).collect() }
+    PlacedGroup { first, records: entries.iter().map(record).collect() }
 }
 
 /// What a log must have and may have.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Expected {
     /// What was appended, or may have been.
-    pub(super) groups: Vec<Placed>,
+    pub(super) groups: Vec<PlacedGroup>,
     /// Everything before this position is acknowledged.
     pub(super) acknowledged: u64,
     /// Nobody needs what is before this position.
@@ -154,7 +154,7 @@ pub(super) struct Expected {
 }
 
 /// A moment at which the machine may stop, and what must be found then.
-pub(super) struct Moment {
+pub(super) struct StopMoment {
     pub(super) image: CrashImage,
     pub(super) expected: Expected,
 }
@@ -183,7 +183,7 @@ impl Run {
         let result = match step {
             Step::Append(records) => {
                 let first = log.end();
-                let placed = Placed { first, records: records.clone() };
+                let placed = PlacedGroup { first, records: records.clone() };
                 let appended = log.append(&group(records), &mut |turn| assert_eq!(turn, first));
                 if self.is_stopped && appended.is_ok() {
                     return Err("a group was accepted after a failed sync".into());
@@ -220,7 +220,7 @@ impl Run {
 
     /// The position to truncate at: so many groups before the last acknowledged one.
     fn truncated(&self, count: usize) -> u64 {
-        let ends = self.expected.groups.iter().map(Placed::end);
+        let ends = self.expected.groups.iter().map(PlacedGroup::end);
         let known: Vec<u64> = ends.filter(|end| *end <= self.expected.acknowledged).collect();
         let chosen = known.len().checked_sub(count + 1).map_or(0, |index| known[index]);
         chosen.max(self.expected.needed)
@@ -246,7 +246,7 @@ impl Run {
 }
 
 /// Runs a workload; gives a moment after each call to the disk, and after each step.
-pub(super) fn moments(steps: &[Step]) -> Result<Vec<Moment>, String> {
+pub(super) fn moments(steps: &[Step]) -> Result<Vec<StopMoment>, String> {
     let mut run = Run::new(disk());
     let mut moments = Vec::new();
     run.disk.record();
@@ -256,14 +256,15 @@ pub(super) fn moments(steps: &[Step]) -> Result<Vec<Moment>, String> {
         let mut during = run.expected.clone();
         during.acknowledged = before.acknowledged;
         let images = run.disk.take_images();
-        moments.extend(images.into_iter().map(|image| Moment { image, expected: during.clone() }));
-        moments.push(Moment { image: run.disk.image(), expected: run.expected.clone() });
+        moments
+            .extend(images.into_iter().map(|image| StopMoment { image, expected: during.clone() }));
+        moments.push(StopMoment { image: run.disk.image(), expected: run.expected.clone() });
     }
     Ok(moments)
 }
 
 /// Compares what was found with what must be; gives how many of the expected groups there are.
-fn compare(opened: &Opened, expected: &Expected) -> Result<usize, String> {
+fn compare(opened: &OpenedLog, expected: &Expected) -> Result<usize, String> {
     let end = opened.recovered.end;
     if end < expected.acknowledged {
         let acknowledged = expected.acknowledged;
@@ -280,7 +281,7 @@ fn compare(opened: &Opened, expected: &Expected) -> Result<usize, String> {
     if count > expected.groups.len() {
         return Err(format!("a group that nobody appended: {:?}", opened.groups.last()));
     }
-    let last = expected.groups[..count].last().map_or(0, Placed::end);
+    let last = expected.groups[..count].last().map_or(0, PlacedGroup::end);
     if end != last {
         return Err(format!("the log ends at {end}, its last group at {last}"));
     }
@@ -313,7 +314,7 @@ pub(super) fn check(disk: &SimulatedDisk, expected: &Expected) -> Result<(), Str
     after.groups.truncate(count);
     let records = vec![(1, 2, b"appended after the crash".to_vec())];
     let range = opened.log.append(&group(&records), &mut |_| ()).map_err(|e| e.to_string())?;
-    after.groups.push(Placed { first: range.start, records });
+    after.groups.push(PlacedGroup { first: range.start, records });
     let kept = disk.image().disk(CrashPolicy::AllKept);
     check_groups(&kept, &after, "all kept")?;
     opened.log.wait(range.end, Durability::Disk).map_err(|error| error.to_string())?;
@@ -333,7 +334,7 @@ fn check_groups(disk: &SimulatedDisk, expected: &Expected, when: &str) -> Result
 }
 
 /// Checks every crash that a moment can have, and some random ones; gives how many.
-pub(super) fn check_moment(moment: &Moment, seed: u64) -> Result<u64, String> {
+pub(super) fn check_moment(moment: &StopMoment, seed: u64) -> Result<u64, String> {
     let mut states = moment.image.states();
     states.extend((0..4).map(|number| CrashPolicy::Random(seed.wrapping_mul(31) + number)));
     let mut count = states.len() as u64;

@@ -118,6 +118,6 @@ fn groups_longer_than_a_block_are_read_whole() {
     log.close().unwrap();
     let opened = open(&disk, options()).unwrap();
     let size =
-        |group: &super::harness::Placed| (group.end() - group.first, group.records[0].2.len());
+        |group: &super::harness::PlacedGroup| (group.end() - group.first, group.records[0].2.len());
     assert_eq!(opened.groups.iter().map(size).collect::<Vec<_>>(), sizes);
 }

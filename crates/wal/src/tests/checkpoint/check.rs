@@ -6,7 +6,7 @@ use lockstep_host::{Threads, file::Disk};
 use lockstep_sim::{CrashPolicy, Random, SimulatedDisk};
 
 use super::{
-    super::harness::{Placed, group, placed},
+    super::harness::{PlacedGroup, group, placed},
     harness::{DIRECTORY, ID, open, open_for, write},
 };
 use crate::{
@@ -23,7 +23,7 @@ fn data(number: u64) -> PathBuf {
 }
 
 /// A closed database of two data files and a log of several segments, and the groups of the log.
-fn written() -> (SimulatedDisk, Vec<Placed>) {
+fn written() -> (SimulatedDisk, Vec<PlacedGroup>) {
     let disk = SimulatedDisk::new();
     let directory = open(&disk).unwrap();
     let options = Options { segment_bytes: 4_096, threads: Threads::None, ..Options::new(ID) };
@@ -33,7 +33,7 @@ fn written() -> (SimulatedDisk, Vec<Placed>) {
         let record = |index: u8| (index, 1 + u32::from(index), vec![number | 128; 60]);
         let records: Vec<_> = (0..1 + number % 3).map(record).collect();
         let range = log.append(&group(&records), &mut |_| ()).unwrap();
-        groups.push(Placed { first: range.start, records });
+        groups.push(PlacedGroup { first: range.start, records });
         if number % 9 == 5 {
             log.wait(range.end, Durability::Disk).unwrap();
         }
@@ -159,7 +159,7 @@ fn where_there_is_no_database_or_it_is_written_nothing_is_checked() {
 }
 
 /// Reads all that can be read of a log; gives what was found, and the groups.
-fn surveyed(disk: &SimulatedDisk) -> (LogSurvey, Vec<Placed>) {
+fn surveyed(disk: &SimulatedDisk) -> (LogSurvey, Vec<PlacedGroup>) {
     let mut groups = Vec::new();
     let visit = &mut |entries: crate::Entries<'_>| groups.push(placed(entries));
     let expected = LogExpectation { log_id: Some(ID), needed: 0 };
@@ -169,7 +169,7 @@ fn surveyed(disk: &SimulatedDisk) -> (LogSurvey, Vec<Placed>) {
 
 /// Where the log may end, as far as a test knows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum LogEnd {
     /// Behind its last group: something that knows of it is left.
     Known,
     /// Anywhere: what is left may look like a torn tail.
@@ -179,11 +179,11 @@ enum Ending {
 /// Checks that each group is found as it was appended, or lies in what is listed as in danger.
 fn check_survey(
     disk: &SimulatedDisk,
-    groups: &[Placed],
-    ending: Ending,
+    groups: &[PlacedGroup],
+    ending: LogEnd,
 ) -> Result<LogSurvey, String> {
     let (survey, found) = surveyed(disk);
-    let end = if ending == Ending::Torn { survey.end } else { u64::MAX };
+    let end = if ending == LogEnd::Torn { survey.end } else { u64::MAX };
     for group in &found {
         if !groups.contains(group) {
             return Err(format!("a group that nobody appended: {group:?}"));
@@ -209,7 +209,7 @@ fn a_flipped_byte_of_the_log_costs_at_most_two_groups() {
         // The header of a segment is needed for all of it.
         for offset in (64..bytes.len()).filter(|offset| bytes[*offset] != 0) {
             flip(&disk, &segment(number), offset);
-            let survey = check_survey(&disk, &groups, Ending::Known);
+            let survey = check_survey(&disk, &groups, LogEnd::Known);
             let survey = survey.unwrap_or_else(|what| panic!("{number}, {offset}: {what}"));
             let missing = usize::try_from(40 - survey.groups).unwrap();
             assert!(missing <= 2, "{number}, {offset}: {survey:?}");
@@ -241,7 +241,7 @@ fn whatever_is_lost_of_a_log_is_listed() {
             }
             disk.replace(&path, bytes);
         }
-        let survey = check_survey(&disk, &groups, Ending::Torn);
+        let survey = check_survey(&disk, &groups, LogEnd::Torn);
         survey.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         for (number, bytes) in (1..).zip(&originals) {
             disk.replace(&segment(number), bytes.clone());
