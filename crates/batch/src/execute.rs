@@ -467,7 +467,8 @@ fn scan_tables(
     Ok(scanned)
 }
 
-fn machine_threads() -> NonZeroUsize {
+/// Returns the number of threads that the machine runs at once.
+pub(crate) fn machine_threads() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 

@@ -8,6 +8,7 @@ mod csv;
 mod folder;
 mod format;
 mod libsvm;
+mod parquet_file;
 mod text_file;
 mod tfrecord;
 
@@ -32,17 +33,18 @@ use ::arrow::{
     },
     json::{WriterBuilder, writer::LineDelimited},
 };
-use ::parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::{Settings, scalar::feature_role::FeatureRole};
 use lockstep_host::{disk, query};
 
 pub use folder::{FolderExporter, export_folder};
 pub use format::ExportFormat;
+use parquet_file::ParquetFile;
 use text_file::TextFile;
 
 use crate::{
     error::{from_io, interrupted},
+    execute::machine_threads,
     load::{BytesRead, FileFormat, InputFile, open_parquet, parquet_error},
 };
 
@@ -149,7 +151,7 @@ struct TemporaryFile {
 
 enum Sink {
     Csv(csv::CsvWriter, TextFile),
-    Parquet(Box<ArrowWriter<File>>),
+    Parquet(Box<ParquetFile>),
     /// An object on each line; NULL is `null`, and so are NaN and infinities.
     Json(JsonWriter),
     Arrow(Box<IpcWriter<BufWriter<File>>>),
@@ -268,9 +270,8 @@ impl Exporter {
     }
 
     fn start_parquet(&self, file: File, append: bool) -> Result<Sink> {
-        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let failed = |error: &::parquet::errors::ParquetError| write_failed(&self.path, error);
-        let mut writer = ArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties))
+        let mut writer = ParquetFile::new(file, &self.schema, machine_threads())
             .map_err(|error| failed(&error))?;
         if append {
             let old = open_parquet(&InputFile::local(self.path.clone()))?;
@@ -368,7 +369,7 @@ impl Exporter {
     /// Returns the bytes that are held in memory until they are written as a group of rows.
     fn memory_bytes(&self) -> usize {
         match &self.sink {
-            Sink::Parquet(writer) => writer.memory_size(),
+            Sink::Parquet(writer) => writer.memory_bytes(),
             _ => 0,
         }
     }
@@ -397,7 +398,7 @@ impl Exporter {
                 self.finished(file)?
             }
             Sink::Parquet(writer) => {
-                writer.into_inner().map_err(|error| write_failed(&self.path, &error))?
+                writer.finish().map_err(|error| write_failed(&self.path, &error))?
             }
             Sink::Json(mut writer) => {
                 writer.finish().map_err(|error| arrow_failed(&self.path, &error))?;

@@ -7,7 +7,7 @@ use arrow::array::{
 };
 use lockstep_diagnostic::code;
 use lockstep_function::Settings;
-use lockstep_row::{Column, DataType, TableSchema};
+use lockstep_row::{Column, DataType, TableSchema, Value};
 
 use super::{ExportOptions, Exporter, FolderExporter, Quote, WriteMode, export, export_folder};
 use crate::{
@@ -44,7 +44,7 @@ fn write(path: &Path, options: &ExportOptions) -> lockstep_diagnostic::Result<u6
     export(&path.to_string_lossy(), &names(), &schema, [Ok(batch)], options)
 }
 
-fn read(path: &Path, format: FileFormat) -> Vec<Vec<lockstep_row::Value>> {
+fn read(path: &Path, format: FileFormat) -> Vec<Vec<Value>> {
     let options = LoadOptions { format, ..LoadOptions::default() };
     let rows = read_file(&path.to_string_lossy(), &options, &schema(), &Settings::default());
     let batches: Vec<_> = rows.unwrap().map(Result::unwrap).collect();
@@ -257,4 +257,38 @@ fn a_folder_that_is_not_finished_leaves_nothing() {
         ["_SUCCESS", "part-00000.csv"],
         "a result without rows has its columns"
     );
+}
+
+#[test]
+fn a_parquet_file_of_several_row_groups_has_its_rows_in_order() {
+    let directory = TestDirectory::new();
+    let path = directory.path().join("many.parquet");
+    let batches = (0..130_i32).map(|batch| {
+        let numbers = (0..9_000).map(|row| batch * 9_000 + row);
+        let rows: Vec<(Option<&str>, i32)> =
+            numbers.map(|number| ((number % 3 > 0).then_some("text"), number)).collect();
+        Ok(named(&rows))
+    });
+    let schema = named(&[]).schema();
+    let names = ["name", "n"].map(str::to_owned);
+    let format = FileFormat::Parquet;
+    let options = ExportOptions { format: format.into(), ..ExportOptions::default() };
+    let written = export(&path.to_string_lossy(), &names, &schema, batches, &options);
+    assert_eq!(written.unwrap(), 130 * 9_000);
+    let load = LoadOptions { format, ..LoadOptions::default() };
+    let columns = vec![
+        Column::new("name".to_owned(), DataType::String),
+        Column::new("n".to_owned(), DataType::Int),
+    ];
+    let schema = TableSchema { columns, indexes: Vec::new() };
+    let read = read_file(&path.to_string_lossy(), &load, &schema, &options.settings).unwrap();
+    let mut next = 0;
+    for batch in read {
+        for row in rows_of(&[batch.unwrap()]) {
+            let name = if next % 3 > 0 { Value::String("text".into()) } else { Value::Null };
+            assert_eq!(row, [name, Value::Int(next)]);
+            next += 1;
+        }
+    }
+    assert_eq!(next, 130 * 9_000);
 }
