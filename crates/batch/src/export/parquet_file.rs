@@ -154,7 +154,7 @@ fn by_column(
         Ok(Mutex::new(writers.by_ref().take(count).collect()))
     });
     let columns = columns.collect();
-    debug_assert!(writers.next().is_none(), "each leaf is one of a column");
+    debug_assert_eq!(writers.len(), 0, "each leaf is one of a column");
     columns
 }
 
