@@ -328,9 +328,8 @@ impl OptimisedQuery {
             Err(error)
                 if joins && spill::is_out_of_memory(&error) && !sent.load(Ordering::Relaxed) =>
             {
-                let state = SessionStateBuilder::new_from_existing(self.state.clone())
-                    .with_physical_optimizer_rule(Arc::new(JoinsOnDisk))
-                    .build();
+                let mut state = self.state.clone();
+                state.config_mut().options_mut().optimizer.prefer_hash_join = false;
                 let physical = planner.create_physical_plan(&self.plan, &state).await?;
                 self.send_all(physical, send).await
             }
@@ -370,6 +369,7 @@ fn session(
     // expression does not.
     config.options_mut().execution.skip_physical_aggregate_schema_check = true;
     let optimizer = &mut config.options_mut().optimizer;
+    optimizer.prefer_hash_join = !operators.on_disk;
     optimizer.enable_round_robin_repartition = false;
     optimizer.repartition_joins = false;
     optimizer.repartition_aggregations = false;
@@ -396,9 +396,7 @@ fn session(
     };
     rules.extend(PhysicalOptimizer::new().rules.into_iter().filter(is_useful));
     rules.push(Arc::new(PreserveOrder::CoalescedPartitions));
-    if operators.on_disk {
-        rules.push(Arc::new(JoinsOnDisk));
-    }
+    rules.push(Arc::new(JoinsOnDisk));
     rules.push(Arc::new(GroupsInOrder { options: operators.clone() }));
     rules.push(Arc::new(Interruptible { context: run.context.clone() }));
     // The rule replaces a UNION of which only one side has rows by a projection whose columns have

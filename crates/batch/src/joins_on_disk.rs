@@ -1,7 +1,7 @@
 //! Joins over rows that do not fit into memory: the optimizer rule that sorts both sides on disk.
 //!
-//! A hash join holds one side in memory. Where that fails, `execute` plans the query again with this
-//! rule, which replaces hash joins by merge joins over sorted inputs: sorts go to disk, and so do the
+//! A hash join holds one side in memory. Where that fails, `execute` plans the query again without
+//! DataFusion's option `prefer_hash_join`, and this rule replaces hash joins by merge joins over sorted inputs: sorts go to disk, and so do the
 //! right rows of one key where they do not fit. The order in which a join emits its rows does not
 //! matter, since they are sorted above it ([`crate::lower`]). LAST JOIN is an operator of this crate
 //! and has its own way to disk.
@@ -33,8 +33,11 @@ impl PhysicalOptimizerRule for JoinsOnDisk {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
+        options: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if options.optimizer.prefer_hash_join {
+            return Ok(plan);
+        }
         let rewritten = plan.transform_up(|plan| {
             let join = plan.downcast_ref::<HashJoinExec>().map(merge_join);
             Ok(match join.transpose()?.flatten() {

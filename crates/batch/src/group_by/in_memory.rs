@@ -157,17 +157,13 @@ async fn in_parallel(
         options: options.clone(),
     };
     let split = SpawnedTask::spawn(split.run(rows));
-    let merged = merge(parts, &aggregate_schema(aggregate), sender).await;
+    let merged = merge(parts, &aggregate.schema(), sender).await;
     match (merged, split.join_unwind().await) {
         // What ended the rows is the reason for what ended the groups.
         (Err(_), Ok(Err(error))) => Err(error),
         (merged, Ok(_)) => merged,
         (_, Err(_)) => internal_err!("the rows of a GROUP BY were not split"),
     }
-}
-
-fn aggregate_schema(aggregate: &AggregateExec) -> SchemaRef {
-    ExecutionPlan::schema(aggregate)
 }
 
 /// Returns the rows of the messages; fails where the sender has gone before the end.

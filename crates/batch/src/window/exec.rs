@@ -53,7 +53,7 @@ use crate::{
 
 /// The approximate number of rows of a task, when there are enough keys.
 const TASK_ROWS: usize = 16_384;
-/// A key with more rows than one of so many equal parts for each thread is cut into time slices.
+/// A key with the rows of two of so many equal parts for each thread is cut into time slices.
 const SLICES_PER_THREAD: usize = 4;
 
 /// The description of a window operator.
