@@ -93,6 +93,63 @@ def test_iceberg_has_the_rows_of_its_library(db: lockstep.Connection, tmp_path: 
         read(db, f"read_iceberg('{moved}', snapshot = 5)")
 
 
+def test_files_without_a_wanted_row_are_not_opened(
+    db: lockstep.Connection, tmp_path: Path
+) -> None:
+    """Bounds in the metadata, of every type that has them, leave out a file that is gone."""
+    deltalake = pytest.importorskip(
+        "deltalake", reason="deltalake is not installed: pip install deltalake"
+    )
+    pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pip install pyiceberg")
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    def days(first: int) -> pa.Table:
+        dates = [datetime.date(2024, first, day) for day in (1, 2, 3)]
+        return pa.table(
+            {
+                "i": pa.array([first * 100 + number for number in range(3)], pa.int64()),
+                "s": pa.array([f"{first:02}-{number}" for number in range(3)]),
+                "d": pa.array(dates),
+                "t": pa.array(
+                    [datetime.datetime(2024, first, day) for day in (1, 2, 3)],
+                    pa.timestamp("us"),
+                ),
+            }
+        )
+
+    warehouse = tmp_path / "warehouse"
+    warehouse.mkdir()
+    catalog = SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{warehouse}")
+    catalog.create_namespace("s")
+    iceberg = catalog.create_table("s.t", schema=days(1).schema)
+    delta_path = tmp_path / "delta"
+    for month in (1, 5):
+        iceberg.append(days(month))
+        deltalake.write_deltalake(str(delta_path), days(month), mode="append")
+    sources = {
+        delta_path: f"read_delta('{delta_path}')",
+        Path(iceberg.location().removeprefix("file://")): (
+            f"read_iceberg('{iceberg.location().removeprefix('file://')}')"
+        ),
+    }
+    wanted = [
+        "WHERE i > 200",
+        "WHERE s > '02'",
+        "WHERE d >= date('2024-02-01')",
+        "WHERE t > timestamp('2024-02-01')",
+        "WHERE i >= 500 AND d < date('2024-06-01')",
+    ]
+    for folder, source in sources.items():
+        files = [path for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts]
+        first = [path for path in files if pq.read_table(path)["i"][0].as_py() < 200]
+        assert len(first) == 1
+        first[0].unlink()
+        for tail in wanted:
+            assert rows(read(db, source, tail)) == rows(days(5)), tail
+        with pytest.raises(lockstep.Error, match="does not exist"):
+            read(db, source, "WHERE i >= 102")
+
+
 SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "a", "type": "long"}]})
 
 

@@ -39,7 +39,7 @@ use lockstep_host::{disk, query};
 
 pub use folder::{FolderExporter, export_folder};
 pub use format::ExportFormat;
-use parquet_file::ParquetFile;
+use parquet_file::ParquetFileWriter;
 use text_file::TextFile;
 
 use crate::{
@@ -151,7 +151,7 @@ struct TemporaryFile {
 
 enum Sink {
     Csv(csv::CsvWriter, TextFile),
-    Parquet(Box<ParquetFile>),
+    Parquet(Box<ParquetFileWriter>),
     /// An object on each line; NULL is `null`, and so are NaN and infinities.
     Json(JsonWriter),
     Arrow(Box<IpcWriter<BufWriter<File>>>),
@@ -271,7 +271,7 @@ impl Exporter {
 
     fn start_parquet(&self, file: File, append: bool) -> Result<Sink> {
         let failed = |error: &::parquet::errors::ParquetError| write_failed(&self.path, error);
-        let mut writer = ParquetFile::new(file, &self.schema, machine_threads())
+        let mut writer = ParquetFileWriter::new(file, &self.schema, machine_threads())
             .map_err(|error| failed(&error))?;
         if append {
             let old = open_parquet(&InputFile::local(self.path.clone()))?;

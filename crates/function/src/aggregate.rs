@@ -14,6 +14,7 @@
 
 mod category;
 mod condition;
+mod dictionary;
 mod distinct;
 mod drawdown;
 mod encoding;
@@ -38,6 +39,7 @@ use lockstep_row::{Arena, DataType, Datum};
 pub(crate) use self::encoding::{put_count, put_signed, put_unsigned};
 use self::state::{AggregateState, Fold, RowState, RowsEnd, StateClass, StateData, StateUse};
 pub use self::{
+    dictionary::ValueDictionary,
     encoding::{StateReader, put_value},
     position::copy_scalar,
 };

@@ -27,7 +27,7 @@ use crate::{
     groups::GroupSet,
     inputs::{CurrentInputs, RecordRun, SourceInputs},
     lane::{CurrentValue, LaneBuffers, LaneClass, LaneRows, ScanLane},
-    pre_aggregate::NodeLayout,
+    pre_aggregate::{NodeDictionaries, NodeLayout},
     row_calls::{CallOutput, RowCall, RowCallStates},
     row_context::{BoundExpr, LeafRow, RowContext},
 };
@@ -230,7 +230,8 @@ impl ScanAggregates {
         })
     }
 
-    /// Adds the rows of a node, which are older than all rows so far, to these groups.
+    /// Adds the rows of a node, which are older than all rows so far, to these groups. Call
+    /// [`Self::resolve`] after the last node of a key.
     pub(crate) fn merge_node(
         &self,
         scratch: &mut AggregateScratch,
@@ -260,12 +261,11 @@ impl ScanAggregates {
             for target in of_node.targets.iter().filter(|target| groups.intersects(target.groups)) {
                 reader = start;
                 let state = &mut scratch.states[target.state];
-                state.merge_encoded(&mut reader, RowsEnd::Oldest, spare)?;
+                state.merge_node(&mut reader, RowsEnd::Oldest, spare)?;
                 is_read = true;
             }
             if !is_read {
-                spare.reset();
-                spare.decode(&mut reader)?;
+                spare.skip_node(&mut reader)?;
             }
         }
         scratch.calls.merge(&self.calls, groups, &mut reader)?;
@@ -283,13 +283,49 @@ impl ScanAggregates {
         reader.is_at_end().then_some(())
     }
 
-    /// Appends the encoded states of the only group, those of a node, to some bytes.
-    pub(crate) fn encode_node(&self, scratch: &AggregateScratch, states: &mut Vec<u8>) {
-        for state in &scratch.states {
-            let is_encoded = state.encode(states);
+    /// Adds the values of these groups' states that the nodes of a key have by their numbers in its
+    /// dictionaries.
+    pub(crate) fn resolve(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        layout: &NodeLayout,
+        dictionaries: &NodeDictionaries,
+    ) {
+        let resolved = self.try_resolve(scratch, groups, layout, dictionaries);
+        resolved.expect("each number is of a value");
+    }
+
+    fn try_resolve(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        layout: &NodeLayout,
+        dictionaries: &NodeDictionaries,
+    ) -> Option<()> {
+        let (of_states, of_calls) = dictionaries.0.split_at_checked(layout.states.len())?;
+        for (of_node, dictionary) in layout.states.iter().zip(of_states) {
+            for target in of_node.targets.iter().filter(|target| groups.intersects(target.groups)) {
+                scratch.states[target.state].resolve(dictionary, RowsEnd::Oldest)?;
+            }
+        }
+        scratch.calls.resolve(&self.calls, groups, of_calls)
+    }
+
+    /// Appends the states of the only group, those of a node over so many rows, to some bytes.
+    pub(crate) fn encode_node(
+        &self,
+        scratch: &AggregateScratch,
+        rows: u64,
+        dictionaries: &mut NodeDictionaries,
+        states: &mut Vec<u8>,
+    ) {
+        let (of_states, of_calls) = dictionaries.0.split_at_mut(scratch.states.len());
+        for (state, dictionary) in scratch.states.iter().zip(of_states) {
+            let is_encoded = state.encode_node(rows, dictionary, states);
             debug_assert!(is_encoded, "a state of many rows is encoded");
         }
-        scratch.calls.encode(states);
+        scratch.calls.encode_node(rows, of_calls, states);
         for (pick, progress) in self.picks.iter().zip(&scratch.picked) {
             if pick.row == PickedRow::Oldest {
                 put_value(states, &progress.value);

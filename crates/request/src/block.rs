@@ -14,7 +14,7 @@ use crate::{
     groups::GroupSet,
     inputs::{CurrentInputs, RecordRun},
     lane::{BLOCK_ROWS, LANE_ROWS, LaneBuffers},
-    pre_aggregate::NodeLayout,
+    pre_aggregate::{NodeDictionaries, NodeLayout},
     row_context::{LeafRow, RowContext},
     window::ScanSource,
 };
@@ -111,6 +111,16 @@ impl<'b, 's> RowBlock<'b, 's> {
         self.flush();
         self.finalize_ended(groups);
         self.aggregates.merge_node(self.scratch, groups, layout, node);
+    }
+
+    /// Ends adding nodes of a key to these groups; the states of the nodes refer to its dictionaries.
+    pub(crate) fn end_nodes(
+        &mut self,
+        groups: GroupSet,
+        layout: &NodeLayout,
+        dictionaries: &NodeDictionaries,
+    ) {
+        self.aggregates.resolve(self.scratch, groups, layout, dictionaries);
     }
 
     /// Adds the rows of the block to their groups and empties it.

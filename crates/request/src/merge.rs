@@ -23,7 +23,7 @@ use crate::{
     context::{AnswerContext, ROWS_PER_CHECKPOINT},
     groups::GroupSet,
     inputs::{CurrentInputs, SourceInputs},
-    pre_aggregate::PreAggregate,
+    pre_aggregate::{NodeDictionaries, PreAggregate},
     progress::FrameSpan,
     row_context::RowContext,
     source::{IndexCursor, Order, SourceBounds, SourceCursor, SourceRow},
@@ -528,6 +528,10 @@ impl<'s> IndexRuns<'s> {
             }
             is_kept
         });
+        if taken.rows > 0 && !groups.is_empty() {
+            let dictionaries = NodeDictionaries::of_nodes(nodes);
+            block.end_nodes(groups, pre_aggregate.layout(), dictionaries);
+        }
         let stream = self.nodes.as_mut()?;
         stream.read_until = taken.read_until;
         stream.rows_in_nodes += taken.rows;

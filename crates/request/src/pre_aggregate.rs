@@ -16,6 +16,7 @@
 mod estimate;
 
 use std::{
+    any::Any,
     fmt,
     sync::{
         Arc,
@@ -24,12 +25,14 @@ use std::{
 };
 
 use lockstep_function::{
-    AggregateState, PickedRow, StateClass, StateUse, aggregate::state::StateKind,
+    AggregateState, PickedRow, StateClass, StateUse,
+    aggregate::{ValueDictionary, state::StateKind},
 };
-use lockstep_host::sync::Mutex;
+use lockstep_host::{failpoint::is_seeded, sync::Mutex};
 use lockstep_row::Arena;
 use lockstep_table::{
-    KeyRun, LevelKeys, LevelNode, LevelsHold, LevelsSize, LevelsWaker, Maintained, RunFold, Table,
+    KeyNodes, KeyRun, LevelKeys, LevelNode, LevelsHold, LevelsSize, LevelsWaker, Maintained,
+    NodeDictionary, RunFold, Table,
 };
 
 use crate::{
@@ -78,6 +81,36 @@ pub struct PreAggregate {
 struct NodeScratch {
     states: AggregateScratch,
     arena: Arena,
+}
+
+/// The dictionaries of the nodes of a key: one for each state of a node, then one for each call.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeDictionaries(pub(crate) Box<[Arc<ValueDictionary>]>);
+
+impl NodeDictionaries {
+    /// Makes empty dictionaries for what a node computes.
+    fn new(aggregates: &ScanAggregates) -> Self {
+        let count = aggregates.states.len() + aggregates.calls.len();
+        let empty = Arc::new(ValueDictionary::default());
+        Self(std::iter::repeat_n(empty, count).collect())
+    }
+
+    /// Returns those to which the nodes of a key refer.
+    pub(crate) fn of_nodes(nodes: KeyNodes<'_>) -> &Self {
+        let shared: &dyn Any = nodes.dictionary().expect("the nodes of a key have dictionaries");
+        shared.downcast_ref().expect("the dictionaries of nodes of a scan")
+    }
+
+    /// Returns whether nothing was added to other ones since these were taken from them.
+    fn is_same(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(own, other)| Arc::ptr_eq(own, other))
+    }
+}
+
+impl NodeDictionary for NodeDictionaries {
+    fn memory_bytes(&self) -> usize {
+        self.0.iter().map(|dictionary| dictionary.heap_bytes()).sum()
+    }
 }
 
 /// Where a pre-aggregate belongs.
@@ -254,7 +287,8 @@ impl PreAggregate {
     pub fn maintain(&self) -> Option<Maintained> {
         let mut scratch = self.scratch.lock();
         let NodeScratch { states, arena } = &mut *scratch;
-        self.hold.maintain(&mut AnswerFold { of: self, states, arena })
+        let dictionaries = NodeDictionaries::new(&self.aggregates);
+        self.hold.maintain(&mut AnswerFold { of: self, states, arena, known: None, dictionaries })
     }
 
     /// Returns where it belongs.
@@ -310,9 +344,32 @@ struct AnswerFold<'f> {
     of: &'f PreAggregate,
     states: &'f mut AggregateScratch,
     arena: &'f mut Arena,
+    /// The dictionaries of the key as they were before.
+    known: Option<Arc<dyn NodeDictionary>>,
+    /// The same, and what is added now.
+    dictionaries: NodeDictionaries,
 }
 
 impl RunFold for AnswerFold<'_> {
+    fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>) {
+        self.known = dictionary.cloned();
+        let dictionary = dictionary.filter(|_| !is_seeded("dictionary_begun_anew"));
+        let known = dictionary.and_then(|shared| {
+            let shared: &dyn Any = &**shared;
+            shared.downcast_ref::<NodeDictionaries>().cloned()
+        });
+        self.dictionaries = known.unwrap_or_else(|| NodeDictionaries::new(&self.of.aggregates));
+    }
+
+    fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>> {
+        let known = self.known.take().filter(|known| {
+            let shared: &dyn Any = &**known;
+            let known = shared.downcast_ref::<NodeDictionaries>();
+            known.is_some_and(|known| known.is_same(&self.dictionaries))
+        });
+        Some(known.unwrap_or_else(|| Arc::new(self.dictionaries.clone())))
+    }
+
     fn fold(&mut self, runs: &[KeyRun<'_>], states: &mut Vec<u8>) {
         self.arena.reset();
         self.states.reset();
@@ -321,7 +378,8 @@ impl RunFold for AnswerFold<'_> {
         runs.iter().for_each(|run| block.push_run(0, ONLY, run));
         block.flush();
         drop(block);
-        of.aggregates.encode_node(self.states, states);
+        let rows = runs.iter().map(|run| run.len() as u64).sum();
+        of.aggregates.encode_node(self.states, rows, &mut self.dictionaries, states);
     }
 
     fn merge(&mut self, nodes: &mut dyn Iterator<Item = &LevelNode>, states: &mut Vec<u8>) {
@@ -332,10 +390,13 @@ impl RunFold for AnswerFold<'_> {
         );
         self.states.reset();
         let aggregates = &self.of.aggregates;
+        let (layout, mut rows) = (&self.of.own_layout, 0);
         for node in nodes {
-            aggregates.merge_node(self.states, ONLY, &self.of.own_layout, node);
+            rows += node.rows();
+            aggregates.merge_node(self.states, ONLY, layout, node);
         }
-        aggregates.encode_node(self.states, states);
+        aggregates.resolve(self.states, ONLY, layout, &self.dictionaries);
+        aggregates.encode_node(self.states, rows, &mut self.dictionaries, states);
     }
 }
 

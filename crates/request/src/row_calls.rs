@@ -2,10 +2,11 @@
 //!
 //! [`crate::aggregates`] decides which rows a state is given.
 
-use std::{fmt, ops::Range};
+use std::{fmt, ops::Range, sync::Arc};
 
 use lockstep_function::{
-    AggregateState, BoundAggregate, RowsEnd, StateUse, aggregate::StateReader,
+    AggregateState, BoundAggregate, RowsEnd, StateUse,
+    aggregate::{StateReader, ValueDictionary},
 };
 use lockstep_row::{Arena, Datum};
 
@@ -103,7 +104,7 @@ impl RowCallStates {
         }
     }
 
-    /// Adds the rows of encoded states, which are older than all rows so far, to the states of these
+    /// Adds the rows of the states of a node, which are older than all rows so far, to the states of these
     /// groups.
     pub(crate) fn merge(
         &mut self,
@@ -114,18 +115,37 @@ impl RowCallStates {
         for (call, state) in calls.iter().zip(&mut self.states) {
             let mut spare = call.bound.new_state(StateUse::Fold);
             if groups.intersects(call.groups) {
-                state.merge_encoded(reader, RowsEnd::Oldest, &mut spare)?;
+                state.merge_node(reader, RowsEnd::Oldest, &mut spare)?;
             } else {
-                spare.decode(reader)?;
+                spare.skip_node(reader)?;
             }
         }
         Some(())
     }
 
-    /// Appends the encoded states to some bytes.
-    pub(crate) fn encode(&self, states: &mut Vec<u8>) {
-        for state in &self.states {
-            let is_encoded = state.encode(states);
+    /// Adds the values of these groups' states that nodes have by their numbers.
+    pub(crate) fn resolve(
+        &mut self,
+        calls: &[RowCall],
+        groups: GroupSet,
+        dictionaries: &[Arc<ValueDictionary>],
+    ) -> Option<()> {
+        debug_assert_eq!(dictionaries.len(), calls.len(), "each call has a dictionary");
+        let states = calls.iter().zip(&mut self.states).zip(dictionaries);
+        let mut states = states.filter(|((call, _), _)| groups.intersects(call.groups));
+        states.try_for_each(|((_, state), dictionary)| state.resolve(dictionary, RowsEnd::Oldest))
+    }
+
+    /// Appends the states to a node over so many rows.
+    pub(crate) fn encode_node(
+        &self,
+        rows: u64,
+        dictionaries: &mut [Arc<ValueDictionary>],
+        states: &mut Vec<u8>,
+    ) {
+        debug_assert_eq!(dictionaries.len(), self.states.len(), "each call has a dictionary");
+        for (state, dictionary) in self.states.iter().zip(dictionaries) {
+            let is_encoded = state.encode_node(rows, dictionary, states);
             debug_assert!(is_encoded, "the rows are not the state");
         }
     }

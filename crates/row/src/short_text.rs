@@ -46,6 +46,14 @@ impl ShortText {
         Some(Self(cell))
     }
 
+    /// Makes the short text whose cell is this number ([`Self::word`]).
+    #[inline]
+    pub fn of_word(word: u128) -> Self {
+        let cell = word.to_le_bytes();
+        debug_assert!(usize::from(cell[SHORT_SIZE_MAX]) <= SHORT_SIZE_MAX, "the text fits");
+        Self(cell)
+    }
+
     /// Returns cells, which were made of short texts, as short texts.
     #[inline]
     pub(crate) fn from_cells(cells: &[[u8; CELL_SIZE]]) -> &[Self] {

@@ -99,7 +99,8 @@ pub use chunk_run::{ChunkRun, Records};
 pub use entry::RowAction;
 pub use guard::{Guard, pin};
 pub use levels::{
-    KeyNodes, LevelKeys, LevelNode, Levels, LevelsSize, Maintained, NodeFold, NodeSpan, NodesTaken,
+    KeyNodes, LevelKeys, LevelNode, Levels, LevelsSize, Maintained, NodeDictionary, NodeFold,
+    NodeSpan, NodesTaken,
 };
 pub use log::{CompactionPlan, LogPosition, LogRow, LogRows, RowLog};
 pub use reclaim::{Account, reclaim, reclaim_small};

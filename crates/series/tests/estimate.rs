@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use lockstep_series::{
-    ChunkRun, HashedKey, KeyRow, LevelKeys, LevelNode, Levels, NodeFold, RowBatch, RowLog, Series,
+    ChunkRun, HashedKey, KeyRow, LevelKeys, LevelNode, Levels, NodeDictionary, NodeFold, RowBatch,
+    RowLog, Series,
     estimate::{LevelsShape, levels_bytes},
     pin,
 };
@@ -13,6 +14,12 @@ use lockstep_series::{
 struct FixedFold;
 
 impl NodeFold for FixedFold {
+    fn begin_key(&mut self, _: Option<&Arc<dyn NodeDictionary>>) {}
+
+    fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>> {
+        None
+    }
+
     fn fold(&mut self, _: &[ChunkRun<'_>], states: &mut Vec<u8>) {
         states.resize(states.len() + 40, 1);
     }

@@ -14,7 +14,8 @@ use std::{
 };
 
 use lockstep_series::{
-    ChunkRun, LevelKeys, LevelNode, Levels, LevelsSize, Maintained, NodeFold, Series,
+    ChunkRun, LevelKeys, LevelNode, Levels, LevelsSize, Maintained, NodeDictionary, NodeFold,
+    Series,
 };
 
 use crate::{KeyRun, Snapshot, Table, state::TableState};
@@ -24,6 +25,12 @@ pub type LevelsWaker = Arc<dyn Fn() + Send + Sync>;
 
 /// Computes the states of nodes.
 pub trait RunFold {
+    /// Begins with the nodes of a key, whose states refer to a dictionary; `None` for the first ones.
+    fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>);
+
+    /// Ends, and returns the dictionary to which the states refer now.
+    fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>>;
+
     /// Appends the encoded states of rows of a key, which are given newest first, to some bytes.
     fn fold(&mut self, runs: &[KeyRun<'_>], states: &mut Vec<u8>);
 
@@ -53,6 +60,14 @@ struct FoldOfTable<'f, 't> {
 }
 
 impl NodeFold for FoldOfTable<'_, '_> {
+    fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>) {
+        self.fold.begin_key(dictionary);
+    }
+
+    fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>> {
+        self.fold.end_key()
+    }
+
     fn fold(&mut self, runs: &[ChunkRun<'_>], states: &mut Vec<u8>) {
         let runs: Vec<_> = runs.iter().map(|run| KeyRun::new(&self.snapshot, *run)).collect();
         self.fold.fold(&runs, states);

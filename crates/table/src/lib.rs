@@ -47,8 +47,8 @@ pub use index_counts::RowCounts;
 pub use levels::{LevelsHold, LevelsWaker, RunFold};
 pub use load::BulkLoad;
 pub use lockstep_series::{
-    KeyNodes, LevelKeys, LevelNode, LevelsSize, Maintained, NodeSpan, NodesTaken, RecordField,
-    Records, reclaim,
+    KeyNodes, LevelKeys, LevelNode, LevelsSize, Maintained, NodeDictionary, NodeSpan, NodesTaken,
+    RecordField, Records, reclaim,
 };
 #[doc(hidden)]
 pub use lockstep_series::{set_chunk_rows, set_leaf_rows};

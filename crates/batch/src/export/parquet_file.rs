@@ -28,7 +28,7 @@ const ROWS_AT_ONCE: usize = 1 << 16;
 const GROUP_ROWS: usize = 1 << 20;
 
 /// A Parquet file that is written.
-pub(super) struct ParquetFile {
+pub(super) struct ParquetFileWriter {
     file: SerializedFileWriter<File>,
     factory: ArrowRowGroupWriterFactory,
     schema: SchemaRef,
@@ -42,7 +42,7 @@ pub(super) struct ParquetFile {
     threads: NonZeroUsize,
 }
 
-impl ParquetFile {
+impl ParquetFileWriter {
     /// Begins a file of batches with a schema.
     pub(super) fn new(file: File, schema: &SchemaRef, threads: NonZeroUsize) -> Result<Self> {
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();

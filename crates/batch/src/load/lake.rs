@@ -3,7 +3,8 @@
 //! A log or a tree of metadata says which Parquet files a version of the table has, which columns,
 //! and which values of its partition columns a file has. `delta` and `iceberg` read that; the rows
 //! are read as those of Parquet files in folders `name=value` are: a column that a file does not
-//! have is NULL, and files whose partition values no wanted row has are not opened. What the rows
+//! have is NULL, and files are not opened in which no row can be wanted: by the values of their
+//! partition columns, and by the bounds of the others that the metadata has (`statistics`). What the rows
 //! would be wrong without, as files of deleted rows, is refused by its name (docs/adr/0043).
 
 mod avro;
@@ -12,6 +13,7 @@ mod delta_log;
 mod folder;
 mod iceberg;
 mod manifest;
+mod statistics;
 #[cfg(test)]
 mod tests;
 

@@ -17,6 +17,7 @@ use std::{
 use bytes::{Buf, Bytes};
 use lockstep_diagnostic::Result;
 use lockstep_host::disk;
+use lockstep_row::Value;
 use parquet::{
     errors::{ParquetError, Result as ParquetResult},
     file::reader::{ChunkReader, Length},
@@ -32,6 +33,28 @@ pub(crate) struct InputFile {
     pub(crate) location: Location,
     /// The names and texts of its folders `name=text`, outermost first; `None` for NULL.
     pub(crate) partition: Vec<(String, Option<String>)>,
+    /// What is known of its rows without opening it.
+    pub(crate) statistics: Option<Arc<FileStatistics>>,
+}
+
+/// What is known of the rows of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FileStatistics {
+    pub(crate) row_count: Option<u64>,
+    /// The columns of which something is known.
+    pub(crate) columns: Vec<ColumnBounds>,
+}
+
+/// What is known of the values of a column in a file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ColumnBounds {
+    pub(crate) name: String,
+    /// No value is less.
+    pub(crate) least: Option<Value>,
+    /// No value is greater.
+    pub(crate) greatest: Option<Value>,
+    /// How many values are NULL.
+    pub(crate) null_count: Option<u64>,
 }
 
 /// Where a file is.
@@ -58,13 +81,18 @@ impl InputFile {
     pub(crate) fn local(path: PathBuf) -> Self {
         let folders = path.parent().map(Path::to_string_lossy).unwrap_or_default();
         let partition = partition_of(folders.split(['/', '\\']));
-        Self { location: Location::Local(path), partition }
+        Self { location: Location::Local(path), partition, statistics: None }
     }
 
     /// Returns the text of a folder `name=text`; an inner `None` is NULL.
     pub(crate) fn folder_value(&self, name: &str) -> Option<Option<&str>> {
         let found = self.partition.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_deref())
+    }
+
+    /// Returns what is known of the values of a column.
+    pub(crate) fn bounds(&self, name: &str) -> Option<&ColumnBounds> {
+        self.statistics.as_ref()?.columns.iter().find(|column| column.name == name)
     }
 
     /// Returns its size in bytes; 0 where the machine does not say.

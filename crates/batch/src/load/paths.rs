@@ -89,7 +89,11 @@ fn expand_remote(url: &str) -> Result<Vec<InputFile>> {
     debug_assert!(wanted.is_sorted_by_key(|(path, _)| path.clone()), "in the order of the names");
     let made = |(path, file): (String, _)| {
         let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
-        InputFile { partition: partition_of(folders.split('/')), location: Location::Remote(file) }
+        InputFile {
+            partition: partition_of(folders.split('/')),
+            location: Location::Remote(file),
+            statistics: None,
+        }
     };
     Ok(wanted.into_iter().map(made).collect())
 }

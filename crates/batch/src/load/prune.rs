@@ -1,7 +1,8 @@
 //! Leaving out files and parts of files in which no row can pass a query's filters.
 //!
 //! DataFusion's pruning decides from the least and the greatest value of each column: those of a
-//! folder's name for a file, those of the statistics for a row group of Parquet. What is not known
+//! folder's name for a file, or what a lake table's metadata says of it; those of the statistics for
+//! a row group of Parquet. What is not known
 //! is read. Floats are never decided: statistics leave NaN out, which is greater than every number.
 
 use std::{collections::HashSet, sync::Arc};
@@ -14,19 +15,19 @@ use ::parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder, statistics::StatisticsConverter,
 };
 use datafusion::{
-    common::{Column, ScalarValue, pruning::PruningStatistics},
+    common::{Column as DataFusionColumn, ScalarValue, pruning::PruningStatistics},
     physical_expr::PhysicalExpr,
     physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder},
 };
 use lockstep_row::{
-    DataType, TableSchema,
+    DataType, Datum, TableSchema, Value,
     arrow::{ColumnBuilder, import_array, in_milliseconds},
 };
 
 use super::{
     LoadTarget,
     imported::FileImport,
-    location::{FileChunks, InputFile},
+    location::{ColumnBounds, FileChunks, InputFile},
 };
 
 /// Decides which files and row groups are read.
@@ -46,10 +47,10 @@ impl Pruning {
         (!predicate.always_true()).then(|| Self { predicate: Arc::new(predicate) })
     }
 
-    /// Returns for each file whether it may have a wanted row, by the names of its folders.
+    /// Returns for each file whether it may have a wanted row, by what is known without opening it.
     pub(super) fn files(&self, target: &LoadTarget, files: &[InputFile]) -> Vec<bool> {
-        let folders = FolderValues { target, files };
-        let wanted = self.predicate.prune(&folders).unwrap_or_else(|_| vec![true; files.len()]);
+        let known = KnownFiles { target, files };
+        let wanted = self.predicate.prune(&known).unwrap_or_else(|_| vec![true; files.len()]);
         debug_assert_eq!(wanted.len(), files.len(), "each file is decided");
         wanted
     }
@@ -69,55 +70,71 @@ impl Pruning {
 }
 
 /// Returns the position of a column whose least and greatest values decide.
-fn decisive(schema: &TableSchema, column: &Column) -> Option<usize> {
+fn decisive(schema: &TableSchema, column: &DataFusionColumn) -> Option<usize> {
     let position = schema.find_column(&column.name)?;
     let data_type = &schema.columns[position].data_type;
     (!matches!(data_type, DataType::Float | DataType::Double)).then_some(position)
 }
 
-/// The values that folders give to files.
-struct FolderValues<'f> {
+/// What is known of files without opening them: the values that folders give them, and statistics.
+struct KnownFiles<'f> {
     target: &'f LoadTarget,
     files: &'f [InputFile],
 }
 
-impl FolderValues<'_> {
-    fn values(&self, column: &Column) -> Option<ArrayRef> {
+impl KnownFiles<'_> {
+    /// Returns the value of a column that a folder gives to all rows of a file, or the bound that
+    /// its statistics have; NULL where neither is known.
+    fn bounds(
+        &self,
+        column: &DataFusionColumn,
+        bound: impl Fn(&ColumnBounds) -> Option<&Value>,
+    ) -> Option<ArrayRef> {
         let position = decisive(&self.target.schema, column)?;
-        if !self.target.folder_columns.contains(&position) {
-            return None;
-        }
-        let data_type = &self.target.schema.columns[position].data_type;
+        let lockstep_row::Column { name, data_type, .. } = &self.target.schema.columns[position];
+        let is_folder = self.target.folder_columns.contains(&position);
         let mut builder = ColumnBuilder::new(data_type, self.files.len());
+        let mut is_any_known = is_folder;
         for file in self.files {
-            builder.push(self.target.default_of(position, file).ok()?);
+            if is_folder {
+                builder.push(self.target.default_of(position, file).ok()?);
+                continue;
+            }
+            let value = file.bounds(name).and_then(&bound).and_then(Value::as_scalar);
+            let value = value.filter(|value| value.data_type() == *data_type);
+            is_any_known |= value.is_some();
+            builder.push(value.unwrap_or(Datum::Null));
         }
-        Some(builder.finish())
+        is_any_known.then(|| builder.finish())
     }
 }
 
-impl PruningStatistics for FolderValues<'_> {
-    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.values(column)
+impl PruningStatistics for KnownFiles<'_> {
+    fn min_values(&self, column: &DataFusionColumn) -> Option<ArrayRef> {
+        self.bounds(column, |bounds| bounds.least.as_ref())
     }
 
-    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.values(column)
+    fn max_values(&self, column: &DataFusionColumn) -> Option<ArrayRef> {
+        self.bounds(column, |bounds| bounds.greatest.as_ref())
     }
 
     fn num_containers(&self) -> usize {
         self.files.len()
     }
 
-    fn null_counts(&self, _: &Column) -> Option<ArrayRef> {
-        None
+    fn null_counts(&self, column: &DataFusionColumn) -> Option<ArrayRef> {
+        let position = self.target.schema.find_column(&column.name)?;
+        let name = &self.target.schema.columns[position].name;
+        let counts = self.files.iter().map(|file| file.bounds(name)?.null_count);
+        Some(Arc::new(counts.collect::<UInt64Array>()))
     }
 
     fn row_counts(&self) -> Option<ArrayRef> {
-        None
+        let counts = self.files.iter().map(|file| file.statistics.as_ref()?.row_count);
+        Some(Arc::new(counts.collect::<UInt64Array>()))
     }
 
-    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
+    fn contained(&self, _: &DataFusionColumn, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
         None
     }
 }
@@ -142,7 +159,7 @@ impl RowGroups<'_> {
     /// order of values.
     fn bounds(
         &self,
-        column: &Column,
+        column: &DataFusionColumn,
         read: impl FnOnce(&StatisticsConverter<'_>) -> Option<ArrayRef>,
     ) -> Option<ArrayRef> {
         let position = decisive(self.schema, column)?;
@@ -152,12 +169,12 @@ impl RowGroups<'_> {
 }
 
 impl PruningStatistics for RowGroups<'_> {
-    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
+    fn min_values(&self, column: &DataFusionColumn) -> Option<ArrayRef> {
         let groups = self.builder.metadata().row_groups();
         self.bounds(column, |converter| converter.row_group_mins(groups).ok())
     }
 
-    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
+    fn max_values(&self, column: &DataFusionColumn) -> Option<ArrayRef> {
         let groups = self.builder.metadata().row_groups();
         self.bounds(column, |converter| converter.row_group_maxes(groups).ok())
     }
@@ -166,7 +183,7 @@ impl PruningStatistics for RowGroups<'_> {
         self.builder.metadata().num_row_groups()
     }
 
-    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
+    fn null_counts(&self, column: &DataFusionColumn) -> Option<ArrayRef> {
         let converter = self.converter(self.schema.find_column(&column.name)?)?;
         let counts = converter.with_missing_null_counts_as_zero(false);
         let counts = counts.row_group_null_counts(self.builder.metadata().row_groups()).ok()?;
@@ -179,7 +196,7 @@ impl PruningStatistics for RowGroups<'_> {
         Some(Arc::new(rows.collect::<UInt64Array>()))
     }
 
-    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
+    fn contained(&self, _: &DataFusionColumn, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
         None
     }
 }

@@ -37,7 +37,7 @@ use lockstep_plan::Window;
 use super::{
     columns::WindowColumns,
     on_disk::on_disk,
-    partition::{KeyRows, Ordering},
+    partition::{Ordering, WindowChunk},
     slide::{SlideOptions, TaskOutput, WindowCall, rows_before, slide},
 };
 use crate::{
@@ -265,7 +265,7 @@ pub(super) struct WindowWork<'a> {
 #[derive(Debug)]
 struct WindowTask {
     group: usize,
-    rows: KeyRows,
+    rows: WindowChunk,
     calls: Range<usize>,
     with_unordered: bool,
 }
@@ -379,7 +379,7 @@ impl<'a> WindowWork<'a> {
                 ordering.chunks(TASK_ROWS, |key| self.slice_count(window, ordering, key));
             if chunks.is_empty() {
                 // Where every order value is NULL, no row has a key.
-                chunks.push(KeyRows { keys: 0..0, rows: 0..0 });
+                chunks.push(WindowChunk { keys: 0..0, rows: 0..0 });
             }
             let call_count = group.calls.len();
             let parts = (2 * threads).div_ceil(chunks.len()).clamp(1, call_count.max(1));

@@ -108,10 +108,10 @@ impl Ordering {
         &self,
         row_count: usize,
         slice_count: impl Fn(Range<usize>) -> usize,
-    ) -> Vec<KeyRows> {
+    ) -> Vec<WindowChunk> {
         let mut chunks = Vec::new();
         let mut first = 0;
-        let whole = |keys: Range<usize>| KeyRows {
+        let whole = |keys: Range<usize>| WindowChunk {
             rows: self.starts[keys.start]..self.starts[keys.end],
             keys,
         };
@@ -123,7 +123,7 @@ impl Ordering {
                     chunks.push(whole(first..key));
                 }
                 let slice_rows = rows.len().div_ceil(slices);
-                chunks.extend(rows.clone().step_by(slice_rows).map(|start| KeyRows {
+                chunks.extend(rows.clone().step_by(slice_rows).map(|start| WindowChunk {
                     keys: key..key + 1,
                     rows: start..rows.end.min(start + slice_rows),
                 }));
@@ -147,7 +147,7 @@ impl Ordering {
 
 /// The rows of some keys, or the rows of a key in a time slice.
 #[derive(Debug, Clone)]
-pub(super) struct KeyRows {
+pub(super) struct WindowChunk {
     pub(super) keys: Range<usize>,
     /// Their positions in the ordering.
     pub(super) rows: Range<usize>,

@@ -64,7 +64,7 @@ pub(super) fn in_slices(
     context: &Arc<TaskContext>,
     memory: &MemoryReservation,
 ) -> Result<Vec<SpilledRows>> {
-    let scan = PartScan::new(order, files)?;
+    let scan = SpilledPartScan::new(order, files)?;
     let schema = Arc::clone(&scan.schema);
     let mut sorted = SortedRows::new(scan, order, context)?;
     let limit = match context.memory_pool().memory_limit() {
@@ -228,7 +228,7 @@ fn stack_position(order: &SharedOrder, union: usize) -> usize {
 }
 
 /// The rows of a part with what they are sorted by, source by source.
-struct PartScan {
+struct SpilledPartScan {
     sources: Vec<ScannedSource>,
     /// The positions of the key and of the order among the columns of a source.
     key: Vec<usize>,
@@ -243,7 +243,7 @@ struct ScannedSource {
     stack_position: u32,
 }
 
-impl PartScan {
+impl SpilledPartScan {
     fn new(order: &SharedOrder, files: &[&SpilledRows]) -> Result<Self> {
         let unions = order.sources().map(|union| stack_position(order, union));
         let positions = std::iter::once(order.unions.len()).chain(unions);
@@ -303,19 +303,21 @@ impl SortColumns {
     }
 }
 
-impl fmt::Debug for PartScan {
+impl fmt::Debug for SpilledPartScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PartScan").field("sources", &self.sources.len()).finish_non_exhaustive()
+        f.debug_struct("SpilledPartScan")
+            .field("sources", &self.sources.len())
+            .finish_non_exhaustive()
     }
 }
 
-impl fmt::Display for PartScan {
+impl fmt::Display for SpilledPartScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a part of a window's rows, from disk")
     }
 }
 
-impl BlockingScan for PartScan {
+impl BlockingScan for SpilledPartScan {
     fn open(&self) -> Result<SourceBatches> {
         let columns = SortColumns {
             key: self.key.clone(),
@@ -349,7 +351,7 @@ struct SortedRows {
 }
 
 impl SortedRows {
-    fn new(scan: PartScan, order: &SharedOrder, context: &Arc<TaskContext>) -> Result<Self> {
+    fn new(scan: SpilledPartScan, order: &SharedOrder, context: &Arc<TaskContext>) -> Result<Self> {
         let schema = Arc::clone(&scan.schema);
         let by = [HASH, ORDER, SOURCE, NUMBER].map(|column| {
             let expr = Arc::new(Column::new(schema.field(column).name(), column));

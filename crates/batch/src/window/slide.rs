@@ -20,7 +20,7 @@ use lockstep_row::{
     arrow::{ColumnBuilder, ColumnReader},
 };
 
-use super::partition::{KeyRows, Ordering};
+use super::partition::{Ordering, WindowChunk};
 
 /// The approximate number of rows between two checks for an interrupt.
 const ROWS_PER_CHECK: usize = 1 << 14;
@@ -82,7 +82,7 @@ pub(super) struct TaskOutput {
 pub(super) fn slide(
     window: &Window,
     ordering: &Ordering,
-    rows_of_keys: &KeyRows,
+    rows_of_keys: &WindowChunk,
     calls: &[WindowCall<'_>],
     options: SlideOptions<'_>,
 ) -> TaskOutput {

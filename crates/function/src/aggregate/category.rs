@@ -11,6 +11,7 @@ use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
     AggregateFunction, BindAggregate, BoundAggregate,
+    dictionary::{ValueClass, ValueDictionary, form, word_of},
     encoding::{StateReader, put_count, put_key, put_unsigned},
     extreme,
     key::{Key, KeyRef},
@@ -18,7 +19,7 @@ use super::{
         AggregateTypeClass, BOOL, CATEGORY, NUMBER, SCALAR, bound_rows, expect, expect_count,
         expect_integer, leading,
     },
-    state::{AggregateState, PartialState, RowState, RowsEnd, StateClass, StateUse},
+    state::{AggregateState, NumberedState, PartialState, RowState, RowsEnd, StateClass, StateUse},
     total,
 };
 use crate::{CallArguments, SignatureError, item_text::ItemPrinter};
@@ -223,6 +224,9 @@ fn bind_statistic(
         used,
         categories: HashMap::new(),
         inner_bytes: 0,
+        unresolved: Vec::new(),
+        class: ValueClass::default(),
+        spare: None,
     };
     Ok(bound_rows(parameters, DataType::String, class, make))
 }
@@ -245,6 +249,12 @@ struct Categories {
     categories: HashMap<Key, CategoryState>,
     /// The bytes that the keys and the states of the categories have allocated.
     inner_bytes: usize,
+    /// The categories of nodes, by their numbers in a dictionary, that are still to be added.
+    unresolved: Vec<Option<CategoryState>>,
+    /// The class of the categories of nodes.
+    class: ValueClass,
+    /// A state of the statistic, into which those of nodes are read.
+    spare: Option<AggregateState>,
 }
 
 /// The state of one category.
@@ -268,6 +278,56 @@ impl CategoryDefinition {
 }
 
 impl Categories {
+    fn new_statistic(&self) -> AggregateState {
+        self.definition.statistic.new_state(self.used)
+    }
+
+    /// Adds the rows of another state of a category.
+    fn merge_category(&mut self, key: KeyRef<'_>, theirs: &CategoryState, end: RowsEnd) {
+        self.update(key, |category| {
+            category.rows += theirs.rows;
+            let is_merged = category.statistic.merge(&theirs.statistic, end);
+            debug_assert!(is_merged, "every statistic is merged");
+        });
+    }
+
+    /// Adds what a node has: categories by their keys at once, those by their numbers to be resolved.
+    fn add_node(
+        &mut self,
+        reader: &mut StateReader<'_>,
+        end: RowsEnd,
+        spare: &mut AggregateState,
+    ) -> Option<()> {
+        let has_numbers = match reader.byte()? {
+            form::VALUES => false,
+            form::NUMBERS => {
+                self.class = ValueClass::decode(reader)?;
+                true
+            }
+            _ => return None,
+        };
+        for _ in 0..reader.count()? {
+            if !has_numbers {
+                let key = reader.key()?;
+                let mut read = None;
+                self.update(key, |category| read = category.merge_encoded(reader, end, spare));
+                read?;
+                continue;
+            }
+            let number = usize::from(u16::from_le_bytes(reader.array()?));
+            if self.unresolved.len() <= number {
+                self.unresolved.resize_with(number + 1, || None);
+            }
+            let definition = &self.definition;
+            let category = self.unresolved[number].get_or_insert_with(|| CategoryState {
+                statistic: definition.statistic.new_state(self.used),
+                rows: 0,
+            });
+            category.merge_encoded(reader, end, spare)?;
+        }
+        Some(())
+    }
+
     /// Updates the state of a category, made if there is none.
     fn update(&mut self, category: KeyRef<'_>, update: impl FnOnce(&mut CategoryState)) {
         let inner_bytes = &mut self.inner_bytes;
@@ -279,6 +339,25 @@ impl Categories {
         let before = state.statistic.heap_bytes();
         update(state);
         *inner_bytes = (*inner_bytes + state.statistic.heap_bytes()).saturating_sub(before);
+    }
+}
+
+impl CategoryState {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_unsigned(out, self.rows.into());
+        let is_encoded = self.statistic.encode(out);
+        debug_assert!(is_encoded, "every statistic is encoded");
+    }
+
+    /// Adds the rows of what `encode` wrote.
+    fn merge_encoded(
+        &mut self,
+        reader: &mut StateReader<'_>,
+        end: RowsEnd,
+        spare: &mut AggregateState,
+    ) -> Option<()> {
+        self.rows = self.rows.checked_add(reader.rows()?)?;
+        self.statistic.merge_encoded(reader, end, spare)
     }
 }
 
@@ -343,12 +422,14 @@ impl RowState for Categories {
     }
 
     fn heap_bytes(&self) -> usize {
-        self.categories.allocation_size() + self.inner_bytes
+        let unresolved = self.unresolved.capacity() * size_of::<Option<CategoryState>>();
+        self.categories.allocation_size() + self.inner_bytes + unresolved
     }
 
     fn reset(&mut self) {
         self.categories.clear();
         self.inner_bytes = 0;
+        self.unresolved.clear();
     }
 
     fn as_partial(&self) -> Option<&dyn PartialState> {
@@ -367,11 +448,7 @@ impl PartialState for Categories {
             return;
         };
         for (key, theirs) in &other.categories {
-            self.update(key.as_ref(), |category| {
-                category.rows += theirs.rows;
-                let is_merged = category.statistic.merge(&theirs.statistic, end);
-                debug_assert!(is_merged, "every statistic is merged");
-            });
+            self.merge_category(key.as_ref(), theirs, end);
         }
     }
 
@@ -379,9 +456,7 @@ impl PartialState for Categories {
         put_count(out, self.categories.len());
         for (key, category) in &self.categories {
             put_key(out, key.as_ref());
-            put_unsigned(out, category.rows.into());
-            let is_encoded = category.statistic.encode(out);
-            debug_assert!(is_encoded, "every statistic is encoded");
+            category.encode(out);
         }
     }
 
@@ -396,6 +471,53 @@ impl PartialState for Categories {
             });
             decoded?;
         }
+        Some(())
+    }
+
+    fn as_numbered(&self) -> Option<&dyn NumberedState> {
+        Some(self)
+    }
+
+    fn as_numbered_mut(&mut self) -> Option<&mut dyn NumberedState> {
+        Some(self)
+    }
+}
+
+impl NumberedState for Categories {
+    fn encode_node(&self, rows: u64, dictionary: &mut Arc<ValueDictionary>, out: &mut Vec<u8>) {
+        let words = self.categories.keys().map_while(|key| word_of(key.as_ref()));
+        let numbers = ValueDictionary::numbers(dictionary, words, rows)
+            .filter(|numbers| numbers.len() == self.categories.len());
+        let Some(numbers) = numbers else {
+            out.push(form::VALUES);
+            return self.encode(out);
+        };
+        out.push(form::NUMBERS);
+        let first = self.categories.keys().next().expect("no numbers are given for no category");
+        ValueClass::of(first.as_ref()).encode(out);
+        put_count(out, numbers.len());
+        for (number, category) in numbers.iter().zip(self.categories.values()) {
+            out.extend(number.to_le_bytes());
+            category.encode(out);
+        }
+    }
+
+    fn merge_node(&mut self, reader: &mut StateReader<'_>, end: RowsEnd) -> Option<()> {
+        let mut spare = self.spare.take().unwrap_or_else(|| self.new_statistic());
+        let read = self.add_node(reader, end, &mut spare);
+        self.spare = Some(spare);
+        read
+    }
+
+    fn resolve(&mut self, dictionary: &ValueDictionary, end: RowsEnd) -> Option<()> {
+        let mut unresolved = std::mem::take(&mut self.unresolved);
+        let class = self.class;
+        for (number, theirs) in unresolved.iter().enumerate() {
+            let Some(theirs) = theirs else { continue };
+            class.with_key(dictionary.word(number)?, |key| self.merge_category(key, theirs, end));
+        }
+        unresolved.clear();
+        self.unresolved = unresolved;
         Some(())
     }
 }

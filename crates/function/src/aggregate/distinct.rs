@@ -5,13 +5,16 @@
 //! first-level cache, where the words would not be. `aggregate` defines which values are identical;
 //! `tests` compare this with the frequencies.
 
+use std::sync::Arc;
+
 use lockstep_row::ShortText;
 
 use super::{
+    dictionary::{NumberSet, ValueDictionary, fixed, form},
     encoding::{StateReader, put_count, put_key},
     key::{KeyRef, TotalFloat},
     multiset::Frequencies,
-    state::ValueLane,
+    state::{NumberedState, RowsEnd, ValueLane},
     word_hash::WordHash,
 };
 
@@ -31,6 +34,8 @@ pub(super) struct Distinct {
     has_empty: bool,
     /// The texts that are not short.
     long: Frequencies,
+    /// The values of nodes, by their numbers in a dictionary, that are still to be added.
+    unresolved: NumberSet,
 }
 
 const SLOTS_MIN: usize = 8;
@@ -38,8 +43,6 @@ const SLOTS_MIN: usize = 8;
 const CLEARED_SLOTS_PER_WORD: usize = 16;
 // A mask of the low bits is the position in the table.
 const _: () = assert!(SLOTS_MIN.is_power_of_two());
-/// The bit that is set in every word of a value of fixed width, so that none is 0.
-const FIXED: u128 = 1 << 64;
 
 impl Distinct {
     /// Adds the values of a block.
@@ -86,6 +89,11 @@ impl Distinct {
         out.push(u8::from(self.has_empty));
         put_count(out, self.taken);
         self.taken().iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        self.encode_long(out);
+    }
+
+    fn encode_long(&self, out: &mut Vec<u8>) {
+        debug_assert!(self.unresolved.is_empty(), "what nodes have was added");
         put_count(out, self.long.distinct());
         self.long.keys().for_each(|(key, _)| put_key(out, key));
     }
@@ -99,6 +107,10 @@ impl Distinct {
             }
             self.insert(word);
         }
+        self.decode_long(reader)
+    }
+
+    fn decode_long(&mut self, reader: &mut StateReader<'_>) -> Option<()> {
         for _ in 0..reader.count()? {
             match reader.key()? {
                 KeyRef::Text(text) => self.add(ValueLane::Texts(&[text])),
@@ -110,6 +122,7 @@ impl Distinct {
 
     /// Returns the number of distinct values.
     pub(super) fn count(&self) -> usize {
+        debug_assert!(self.unresolved.is_empty(), "what nodes have was added");
         self.taken + usize::from(self.has_empty) + self.long.distinct()
     }
 
@@ -136,6 +149,7 @@ impl Distinct {
         debug_assert!(self.slots.len() > 4_096 || self.slots.iter().all(|slot| *slot == 0));
         (self.taken, self.has_empty) = (0, false);
         self.long.reset();
+        self.unresolved.clear();
     }
 
     #[inline]
@@ -194,6 +208,7 @@ impl Distinct {
         self.slots.capacity() * size_of::<u32>()
             + self.words.capacity() * size_of::<u128>()
             + self.long.heap_bytes()
+            + self.unresolved.heap_bytes()
     }
 
     /// Returns the hash of a word, whose low bits are its home slot.
@@ -217,14 +232,45 @@ impl Distinct {
     }
 }
 
+impl NumberedState for Distinct {
+    fn encode_node(&self, rows: u64, dictionary: &mut Arc<ValueDictionary>, out: &mut Vec<u8>) {
+        let words = self.taken().iter().copied();
+        let Some(numbers) = ValueDictionary::numbers(dictionary, words, rows) else {
+            out.push(form::VALUES);
+            return self.encode(out);
+        };
+        out.extend([form::NUMBERS, u8::from(self.has_empty)]);
+        NumberSet::encode(&numbers, out);
+        self.encode_long(out);
+    }
+
+    fn merge_node(&mut self, reader: &mut StateReader<'_>, _end: RowsEnd) -> Option<()> {
+        match reader.byte()? {
+            form::VALUES => self.decode(reader),
+            form::NUMBERS => {
+                self.has_empty |= reader.byte()? != 0;
+                self.unresolved.add_encoded(reader)?;
+                self.decode_long(reader)
+            }
+            _ => None,
+        }
+    }
+
+    fn resolve(&mut self, dictionary: &ValueDictionary, _end: RowsEnd) -> Option<()> {
+        let mut unresolved = std::mem::take(&mut self.unresolved);
+        let found = unresolved.drain(|number| {
+            self.insert(dictionary.word(number).filter(|word| *word != 0)?);
+            Some(())
+        });
+        self.unresolved = unresolved;
+        found
+    }
+}
+
 /// Returns what a slot has for the word at a place: its position from 1.
 #[inline]
 fn position(place: usize) -> u32 {
     u32::try_from(place + 1).expect("a frame has less than 2^32 rows")
-}
-
-fn fixed(value: i64) -> u128 {
-    FIXED | u128::from(value.cast_unsigned())
 }
 
 #[cfg(test)]

@@ -147,6 +147,13 @@ impl<'b> StateReader<'b> {
         Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
+    /// Reads so many bytes.
+    pub(super) fn slice(&mut self, size: usize) -> Option<&'b [u8]> {
+        let (slice, rest) = self.bytes.split_at_checked(size)?;
+        self.bytes = rest;
+        Some(slice)
+    }
+
     /// Reads the number of the items that follow, each of which takes a byte or more.
     pub(crate) fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(self.unsigned()?).ok()?;
@@ -160,9 +167,7 @@ impl<'b> StateReader<'b> {
 
     pub(crate) fn text(&mut self) -> Option<&'b str> {
         let size = self.count()?;
-        let (text, rest) = self.bytes.split_at_checked(size)?;
-        self.bytes = rest;
-        std::str::from_utf8(text).ok()
+        std::str::from_utf8(self.slice(size)?).ok()
     }
 
     pub(super) fn key(&mut self) -> Option<KeyRef<'b>> {

@@ -1,20 +1,21 @@
 //! The aggregates that depend on the number of occurrences of each value: `distinct_count`,
 //! `topn_frequency`, `top1_ratio`, `entropy`.
 
-use std::{cmp::Ordering, hash::BuildHasher};
+use std::{cmp::Ordering, hash::BuildHasher, sync::Arc};
 
 use hashbrown::DefaultHashBuilder;
 use lockstep_row::{Arena, DataType, Datum, ShortText};
 
 use super::{
     AggregateFunction, BoundAggregate,
+    dictionary::{NumberCounts, ValueClass, ValueDictionary, fixed, form},
     encoding::{StateReader, put_count, put_key, put_unsigned},
     key::{KeyRef, TotalFloat},
     signature::{
         AggregateTypeClass, ORDERABLE, SCALAR, bound_fold, expect, expect_count, expect_size,
         wrong_constant,
     },
-    state::{AnswerKind, Fold, StateClass, StateKind, ValueLane},
+    state::{AnswerKind, Fold, NumberedState, RowsEnd, StateClass, StateKind, ValueLane},
     word_hash::WordHash,
 };
 use crate::{
@@ -244,14 +245,8 @@ pub(super) struct Frequencies {
     total: u64,
     /// The number of entries with the count 0.
     empty: usize,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-enum ValueClass {
-    #[default]
-    Integer,
-    Float,
-    Text,
+    /// The counts of values of nodes, by their numbers in a dictionary, that are still to be added.
+    unresolved: NumberCounts,
 }
 
 /// A value and its number of occurrences.
@@ -269,6 +264,17 @@ enum StoredValue {
     Short(ShortText),
     /// The start of the text in [`Frequencies::texts`], and its size.
     Long(usize, usize),
+}
+
+impl StoredValue {
+    /// Returns the value as a word; `None` for a long text.
+    fn word(&self) -> Option<u128> {
+        match self {
+            Self::Fixed(value) => Some(fixed(*value)),
+            Self::Short(text) => Some(text.word()),
+            Self::Long(..) => None,
+        }
+    }
 }
 
 const SLOTS_MIN: usize = 8;
@@ -554,6 +560,7 @@ impl Frequencies {
     }
 
     pub(super) fn answer<'a>(&self, answer: &MultisetAnswer, arena: &'a Arena) -> Datum<'a> {
+        debug_assert!(self.unresolved.is_empty(), "what nodes have was added");
         let least = answer.least_count(self.entries.iter().map(|entry| entry.count));
         let frequent = self.entries.iter().filter(|entry| entry.count >= least.max(1));
         let entries = frequent.map(|entry| (self.key(entry), entry.count)).collect();
@@ -584,6 +591,7 @@ impl Frequencies {
         self.entries.clear();
         self.texts.clear();
         (self.total, self.empty) = (0, 0);
+        self.unresolved.clear();
     }
 
     /// Clears the slots of the entries. All slots from an entry's home slot to its own are
@@ -605,6 +613,50 @@ impl Frequencies {
         self.slots.capacity() * size_of::<u32>()
             + self.entries.capacity() * size_of::<Counted>()
             + self.texts.capacity()
+            + self.unresolved.heap_bytes()
+    }
+}
+
+impl NumberedState for Frequencies {
+    fn encode_node(&self, rows: u64, dictionary: &mut Arc<ValueDictionary>, out: &mut Vec<u8>) {
+        let (mut words, mut counts) = (Vec::new(), Vec::new());
+        for entry in self.entries.iter().filter(|entry| entry.count > 0) {
+            words.extend(entry.value.word());
+            counts.push(entry.count);
+        }
+        let numbers = (words.len() == counts.len())
+            .then(|| ValueDictionary::numbers(dictionary, words.into_iter(), rows))
+            .flatten();
+        let Some(numbers) = numbers else {
+            out.push(form::VALUES);
+            return self.encode(out);
+        };
+        out.push(form::NUMBERS);
+        self.class.encode(out);
+        NumberCounts::encode(&numbers, &counts, out);
+    }
+
+    fn merge_node(&mut self, reader: &mut StateReader<'_>, _end: RowsEnd) -> Option<()> {
+        match reader.byte()? {
+            form::VALUES => self.decode(reader),
+            form::NUMBERS => {
+                self.class = ValueClass::decode(reader)?;
+                self.unresolved.add_encoded(reader)
+            }
+            _ => None,
+        }
+    }
+
+    fn resolve(&mut self, dictionary: &ValueDictionary, _end: RowsEnd) -> Option<()> {
+        let mut unresolved = std::mem::take(&mut self.unresolved);
+        let class = self.class;
+        let found = unresolved.drain(|number, count| {
+            self.total.checked_add(count)?;
+            class.with_key(dictionary.word(number)?, |key| self.add_key(key, count));
+            Some(())
+        });
+        self.unresolved = unresolved;
+        found
     }
 }
 

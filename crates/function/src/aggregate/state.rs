@@ -19,11 +19,12 @@
 //! `encode`; a removal leaves the state of the rows that remain. [`StateClass`] says which of them
 //! an aggregate has.
 
-use std::{any::Any, fmt};
+use std::{any::Any, fmt, sync::Arc};
 
 use lockstep_row::{Arena, DataType, Datum, ShortText};
 
 use super::{
+    dictionary::ValueDictionary,
     distinct::Distinct,
     drawdown::{Drawdown, SlidingDrawdown},
     encoding::{StateReader, put_unsigned},
@@ -265,6 +266,25 @@ pub trait PartialState {
     fn encode(&self, out: &mut Vec<u8>);
     /// Reads what `encode` wrote into an empty state; `None` for damaged bytes.
     fn decode(&mut self, reader: &mut StateReader<'_>) -> Option<()>;
+    /// Returns it as a state whose values nodes have by their numbers; `None` where it has none.
+    fn as_numbered(&self) -> Option<&dyn NumberedState> {
+        None
+    }
+    /// Returns the same to be changed.
+    fn as_numbered_mut(&mut self) -> Option<&mut dyn NumberedState> {
+        None
+    }
+}
+
+/// A [`PartialState`] with an entry for each of its values, whose nodes may have the numbers of the
+/// values in a dictionary.
+pub trait NumberedState {
+    /// See [`AggregateState::encode_node`].
+    fn encode_node(&self, rows: u64, dictionary: &mut Arc<ValueDictionary>, out: &mut Vec<u8>);
+    /// See [`AggregateState::merge_node`].
+    fn merge_node(&mut self, reader: &mut StateReader<'_>, end: RowsEnd) -> Option<()>;
+    /// See [`AggregateState::resolve`].
+    fn resolve(&mut self, dictionary: &ValueDictionary, end: RowsEnd) -> Option<()>;
 }
 
 /// The running state of one or several aggregates.
@@ -497,6 +517,78 @@ impl AggregateState {
                 spare.decode(reader)?;
                 self.merge(spare, end).then_some(())
             }
+        }
+    }
+
+    /// Appends the state to a node over so many rows of a key. What it has for each of many values goes
+    /// by the numbers of the values in a dictionary, which all nodes of the key share and which grows
+    /// by those that are new. Returns false where the rows are the state.
+    pub fn encode_node(
+        &self,
+        rows: u64,
+        dictionary: &mut Arc<ValueDictionary>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let numbered: Option<&dyn NumberedState> = match &self.0 {
+            StateData::Distinct(distinct) => Some(distinct.as_ref()),
+            StateData::Frequencies(frequencies) => Some(frequencies.as_ref()),
+            StateData::Rows(rows) => rows.as_partial().and_then(PartialState::as_numbered),
+            _ => None,
+        };
+        let Some(numbered) = numbered else { return self.encode(out) };
+        out.extend([ENCODING_VERSION, self.kind()]);
+        numbered.encode_node(rows, dictionary, out);
+        true
+    }
+
+    /// Adds the rows of a node, which lie at an end of its own, as [`AggregateState::merge_encoded`] does.
+    /// Values that the node has by their numbers are added by [`AggregateState::resolve`], before which
+    /// the state has no meaning. `None` for damaged bytes.
+    pub fn merge_node(
+        &mut self,
+        reader: &mut StateReader<'_>,
+        end: RowsEnd,
+        spare: &mut Self,
+    ) -> Option<()> {
+        let kind = self.kind();
+        let Some(numbered) = self.as_numbered_mut() else {
+            return self.merge_encoded(reader, end, spare);
+        };
+        if reader.byte()? != ENCODING_VERSION || reader.byte()? != kind {
+            return None;
+        }
+        numbered.merge_node(reader, end)
+    }
+
+    /// Reads a node over, whose rows are not added.
+    pub fn skip_node(&mut self, reader: &mut StateReader<'_>) -> Option<()> {
+        let kind = self.kind();
+        self.reset();
+        let read = match self.as_numbered_mut() {
+            None => self.decode(reader),
+            Some(numbered) => {
+                if reader.byte()? != ENCODING_VERSION || reader.byte()? != kind {
+                    return None;
+                }
+                numbered.merge_node(reader, RowsEnd::Oldest)
+            }
+        };
+        self.reset();
+        read
+    }
+
+    /// Adds the values that nodes of one key have by their numbers, after [`AggregateState::merge_node`].
+    /// The rows of the nodes lie at an end of its own. `None` where a number is not in the dictionary.
+    pub fn resolve(&mut self, dictionary: &ValueDictionary, end: RowsEnd) -> Option<()> {
+        self.as_numbered_mut().map_or(Some(()), |numbered| numbered.resolve(dictionary, end))
+    }
+
+    fn as_numbered_mut(&mut self) -> Option<&mut dyn NumberedState> {
+        match &mut self.0 {
+            StateData::Distinct(distinct) => Some(distinct.as_mut()),
+            StateData::Frequencies(frequencies) => Some(frequencies.as_mut()),
+            StateData::Rows(rows) => rows.as_partial_mut()?.as_numbered_mut(),
+            _ => None,
         }
     }
 

@@ -54,7 +54,7 @@ fn forest(arrivals: &[u64]) -> Forest {
     };
     let leaf = LevelNode::leaf(rows, &states);
     let bytes = leaf.own_bytes();
-    Forest::new(vec![leaf], bytes)
+    Forest::new(vec![leaf], bytes, None)
 }
 
 impl ModelKey {

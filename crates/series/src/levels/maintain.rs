@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::tree::{FAN_OUT, Forest, LeafRows, LevelNode, SeenRows};
+use super::tree::{FAN_OUT, Forest, LeafRows, LevelNode, NodeDictionary, SeenRows};
 use crate::{ChunkRun, RecordFormat, entry::EntryRows, sync::leaf_rows};
 
 /// How many rows are folded before the nodes are shown to readers and the guard is dropped.
@@ -14,6 +14,12 @@ const STEP_ROWS: usize = 1 << 14;
 
 /// Computes the states of nodes.
 pub trait NodeFold {
+    /// Begins with the nodes of a key, whose states refer to a dictionary; `None` for the first ones.
+    fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>);
+
+    /// Ends, and returns the dictionary to which the states refer now.
+    fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>>;
+
     /// Appends the encoded states of rows, which are given newest first, to some bytes.
     fn fold(&mut self, runs: &[ChunkRun<'_>], states: &mut Vec<u8>);
 
@@ -109,13 +115,14 @@ impl<'g> KeyRowsToFold<'g> {
 }
 
 impl<'m, 'g> Maintenance<'m, 'g> {
-    /// Starts with the bytes of the present nodes.
+    /// Starts with the bytes and the dictionary of the present nodes.
     pub(super) fn new(
         rows: KeyRowsToFold<'g>,
         fold: &'m mut dyn NodeFold,
         forest: &Forest,
     ) -> Self {
-        Self { rows, fold, states: Vec::new(), bytes: forest.bytes(), folded: 0 }
+        fold.begin_key(forest.dictionary());
+        Self { rows, fold, states: Vec::new(), bytes: forest.node_bytes(), folded: 0 }
     }
 
     /// Makes the forest that has late rows of these event times, which are in order, and nodes of rows
@@ -131,7 +138,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
         };
         let is_unfinished = self.extend(&mut nodes);
         let done = Maintained { rows: self.folded, is_unfinished };
-        (Forest::new(nodes, self.bytes), done)
+        (Forest::new(nodes, self.bytes, self.fold.end_key()), done)
     }
 
     /// Makes nodes again into whose range a late row falls. The first one is for rows from an event time

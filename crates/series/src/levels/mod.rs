@@ -52,7 +52,7 @@ use lockstep_host::sync::Mutex;
 
 pub use maintain::{Maintained, NodeFold};
 pub(crate) use tree::{FAN_OUT, node_footprint, state_bytes_max};
-pub use tree::{LevelNode, NodeSpan, NodesTaken};
+pub use tree::{LevelNode, NodeDictionary, NodeSpan, NodesTaken};
 
 use crate::{Account, Guard, RecordFormat, entry::EntryRef, sync::LATE_NOTES_MAX};
 use key_nodes::{EndedWork, KeyForest, NotedRows};
@@ -430,6 +430,12 @@ impl<'g> KeyNodes<'g> {
     #[inline]
     pub fn take(self, span: NodeSpan, mut take: impl FnMut(&'g LevelNode) -> bool) -> NodesTaken {
         self.forest.walk(span, &mut take)
+    }
+
+    /// Returns the dictionary to which the states of the nodes refer.
+    #[inline]
+    pub fn dictionary(self) -> Option<&'g dyn NodeDictionary> {
+        self.forest.dictionary().map(|shared| &**shared)
     }
 
     /// Returns the number of rows that are in nodes.

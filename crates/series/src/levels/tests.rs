@@ -1,14 +1,17 @@
 //! What readers take from nodes and read of rows together is what they would read of rows alone.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use lockstep_row::Retention;
 use proptest::{collection::vec, prelude::*};
 
-use super::{LevelKeys, LevelNode, Levels, NodeFold, NodeSpan};
+use super::{LevelKeys, LevelNode, Levels, NodeDictionary, NodeFold, NodeSpan};
 use crate::{
     Bounds, ChunkRun, HashedKey, KeyRow, RowAction, RowBatch, RowLog, RowRef, Series, pin,
     set_leaf_rows,
@@ -16,14 +19,52 @@ use crate::{
 
 const ID: u64 = 7;
 
-/// Folds rows to a list of them: event time and arrival of each, newest first.
-struct ListFold;
+/// Folds rows to a list of them: the number of the event time and the arrival of each, newest first.
+#[derive(Default)]
+struct ListFold {
+    times: EventTimes,
+    known: usize,
+}
+
+/// Event times, each with a number: the dictionary of the nodes of a key.
+#[derive(Debug, Clone, Default)]
+struct EventTimes(Vec<i64>);
+
+impl EventTimes {
+    fn number(&mut self, event_time: i64) -> u64 {
+        let known = self.0.iter().position(|known| *known == event_time);
+        known.unwrap_or_else(|| {
+            self.0.push(event_time);
+            self.0.len() - 1
+        }) as u64
+    }
+}
+
+impl NodeDictionary for EventTimes {
+    fn memory_bytes(&self) -> usize {
+        self.0.len() * 8
+    }
+}
 
 impl NodeFold for ListFold {
+    fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>) {
+        let known = dictionary.map(|shared| {
+            let shared: &dyn Any = &**shared;
+            shared.downcast_ref::<EventTimes>().unwrap().clone()
+        });
+        self.times = known.unwrap_or_default();
+        self.known = self.times.0.len();
+    }
+
+    fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>> {
+        assert!(self.known <= self.times.0.len(), "a dictionary grows");
+        Some(Arc::new(self.times.clone()))
+    }
+
     fn fold(&mut self, runs: &[ChunkRun<'_>], states: &mut Vec<u8>) {
         for run in runs {
             for at in 0..run.len() {
-                states.extend(run.event_time(at).to_le_bytes());
+                states.extend(self.times.number(run.event_time(at)).to_le_bytes());
                 states.extend(run.row(at).arrival().to_le_bytes());
             }
         }
@@ -37,10 +78,11 @@ impl NodeFold for ListFold {
 /// A row: event time and arrival.
 type Row = (i64, u64);
 
-fn decode(states: &[u8]) -> impl Iterator<Item = Row> {
+fn decode<'n>(states: &'n [u8], times: &'n EventTimes) -> impl Iterator<Item = Row> + 'n {
     states.chunks_exact(16).map(|row| {
         let (time, arrival) = row.split_at(8);
-        let time = i64::from_le_bytes(time.try_into().unwrap());
+        let number = usize::try_from(u64::from_le_bytes(time.try_into().unwrap())).unwrap();
+        let time = times.0[number];
         (time, u64::from_le_bytes(arrival.try_into().unwrap()))
     })
 }
@@ -109,7 +151,7 @@ impl LevelsFixture {
     /// Makes nodes until there is nothing to do, or so many times.
     fn maintain(&self, steps: usize) {
         for _ in 0..steps {
-            if self.series.maintain(&self.levels, &mut ListFold).is_none() {
+            if self.series.maintain(&self.levels, &mut ListFold::default()).is_none() {
                 return;
             }
         }
@@ -146,9 +188,11 @@ impl LevelsFixture {
                 let left = (limit - found.len()) as u64;
                 let span = NodeSpan { next, below, lowest, rows: left, visible };
                 let before = found.len();
+                let times: &dyn Any = nodes.dictionary().unwrap();
+                let times: &EventTimes = times.downcast_ref().unwrap();
                 let taken = nodes.take(span, |node| {
-                    found.extend(decode(node.states()));
-                    assert_eq!(node.rows(), decode(node.states()).count() as u64);
+                    found.extend(decode(node.states(), times));
+                    assert_eq!(node.rows(), decode(node.states(), times).count() as u64);
                     true
                 });
                 assert_eq!(taken.rows, (found.len() - before) as u64);
@@ -358,17 +402,26 @@ fn readers_are_exact_beside_a_writer_and_maintenance() {
 struct WaitingFold<'l> {
     levels: &'l Levels,
     waiting_min: u64,
+    list: ListFold,
 }
 
 impl NodeFold for WaitingFold<'_> {
+    fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>) {
+        self.list.begin_key(dictionary);
+    }
+
+    fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>> {
+        self.list.end_key()
+    }
+
     fn fold(&mut self, runs: &[ChunkRun<'_>], states: &mut Vec<u8>) {
         self.waiting_min = self.waiting_min.min(self.levels.size().waiting);
-        ListFold.fold(runs, states);
+        self.list.fold(runs, states);
     }
 
     fn merge(&mut self, nodes: &mut dyn Iterator<Item = &LevelNode>, states: &mut Vec<u8>) {
         self.waiting_min = self.waiting_min.min(self.levels.size().waiting);
-        ListFold.merge(nodes, states);
+        self.list.merge(nodes, states);
     }
 }
 
@@ -379,7 +432,7 @@ fn the_key_whose_nodes_are_made_counts_as_waiting() {
     fixture.insert(0, &times);
     assert!(fixture.levels.size().waiting > 0, "nobody has looked for keys");
     let levels = &*fixture.levels;
-    let mut fold = WaitingFold { levels, waiting_min: u64::MAX };
+    let mut fold = WaitingFold { levels, waiting_min: u64::MAX, list: ListFold::default() };
     while fixture.series.maintain(levels, &mut fold).is_some() {}
     assert!(levels.size().bytes > 0, "nodes were made");
     assert!(fold.waiting_min > 0, "the key was made and did not wait");

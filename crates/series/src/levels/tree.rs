@@ -3,7 +3,8 @@
 //!
 //! A leaf is over about 128 rows, an inner node over about [`FAN_OUT`] nodes of the level
 //! below. A [`Forest`] has the nodes that have no parent, oldest first: few of each level. Rows of equal
-//! event time are never divided, and the rows newer than the newest node are in none.
+//! event time are never divided, and the rows newer than the newest node are in none. States may refer
+//! to a dictionary, which all nodes of the key share; what it is, is known to whoever makes the states.
 //!
 //! # Invariants
 //!
@@ -12,8 +13,9 @@
 //!   visible to any reader yet.
 //! * Nothing of a node changes but its greatest arrival, which becomes [`STALE`] when a late row
 //!   falls into its range; then all nodes above it are stale too.
+//! * The dictionary of a forest is that with which its newest states were made: an earlier one, with more.
 
-use std::sync::Arc;
+use std::{any::Any, fmt, sync::Arc};
 
 use lockstep_host::{failpoint::is_seeded, memory::footprint};
 
@@ -45,6 +47,12 @@ pub struct LevelNode {
     states: Box<[u8]>,
     /// The nodes that it is made of, oldest first; none for a leaf.
     children: Box<[Arc<Self>]>,
+}
+
+/// A dictionary to which the states of the nodes of a key refer. A later one has what an earlier one has.
+pub trait NodeDictionary: Any + Send + Sync + fmt::Debug {
+    /// Returns the bytes that it takes.
+    fn memory_bytes(&self) -> usize;
 }
 
 /// The rows that a leaf is over.
@@ -275,22 +283,29 @@ pub(super) fn child_of(nodes: &[Arc<LevelNode>], event_time: i64) -> Option<usiz
 pub(crate) struct Forest {
     nodes: Vec<Arc<LevelNode>>,
     /// The bytes that all nodes take.
-    bytes: usize,
+    node_bytes: usize,
+    /// What the states refer to.
+    dictionary: Option<Arc<dyn NodeDictionary>>,
 }
 
 impl Forest {
-    /// Makes a forest of nodes that take so many bytes.
-    pub(super) fn new(nodes: Vec<Arc<LevelNode>>, bytes: usize) -> Self {
+    /// Makes a forest of nodes that take so many bytes, whose states refer to a dictionary.
+    pub(super) fn new(
+        nodes: Vec<Arc<LevelNode>>,
+        node_bytes: usize,
+        dictionary: Option<Arc<dyn NodeDictionary>>,
+    ) -> Self {
         debug_assert!(
             nodes.is_sorted_by(|one, next| one.newest < next.oldest),
             "nodes follow each other"
         );
         debug_assert_eq!(
-            bytes,
+            node_bytes,
             nodes.iter().map(|node| node.memory_bytes()).sum::<usize>(),
             "the bytes are those of the nodes"
         );
-        Self { nodes, bytes }
+        let dictionary = dictionary.filter(|_| !nodes.is_empty());
+        Self { nodes, node_bytes, dictionary }
     }
 
     pub(super) fn nodes(&self) -> &[Arc<LevelNode>] {
@@ -298,8 +313,19 @@ impl Forest {
     }
 
     /// Returns the bytes that the nodes take.
+    pub(super) fn node_bytes(&self) -> usize {
+        self.node_bytes
+    }
+
+    /// Returns the bytes that the nodes and their dictionary take.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        let dictionary = self.dictionary.as_ref().map_or(0, |shared| shared.memory_bytes());
+        self.node_bytes + dictionary
+    }
+
+    /// Returns what the states refer to.
+    pub(super) fn dictionary(&self) -> Option<&Arc<dyn NodeDictionary>> {
+        self.dictionary.as_ref()
     }
 
     /// Returns the event time of the newest row that is in a node.
@@ -329,7 +355,7 @@ impl Forest {
         }
         let bytes = nodes.iter().map(|node| node.memory_bytes()).sum();
         debug_assert!(nodes.iter().all(|node| node.oldest > event_time), "what is older is gone");
-        Self::new(nodes, bytes)
+        Self::new(nodes, bytes, self.dictionary.clone())
     }
 
     /// Takes nodes, newest first, as large as possible; `take` returns whether the node is taken.

@@ -3,7 +3,7 @@
 //! `delta_log` reads the actions. What a table's protocol says a reader has to support, and this
 //! one does not, is refused by its name.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ::arrow::{
     compute::kernels::cast_utils::string_to_timestamp_nanos,
@@ -17,7 +17,7 @@ use super::{
     LakeColumn, LakeTable, damaged,
     delta_log::{AddFile, DeletionVector, DeltaAction, DeltaLog, DeltaMetadata, DeltaProtocol},
     folder::TableFolder,
-    refused,
+    refused, statistics,
 };
 use crate::load::InputFile;
 
@@ -184,6 +184,8 @@ fn input_file(
         (name.clone(), text.map(|text| plain_value(text, data_type)))
     };
     file.partition = metadata.partition_columns.iter().map(value).collect();
+    let written = added.stats.as_deref();
+    file.statistics = written.and_then(|stats| statistics::of_delta(stats, columns)).map(Arc::new);
     Ok(file)
 }
 

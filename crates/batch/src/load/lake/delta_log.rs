@@ -20,8 +20,15 @@ const LOG_FOLDER: &str = "_delta_log";
 const VERSION_DIGITS: usize = 20;
 
 /// What is read of a checkpoint.
-const CHECKPOINT_COLUMNS: [&str; 6] =
-    ["protocol", "metaData", "add.path", "add.partitionValues", "add.size", "add.deletionVector"];
+const CHECKPOINT_COLUMNS: [&str; 7] = [
+    "protocol",
+    "metaData",
+    "add.path",
+    "add.partitionValues",
+    "add.size",
+    "add.stats",
+    "add.deletionVector",
+];
 
 /// One line of a commit, or one row of a checkpoint; other actions do not change what is read.
 #[derive(Debug, Default, Deserialize)]
@@ -63,6 +70,9 @@ pub(super) struct AddFile {
     pub(super) partition_values: BTreeMap<String, Option<String>>,
     #[serde(default)]
     pub(super) size: Option<u64>,
+    /// The statistics of its rows, as JSON.
+    #[serde(default)]
+    pub(super) stats: Option<String>,
     #[serde(default)]
     pub(super) deletion_vector: Option<DeletionVector>,
 }

@@ -108,15 +108,15 @@ pub(super) fn read(path: &str, snapshot: Option<i64>, permit: PermitFile<'_>) ->
     };
     let ids_of_names = ids_of_names(&metadata).map_err(damage)?;
     let folder = folder.written_at(&metadata.location);
+    let columns: Vec<LakeColumn> = schema.fields.iter().map(column).collect();
     let files = match state.map(|state| (state.snapshot_id, &state.manifest_list)) {
         None => Vec::new(),
-        Some((_, Some(list))) => manifest::files_of(&folder, list, schema)?,
+        Some((_, Some(list))) => manifest::files_of(&folder, list, schema, &columns)?,
         Some((id, None)) => {
             let feature = format!("a snapshot ({id}) without a list of manifests");
             return Err(refused(&folder, &feature, "Let its writer write the table anew."));
         }
     };
-    let columns = schema.fields.iter().map(column).collect();
     Ok(LakeTable { columns, files, ids_of_names: Some(ids_of_names) })
 }
 

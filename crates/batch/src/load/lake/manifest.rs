@@ -3,16 +3,19 @@
 //! A snapshot has a list of manifests, and a manifest has a list of files. Files that delete rows
 //! are refused: without them the rows would be wrong.
 
+use std::sync::Arc;
+
 use ::arrow::{array::Date32Array, util::display::array_value_to_string};
 use lockstep_diagnostic::Result;
 use serde::Deserialize;
 
 use super::{
+    LakeColumn,
     avro::{AvroFile, AvroValue},
     damaged,
     folder::TableFolder,
     iceberg::Schema,
-    refused,
+    refused, statistics,
 };
 use crate::load::InputFile;
 
@@ -36,6 +39,7 @@ pub(super) fn files_of(
     folder: &TableFolder<'_>,
     manifest_list: &str,
     schema: &Schema,
+    columns: &[LakeColumn],
 ) -> Result<Vec<InputFile>> {
     let list = read_avro(folder, manifest_list)?;
     let mut files = Vec::new();
@@ -44,7 +48,7 @@ pub(super) fn files_of(
             let detail = "A manifest of the list has no path.";
             return Err(damaged(&folder.resolve(manifest_list), detail));
         };
-        add_files(folder, path, schema, &mut files)?;
+        add_files(folder, path, (schema, columns), &mut files)?;
     }
     files.sort_by(|left, right| left.0.cmp(&right.0));
     Ok(files.into_iter().map(|(_, file)| file).collect())
@@ -59,7 +63,7 @@ fn read_avro(folder: &TableFolder<'_>, name: &str) -> Result<AvroFile> {
 fn add_files(
     folder: &TableFolder<'_>,
     name: &str,
-    schema: &Schema,
+    (schema, columns): (&Schema, &[LakeColumn]),
     files: &mut Vec<(String, InputFile)>,
 ) -> Result<()> {
     let manifest = read_avro(folder, name)?;
@@ -82,6 +86,7 @@ fn add_files(
         let size = data_file.integer("file_size_in_bytes");
         let mut file = folder.file(path, size.and_then(|size| u64::try_from(size).ok()))?;
         file.partition = values_of(data_file, &partition, schema);
+        file.statistics = Some(Arc::new(statistics::of_iceberg(data_file, columns)));
         files.push((path.to_owned(), file));
     }
     Ok(())

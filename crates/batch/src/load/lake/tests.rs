@@ -3,6 +3,10 @@
 use std::{fs, path::Path, sync::Arc};
 
 use arrow::array::{Int64Array, RecordBatch, StringArray, StructArray};
+use datafusion::{
+    logical_expr::Operator,
+    physical_expr::expressions::{binary, col, lit},
+};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Settings;
 use lockstep_row::Value;
@@ -10,7 +14,7 @@ use parquet::arrow::ArrowWriter;
 
 use super::{LakeVersion, avro::AvroFile, find_lake_files};
 use crate::{
-    load::{WantedRows, read_inferred},
+    load::{Pruning, WantedRows, read_inferred},
     testing::{TestDirectory, rows_of},
 };
 
@@ -150,6 +154,35 @@ fn a_checkpoint_stands_for_the_commits_before_it() {
     assert_eq!(firsts(&read(&directory, LATEST).unwrap()), [&Value::BigInt(3)]);
     let found = error(&directory, LakeVersion::Delta(Some(0)));
     assert!(found.hint.unwrap().contains("Version 1 can be read"));
+}
+
+#[test]
+fn a_file_without_a_wanted_row_is_not_opened() {
+    let directory = table();
+    let stats = |stats: &str| {
+        let add = add("gone.parquet", "null");
+        add.replace(r#""size":1"#, &format!(r#""size":1,"stats":{stats:?}"#))
+    };
+    let rows_above = |least: i64| -> Result<Vec<Value>> {
+        let path = directory.path().to_string_lossy().into_owned();
+        let files = find_lake_files(&path, LATEST, Settings::default(), &|_| Ok(()))?;
+        let schema = &files.arrow_schema;
+        let filter = binary(col("a", schema).unwrap(), Operator::Gt, lit(least), schema).unwrap();
+        let pruning = Pruning::new(filter, schema);
+        assert!(pruning.is_some(), "the filter decides");
+        let rows = read_inferred(&files, WantedRows { columns: vec![0], pruning })?;
+        let rows = rows_of(&rows.collect::<Result<Vec<_>>>()?);
+        Ok(rows.into_iter().map(|mut row| row.swap_remove(0)).collect())
+    };
+    commit(&directory, 2, &stats(r#"{"numRecords":2,"minValues":{"a":-9},"maxValues":{"a":1}}"#));
+    assert_eq!(rows_above(1).unwrap(), [Value::BigInt(2), Value::BigInt(3)]);
+    assert_eq!(rows_above(0).unwrap_err().code, code::UNDEFINED_FILE, "it may have a row of 1");
+    commit(&directory, 2, &stats(r#"{"numRecords":2,"nullCount":{"a":2}}"#));
+    assert_eq!(rows_above(-7).unwrap().len(), 2, "all values are NULL");
+    for unknown in [r#"{"numRecords":2}"#, "damaged", r#"{"maxValues":{"a":"1"}}"#] {
+        commit(&directory, 2, &stats(unknown));
+        assert_eq!(rows_above(1).unwrap_err().code, code::UNDEFINED_FILE, "{unknown}");
+    }
 }
 
 #[test]

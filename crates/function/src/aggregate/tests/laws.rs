@@ -1,14 +1,21 @@
 //! The laws of states, for every aggregate, type and setting: the rows decide the result, to the
 //! bit, however they are added, removed, split, merged, encoded and put into blocks.
 
+use std::sync::Arc;
+
 use lockstep_row::{Arena, DataType, Datum, ShortText, Value};
-use proptest::{collection, prelude::any, proptest, sample::Index};
+use proptest::{
+    collection,
+    prelude::{Just, any},
+    prop_oneof, proptest,
+    sample::Index,
+};
 
 use super::{BoundCase, TYPES, forms, rows, state_of, with_row};
 use crate::{
     Compatibility, StateForm,
     aggregate::{
-        RowsEnd, StateClass, StateReader, StateUse, all, find,
+        RowsEnd, StateClass, StateReader, StateUse, ValueDictionary, all, find,
         groups::GroupStates,
         state::{AggregateState, Fold, ValueLane},
     },
@@ -175,6 +182,69 @@ fn check_merging(case: &BoundCase, rows: &[Vec<Value>], cuts: &[Index], merges: 
     case.check(&case.result(&grown), &case.expected(&more), "merged, then grown", &more);
 }
 
+/// Makes a node of each part of the rows, and nodes of nodes, and takes them newest first in one go and
+/// with rows between them. `counted` is how many rows a node says that it is over: for few of them it
+/// has values, for many the numbers of values.
+fn check_nodes(case: &BoundCase, rows: &[Vec<Value>], cuts: &[Index], counted: &[u64]) {
+    let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(rows.len() + 1)).collect();
+    cuts.extend([0, rows.len()]);
+    cuts.sort_unstable();
+    let mut dictionary = Arc::new(ValueDictionary::default());
+    let name = case.function.name;
+    let mut encode = |state: &AggregateState, number: usize, dictionary: &mut Arc<_>| {
+        let mut bytes = Vec::new();
+        let counted = counted[number % counted.len()];
+        assert!(state.encode_node(counted, dictionary, &mut bytes), "{name}");
+        bytes
+    };
+    let parts: Vec<_> = cuts.windows(2).map(|part| &rows[part[0]..part[1]]).collect();
+    let mut nodes: Vec<Vec<u8>> = Vec::new();
+    for (number, part) in parts.iter().enumerate() {
+        let state = state_of(&case.bound, part, RowsEnd::Newest);
+        nodes.push(encode(&state, number, &mut dictionary));
+    }
+    let mut spare = case.bound.new_state(StateUse::Fold);
+    let mut merge = |state: &mut AggregateState, node: &[u8]| {
+        let mut reader = StateReader::new(node);
+        state.merge_node(&mut reader, RowsEnd::Oldest, &mut spare).unwrap();
+        assert!(reader.is_at_end(), "{name}: all is read");
+        spare.skip_node(&mut StateReader::new(node)).unwrap();
+    };
+    let mut state = case.bound.new_state(StateUse::Fold);
+    // The first time as new, then as one that was used.
+    for _ in 0..2 {
+        state.reset();
+        nodes.iter().rev().for_each(|node| merge(&mut state, node));
+        state.resolve(&dictionary, RowsEnd::Oldest).unwrap();
+        case.check(&case.result(&state), &case.expected(rows), "of nodes", rows);
+    }
+    let mut of_all = case.bound.new_state(StateUse::Fold);
+    merge(&mut of_all, &encode(&state, 0, &mut dictionary));
+    of_all.resolve(&dictionary, RowsEnd::Oldest).unwrap();
+    case.check(&case.result(&of_all), &case.expected(rows), "of a node of nodes", rows);
+    state.reset();
+    for (number, (part, node)) in parts.iter().zip(&nodes).enumerate().rev() {
+        if number % 2 == 0 {
+            merge(&mut state, node);
+            state.resolve(&dictionary, RowsEnd::Oldest).unwrap();
+        } else {
+            for row in part.iter().rev() {
+                with_row(row, |row| case.bound.add(&mut state, row, RowsEnd::Oldest));
+            }
+        }
+    }
+    case.check(&case.result(&state), &case.expected(rows), "of nodes and rows", rows);
+    for node in &nodes {
+        for cut in [0, 1, node.len() / 2, node.len() - 1] {
+            let mut damaged = case.bound.new_state(StateUse::Fold);
+            let mut other = case.bound.new_state(StateUse::Fold);
+            let mut reader = StateReader::new(&node[..cut]);
+            let read = damaged.merge_node(&mut reader, RowsEnd::Oldest, &mut other);
+            assert!(read.is_none(), "{name}: {cut} of {} bytes", node.len());
+        }
+    }
+}
+
 /// Deals the rows out to groups, some of which are merged from two phases, and takes the first
 /// groups before the others.
 fn check_groups(case: &BoundCase, rows: &[Vec<Value>], dealt: &[u8]) {
@@ -221,6 +291,7 @@ proptest! {
         merges in collection::vec(any::<Index>(), 1..6),
         (value, category) in (0..TYPES.len(), 0..TYPES.len()),
         (number, is_openmldb, length) in (-1..4, any::<bool>(), 0_usize..40),
+        counted in collection::vec(prop_oneof![Just(0_u64), 0..40_u64, Just(1 << 20)], 1..4),
     ) {
         let compatibility =
             if is_openmldb { Compatibility::OpenMldb } else { Compatibility::Standard };
@@ -231,6 +302,7 @@ proptest! {
                 check_groups(&case, &rows[..length], &choices);
                 if case.merges() {
                     check_merging(&case, &rows[..length], &cuts, &merges);
+                    check_nodes(&case, &rows[..length], &cuts, &counted);
                 }
             }
         }
