@@ -16,7 +16,7 @@ use lockstep_row::{Arena, arrow::ColumnReader};
 use crate::error::{Error, Result};
 
 /// The rows, by column.
-pub(super) struct BaselineRows {
+pub(super) struct M9Rows {
     ids: Vec<i64>,
     times: Vec<i64>,
     values: Vec<i64>,
@@ -27,7 +27,7 @@ pub(super) struct BaselineRows {
 
 /// The five aggregates of a window, by row.
 #[derive(Debug, Default, Clone)]
-struct BaselineColumns {
+struct M9Columns {
     count: Vec<i64>,
     total: Vec<i64>,
     mean: Vec<f64>,
@@ -45,7 +45,7 @@ struct FrameResult {
     greatest: i64,
 }
 
-impl BaselineRows {
+impl M9Rows {
     /// Reads the rows of a file.
     pub(super) fn read(file: &str, keys: &[&str], frame_ms: u64) -> Result<Self> {
         let mut columns = ["id", "ts", "v"].to_vec();
@@ -71,7 +71,7 @@ impl BaselineRows {
 
     /// Computes the windows and writes the result.
     pub(super) fn write(&self, file: &str) -> Result<()> {
-        let windows: Vec<BaselineColumns> = match self.keys.as_slice() {
+        let windows: Vec<M9Columns> = match self.keys.as_slice() {
             [keys] => vec![self.in_halves(keys)],
             several => std::thread::scope(|scope| {
                 let threads: Vec<_> = several
@@ -99,7 +99,7 @@ impl BaselineRows {
     }
 
     /// Slides over two halves of the rows at once, each with its own keys.
-    fn in_halves(&self, keys: &[i64]) -> BaselineColumns {
+    fn in_halves(&self, keys: &[i64]) -> M9Columns {
         let mut sorted = keys.to_vec();
         let middle = sorted.len() / 2;
         let (_, border, _) = sorted.select_nth_unstable(middle);
@@ -157,10 +157,10 @@ impl BaselineRows {
     }
 
     /// Brings results into the order of the rows.
-    fn placed(&self, results: &[FrameResult]) -> BaselineColumns {
+    fn placed(&self, results: &[FrameResult]) -> M9Columns {
         debug_assert_eq!(results.len(), self.ids.len(), "each row has a frame");
         let rows = self.ids.len();
-        let mut columns = BaselineColumns {
+        let mut columns = M9Columns {
             count: vec![0; rows],
             total: vec![0; rows],
             mean: vec![0.0; rows],
@@ -177,10 +177,7 @@ impl BaselineRows {
         columns
     }
 
-    fn batch(
-        &self,
-        windows: Vec<BaselineColumns>,
-    ) -> Result<RecordBatch, arrow::error::ArrowError> {
+    fn batch(&self, windows: Vec<M9Columns>) -> Result<RecordBatch, arrow::error::ArrowError> {
         let mut fields = vec![Field::new("id", DataType::Int64, false)];
         let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(self.ids.clone()))];
         for (number, window) in (1..).zip(windows) {

@@ -14,7 +14,7 @@ use lockstep_host::{Clock, SystemClock, disk};
 use serde_json::{Value as Json, json};
 
 use super::{
-    baseline::BaselineRows,
+    baseline::M9Rows,
     shape::{QueryDialect, TrainingShape, frame_ms},
 };
 use crate::{
@@ -82,7 +82,7 @@ pub(super) struct TrainingStep {
 pub(super) enum TrainingTables {
     Lockstep { database: Database, query: String },
     DuckDb { database: Box<DuckDb>, query: String },
-    SpeedOfLight(BaselineRows),
+    SpeedOfLight(M9Rows),
 }
 
 impl TrainingStep {
@@ -156,7 +156,7 @@ impl TrainingStep {
                 Ok(TrainingTables::DuckDb { database, query })
             }
             TrainingSystem::SpeedOfLight => {
-                let rows = BaselineRows::read(&file("t"), self.shape.keys(), frame_ms(self.rows))?;
+                let rows = M9Rows::read(&file("t"), self.shape.keys(), frame_ms(self.rows))?;
                 Ok(TrainingTables::SpeedOfLight(rows))
             }
             TrainingSystem::Polars | TrainingSystem::Spark => {

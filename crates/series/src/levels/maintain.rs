@@ -138,7 +138,12 @@ impl<'m, 'g> Maintenance<'m, 'g> {
         };
         let is_unfinished = self.extend(&mut nodes);
         let done = Maintained { rows: self.folded, is_unfinished };
-        (Forest::new(nodes, self.bytes, self.fold.end_key()), done)
+        let dictionary = self.fold.end_key();
+        debug_assert!(
+            dictionary.is_some() || forest.dictionary().is_none(),
+            "states that stay refer to a dictionary"
+        );
+        (Forest::new(nodes, self.bytes, dictionary), done)
     }
 
     /// Makes nodes again into whose range a late row falls. The first one is for rows from an event time

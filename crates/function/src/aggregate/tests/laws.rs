@@ -191,7 +191,7 @@ fn check_nodes(case: &BoundCase, rows: &[Vec<Value>], cuts: &[Index], counted: &
     cuts.sort_unstable();
     let mut dictionary = Arc::new(ValueDictionary::default());
     let name = case.function.name;
-    let mut encode = |state: &AggregateState, number: usize, dictionary: &mut Arc<_>| {
+    let encode = |state: &AggregateState, number: usize, dictionary: &mut Arc<_>| {
         let mut bytes = Vec::new();
         let counted = counted[number % counted.len()];
         assert!(state.encode_node(counted, dictionary, &mut bytes), "{name}");
