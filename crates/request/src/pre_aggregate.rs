@@ -101,6 +101,11 @@ impl NodeDictionaries {
         shared.downcast_ref().expect("the dictionaries of nodes of a scan")
     }
 
+    /// Returns the number of values of all of them.
+    fn len(&self) -> usize {
+        self.0.iter().map(|dictionary| dictionary.len()).sum()
+    }
+
     /// Returns whether nothing was added to other ones since these were taken from them.
     fn is_same(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(own, other)| Arc::ptr_eq(own, other))
@@ -288,7 +293,14 @@ impl PreAggregate {
         let mut scratch = self.scratch.lock();
         let NodeScratch { states, arena } = &mut *scratch;
         let dictionaries = NodeDictionaries::new(&self.aggregates);
-        self.hold.maintain(&mut AnswerFold { of: self, states, arena, known: None, dictionaries })
+        self.hold.maintain(&mut AnswerFold {
+            of: self,
+            states,
+            arena,
+            known: None,
+            dictionaries,
+            values_seen: 0,
+        })
     }
 
     /// Returns where it belongs.
@@ -348,7 +360,12 @@ struct AnswerFold<'f> {
     known: Option<Arc<dyn NodeDictionary>>,
     /// The same, and what is added now.
     dictionaries: NodeDictionaries,
+    /// How many values they had when this was last asked.
+    values_seen: usize,
 }
+
+/// Dictionaries have grown much when one of so many values is new.
+const VALUES_PER_NEW_ONE: usize = 16;
 
 impl RunFold for AnswerFold<'_> {
     fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>) {
@@ -359,6 +376,14 @@ impl RunFold for AnswerFold<'_> {
             shared.downcast_ref::<NodeDictionaries>().cloned()
         });
         self.dictionaries = known.unwrap_or_else(|| NodeDictionaries::new(&self.of.aggregates));
+        self.values_seen = self.dictionaries.len();
+    }
+
+    fn has_grown(&mut self) -> bool {
+        let len = self.dictionaries.len();
+        let before = std::mem::replace(&mut self.values_seen, len);
+        debug_assert!(before <= len, "dictionaries grow");
+        (len - before) * VALUES_PER_NEW_ONE > len
     }
 
     fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>> {

@@ -16,6 +16,10 @@ struct FixedFold;
 impl NodeFold for FixedFold {
     fn begin_key(&mut self, _: Option<&Arc<dyn NodeDictionary>>) {}
 
+    fn has_grown(&mut self) -> bool {
+        false
+    }
+
     fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>> {
         None
     }

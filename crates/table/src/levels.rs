@@ -28,6 +28,10 @@ pub trait RunFold {
     /// Begins with the nodes of a key, whose states refer to a dictionary; `None` for the first ones.
     fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>);
 
+    /// Returns whether the dictionary has got much since the last call, so that nodes that were made
+    /// before had better be made again.
+    fn has_grown(&mut self) -> bool;
+
     /// Ends, and returns the dictionary to which the states refer now.
     fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>>;
 
@@ -62,6 +66,10 @@ struct FoldOfTable<'f, 't> {
 impl NodeFold for FoldOfTable<'_, '_> {
     fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>) {
         self.fold.begin_key(dictionary);
+    }
+
+    fn has_grown(&mut self) -> bool {
+        self.fold.has_grown()
     }
 
     fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>> {

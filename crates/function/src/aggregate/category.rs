@@ -369,8 +369,19 @@ impl<'k> From<&KeyRef<'k>> for Key {
 
 impl RowState for Categories {
     fn add(&mut self, arguments: &[Datum<'_>], end: RowsEnd) {
+        let Some((category, seen)) = self.definition.category_and_arguments(arguments) else {
+            return;
+        };
+        // Most rows are of a category that is known.
+        if let Some(known) = self.categories.get_mut(&category) {
+            let before = known.statistic.heap_bytes();
+            known.rows += 1;
+            self.definition.statistic.add(&mut known.statistic, seen, end);
+            let after = known.statistic.heap_bytes();
+            self.inner_bytes = (self.inner_bytes + after).saturating_sub(before);
+            return;
+        }
         let definition = Arc::clone(&self.definition);
-        let Some((category, seen)) = definition.category_and_arguments(arguments) else { return };
         self.update(category, |category| {
             category.rows += 1;
             definition.statistic.add(&mut category.statistic, seen, end);

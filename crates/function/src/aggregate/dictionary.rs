@@ -172,6 +172,16 @@ impl ValueDictionary {
         self.words.get(number).copied()
     }
 
+    /// Returns the number of values.
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Returns whether there is no value.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
     /// Returns the approximate number of bytes that it has allocated.
     pub fn heap_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<u16>() + self.words.capacity() * size_of::<u128>()

@@ -17,6 +17,10 @@ pub trait NodeFold {
     /// Begins with the nodes of a key, whose states refer to a dictionary; `None` for the first ones.
     fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>);
 
+    /// Returns whether the dictionary has got much since the last call, so that nodes that were made
+    /// before had better be made again.
+    fn has_grown(&mut self) -> bool;
+
     /// Ends, and returns the dictionary to which the states refer now.
     fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>>;
 
@@ -287,7 +291,41 @@ impl<'m, 'g> Maintenance<'m, 'g> {
         leaf
     }
 
+    /// Makes an inner node. Where its rows have brought much to the dictionary, the nodes below it are made
+    /// again: they have what came with it, in more bytes or not at all.
     fn inner(&mut self, children: Vec<Arc<LevelNode>>) -> Arc<LevelNode> {
+        let (node, has_grown) = self.inner_of(children);
+        if !has_grown {
+            return node;
+        }
+        let folded = self.folded;
+        let node = self.remade(&node);
+        self.folded = folded;
+        node
+    }
+
+    /// Makes a node and those below it again.
+    fn remade(&mut self, node: &Arc<LevelNode>) -> Arc<LevelNode> {
+        if node.level() > 0 {
+            self.bytes -= node.own_bytes();
+            let children = node.children().iter().map(|child| self.remade(child)).collect();
+            return self.inner_of(children).0;
+        }
+        let end = node.newest().saturating_add(1);
+        let found = self.rows.between(node.oldest(), end, usize::MAX);
+        let mut draft = LeafDraft::default();
+        found.slices.iter().for_each(|slice| draft.push(*slice));
+        if draft.rows == 0 {
+            // They were removed meanwhile, and the node goes, too.
+            return Arc::clone(node);
+        }
+        self.bytes -= node.own_bytes();
+        self.leaf(draft)
+    }
+
+    /// Makes an inner node, and returns whether its rows have brought much to the dictionary.
+    fn inner_of(&mut self, children: Vec<Arc<LevelNode>>) -> (Arc<LevelNode>, bool) {
+        let _before = self.fold.has_grown();
         self.states.clear();
         let mut seen = None;
         if children.iter().all(|child| !child.states().is_empty()) {
@@ -304,7 +342,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
         }
         let node = LevelNode::inner(children, &self.states, seen);
         self.bytes += node.own_bytes();
-        node
+        (node, self.fold.has_grown())
     }
 }
 

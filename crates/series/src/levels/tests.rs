@@ -56,6 +56,11 @@ impl NodeFold for ListFold {
         self.known = self.times.0.len();
     }
 
+    fn has_grown(&mut self) -> bool {
+        // As often as possible, so that nodes are made again beside writers and readers.
+        self.times.0.len() % 3 == 1
+    }
+
     fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>> {
         assert!(self.known <= self.times.0.len(), "a dictionary grows");
         Some(Arc::new(self.times.clone()))
@@ -408,6 +413,10 @@ struct WaitingFold<'l> {
 impl NodeFold for WaitingFold<'_> {
     fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>) {
         self.list.begin_key(dictionary);
+    }
+
+    fn has_grown(&mut self) -> bool {
+        self.list.has_grown()
     }
 
     fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>> {
