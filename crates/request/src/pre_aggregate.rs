@@ -360,7 +360,7 @@ struct AnswerFold<'f> {
     known: Option<Arc<dyn NodeDictionary>>,
     /// The same, and what is added now.
     dictionaries: NodeDictionaries,
-    /// How many values they had when this was last asked.
+    /// How many values they had at the last call of `has_grown`.
     values_seen: usize,
 }
 

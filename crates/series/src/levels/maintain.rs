@@ -292,7 +292,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
     }
 
     /// Makes an inner node. Where its rows have brought much to the dictionary, the nodes below it are made
-    /// again: they have what came with it, in more bytes or not at all.
+    /// again: they had those values themselves, in more bytes, or no states at all.
     fn inner(&mut self, children: Vec<Arc<LevelNode>>) -> Arc<LevelNode> {
         let (node, has_grown) = self.inner_of(children);
         if !has_grown {
@@ -319,6 +319,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
             // They were removed meanwhile, and the node goes, too.
             return Arc::clone(node);
         }
+        debug_assert!(self.bytes >= node.own_bytes(), "the node is counted");
         self.bytes -= node.own_bytes();
         self.leaf(draft)
     }
