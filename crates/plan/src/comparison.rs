@@ -43,6 +43,8 @@ pub(crate) fn comparison(
     span: Span,
 ) -> Result<TypedExpr> {
     let (left, right) = agree(left, right, settings, span)?;
+    let right = integer_beside(right, &left);
+    let left = integer_beside(left, &right);
     let name = match operator {
         Operator::Eq => "op_eq",
         Operator::NotEq => "op_ne",
@@ -72,6 +74,29 @@ pub(crate) fn comparison(
         right.expect("a comparison has two sides"),
     );
     Ok(TypedExpr { expr, data_type: DataType::Bool, span })
+}
+
+/// Returns a constant integer as one of the other side's integer type, if that holds it; anything else
+/// as it is. The comparison is then one of a single type, which sources decide by their statistics.
+fn integer_beside(side: TypedExpr, other: &TypedExpr) -> TypedExpr {
+    let to = &other.data_type;
+    if side.data_type == *to || !to.is_integer() {
+        return side;
+    }
+    let value = match constant(&side.expr) {
+        Some(Value::SmallInt(value)) => i64::from(value),
+        Some(Value::Int(value)) => i64::from(value),
+        Some(Value::BigInt(value)) => value,
+        _ => return side,
+    };
+    let converted = match to {
+        DataType::SmallInt => i16::try_from(value).ok().map(Value::SmallInt),
+        DataType::Int => i32::try_from(value).ok().map(Value::Int),
+        _ => Some(Value::BigInt(value)),
+    };
+    let Some(converted) = converted else { return side };
+    let expr = Expr::Literal(scalar_value(&converted, to), None);
+    TypedExpr { expr, data_type: to.clone(), span: side.span }
 }
 
 /// Returns whether Arrow compares values of this type as the dialect does.
