@@ -121,7 +121,7 @@ fn lower_priority() {
 }
 
 /// Gives the current thread slices of [`BACKGROUND_SLICE_NS`], from Linux 6.12 on; earlier ones ignore
-/// the wish. A thread that was given the processor keeps it until its slice ends, also when one of a
+/// it. A thread that was given the processor keeps it until its slice ends, also when one of a
 /// higher priority wakes: by default for some milliseconds.
 #[cfg(target_os = "linux")]
 fn shorten_slice() {

@@ -57,7 +57,13 @@ impl ChangeGuard<'_> {
 impl Table {
     /// Runs a change under the change lock.
     pub(crate) fn change<T>(&self, body: impl FnOnce(&ChangeGuard<'_>) -> T) -> T {
-        let result = body(&ChangeGuard { table: self, _lock: self.lock_changes() });
+        let result = {
+            let change = ChangeGuard { table: self, _lock: self.lock_changes() };
+            // Who released something beside another change has left it to that one, which may not have
+            // come to it: rows that nothing holds any more must not be in what this change makes.
+            QueryContext::new().run(|| self.settle_under(&change));
+            body(&change)
+        };
         // An interrupt of the call does not end what the table does on its own behalf.
         QueryContext::new().run(|| self.settle_holds());
         result

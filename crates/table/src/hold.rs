@@ -301,12 +301,19 @@ impl Table {
     }
 
     /// Removes what is no longer held, unless the table is being changed: then the change does this at
-    /// its end.
+    /// its end, or the next one at its beginning.
     pub(crate) fn settle_holds(&self) {
         while !self.is_settled() {
             let Some(change) = self.try_change() else { return };
+            self.settle_under(&change);
+        }
+    }
+
+    /// Removes what is no longer held.
+    pub(crate) fn settle_under(&self, change: &ChangeGuard<'_>) {
+        if !self.is_settled() {
             self.holds.lock().is_released = false;
-            self.remove_unheld_under(&change);
+            self.remove_unheld_under(change);
         }
     }
 

@@ -155,6 +155,21 @@ fn an_automatic_index_keeps_rows_by_a_rule_only_while_it_must() {
 }
 
 #[test]
+fn what_was_released_beside_a_change_is_gone_before_the_next_one() {
+    let ttl = |ttl_ms| Retention::Absolute { ttl_ms };
+    let (table, clock) = arc(vec![index("i", &[K], Some(T), ttl(10))]);
+    table.append(rows(0..3)).unwrap();
+    let hold = table.hold(&need(&[V], Some(T), Some(ttl(100)), &[]), "d").unwrap();
+    clock.set_ms(40);
+    assert_eq!(numbers(table.snapshot().scan()), [0, 1, 2]);
+    // The change that goes on is to remove what the hold kept, and the next one begins before it does.
+    table.change_alone(|_| drop(hold));
+    let added = table.add_declared_index(index("j", &[], None, Retention::Forever));
+    assert_eq!(numbers(table.snapshot().rows(added.unwrap(), &[])), Vec::<usize>::new());
+    assert_eq!(numbers(table.snapshot().scan()), Vec::<usize>::new());
+}
+
+#[test]
 fn rows_without_an_event_time_are_no_reason_to_fail() {
     let keep = Retention::Latest { latest: 5 };
     let (table, _clock) = arc(vec![index("i", &[K], None, keep)]);
