@@ -93,9 +93,7 @@ def test_iceberg_has_the_rows_of_its_library(db: lockstep.Connection, tmp_path: 
         read(db, f"read_iceberg('{moved}', snapshot = 5)")
 
 
-def test_files_without_a_wanted_row_are_not_opened(
-    db: lockstep.Connection, tmp_path: Path
-) -> None:
+def test_files_without_a_wanted_row_are_not_opened(db: lockstep.Connection, tmp_path: Path) -> None:
     """Bounds in the metadata, of every type that has them, leave out a file that is gone."""
     deltalake = pytest.importorskip(
         "deltalake", reason="deltalake is not installed: pip install deltalake"
