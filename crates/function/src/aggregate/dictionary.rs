@@ -243,7 +243,7 @@ impl NumberSet {
     /// Appends numbers to some bytes: as bits, or one by one where that is shorter.
     pub(super) fn encode(numbers: &[u16], out: &mut Vec<u8>) {
         let words = numbers.iter().max().map_or(0, |most| usize::from(*most) / 64 + 1);
-        let are_bits = words * size_of::<u64>() <= numbers.len() * size_of::<u16>();
+        let are_bits = words * size_of::<u64>() <= size_of_val(numbers);
         out.push(u8::from(are_bits));
         if !are_bits {
             put_count(out, numbers.len());

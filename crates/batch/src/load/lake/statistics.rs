@@ -172,7 +172,7 @@ mod tests {
             (&7_i32.to_le_bytes(), ArrowType::Int64, Bound::Least, Some(Value::BigInt(7))),
             (&7_i64.to_le_bytes(), ArrowType::Int64, Bound::Least, Some(Value::BigInt(7))),
             (&micros, time.clone(), Bound::Least, Some(Value::Timestamp(-3))),
-            (&micros, time.clone(), Bound::Greatest, Some(Value::Timestamp(-1))),
+            (&micros, time, Bound::Greatest, Some(Value::Timestamp(-1))),
             (&[1, 2, 3], ArrowType::Int64, Bound::Least, None),
             (b"ab", ArrowType::Utf8, Bound::Least, Some(Value::String("ab".into()))),
         ];
