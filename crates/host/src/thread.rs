@@ -17,11 +17,6 @@ use crate::query;
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICE: i32 = 10;
 
-/// How long a background thread goes on at least when it was given the processor: the least that Linux
-/// takes.
-#[cfg(target_os = "linux")]
-const BACKGROUND_SLICE_NS: u64 = 100_000;
-
 /// How often a call that waits for its background thread checks whether it was cancelled.
 const WAIT_MS: u64 = 5;
 
@@ -108,50 +103,12 @@ impl Drop for DoneSignal<'_> {
     }
 }
 
-/// Lowers the priority of the current thread, and shortens the time for which it goes on when another
-/// thread wakes.
+/// Lowers the priority of the current thread.
 #[cfg(target_os = "linux")]
 fn lower_priority() {
     // Linux sets the priority of each thread separately. Where it is not allowed, nothing is lost.
     let this = rustix::thread::gettid();
-    let refused = rustix::process::setpriority_process(Some(this), BACKGROUND_NICE);
-    if refused.is_ok() {
-        shorten_slice();
-    }
-}
-
-/// Gives the current thread slices of [`BACKGROUND_SLICE_NS`], from Linux 6.12 on; earlier ones ignore
-/// it. A thread that was given the processor keeps it until its slice ends, also when one of a
-/// higher priority wakes: by default for some milliseconds.
-#[cfg(target_os = "linux")]
-fn shorten_slice() {
-    let attributes = SchedulingAttributes {
-        size: u32::try_from(size_of::<SchedulingAttributes>()).expect("a few bytes"),
-        policy: u32::try_from(libc::SCHED_OTHER).expect("0"),
-        nice: BACKGROUND_NICE,
-        runtime_ns: BACKGROUND_SLICE_NS,
-        ..SchedulingAttributes::default()
-    };
-    // SAFETY: the kernel reads the attributes during the call, as many bytes as `size` says. It changes
-    // the scheduling of this thread alone.
-    let _refused =
-        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0_u32) };
-}
-
-/// The `sched_attr` of Linux, in its first version.
-#[cfg(target_os = "linux")]
-#[repr(C)]
-#[derive(Default)]
-struct SchedulingAttributes {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    /// For threads without real-time scheduling the slice.
-    runtime_ns: u64,
-    deadline_ns: u64,
-    period_ns: u64,
+    let _refused = rustix::process::setpriority_process(Some(this), BACKGROUND_NICE);
 }
 
 #[cfg(not(target_os = "linux"))]
