@@ -101,7 +101,7 @@ impl PreAggregateWork {
             registered.retain(|known| known.strong_count() > 0);
             registered.extend(made.iter().map(Arc::downgrade));
             let mut checked = self.checked.lock();
-            checked.retain(|known| known.upgrade().is_some());
+            checked.retain(WeakRequest::is_held);
             checked.push(request.downgrade());
         }
         let is_first = !std::mem::replace(&mut self.signal.lock().is_started, true);

@@ -88,6 +88,12 @@ impl fmt::Debug for WeakRequest {
 }
 
 impl WeakRequest {
+    /// Returns whether the request is still held. Does not hold it for a moment itself, which could put off
+    /// what its end releases.
+    pub(crate) fn is_held(&self) -> bool {
+        self.compiled.strong_count() > 0
+    }
+
     /// Returns the request, unless its deployment was dropped or replaced. It still checks at each
     /// answer that the user who prepared it may ask.
     pub fn upgrade(&self) -> Option<PreparedRequest> {
