@@ -95,8 +95,8 @@ fn integer_beside(side: TypedExpr, other: &TypedExpr) -> TypedExpr {
         _ => Some(Value::BigInt(value)),
     };
     let Some(converted) = converted else { return side };
-    debug_assert_ne!(side.data_type, *to, "it gets another type");
     let expr = Expr::Literal(scalar_value(&converted, to), None);
+    debug_assert_eq!(constant(&expr), Some(converted), "the literal has the value");
     TypedExpr { expr, data_type: to.clone(), span: side.span }
 }
 

@@ -97,8 +97,14 @@ impl NodeDictionaries {
 
     /// Returns those to which the nodes of a key refer.
     pub(crate) fn of_nodes(nodes: KeyNodes<'_>) -> &Self {
-        let shared: &dyn Any = nodes.dictionary().expect("the nodes of a key have dictionaries");
-        shared.downcast_ref().expect("the dictionaries of nodes of a scan")
+        let shared = nodes.dictionary().expect("the nodes of a key have dictionaries");
+        Self::of(shared).expect("the dictionaries of nodes of a scan")
+    }
+
+    /// Returns dictionaries that are shared; `None` where they are of something else.
+    fn of(shared: &dyn NodeDictionary) -> Option<&Self> {
+        let shared: &dyn Any = shared;
+        shared.downcast_ref()
     }
 
     /// Returns the number of values of all of them.
@@ -292,7 +298,7 @@ impl PreAggregate {
     pub fn maintain(&self) -> Option<Maintained> {
         let mut scratch = self.scratch.lock();
         let NodeScratch { states, arena } = &mut *scratch;
-        let dictionaries = NodeDictionaries::new(&self.aggregates);
+        let dictionaries = NodeDictionaries(Box::default());
         self.hold.maintain(&mut AnswerFold {
             of: self,
             states,
@@ -371,10 +377,7 @@ impl RunFold for AnswerFold<'_> {
     fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>) {
         self.known = dictionary.cloned();
         let dictionary = dictionary.filter(|_| !is_seeded("dictionary_begun_anew"));
-        let known = dictionary.and_then(|shared| {
-            let shared: &dyn Any = &**shared;
-            shared.downcast_ref::<NodeDictionaries>().cloned()
-        });
+        let known = dictionary.and_then(|shared| NodeDictionaries::of(&**shared).cloned());
         self.dictionaries = known.unwrap_or_else(|| NodeDictionaries::new(&self.of.aggregates));
         self.values_seen = self.dictionaries.len();
     }
@@ -388,8 +391,7 @@ impl RunFold for AnswerFold<'_> {
 
     fn end_key(&mut self) -> Option<Arc<dyn NodeDictionary>> {
         let known = self.known.take().filter(|known| {
-            let shared: &dyn Any = &**known;
-            let known = shared.downcast_ref::<NodeDictionaries>();
+            let known = NodeDictionaries::of(&**known);
             known.is_some_and(|known| known.is_same(&self.dictionaries))
         });
         Some(known.unwrap_or_else(|| Arc::new(self.dictionaries.clone())))

@@ -2,8 +2,8 @@
 //!
 //! DataFusion's pruning decides from the least and the greatest value of each column: those of a
 //! folder's name for a file, or what a lake table's metadata says of it; those of the statistics for
-//! a row group of Parquet. What is not known
-//! is read. Floats are never decided: statistics leave NaN out, which is greater than every number.
+//! a row group of Parquet. What is not known is read. Floats are never decided: statistics leave NaN
+//! out, which is greater than every number.
 
 use std::{collections::HashSet, sync::Arc};
 

@@ -284,7 +284,7 @@ impl Categories {
 
     /// Adds the rows of another state of a category.
     fn merge_category(&mut self, key: KeyRef<'_>, theirs: &CategoryState, end: RowsEnd) {
-        self.update(key, |category| {
+        self.update(key, |category, _| {
             category.rows += theirs.rows;
             let is_merged = category.statistic.merge(&theirs.statistic, end);
             debug_assert!(is_merged, "every statistic is merged");
@@ -310,7 +310,7 @@ impl Categories {
             if !has_numbers {
                 let key = reader.key()?;
                 let mut read = None;
-                self.update(key, |category| read = category.merge_encoded(reader, end, spare));
+                self.update(key, |category, _| read = category.merge_encoded(reader, end, spare));
                 read?;
                 continue;
             }
@@ -328,8 +328,12 @@ impl Categories {
         Some(())
     }
 
-    /// Updates the state of a category, made if there is none.
-    fn update(&mut self, category: KeyRef<'_>, update: impl FnOnce(&mut CategoryState)) {
+    /// Updates the state of a category, made if there is none; `update` is given the statistic, too.
+    fn update(
+        &mut self,
+        category: KeyRef<'_>,
+        update: impl FnOnce(&mut CategoryState, &BoundAggregate),
+    ) {
         let inner_bytes = &mut self.inner_bytes;
         let state = self.categories.entry_ref(&category).or_insert_with(|| {
             let statistic = self.definition.statistic.new_state(self.used);
@@ -337,7 +341,7 @@ impl Categories {
             CategoryState { statistic, rows: 0 }
         });
         let before = state.statistic.heap_bytes();
-        update(state);
+        update(state, &self.definition.statistic);
         *inner_bytes = (*inner_bytes + state.statistic.heap_bytes()).saturating_sub(before);
     }
 }
@@ -372,19 +376,9 @@ impl RowState for Categories {
         let Some((category, seen)) = self.definition.category_and_arguments(arguments) else {
             return;
         };
-        // Most rows are of a category that is known.
-        if let Some(known) = self.categories.get_mut(&category) {
-            let before = known.statistic.heap_bytes();
-            known.rows += 1;
-            self.definition.statistic.add(&mut known.statistic, seen, end);
-            let after = known.statistic.heap_bytes();
-            self.inner_bytes = (self.inner_bytes + after).saturating_sub(before);
-            return;
-        }
-        let definition = Arc::clone(&self.definition);
-        self.update(category, |category| {
+        self.update(category, |category, statistic| {
             category.rows += 1;
-            definition.statistic.add(&mut category.statistic, seen, end);
+            statistic.add(&mut category.statistic, seen, end);
         });
     }
 
@@ -476,7 +470,7 @@ impl PartialState for Categories {
             let key = reader.key()?;
             let rows = reader.rows()?;
             let mut decoded = None;
-            self.update(key, |category| {
+            self.update(key, |category, _| {
                 category.rows = rows;
                 decoded = category.statistic.decode(reader);
             });

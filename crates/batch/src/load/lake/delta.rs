@@ -193,12 +193,14 @@ fn input_file(
 /// it has no zone.
 fn plain_value(text: String, data_type: Option<&DataType>) -> String {
     match data_type {
-        Some(DataType::Timestamp(..)) => match string_to_timestamp_nanos(&text) {
-            Ok(time) => time.div_euclid(NANOS_PER_MS).to_string(),
-            Err(_) => text,
-        },
+        Some(DataType::Timestamp(..)) => milliseconds(&text).map_or(text, |ms| ms.to_string()),
         _ => text,
     }
+}
+
+/// Returns the milliseconds of a time that is written as a text.
+pub(super) fn milliseconds(text: &str) -> Option<i64> {
+    Some(string_to_timestamp_nanos(text).ok()?.div_euclid(NANOS_PER_MS))
 }
 
 const NANOS_PER_MS: i64 = 1_000_000;

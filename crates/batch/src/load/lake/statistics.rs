@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 
 use ::arrow::{
-    compute::kernels::cast_utils::{Parser, string_to_timestamp_nanos},
+    compute::kernels::cast_utils::Parser,
     datatypes::{DataType as ArrowType, Date32Type, TimeUnit},
 };
 use lockstep_row::Value;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::{LakeColumn, avro::AvroValue};
+use super::{LakeColumn, avro::AvroValue, delta::milliseconds};
 use crate::load::location::{ColumnBounds, FileStatistics};
 
 /// Delta cuts longer texts; not every writer makes a greatest one greater then.
@@ -28,9 +28,8 @@ enum Bound {
 }
 
 /// The statistics of a file in a Delta log.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
 struct DeltaStatistics {
     num_records: Option<u64>,
     min_values: BTreeMap<String, Json>,
@@ -89,10 +88,7 @@ fn json_bound(value: &Json, arrow_type: &ArrowType, bound: Bound) -> Option<Valu
         ArrowType::Int32 => Value::Int(integer()?.try_into().ok()?),
         ArrowType::Int64 => Value::BigInt(integer()?),
         ArrowType::Date32 => Value::Date(Date32Type::parse(value.as_str()?)?),
-        ArrowType::Timestamp(..) => {
-            let nanos = string_to_timestamp_nanos(value.as_str()?).ok()?;
-            milliseconds_beyond(nanos.div_euclid(NANOS_PER_MS), bound)?
-        }
+        ArrowType::Timestamp(..) => milliseconds_beyond(milliseconds(value.as_str()?)?, bound)?,
         ArrowType::Utf8 => {
             let text = value.as_str()?;
             let is_whole = text.chars().count() <= DELTA_TEXT_CHARS_MAX;
@@ -132,7 +128,6 @@ fn milliseconds_beyond(ms: i64, bound: Bound) -> Option<Value> {
     }))
 }
 
-const NANOS_PER_MS: i64 = 1_000_000;
 const MICROS_PER_MS: i64 = 1_000;
 
 #[cfg(test)]
