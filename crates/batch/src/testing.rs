@@ -176,6 +176,13 @@ impl RowState for FrameTrace {
         Datum::String(arena.alloc_str(&text))
     }
 
+    fn value_with<'a>(&mut self, arguments: &[Datum<'_>], arena: &'a Arena) -> Datum<'a> {
+        self.add(arguments, RowsEnd::Newest);
+        let found = self.value(arena);
+        self.0.pop_back();
+        found
+    }
+
     fn heap_bytes(&self) -> usize {
         self.0.capacity() * size_of::<i64>()
     }

@@ -148,6 +148,28 @@ impl BoundAggregate {
         }
     }
 
+    /// Returns the aggregate of the rows of a state and of one more at the newest end, which is not added.
+    /// [`StateUse::Slide`] only.
+    #[inline]
+    pub fn value_with<'a>(
+        &self,
+        state: &mut AggregateState,
+        arguments: &[Datum<'_>],
+        arena: &'a Arena,
+    ) -> Datum<'a> {
+        match (&self.state, &mut state.0) {
+            (StateForm::Fold(fold), _) => match fold.counted(arguments) {
+                Some(value) => state.answer_with(&fold.answer, value, arena),
+                None => state.answer(&fold.answer, arena),
+            },
+            (StateForm::Rows(_), StateData::Rows(rows)) => rows.value_with(arguments, arena),
+            (StateForm::Rows(_), _) => {
+                debug_assert!(false, "the state is of this aggregate");
+                Datum::Null
+            }
+        }
+    }
+
     /// Returns the aggregate of the rows of a state.
     pub fn value<'a>(&self, state: &AggregateState, arena: &'a Arena) -> Datum<'a> {
         match (&self.state, &state.0) {

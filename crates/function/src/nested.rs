@@ -138,6 +138,28 @@ impl Nested {
         }
         outer.value(&state, arena)
     }
+
+    /// Computes the outer aggregate of the rows of the frame.
+    fn of_rows<'a, 's>(
+        &'s self,
+        rows: &'s VecDeque<Vec<Value>>,
+        inner: &'s [Datum<'s>],
+        scratch: &'s Arena,
+        arena: &'a Arena,
+    ) -> Datum<'a> {
+        let outer = &self.of.outer;
+        let mut state = outer.new_state(StateUse::Fold);
+        let OuterArguments::Rows(arguments) = &self.of.arguments else {
+            debug_assert!(false, "rows are buffered for arguments over rows");
+            return Datum::Null;
+        };
+        let add = RowChange::Add(RowsEnd::Oldest);
+        for columns in rows.iter().rev() {
+            let row = BufferedRow { columns, inner, arena: scratch };
+            add.apply(outer, &mut state, arguments, &row, scratch);
+        }
+        outer.value(&state, arena)
+    }
 }
 
 impl RowState for Nested {
@@ -178,15 +200,7 @@ impl RowState for Nested {
             inner.map(|(inner, state)| inner.bound.value(state, &scratch)).collect();
         let outer = &self.of.outer;
         match (&self.rows, &self.of.arguments) {
-            (FrameRows::Buffered(rows), OuterArguments::Rows(arguments)) => {
-                let mut state = outer.new_state(StateUse::Fold);
-                let add = RowChange::Add(RowsEnd::Oldest);
-                for columns in rows.iter().rev() {
-                    let row = BufferedRow { columns, inner: &inner, arena: &scratch };
-                    add.apply(outer, &mut state, arguments, &row, &scratch);
-                }
-                outer.value(&state, arena)
-            }
+            (FrameRows::Buffered(rows), _) => self.of_rows(rows, &inner, &scratch, arena),
             (FrameRows::ByKey(rows), OuterArguments::Matching { frame_keys, .. }) => {
                 let row =
                     BufferedRow { columns: &self.no_columns(), inner: &inner, arena: &scratch };
@@ -197,6 +211,38 @@ impl RowState for Nested {
             }
             _ => self.of_items(&inner, arena),
         }
+    }
+
+    fn value_with<'a>(&mut self, arguments: &[Datum<'_>], arena: &'a Arena) -> Datum<'a> {
+        let Some((_, row)) = arguments.split_first() else { return self.value(arena) };
+        let (of, scratch) = (Arc::clone(&self.of), Arena::new());
+        let mut inner = Vec::with_capacity(self.inner.len());
+        for (call, state) in of.inner.iter().zip(&mut self.inner) {
+            inner.push(with_values(&call.arguments, &row, &scratch, |values| {
+                call.bound.value_with(state, values, &scratch)
+            }));
+        }
+        let no_columns = self.no_columns();
+        match (&mut self.rows, &of.arguments) {
+            (FrameRows::Buffered(rows), _) => {
+                rows.push_back(row.iter().map(|value| value.to_value()).collect());
+            }
+            (
+                FrameRows::ByKey(rows),
+                OuterArguments::Matching { frame_keys, row_keys, arguments },
+            ) => {
+                let frame = BufferedRow { columns: &no_columns, inner: &inner, arena: &scratch };
+                let more = KeyedRow { of: &of, row_keys, arguments, row };
+                return rows.value_with(more, frame_keys, &frame, arena);
+            }
+            _ => return self.of_items(&inner, arena),
+        }
+        let FrameRows::Buffered(rows) = &self.rows else { return Datum::Null };
+        let found = self.of_rows(rows, &inner, &scratch, arena);
+        if let FrameRows::Buffered(rows) = &mut self.rows {
+            rows.pop_back();
+        }
+        found
     }
 
     fn heap_bytes(&self) -> usize {
@@ -269,19 +315,29 @@ impl RowChange {
         row: &dyn RowSource<'a>,
         arena: &'a Arena,
     ) {
-        let mut stack = [Datum::Null; STACK_ARGUMENTS];
-        let values = match stack.get_mut(..arguments.len()) {
-            Some(values) => values,
-            None => arena.alloc_slice_fill_copy(arguments.len(), Datum::Null),
-        };
-        for (value, argument) in values.iter_mut().zip(arguments) {
-            *value = argument.eval(row, arena);
-        }
-        match self {
+        with_values(arguments, row, arena, |values| match self {
             Self::Add(end) => aggregate.add(state, values, end),
             Self::Remove => aggregate.remove(state, values),
-        }
+        });
     }
+}
+
+/// Evaluates arguments over a row for the time of a call.
+fn with_values<'a, T>(
+    arguments: &'a [RowExpr],
+    row: &dyn RowSource<'a>,
+    arena: &'a Arena,
+    call: impl FnOnce(&[Datum<'a>]) -> T,
+) -> T {
+    let mut stack = [Datum::Null; STACK_ARGUMENTS];
+    let values = match stack.get_mut(..arguments.len()) {
+        Some(values) => values,
+        None => arena.alloc_slice_fill_copy(arguments.len(), Datum::Null),
+    };
+    for (value, argument) in values.iter_mut().zip(arguments) {
+        *value = argument.eval(row, arena);
+    }
+    call(values)
 }
 
 /// One outer aggregate for the rows of each key.
@@ -359,6 +415,31 @@ impl AggregatesByKey {
             aggregate.outer.reset();
             self.free.push(aggregate.outer);
         }
+    }
+
+    /// Returns the aggregate of the rows whose keys equal those of a frame, and of one more at the newest
+    /// end if its keys equal them, which is not added.
+    fn value_with<'a, 's>(
+        &mut self,
+        more: KeyedRow<'s, 's>,
+        frame_keys: &'s [RowExpr],
+        frame: &BufferedRow<'s>,
+        arena: &'a Arena,
+    ) -> Datum<'a> {
+        let KeyedRow { of, row_keys, arguments, row } = more;
+        let scratch = frame.arena;
+        let mut key = Vec::new();
+        let is_found = encode(frame_keys, frame, scratch, &mut key);
+        let counts = is_found && encode(row_keys, &row, scratch, &mut self.key) && self.key == key;
+        let mut empty = None;
+        let state = match self.found.get_mut(key.as_slice()).filter(|_| is_found) {
+            Some(aggregate) => &mut aggregate.outer,
+            None => empty.insert(of.outer.new_state(StateUse::Slide)),
+        };
+        if !counts {
+            return of.outer.value(state, arena);
+        }
+        with_values(arguments, &row, scratch, |values| of.outer.value_with(state, values, arena))
     }
 
     /// Returns the aggregate of the rows whose keys equal those of a frame; `None` without such

@@ -18,7 +18,7 @@ use lockstep_function::{
 };
 use lockstep_host::{Clock, ManualClock, SystemClock};
 use lockstep_plan::{AggregateCall, CatalogTable, Frame, Window, WindowAggregate, WindowGroup};
-use lockstep_request::{PlanRunner, Program, TableResolver};
+use lockstep_request::{PlanRunner, Program, SeenSnapshots, TableResolver};
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema, arrow::arrow_schema};
 use lockstep_table::{Arrivals, Table};
 
@@ -40,7 +40,7 @@ impl TableResolver for OneTable {
 struct NoBatchMode;
 
 impl PlanRunner for NoBatchMode {
-    fn run(&self, _plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
+    fn run(&self, _plan: &LogicalPlan, _seen: SeenSnapshots<'_>) -> Result<Vec<RecordBatch>> {
         Diagnostic::internal("nothing here needs batch mode").err()
     }
 }
@@ -61,6 +61,10 @@ impl RowState for Fold {
 
     fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
         Datum::BigInt(self.value)
+    }
+
+    fn value_with<'a>(&mut self, arguments: &[Datum<'_>], _arena: &'a Arena) -> Datum<'a> {
+        Datum::BigInt((self.fold)(self.value, arguments.first().and_then(Datum::as_i64)))
     }
 
     fn heap_bytes(&self) -> usize {

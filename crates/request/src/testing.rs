@@ -21,7 +21,7 @@ use lockstep_plan::{AggregateCall, CatalogTable, LastJoin, Window, WindowAggrega
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema, arrow::arrow_schema};
 use lockstep_table::{Arrivals, Table};
 
-use crate::{PlanRunner, Program, TableResolver};
+use crate::{PlanRunner, Program, SeenSnapshots, TableResolver};
 
 /// A row of a test table `(id, k, ts)`. `arrival` is its position among all rows of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl TestDatabase {
 pub(crate) struct NoBatchMode;
 
 impl PlanRunner for NoBatchMode {
-    fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
+    fn run(&self, plan: &LogicalPlan, _seen: SeenSnapshots<'_>) -> Result<Vec<RecordBatch>> {
         panic!("nothing here needs batch mode: {plan}")
     }
 }
@@ -148,7 +148,7 @@ impl PlanRunner for NoBatchMode {
 struct FirstTableBatchMode(Vec<Vec<TestRow>>);
 
 impl PlanRunner for FirstTableBatchMode {
-    fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
+    fn run(&self, plan: &LogicalPlan, _seen: SeenSnapshots<'_>) -> Result<Vec<RecordBatch>> {
         let mut scan = plan;
         while let Some(input) = scan.inputs().first() {
             scan = input;
@@ -200,6 +200,10 @@ impl RowState for PlanListing {
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
         Datum::String(arena.alloc_str(&self.0))
+    }
+
+    fn value_with<'a>(&mut self, _arguments: &[Datum<'_>], _arena: &'a Arena) -> Datum<'a> {
+        panic!("request mode never slides");
     }
 
     fn heap_bytes(&self) -> usize {

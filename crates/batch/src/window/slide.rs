@@ -6,9 +6,9 @@
 //! The candidates of a key are in event order. For the main rows in that order, the rows of a frame
 //! that precede the current row are a range `start..end` of the candidates, and neither end ever
 //! moves back; so rows are added to a state at the new end and removed at the old one. The
-//! current row itself is handled in one of three ways ([`CurrentRow`]). Only in the last one, which
-//! occurs with `INSTANCE_NOT_IN_WINDOW` and with equal order values under EXCLUDE `CURRENT_TIME`,
-//! is a frame computed from an empty state.
+//! current row itself is handled in one of three ways ([`CurrentRow`]). In the last one, which occurs
+//! with `INSTANCE_NOT_IN_WINDOW` and with equal order values under EXCLUDE `CURRENT_TIME`, it counts for
+//! its own result and is not added.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -288,8 +288,6 @@ struct CallSlide<'a> {
     bound: &'a BoundAggregate,
     readers: Vec<ColumnReader<'a>>,
     running: AggregateState,
-    /// Computes frames with [`CurrentRow::Apart`]; made when the first one occurs.
-    fresh: Option<AggregateState>,
     results: ColumnBuilder,
     arena: Arena,
 }
@@ -300,7 +298,6 @@ impl<'a> CallSlide<'a> {
             bound: call.bound,
             readers: call.arguments.iter().map(|column| ColumnReader::new(column)).collect(),
             running: call.bound.new_state(StateUse::Slide),
-            fresh: None,
             results: ColumnBuilder::new(&call.bound.returns, 0),
             arena: Arena::new(),
         }
@@ -317,12 +314,6 @@ impl<'a> CallSlide<'a> {
                     return;
                 }
             }
-            fed += 1;
-            if frame.current == CurrentRow::Apart {
-                fed += (frame.end - frame.start) as usize;
-                self.compute_apart(key, *frame);
-                continue;
-            }
             let frame_end = frame.end as usize + usize::from(frame.current == CurrentRow::Next);
             let frame_start = frame.start as usize;
             if frame_start >= end {
@@ -330,28 +321,28 @@ impl<'a> CallSlide<'a> {
                 (start, end) = (frame_start, frame_start);
             }
             debug_assert!(start <= frame_start && end <= frame_end, "frames only move forward");
-            fed += (frame_end - end) + (frame_start - start);
+            fed += 1 + (frame_end - end) + (frame_start - start);
             self.feed(&key.candidates[end..frame_end], FeedDirection::Add);
             self.feed(&key.candidates[start..frame_start], FeedDirection::Remove);
             (start, end) = (frame_start, frame_end);
-            self.results.push(self.bound.value(&self.running, &self.arena));
+            let (bound, running, arena) = (self.bound, &mut self.running, &self.arena);
+            let results = &mut self.results;
+            match frame.current {
+                CurrentRow::Absent | CurrentRow::Next => results.push(bound.value(running, arena)),
+                CurrentRow::Apart => for_each_row(&self.readers, &[frame.row], arena, |row| {
+                    results.push(bound.value_with(running, row, arena));
+                }),
+            }
             self.empty_arena();
         }
     }
 
     fn feed(&mut self, rows: &[u32], change: FeedDirection) {
-        feed(self.bound, &mut self.running, &self.readers, &self.arena, rows, change);
-    }
-
-    fn compute_apart(&mut self, key: &KeyFrames<'_>, frame: FrameRange) {
-        let bound = self.bound;
-        let fresh = self.fresh.get_or_insert_with(|| bound.new_state(StateUse::Fold));
-        fresh.reset();
-        let run = &key.candidates[frame.start as usize..frame.end as usize];
-        feed(bound, fresh, &self.readers, &self.arena, run, FeedDirection::Add);
-        feed(bound, fresh, &self.readers, &self.arena, &[frame.row], FeedDirection::Add);
-        self.results.push(bound.value(fresh, &self.arena));
-        self.empty_arena();
+        let (bound, running) = (self.bound, &mut self.running);
+        for_each_row(&self.readers, rows, &self.arena, |arguments| match change {
+            FeedDirection::Add => bound.add(running, arguments, RowsEnd::Newest),
+            FeedDirection::Remove => bound.remove(running, arguments),
+        });
     }
 
     fn empty_arena(&mut self) {
@@ -367,18 +358,14 @@ enum FeedDirection {
     Remove,
 }
 
-fn feed(
-    bound: &BoundAggregate,
-    state: &mut AggregateState,
-    readers: &[ColumnReader<'_>],
-    arena: &Arena,
+/// Calls a function with the arguments of each row.
+#[inline]
+fn for_each_row<'a>(
+    readers: &[ColumnReader<'a>],
     rows: &[u32],
-    change: FeedDirection,
+    arena: &'a Arena,
+    mut apply: impl FnMut(&[Datum<'a>]),
 ) {
-    let mut apply = |arguments: &[Datum<'_>]| match change {
-        FeedDirection::Add => bound.add(state, arguments, RowsEnd::Newest),
-        FeedDirection::Remove => bound.remove(state, arguments),
-    };
     match readers {
         [only] => {
             for row in rows {

@@ -275,6 +275,28 @@ impl CategoryDefinition {
             !arguments[0].is_null() && (!self.filters || arguments[1] == Datum::Bool(true));
         counts.then_some((category, &arguments[..position]))
     }
+
+    /// Lists categories with the values of their statistic.
+    fn list<'a>(&self, mut entries: Vec<(KeyRef<'_>, Datum<'a>)>, arena: &'a Arena) -> Datum<'a> {
+        match self.form {
+            CategoryForm::All | CategoryForm::Where => {
+                entries.sort_unstable_by_key(|(key, _)| *key);
+            }
+            CategoryForm::TopKey => entries.sort_unstable_by_key(|(key, _)| Reverse(*key)),
+            CategoryForm::TopValue => {
+                entries.sort_unstable_by_key(|(key, value)| Reverse((KeyRef::of(*value), *key)));
+            }
+        }
+        let mut list = self.printer.limited_list(arena);
+        for (key, value) in entries.into_iter().take(self.limit) {
+            list.push(|out| {
+                self.printer.write(key.datum(&self.category_type), out);
+                out.write_char(':').expect("writing to memory does not fail");
+                self.printer.write(value, out);
+            });
+        }
+        list.finish()
+    }
 }
 
 impl Categories {
@@ -398,32 +420,28 @@ impl RowState for Categories {
     }
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
-        let CategoryDefinition { form, limit, category_type, printer, statistic, .. } =
-            self.definition.as_ref();
-        let mut entries: Vec<(&Key, Datum<'a>)> = Vec::with_capacity(self.categories.len());
-        entries.extend(
-            self.categories
-                .iter()
-                .map(|(key, category)| (key, statistic.value(&category.statistic, arena))),
-        );
-        match form {
-            CategoryForm::All | CategoryForm::Where => {
-                entries.sort_unstable_by_key(|(key, _)| *key);
-            }
-            CategoryForm::TopKey => entries.sort_unstable_by_key(|(key, _)| Reverse(*key)),
-            CategoryForm::TopValue => {
-                entries.sort_unstable_by_key(|(key, value)| Reverse((KeyRef::of(*value), *key)));
-            }
-        }
-        let mut list = printer.limited_list(arena);
-        for (key, value) in entries.into_iter().take(*limit) {
-            list.push(|out| {
-                printer.write(key.as_ref().datum(category_type), out);
-                out.write_char(':').expect("writing to memory does not fail");
-                printer.write(value, out);
-            });
-        }
-        list.finish()
+        let statistic = &self.definition.statistic;
+        let entries = self
+            .categories
+            .iter()
+            .map(|(key, category)| (key.as_ref(), statistic.value(&category.statistic, arena)));
+        self.definition.list(entries.collect(), arena)
+    }
+
+    fn value_with<'a>(&mut self, arguments: &[Datum<'_>], arena: &'a Arena) -> Datum<'a> {
+        let definition = Arc::clone(&self.definition);
+        let Some((category, seen)) = definition.category_and_arguments(arguments) else {
+            return self.value(arena);
+        };
+        let value = match self.categories.get_mut(&category) {
+            Some(state) => definition.statistic.value_with(&mut state.statistic, seen, arena),
+            None => definition.statistic.value_with(&mut self.new_statistic(), seen, arena),
+        };
+        let others = self.categories.iter().filter(|(key, _)| key.as_ref() != category);
+        let others = others.map(|(key, other)| {
+            (key.as_ref(), definition.statistic.value(&other.statistic, arena))
+        });
+        definition.list(others.chain([(category, value)]).collect(), arena)
     }
 
     fn heap_bytes(&self) -> usize {
@@ -550,6 +568,13 @@ impl RowState for Ratio {
     fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
         debug_assert!(self.rows > 0, "a category has rows");
         Datum::Double(f64::from(self.hits) / f64::from(self.rows))
+    }
+
+    fn value_with<'a>(&mut self, arguments: &[Datum<'_>], arena: &'a Arena) -> Datum<'a> {
+        self.add(arguments, RowsEnd::Newest);
+        let found = self.value(arena);
+        self.remove(arguments);
+        found
     }
 
     fn heap_bytes(&self) -> usize {

@@ -220,8 +220,14 @@ impl SlidingDrawdown {
     }
 
     pub(super) fn answer(&self) -> Datum<'static> {
+        self.answer_with(None)
+    }
+
+    /// Returns the result over its values and one more at the newest end, if one is given.
+    pub(super) fn answer_with(&self, value: Option<f64>) -> Datum<'static> {
         let mut all = self.older.last().copied().unwrap_or_default();
         all.merge(&self.newer_state, RowsEnd::Newest);
+        value.into_iter().for_each(|value| all.add(value, RowsEnd::Newest));
         all.answer()
     }
 

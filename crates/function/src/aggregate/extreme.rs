@@ -270,10 +270,7 @@ impl ExtremeQueue {
 
     pub(super) fn add(&mut self, key: KeyRef<'_>) {
         let is_least = self.is_least;
-        let is_beaten = |(_, earlier): &mut (u64, Key)| {
-            let earlier = earlier.as_ref();
-            if is_least { key <= earlier } else { key >= earlier }
-        };
+        let is_beaten = |(_, earlier): &mut (u64, Key)| beats(key, earlier.as_ref(), is_least);
         while self.queue.pop_back_if(is_beaten).is_some() {}
         self.queue.push_back((self.added, key.to_key()));
         self.added += 1;
@@ -289,8 +286,22 @@ impl ExtremeQueue {
     }
 
     pub(super) fn answer<'a>(&self, data_type: &DataType, arena: &'a Arena) -> Datum<'a> {
-        let best = self.queue.front();
-        best.map_or(Datum::Null, |(_, key)| key.as_ref().datum_in(data_type, arena))
+        self.best().map_or(Datum::Null, |key| key.datum_in(data_type, arena))
+    }
+
+    /// Returns the result over its values and one more.
+    pub(super) fn answer_with<'a>(
+        &self,
+        key: KeyRef<'_>,
+        data_type: &DataType,
+        arena: &'a Arena,
+    ) -> Datum<'a> {
+        let best = self.best().filter(|best| !beats(key, *best, self.is_least)).unwrap_or(key);
+        best.datum_in(data_type, arena)
+    }
+
+    fn best(&self) -> Option<KeyRef<'_>> {
+        self.queue.front().map(|(_, key)| key.as_ref())
     }
 
     pub(super) fn reset(&mut self) {
@@ -301,4 +312,10 @@ impl ExtremeQueue {
     pub(super) fn heap_bytes(&self) -> usize {
         size_of::<Self>() + self.queue.capacity() * size_of::<(u64, Key)>()
     }
+}
+
+/// Returns whether a value that is added keeps an earlier one from ever becoming the result.
+#[inline]
+fn beats(key: KeyRef<'_>, earlier: KeyRef<'_>, is_least: bool) -> bool {
+    if is_least { key <= earlier } else { key >= earlier }
 }

@@ -189,6 +189,14 @@ impl Positioned {
         Self { used, distance, counts, rows: 0, values: VecDeque::new() }
     }
 
+    /// Returns the position of the result among so many values.
+    fn index(&self, count: usize) -> Option<usize> {
+        match self.distance? {
+            Distance::FromOldest(distance) => Some(distance),
+            Distance::FromNewest(distance) => count.checked_sub(1)?.checked_sub(distance),
+        }
+    }
+
     /// Removes the values that can no longer become the result.
     fn trim(&mut self) {
         match self.distance {
@@ -244,15 +252,26 @@ impl RowState for Positioned {
     }
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
-        let index = self.distance.and_then(|distance| match distance {
-            Distance::FromOldest(distance) => Some(distance),
-            Distance::FromNewest(distance) => {
-                self.values.len().checked_sub(1)?.checked_sub(distance)
-            }
-        });
+        let index = self.index(self.values.len());
         index
             .and_then(|index| self.values.get(index))
             .map_or(Datum::Null, |value| copy_scalar(value, arena))
+    }
+
+    fn value_with<'a>(&mut self, arguments: &[Datum<'_>], arena: &'a Arena) -> Datum<'a> {
+        if !self.counts.includes(arguments) {
+            return self.value(arena);
+        }
+        // The values are as if the row was added and none was trimmed for it.
+        match self.index(self.values.len() + 1) {
+            Some(index) if index == self.values.len() => {
+                copy_scalar(&arguments[0].to_value(), arena)
+            }
+            Some(index) => {
+                self.values.get(index).map_or(Datum::Null, |value| copy_scalar(value, arena))
+            }
+            None => Datum::Null,
+        }
     }
 
     fn heap_bytes(&self) -> usize {

@@ -207,6 +207,13 @@ impl RowState for Ranked {
         }
     }
 
+    fn value_with<'a>(&mut self, arguments: &[Datum<'_>], arena: &'a Arena) -> Datum<'a> {
+        self.add(arguments, RowsEnd::Newest);
+        let found = self.value(arena);
+        self.remove(arguments);
+        found
+    }
+
     fn heap_bytes(&self) -> usize {
         self.keys.capacity() * size_of::<Key>() + self.text_bytes
     }

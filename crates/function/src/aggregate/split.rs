@@ -147,6 +147,15 @@ impl RowState for SplitPieces {
         Datum::Array(pieces.into_bump_slice())
     }
 
+    fn value_with<'a>(&mut self, arguments: &[Datum<'_>], arena: &'a Arena) -> Datum<'a> {
+        self.add(arguments, RowsEnd::Newest);
+        let found = self.value(arena);
+        if self.counts(arguments) {
+            self.rows.pop_front();
+        }
+        found
+    }
+
     fn heap_bytes(&self) -> usize {
         let row = |row: &Vec<Value>| {
             let texts = row.iter().map(|value| match value {

@@ -243,6 +243,9 @@ pub trait RowState: Send + Sync + Any {
     fn remove(&mut self, arguments: &[Datum<'_>]);
     /// Returns the aggregate of the rows. Does not change the state.
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a>;
+    /// Returns the aggregate of the rows and of one more at the newest end. The state is as before
+    /// afterwards. [`StateUse::Slide`] only.
+    fn value_with<'a>(&mut self, arguments: &[Datum<'_>], arena: &'a Arena) -> Datum<'a>;
     /// Returns the approximate number of bytes of the state outside itself. Where states are merged,
     /// in O(1): GROUP BY calls it for each row.
     fn heap_bytes(&self) -> usize;
@@ -633,6 +636,34 @@ impl AggregateState {
             _ => {
                 debug_assert!(false, "an answer goes with its kind of state");
                 Datum::Null
+            }
+        }
+    }
+
+    /// Computes a result from the state and the value of one more row that counts, at the newest end,
+    /// which is not added. [`StateUse::Slide`] only.
+    pub(super) fn answer_with<'a>(
+        &mut self,
+        answer: &Answer,
+        value: Datum<'_>,
+        arena: &'a Arena,
+    ) -> Datum<'a> {
+        match (&self.0, &answer.0) {
+            (StateData::SlidingExtreme(queue), AnswerKind::Extreme(data_type)) => {
+                match KeyRef::of(value) {
+                    Some(key) => queue.answer_with(key, data_type, arena),
+                    None => queue.answer(data_type, arena),
+                }
+            }
+            (StateData::SlidingDrawdown(drawdown), AnswerKind::Drawdown) => {
+                drawdown.answer_with(value.as_f64())
+            }
+            // Which row is removed makes no difference to the others.
+            _ => {
+                self.add_value(value, RowsEnd::Newest);
+                let found = self.answer(answer, arena);
+                self.remove_value(value);
+                found
             }
         }
     }

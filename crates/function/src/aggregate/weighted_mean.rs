@@ -83,6 +83,15 @@ impl RowState for WeightedValues {
         scan.answer().map_or(Datum::Null, |answer| Datum::Double(canonical(answer)))
     }
 
+    fn value_with<'a>(&mut self, arguments: &[Datum<'_>], arena: &'a Arena) -> Datum<'a> {
+        self.add(arguments, RowsEnd::Newest);
+        let found = self.value(arena);
+        if !arguments[0].is_null() {
+            self.values.pop_back();
+        }
+        found
+    }
+
     fn heap_bytes(&self) -> usize {
         self.values.capacity() * size_of::<f64>()
     }

@@ -68,6 +68,15 @@ fn check_sliding(case: &BoundCase, rows: &[Vec<Value>], steps: &[bool]) {
         if let Some(folded) = in_blocks(case, frame) {
             case.check(&folded, &expected, "in blocks", frame);
         }
+        // The row that follows, or one that does not.
+        let more = &rows[to % rows.len()];
+        let mut with_more = Value::Null;
+        with_row(more, |row| {
+            with_more = case.bound.value_with(&mut sliding, row, &Arena::new()).to_value();
+        });
+        let grown = [frame, std::slice::from_ref(more)].concat();
+        case.check(&with_more, &case.expected(&grown), "sliding with one more", &grown);
+        case.check(&case.result(&sliding), &expected, "sliding after one more", frame);
         let is_typed = !matches!(found, Value::Null) && !matches!(found, Value::Array(_));
         if let Some(scalar) = found.as_scalar().filter(|_| is_typed) {
             assert_eq!(scalar.data_type(), case.bound.returns, "{}", case.function.name);
