@@ -51,6 +51,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     error::{from_datafusion, interrupted},
+    filter_pushdown::FilterPushdown,
     group_by::GroupsInOrder,
     in_order::PreserveOrder,
     interruptible::Interruptible,
@@ -59,6 +60,7 @@ use crate::{
     operator::{self, BATCH_ROWS, OperatorOptions, PARALLEL_ROWS_MIN, WindowSkew, batch_bytes},
     planner::BatchPlanner,
     scan::{ScanMemory, ScannedTable, projection},
+    sort_memory::SortMemory,
     spill,
     temporary::{QueryFiles, RemoveOnDrop},
 };
@@ -71,6 +73,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A sort sets aside at most this fraction of the memory.
 const SORT_RESERVATION_SHARE: usize = 8;
+
+/// A row of a batch for so many bytes of memory, and at least so many.
+const BATCH_SHARE_BYTES: usize = 8 << 10;
+const BATCH_ROWS_MIN: usize = 256;
 
 /// The stack of a runtime thread: plans are trees, and they are walked by recursion.
 const STACK_BYTES: usize = 16 << 20;
@@ -381,6 +387,9 @@ fn session(
         // What a sort sets aside for reading its files, which is more than small limits allow.
         let reserved = &mut config.options_mut().execution.sort_spill_reservation_bytes;
         *reserved = (*reserved).min(bytes / SORT_RESERVATION_SHARE);
+        // Sorts and joins hold some batches, which are to be small beside the memory.
+        config =
+            config.with_batch_size((bytes / BATCH_SHARE_BYTES).clamp(BATCH_ROWS_MIN, BATCH_ROWS));
         runtime = runtime.with_memory_limit(bytes, 1.0);
     }
     let mut rules: Vec<PhysicalRule> = vec![Arc::new(PreserveOrder::UnionsAndJoins)];
@@ -392,20 +401,35 @@ fn session(
     let is_useful = |rule: &PhysicalRule| {
         pushdowns += usize::from(rule.name() == "ProjectionPushdown");
         let is_second = rule.name() == "ProjectionPushdown" && pushdowns > 1;
-        !rule.name().starts_with("FilterPushdown") && !is_second
+        // Windows number rows below sorts here, and no limit is to get there.
+        let passes_windows = rule.name() == "LimitPushPastWindows";
+        !rule.name().starts_with("FilterPushdown") && !is_second && !passes_windows
     };
-    rules.extend(PhysicalOptimizer::new().rules.into_iter().filter(is_useful));
+    for rule in PhysicalOptimizer::new().rules.into_iter().filter(is_useful) {
+        if rule.name() == "EnsureRequirements" {
+            // It removes sorts above joins whose rows are in order, which depends on the join.
+            rules.push(Arc::new(JoinsOnDisk));
+        }
+        rules.push(rule);
+    }
+    debug_assert!(rules.iter().any(|rule| rule.name() == "JoinsOnDisk"), "sorts are enforced");
     rules.push(Arc::new(PreserveOrder::CoalescedPartitions));
-    rules.push(Arc::new(JoinsOnDisk));
     rules.push(Arc::new(GroupsInOrder { options: operators.clone() }));
+    rules.extend(memory_bytes.map(|bytes| -> PhysicalRule { Arc::new(SortMemory { bytes }) }));
     rules.push(Arc::new(Interruptible { context: run.context.clone() }));
     // The rule replaces a UNION of which only one side has rows by a projection whose columns have
     // no qualifier, so that a condition pushed below it takes the table's columns of the same name.
     let logical = Optimizer::new().rules.into_iter();
     let is_right = |rule: &LogicalRule| rule.name() != "propagate_empty_relation";
+    let own = |rule: LogicalRule| -> LogicalRule {
+        match rule.name() {
+            "push_down_filter" => Arc::new(FilterPushdown::default()),
+            _ => rule,
+        }
+    };
     Ok(SessionStateBuilder::new()
         .with_config(config)
-        .with_optimizer_rules(logical.filter(is_right).collect())
+        .with_optimizer_rules(logical.filter(is_right).map(own).collect())
         .with_runtime_env(runtime.build_arc()?)
         .with_analyzer_rules(Vec::new())
         .with_physical_optimizer_rules(rules))

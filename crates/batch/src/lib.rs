@@ -17,6 +17,7 @@
 //! | `window` | the window operator |
 //! | `last_join` | the LAST JOIN operator |
 //! | `group_by` | the GROUP BY operator |
+//! | `filter_pushdown` | the rule that moves filters towards the scans |
 //! | `joins_on_disk` | joins over rows that do not fit into memory |
 //! | [`load`] | files in: CSV, Parquet, JSON, Arrow IPC; tables of Delta and Iceberg |
 //! | [`export`] | CSV and Parquet files out |
@@ -25,6 +26,7 @@ mod boundary;
 mod error;
 mod execute;
 pub mod export;
+mod filter_pushdown;
 mod group_by;
 mod in_order;
 mod interruptible;
@@ -37,6 +39,7 @@ mod operator;
 mod parallel;
 mod planner;
 mod scan;
+mod sort_memory;
 mod source;
 mod spill;
 mod temporary;

@@ -22,7 +22,7 @@ use datafusion::{
     },
     functions_window::row_number::row_number,
     logical_expr::{
-        Expr, Extension, LogicalPlan, LogicalPlanBuilder, UserDefinedLogicalNode,
+        Expr, Extension, LogicalPlan, LogicalPlanBuilder, Sort, UserDefinedLogicalNode,
         UserDefinedLogicalNodeCore,
     },
 };
@@ -30,14 +30,17 @@ use lockstep_plan::{LastJoin, WindowAggregate, WindowGroup, schema_of_unique};
 
 use crate::boundary::ProjectionDepth;
 
-/// Rewrites the nodes of `lockstep_plan` anywhere in the plan, sorts the rows of joins, and limits
-/// the depth of merged projections.
+/// Rewrites the nodes of `lockstep_plan` anywhere in the plan, sorts the rows of joins, has ORDER BY leave
+/// equal rows in their order, and limits the depth of merged projections.
 pub(crate) fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut depth = ProjectionDepth::default();
     let rewritten = plan.transform_up_with_subqueries(|plan| {
         let plan = depth.bound(plan)?;
         if let LogicalPlan::Join(_) = &plan {
             return join_in_order(&plan).map(Transformed::yes);
+        }
+        if let LogicalPlan::Sort(sort) = &plan {
+            return sort_in_order(sort).map(Transformed::yes);
         }
         let LogicalPlan::Extension(extension) = &plan else { return Ok(Transformed::yes(plan)) };
         let node: Arc<dyn UserDefinedLogicalNode> =
@@ -57,6 +60,8 @@ pub(crate) fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// first.
 pub(crate) const LEFT_ROW: &str = "__left_row";
 const RIGHT_ROW: &str = "__right_row";
+/// The column with the number of a row of the input of ORDER BY.
+const SORTED_ROW: &str = "__sorted_row";
 
 /// Sorts the rows of a join by the order of the left rows, and for one left row by that of the
 /// right rows; right rows without a left one are last. DataFusion's joins guarantee no order, and
@@ -71,6 +76,20 @@ fn join_in_order(plan: &LogicalPlan) -> Result<LogicalPlan> {
     let by = [LEFT_ROW, RIGHT_ROW]
         .map(|name| Expr::Column(Column::new_unqualified(name)).sort(true, false));
     LogicalPlanBuilder::from(join).sort(by)?.project(columns.collect::<Vec<_>>())?.build()
+}
+
+/// Sorts rows with equal values by the order in which they came: DataFusion's sorts leave it open, and it
+/// differs with the memory that they have.
+fn sort_in_order(sort: &Sort) -> Result<LogicalPlan> {
+    let columns = sort.input.schema().columns().into_iter().map(Expr::Column);
+    let number = row_number().alias(SORTED_ROW);
+    let last = Expr::Column(Column::new_unqualified(SORTED_ROW)).sort(true, false);
+    let by = sort.expr.iter().cloned().chain([last]);
+    LogicalPlanBuilder::from(sort.input.as_ref().clone())
+        .window([number])?
+        .sort_with_limit(by, sort.fetch)?
+        .project(columns.collect::<Vec<_>>())?
+        .build()
 }
 
 type QualifiedField = (Option<TableReference>, FieldRef);

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     num::NonZeroUsize,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -14,17 +15,22 @@ use arrow::{
     datatypes::SchemaRef,
 };
 use datafusion::{
-    common::resources_err,
+    common::{internal_err, resources_err},
     error::Result,
-    execution::{TaskContext, memory_pool::MemoryReservation},
+    execution::{
+        TaskContext, config::SessionConfig, memory_pool::MemoryReservation, runtime_env::RuntimeEnv,
+    },
     physical_expr::EquivalenceProperties,
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+        SendableRecordBatchStream,
         execution_plan::{Boundedness, EmissionType},
+        stream::RecordBatchStreamAdapter,
+        streaming::{PartitionStream, StreamingTableExec},
     },
 };
-use futures::StreamExt;
-use lockstep_host::{CallStep, QueryContext};
+use futures::{Stream, StreamExt, stream};
+use lockstep_host::{CallStep, QueryContext, sync::Mutex};
 use tokio::sync::mpsc::Sender;
 
 use crate::{ProgressListener, error};
@@ -186,4 +192,57 @@ pub(crate) async fn compute<T: Send + 'static>(
 ) -> Result<T> {
     let joined = tokio::task::spawn_blocking(body).await;
     joined.map_err(|cause| datafusion::error::DataFusionError::External(Box::new(cause)))?
+}
+
+/// The rows of an input.
+pub(crate) type Rows = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
+
+/// Rows that a stream gives, once.
+struct GivenRows {
+    rows: Mutex<Option<Rows>>,
+    schema: SchemaRef,
+}
+
+impl fmt::Debug for GivenRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GivenRows").finish_non_exhaustive()
+    }
+}
+
+impl PartitionStream for GivenRows {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let twice = || stream::iter([internal_err!("rows that are given are read once")]).boxed();
+        let rows = self.rows.lock().take().unwrap_or_else(twice);
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows))
+    }
+}
+
+/// Returns an operator of these rows.
+pub(crate) fn given(rows: Rows, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
+    let given = GivenRows { rows: Mutex::new(Some(rows)), schema: Arc::clone(schema) };
+    let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(given)];
+    let exec = StreamingTableExec::try_new(Arc::clone(schema), partitions, None, [], false, None)?;
+    Ok(Arc::new(exec))
+}
+
+/// Returns a context with other settings and another runtime.
+pub(crate) fn with_runtime(
+    context: &TaskContext,
+    config: SessionConfig,
+    runtime: Arc<RuntimeEnv>,
+) -> TaskContext {
+    TaskContext::new(
+        context.task_id(),
+        context.session_id(),
+        config,
+        context.scalar_functions().clone(),
+        context.higher_order_functions().clone(),
+        context.aggregate_functions().clone(),
+        context.window_functions().clone(),
+        runtime,
+    )
 }

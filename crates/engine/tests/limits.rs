@@ -9,7 +9,8 @@ use std::{
     },
 };
 
-use lockstep_engine::{Database, Session, code};
+use arrow::{array::RecordBatch, compute::concat_batches};
+use lockstep_engine::{Database, Output, Session, code};
 use lockstep_host::{Clock, QueryContext};
 use lockstep_row::Datum;
 
@@ -241,4 +242,50 @@ fn groups_that_do_not_fit_come_in_the_order_of_their_first_rows() {
         let found = session.execute(query).unwrap_or_else(|error| panic!("{limit}: {error}"));
         assert_eq!(found.batches, expected.batches, "{limit}");
     }
+}
+
+#[test]
+fn less_memory_changes_neither_the_rows_nor_their_order() {
+    let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 20_000);
+    let source = "(SELECT v, v * 7919 % 15013 AS g, v % 7 AS few, concat('a text of some length ', string(v)) AS s FROM t)";
+    let queries = [
+        format!("SELECT v, s FROM {source} AS x ORDER BY few"),
+        format!("SELECT v FROM {source} AS x ORDER BY few DESC LIMIT 900 OFFSET 5000"),
+        format!("SELECT s, count(*) AS n FROM {source} AS x GROUP BY s"),
+        format!("SELECT DISTINCT g, s FROM {source} AS x"),
+        format!(
+            "SELECT g, s FROM {source} AS x UNION SELECT g, s FROM {source} AS y WHERE few = 2"
+        ),
+        format!(
+            "SELECT x.v AS a, y.v AS b, y.s FROM {source} AS x LEFT JOIN {source} AS y ON x.g = y.v"
+        ),
+        format!("SELECT x.v AS a, y.s FROM {source} AS x JOIN {source} AS y ON x.g = y.g"),
+        format!(
+            "SELECT x.v AS a, y.v AS b FROM {source} AS x FULL JOIN \
+             (SELECT * FROM {source} AS z WHERE few < 3) AS y ON x.g = y.g AND x.few = y.few"
+        ),
+    ];
+    for query in &queries {
+        session.execute("SET memory_limit = 0").expect("it is set");
+        let expected = session.execute(query).expect("it fits");
+        assert!(expected.row_count() >= 900, "{query}");
+        let mut found = 0;
+        for limit in ["8MB", "5MB", "4MB", "3MB", "2MB", "1500kB", "1MB"] {
+            session.execute(&format!("SET memory_limit = '{limit}'")).expect("it is set");
+            match session.execute(query) {
+                Ok(output) => {
+                    found += 1;
+                    assert_eq!(rows_of(&output), rows_of(&expected), "{limit}: {query}");
+                }
+                Err(error) => assert_eq!(error.code, "53200", "{limit}: {query}: {error:?}"),
+            }
+        }
+        assert!(found > 1, "{query}: it finishes within some limits");
+    }
+}
+
+/// Returns the rows of a result as one batch.
+fn rows_of(output: &Output) -> RecordBatch {
+    let schema = output.batches.first().expect("a result has a batch").schema();
+    concat_batches(&schema, &output.batches).expect("they have one schema")
 }

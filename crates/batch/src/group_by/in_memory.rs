@@ -6,7 +6,7 @@
 //!
 //! *Cost*: besides grouping, a hash and a copy of each row, and a merge of the groups.
 
-use std::{fmt, hash::BuildHasher, pin::Pin, sync::Arc};
+use std::{error::Error, fmt, hash::BuildHasher, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, UInt64Array},
@@ -15,7 +15,7 @@ use arrow::{
 };
 use datafusion::{
     common::{internal_datafusion_err, internal_err, runtime::SpawnedTask},
-    error::Result,
+    error::{DataFusionError, Result},
     execution::{
         TaskContext,
         disk_manager::{DiskManagerBuilder, DiskManagerMode},
@@ -24,25 +24,18 @@ use datafusion::{
     physical_expr::PhysicalExpr,
     physical_plan::{
         ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, SendableRecordBatchStream,
-        aggregates::AggregateExec,
-        common::spawn_buffered,
-        stream::RecordBatchStreamAdapter,
-        streaming::{PartitionStream, StreamingTableExec},
+        aggregates::AggregateExec, common::spawn_buffered,
     },
 };
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, future, stream};
 use hashbrown::DefaultHashBuilder;
-use lockstep_host::sync::Mutex;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use super::{numbered_groups, numbered_last, with_number};
 use crate::{
     key_index::for_each_key,
-    operator::{BATCH_ROWS, BATCHES_AHEAD, OperatorOptions},
+    operator::{BATCH_ROWS, BATCHES_AHEAD, OperatorOptions, Rows, given, with_runtime},
 };
-
-/// The rows of an input.
-type Rows = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
 
 /// Groups the rows of an input, and sends the groups. The error for too little memory comes before the first
 /// group, since groups are passed on when all rows were read.
@@ -84,50 +77,7 @@ fn without_disk(context: &TaskContext) -> Result<Arc<TaskContext>> {
     let runtime = RuntimeEnvBuilder::from_runtime_env(&context.runtime_env())
         .with_disk_manager_builder(disk)
         .build_arc()?;
-    let copy = TaskContext::new(
-        context.task_id(),
-        context.session_id(),
-        context.session_config().clone(),
-        context.scalar_functions().clone(),
-        context.higher_order_functions().clone(),
-        context.aggregate_functions().clone(),
-        context.window_functions().clone(),
-        context.runtime_env(),
-    );
-    Ok(Arc::new(copy.with_runtime(runtime)))
-}
-
-/// Rows that a stream gives, once.
-struct GivenRows {
-    rows: Mutex<Option<Rows>>,
-    schema: SchemaRef,
-}
-
-impl fmt::Debug for GivenRows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GivenRows").finish_non_exhaustive()
-    }
-}
-
-impl PartitionStream for GivenRows {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let twice =
-            || stream::iter([internal_err!("the rows of a GROUP BY are read once")]).boxed();
-        let rows = self.rows.lock().take().unwrap_or_else(twice);
-        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows))
-    }
-}
-
-/// Returns an operator of these rows.
-fn given(rows: Rows, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
-    let given = GivenRows { rows: Mutex::new(Some(rows)), schema: Arc::clone(schema) };
-    let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(given)];
-    let exec = StreamingTableExec::try_new(Arc::clone(schema), partitions, None, [], false, None)?;
-    Ok(Arc::new(exec))
+    Ok(Arc::new(with_runtime(context, context.session_config().clone(), runtime)))
 }
 
 /// A message to a thread that groups: rows, or that there are no more.
@@ -179,11 +129,29 @@ fn until_the_end(
             is_over = !matches!(message, Some(Some(_)));
             match message {
                 Some(rows) => rows.map(Ok),
-                None => Some(internal_err!("the rows of a GROUP BY ended early")),
+                None => Some(Err(DataFusionError::External(Box::new(RowsEndedEarly)))),
             }
         })
     })
 }
+
+/// The error of a part whose rows ended before their end, because another part or the input has failed.
+#[derive(Debug)]
+struct RowsEndedEarly;
+
+impl RowsEndedEarly {
+    fn is(error: &DataFusionError) -> bool {
+        matches!(error.find_root(), DataFusionError::External(error) if error.is::<Self>())
+    }
+}
+
+impl fmt::Display for RowsEndedEarly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the rows of a GROUP BY ended early")
+    }
+}
+
+impl Error for RowsEndedEarly {}
 
 /// The task that splits the rows.
 struct RowSplit {
@@ -256,15 +224,22 @@ impl NumberedGroups {
     }
 }
 
+/// Reads the first groups of each part, for which it has read all rows. Where a part has failed the others
+/// fail for it, so the error is that of the part which was the first.
+async fn read_all(parts: &mut [NumberedGroups]) -> Result<()> {
+    let outcomes = future::join_all(parts.iter_mut().map(NumberedGroups::read)).await;
+    let (followers, causes): (Vec<_>, Vec<_>) =
+        outcomes.into_iter().filter_map(Result::err).partition(RowsEndedEarly::is);
+    causes.into_iter().chain(followers).next().map_or(Ok(()), Err)
+}
+
 /// Sends the groups of all parts in the order of their numbers.
 async fn merge(
     mut parts: Vec<NumberedGroups>,
     schema: &SchemaRef,
     sender: &Sender<Result<RecordBatch>>,
 ) -> Result<()> {
-    for part in &mut parts {
-        part.read().await?;
-    }
+    read_all(&mut parts).await?;
     loop {
         let mut pieces: Vec<RecordBatch> = Vec::new();
         // For each part the piece that its current batch is.
