@@ -17,14 +17,14 @@ use std::{
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::sync::{RwLock, RwLockWriteGuard};
-use lockstep_plan::{Catalog, CatalogTable, NamedQuery};
+use lockstep_plan::{Catalog, CatalogTable, DeclaredIndex, NamedQuery};
 use lockstep_sql::ast::FileTable;
 use lockstep_table::{Durability, Table, with_durability};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     access::{Caller, Requirement},
-    deployment::{Deployment, Procedure},
+    deployment::{BoundIndexes, Deployment, Procedure},
     entrance::ReadObjects,
     named_source::{NamedSources, not_stored},
     offline_data::{OfflineChange, OfflineData},
@@ -318,6 +318,8 @@ pub(crate) struct CatalogView<'a> {
     pub(crate) reader: Option<&'a Caller>,
     /// The rows that are not stored which the statement names.
     pub(crate) sources: Option<&'a NamedSources>,
+    /// The declared indexes of tables as a query was bound with, where it is bound again.
+    pub(crate) indexes: &'a [BoundIndexes],
 }
 
 impl Catalog for CatalogView<'_> {
@@ -355,6 +357,13 @@ impl Catalog for CatalogView<'_> {
     fn find_view(&self, database: &str, name: &str) -> Option<NamedQuery> {
         let name = QualifiedName { database: database.to_owned(), name: name.to_owned() };
         self.objects.find_view(&name).map(View::named_query)
+    }
+
+    fn declared_indexes(&self, table: &CatalogTable) -> Vec<DeclaredIndex> {
+        match self.indexes.iter().find(|bound| bound.table == table.id) {
+            Some(bound) => bound.declared(&table.schema),
+            None => BoundIndexes::of(table).declared(&table.schema),
+        }
     }
 
     fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>> {

@@ -12,7 +12,8 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Result, Span};
 use lockstep_function::{Compatibility, Settings};
-use lockstep_plan::{BoundQuery, CatalogTable};
+use lockstep_plan::{BoundQuery, CatalogTable, DeclaredIndex};
+use lockstep_row::TableSchema;
 use lockstep_table::IndexHold;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,8 @@ pub(crate) struct Deployment {
     pub(crate) settings: Settings,
     /// The session's database at DEPLOY, in which the names of the query were looked up.
     pub(crate) current_database: String,
+    /// The declared indexes of its tables when it was bound.
+    pub(crate) indexes: Vec<BoundIndexes>,
     /// OPTIONS as written, as (name, value).
     pub(crate) options: Vec<(String, String)>,
     /// The holds by which indexes keep rows as far back as the query reads.
@@ -66,6 +69,8 @@ pub(crate) struct Procedure {
     pub(crate) settings: Settings,
     /// The session's database at CREATE PROCEDURE.
     pub(crate) current_database: String,
+    /// The declared indexes of its tables when it was bound.
+    pub(crate) indexes: Vec<BoundIndexes>,
     /// Which columns of the request row are CONST: equal for all rows of a batch of requests.
     pub(crate) common_input: Vec<bool>,
     /// Which columns of the answer are copies of such columns.
@@ -79,6 +84,54 @@ pub(crate) struct QuerySource {
     pub(crate) current_database: String,
     pub(crate) compatibility: String,
     pub(crate) time_zone: String,
+    /// The declared indexes of the tables that it reads. Records of earlier versions have none: then those
+    /// count that there are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) indexes: Vec<BoundIndexes>,
+}
+
+/// The declared indexes of a table when a query over it was bound: they order the rows of a LAST JOIN
+/// without ORDER BY.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BoundIndexes {
+    /// The id of the table.
+    pub(crate) table: u64,
+    indexes: Vec<BoundIndex>,
+}
+
+/// A declared index by the names of its columns, whose positions may change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct BoundIndex {
+    keys: Vec<String>,
+    event_time: Option<String>,
+}
+
+impl BoundIndexes {
+    /// Returns those that a table has.
+    pub(crate) fn of(table: &CatalogTable) -> Self {
+        let name = |column: &usize| table.schema.columns[*column].name.clone();
+        let declared = table.schema.indexes.iter().filter(|index| index.declared);
+        let indexes = declared.map(|index| BoundIndex {
+            keys: index.keys.iter().map(name).collect(),
+            event_time: index.event_time.as_ref().map(name),
+        });
+        Self { table: table.id, indexes: indexes.collect() }
+    }
+
+    /// Returns them by the positions that their columns have now, without those whose columns are gone.
+    pub(crate) fn declared(&self, schema: &TableSchema) -> Vec<DeclaredIndex> {
+        let position =
+            |name: &String| schema.columns.iter().position(|column| column.name == *name);
+        let index = |index: &BoundIndex| {
+            let keys = index.keys.iter().map(position).collect::<Option<Vec<usize>>>()?;
+            let event_time = match &index.event_time {
+                Some(name) => Some(position(name)?),
+                None => None,
+            };
+            Some(DeclaredIndex { keys, event_time })
+        };
+        self.indexes.iter().filter_map(index).collect()
+    }
 }
 
 impl QuerySource {
@@ -89,6 +142,7 @@ impl QuerySource {
             current_database: current_database.to_owned(),
             compatibility: compatibility_name(settings).to_owned(),
             time_zone: settings.time_zone.to_string(),
+            indexes: Vec::new(),
         }
     }
 }
@@ -165,7 +219,11 @@ impl Deployment {
 
     /// Returns its query with everything on which its meaning depends.
     pub(crate) fn source(&self) -> QuerySource {
-        QuerySource::new(&self.sql, &self.current_database, self.settings)
+        let indexes = self.indexes.clone();
+        QuerySource {
+            indexes,
+            ..QuerySource::new(&self.sql, &self.current_database, self.settings)
+        }
     }
 
     /// Describes the deployment.
@@ -205,7 +263,10 @@ impl Procedure {
     pub(crate) fn record(&self) -> CatalogRecord {
         CatalogRecord::CreateProcedure {
             name: self.name().clone(),
-            source: QuerySource::new(&self.sql, &self.current_database, self.settings),
+            source: QuerySource {
+                indexes: self.indexes.clone(),
+                ..QuerySource::new(&self.sql, &self.current_database, self.settings)
+            },
         }
     }
 

@@ -541,6 +541,7 @@ fn compile(
     if !failpoint::is_seeded("query_database_forgotten") {
         session.set_current_database(&source.current_database);
     }
+    session.set_bound_indexes(&source.indexes);
     for (variable, value) in
         [("compatibility", &source.compatibility), ("time_zone", &source.time_zone)]
     {

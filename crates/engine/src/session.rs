@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_function::Settings;
 use lockstep_host::{QueryLimits, sync::RwLock};
-use lockstep_plan::{BindOptions, BoundQuery, bind};
+use lockstep_plan::{BindOptions, BoundQuery, CatalogTable, bind};
 use lockstep_sql::{
     Parsed,
     ast::{Ident, ObjectName, OptionValue, Query, Statement},
@@ -22,6 +23,7 @@ use crate::{
     catalog::{CatalogView, DEFAULT_DATABASE, QualifiedName, TableEntry},
     context::{checkpoint, commit},
     conversion::Conversion,
+    deployment::{BoundIndexes, tables_of},
     entrance::CallDescription,
     named_source::NamedSources,
     parameters::check_count,
@@ -45,6 +47,8 @@ pub struct Session {
 struct SessionState {
     current_database: String,
     variables: Variables,
+    /// The declared indexes that queries are bound with, where they are not those that there are.
+    bound_indexes: Vec<BoundIndexes>,
 }
 
 impl Session {
@@ -52,6 +56,7 @@ impl Session {
         let state = SessionState {
             current_database: DEFAULT_DATABASE.to_owned(),
             variables: database.objects().variables().clone(),
+            bound_indexes: Vec::new(),
         };
         let shared = database.session_list().open(caller, client, database.now_ms());
         Self { database, state: RwLock::new(state), shared }
@@ -60,7 +65,8 @@ impl Session {
     /// Makes a session with the same settings over an empty database of its own.
     pub(crate) fn scratch(&self) -> Self {
         let current_database = DEFAULT_DATABASE.to_owned();
-        let state = SessionState { current_database, variables: self.variables() };
+        let variables = self.variables();
+        let state = SessionState { current_database, variables, bound_indexes: Vec::new() };
         let session = Database::in_memory().session();
         *session.state.write() = state;
         session
@@ -253,6 +259,21 @@ impl Session {
         self.state.read().current_database.clone()
     }
 
+    /// Binds queries of this session as if these were the declared indexes of the tables.
+    pub(crate) fn set_bound_indexes(&self, indexes: &[BoundIndexes]) {
+        self.state.write().bound_indexes = indexes.to_vec();
+    }
+
+    /// Returns the declared indexes of the tables of a plan that this session bound.
+    pub(crate) fn indexes_of(&self, plan: &LogicalPlan) -> Vec<BoundIndexes> {
+        let bound = &self.state.read().bound_indexes;
+        let of = |table: &Arc<CatalogTable>| match bound.iter().find(|one| one.table == table.id) {
+            Some(bound) => bound.clone(),
+            None => BoundIndexes::of(table),
+        };
+        tables_of(plan).iter().map(of).collect()
+    }
+
     pub(crate) fn set_current_database(&self, database: &str) {
         database.clone_into(&mut self.state.write().current_database);
     }
@@ -273,6 +294,7 @@ impl Session {
             current_database: &current,
             reader: None,
             sources: None,
+            indexes: &[],
         };
         let found = lockstep_plan::find_table(&view, name)?;
         if system::is_system(found.id) {
@@ -325,7 +347,10 @@ impl Session {
         parameters: &[Parameter],
         sources: &NamedSources,
     ) -> Result<BoundQuery> {
-        let current = self.current_database();
+        let (current, indexes) = {
+            let state = self.state.read();
+            (state.current_database.clone(), state.bound_indexes.clone())
+        };
         let objects = self.database.objects();
         let reader = self.caller().user.is_some().then(|| self.caller());
         let view = CatalogView {
@@ -333,6 +358,7 @@ impl Session {
             current_database: &current,
             reader,
             sources: Some(sources),
+            indexes: &indexes,
         };
         bind(query, &view, &self.bind_options(parameters))
     }

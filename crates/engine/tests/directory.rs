@@ -461,3 +461,40 @@ fn a_manifest_that_is_no_checkpoint_is_named() {
     assert_eq!(refused.code, code::DATA_CORRUPTED);
     assert!(refused.message.contains("/MANIFEST cannot be read: "), "{refused:?}");
 }
+
+#[test]
+fn a_deployment_has_the_order_of_the_indexes_that_there_were() {
+    let directory = TestDirectory::new("bound-indexes");
+    let query = "SELECT q.id, r.id AS rid FROM t AS q LAST JOIN t AS r ON q.k = r.k";
+    let answers = |session: &Session| {
+        let of = |sql: &str| format!("{:?}", session.execute(sql).unwrap().batches);
+        (of("CALL d (9, 'a', 4000)"), of("CALL p (9, 'a', 4000)"))
+    };
+    let changes = ["CREATE INDEX i ON t (k) OPTIONS (ts=ts)", "DROP INDEX t.i"];
+    let session = directory.open();
+    run(&session, "CREATE TABLE t (id BIGINT, k STRING, ts TIMESTAMP)");
+    run(&session, "INSERT INTO t VALUES (1, 'a', 5000), (2, 'a', 3000)");
+    drop(session);
+    for change in changes {
+        let session = directory.open();
+        run(&session, &format!("DEPLOY OR REPLACE d AS {query}"));
+        run(&session, "DROP PROCEDURE IF EXISTS p");
+        run(
+            &session,
+            &format!("CREATE PROCEDURE p (id BIGINT, k STRING, ts TIMESTAMP) BEGIN {query}; END"),
+        );
+        let before = answers(&session);
+        let batch = |session: &Session| format!("{:?}", session.execute(query).unwrap().batches);
+        let order = batch(&session);
+        run(&session, change);
+        assert_ne!(batch(&session), order, "{change}: the query itself goes by the indexes");
+        assert_eq!(answers(&session), before, "{change}");
+        drop(session);
+        let session = directory.open();
+        assert_eq!(answers(&session), before, "{change}: from the log");
+        run(&session, "CHECKPOINT");
+        drop(session);
+        let session = directory.open();
+        assert_eq!(answers(&session), before, "{change}: from a checkpoint");
+    }
+}

@@ -40,6 +40,15 @@ impl CatalogTable {
     }
 }
 
+/// What of a declared index decides the order of a LAST JOIN without ORDER BY: positions of columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeclaredIndex {
+    /// The key columns.
+    pub keys: Vec<usize>,
+    /// The event time; `None` where rows are in order of arrival.
+    pub event_time: Option<usize>,
+}
+
 impl TableSource for CatalogTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.arrow_schema)
@@ -84,6 +93,15 @@ pub trait Catalog {
     fn find_view(&self, database: &str, name: &str) -> Option<NamedQuery> {
         let _ = (database, name);
         None
+    }
+    /// Returns the declared indexes of a table, which order the rows of a LAST JOIN without ORDER BY.
+    fn declared_indexes(&self, table: &CatalogTable) -> Vec<DeclaredIndex> {
+        let declared = table.schema.indexes.iter().filter(|index| index.declared);
+        let index = |index: &lockstep_row::IndexSpec| DeclaredIndex {
+            keys: index.keys.clone(),
+            event_time: index.event_time,
+        };
+        declared.map(index).collect()
     }
     /// Opens the files of an item of FROM.
     fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>>;

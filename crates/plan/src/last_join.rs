@@ -12,7 +12,7 @@ use lockstep_row::DataType;
 use lockstep_sql::ast::{self, BinaryOperator, ExprKind};
 
 use crate::{
-    LastJoin, TimeBound,
+    Catalog, DeclaredIndex, LastJoin, TimeBound,
     binder::{Binder, BoundRelation, planning},
     call, comparison,
     expression::{TypedExpr, binary},
@@ -131,7 +131,7 @@ impl Binder<'_> {
                 None => rest.push(part),
             }
         }
-        let order = order.or_else(|| implied_order(&right, &keys));
+        let order = order.or_else(|| implied_order(&right, &keys, self.catalog));
         let (mut is_bounded, mut is_later) = (false, false);
         let mut time_bound = None;
         let mut filter: Option<Expr> = None;
@@ -313,7 +313,7 @@ impl Binder<'_> {
             }
         };
         let keys: Vec<(Expr, Expr)> = pair.into_iter().collect();
-        let order_by = implied_order(&right, &keys).map(|order| order.expr);
+        let order_by = implied_order(&right, &keys, self.catalog).map(|order| order.expr);
         self.written.borrow_mut().joins.push(WrittenJoin {
             span,
             form: JoinForm::In,
@@ -378,7 +378,11 @@ fn side(expr: &Expr, rights: &HashSet<&Column>) -> JoinSide {
 /// Returns the order of a LAST JOIN without ORDER BY: the event time of the declared index over the
 /// key columns. Every input of a UNION must have such an index, and the union must have their event
 /// times in one column.
-fn implied_order(right: &BoundRelation, keys: &[(Expr, Expr)]) -> Option<TypedExpr> {
+fn implied_order(
+    right: &BoundRelation,
+    keys: &[(Expr, Expr)],
+    catalog: &dyn Catalog,
+) -> Option<TypedExpr> {
     let key_columns: Vec<Vec<StoredColumn<'_>>> = keys
         .iter()
         .filter_map(|(_, right_key)| match right_key {
@@ -391,7 +395,7 @@ fn implied_order(right: &BoundRelation, keys: &[(Expr, Expr)]) -> Option<TypedEx
         .map(|source| {
             let columns: Vec<StoredColumn<'_>> =
                 key_columns.iter().map(|key| key[source]).collect();
-            Some(StoredColumn { column: event_time(&columns)?, ..columns[0] })
+            Some(StoredColumn { column: event_time(&columns, catalog)?, ..columns[0] })
         })
         .collect::<Option<_>>()?;
     let visible = right
@@ -407,13 +411,12 @@ fn implied_order(right: &BoundRelation, keys: &[(Expr, Expr)]) -> Option<TypedEx
 }
 
 /// Returns the event-time column of the declared index over these key columns of one table.
-fn event_time(keys: &[StoredColumn<'_>]) -> Option<usize> {
-    let schema = &keys.first()?.table.schema;
-    let covered = |index: &&lockstep_row::IndexSpec| {
-        index.declared && index.keys.iter().all(|key| keys.iter().any(|k| k.column == *key))
+fn event_time(keys: &[StoredColumn<'_>], catalog: &dyn Catalog) -> Option<usize> {
+    let indexes = catalog.declared_indexes(keys.first()?.table);
+    let covered = |index: &&DeclaredIndex| {
+        index.keys.iter().all(|key| keys.iter().any(|known| known.column == *key))
     };
-    let exact = |index: &&lockstep_row::IndexSpec| covered(index) && index.keys.len() == keys.len();
-    let index =
-        schema.indexes.iter().find(exact).or_else(|| schema.indexes.iter().find(covered))?;
+    let exact = |index: &&DeclaredIndex| covered(index) && index.keys.len() == keys.len();
+    let index = indexes.iter().find(exact).or_else(|| indexes.iter().find(covered))?;
     index.event_time
 }

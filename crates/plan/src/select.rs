@@ -187,9 +187,6 @@ impl Binder<'_> {
 
     /// Converts the items to the values that DISTINCT compares: a float has one zero and one NaN.
     pub(crate) fn comparable(&self, items: Items, span: Span) -> Result<Items> {
-        if self.settings.compatibility == Compatibility::OpenMldb {
-            return Ok(items);
-        }
         let compared = items.into_iter().map(|(name, expr, data_type)| {
             if !data_type.is_float() {
                 return Ok((name, expr, data_type));

@@ -91,6 +91,7 @@ impl Session {
             answers,
             settings: self.settings(),
             current_database: self.current_database(),
+            indexes: self.indexes_of(&query.plan),
             options: options.written,
             holds: held.holds,
             query,

@@ -90,6 +90,7 @@ impl Session {
             views: views_of(&bound),
             settings: self.settings(),
             current_database: self.current_database(),
+            indexes: self.indexes_of(&bound.plan),
             common_input,
             common_output,
         };

@@ -56,6 +56,7 @@ fn deployment(session: &Session, sql: &str, served: &str) -> Deployment {
         request: Arc::new(request.expect("it compiles")),
         settings: session.settings(),
         current_database: session.current_database(),
+        indexes: Vec::new(),
         options: Vec::new(),
         holds: Vec::new(),
     }
