@@ -7,18 +7,20 @@ use std::{
 
 use arrow::array::{ArrayRef, RecordBatch};
 use datafusion::logical_expr::LogicalPlan;
-use lockstep_batch::ExecuteOptions;
+use lockstep_batch::{ExecuteOptions, StoredTables};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
 use lockstep_host::temporary::TemporaryStorage;
 use lockstep_plan::{BoundQuery, columns_read};
 use lockstep_request::{
     CheckOutcome, CompileOptions, PlanRunner, PreAggregate, PreAggregation, Program, RequestBatch,
+    SeenSnapshots,
 };
 use lockstep_row::{
     Arena, Column, DataType, Datum,
     arrow::{ColumnBuilder, ColumnReader},
 };
+use lockstep_table::{Snapshot, Table};
 
 use crate::{
     Output, Session,
@@ -112,10 +114,26 @@ struct BatchModeFallback {
 }
 
 impl PlanRunner for BatchModeFallback {
-    fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
+    fn run(&self, plan: &LogicalPlan, seen: SeenSnapshots<'_>) -> Result<Vec<RecordBatch>> {
         let temporary = self.tables.temporary.clone();
         let options = ExecuteOptions { temporary, ..ExecuteOptions::default() };
-        lockstep_batch::execute(plan, &self.tables, &options)
+        lockstep_batch::execute(plan, &SeenTableSet { tables: &self.tables, seen }, &options)
+    }
+}
+
+/// Tables, some of which are read as an answer sees them.
+struct SeenTableSet<'s> {
+    tables: &'s TableSet,
+    seen: SeenSnapshots<'s>,
+}
+
+impl StoredTables for SeenTableSet<'_> {
+    fn table(&self, id: u64) -> Option<Arc<Table>> {
+        StoredTables::table(self.tables, id)
+    }
+
+    fn view(&self, id: u64) -> Option<&Snapshot<'_>> {
+        self.seen.of(id)
     }
 }
 

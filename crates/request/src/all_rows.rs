@@ -30,7 +30,7 @@ use lockstep_row::{
 };
 
 use crate::{
-    materialise::{MaterialisedRows, PlanRunner},
+    materialise::{MaterialisedRows, PlanRunner, SeenSnapshots},
     plan_size,
     row_numbers::number_scan,
     trace,
@@ -125,7 +125,7 @@ pub(crate) fn answer(
     let values = table.values(request).map_err(planning)?;
     let row = MarkedRow::Request(RequestConstants { table, values: &values });
     let plan = marked_rows(plan, row).map_err(planning)?;
-    MaterialisedRows::run(&plan, batch)
+    MaterialisedRows::run(&plan, batch, SeenSnapshots::default())
 }
 
 /// Rewrites a plan to give only the rows that come from the last row of its left-most table, of which

@@ -9,7 +9,8 @@ use lockstep_row::Arena;
 use lockstep_table::Snapshot;
 
 use crate::{
-    materialise::{Materialised, MaterialisedRows, PlanRunner},
+    compile::ProgramTable,
+    materialise::{Materialised, MaterialisedRows, PlanRunner, SeenSnapshots},
     row_cache::RowCache,
     row_context::{ArrivedRow, LeafRow},
     shared::SharedResults,
@@ -42,6 +43,8 @@ pub(crate) struct AnswerContext<'s> {
     pub(crate) scans: &'s [RefCell<ScanScratch>],
     /// Buffers for two encoded keys.
     pub(crate) key_buffers: &'s RefCell<[Vec<u8>; 2]>,
+    /// The tables of the program, parallel to `snapshots`.
+    pub(crate) tables: &'s [ProgramTable],
     /// The plans that batch mode runs.
     pub(crate) materialised: &'s [Materialised],
     /// Parallel to `materialised`.
@@ -63,7 +66,8 @@ impl<'s> AnswerContext<'s> {
             LeafRow::Values(row) if self.request.arrival == REQUEST_ARRIVAL => Some(row),
             LeafRow::Values(_) | LeafRow::Stored(_) => None,
         };
-        let rows = self.materialised[index].rows(request, self.batch)?;
+        let seen = SeenSnapshots::new(self.tables, self.snapshots);
+        let rows = self.materialised[index].rows(request, self.batch, seen)?;
         Ok(self.results[index].get_or_init(|| rows))
     }
 }

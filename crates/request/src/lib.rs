@@ -64,7 +64,7 @@ pub use all_rows::{answer_of_last_row, reads_all_rows};
 pub use batch::RequestBatch;
 pub use compile::TableResolver;
 pub use known::{KnownAnswers, KnownMoment};
-pub use materialise::{BatchFallback, PlanRunner};
+pub use materialise::{BatchFallback, PlanRunner, SeenSnapshots};
 pub use pre_aggregate::{PreAggregate, PreAggregateName, PreAggregateUse, PreAggregation};
 pub use program::{CompileOptions, Program};
 pub use replay::Replay;

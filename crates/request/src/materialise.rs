@@ -1,7 +1,7 @@
 //! Sub-plans that cannot be computed row by row: batch mode runs them while a request waits.
 //!
-//! The rows are read once for an answer and searched like those of any other source; they arrive in
-//! the order in which batch mode gave them. Where the plan reads the table of the request, the
+//! The rows are read once for an answer, over the same snapshots as the rest of it, and searched like those
+//! of any other source; they arrive in the order in which batch mode gave them. Where the plan reads the table of the request, the
 //! request row is the latest row of it.
 
 use std::fmt;
@@ -10,16 +10,45 @@ use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::Result;
 use lockstep_row::{Arena, Datum, Value, arrow::ColumnReader};
+use lockstep_table::Snapshot;
 
-use crate::all_rows::RequestTable;
+use crate::{all_rows::RequestTable, compile::ProgramTable};
 
-/// Runs plans in batch mode over the tables as they are at one moment. `engine` implements it.
+/// Runs plans in batch mode. `engine` implements it.
 pub trait PlanRunner {
-    /// Runs the plan and waits for all of its rows. Their columns are those of the plan's schema.
-    fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>>;
+    /// Runs the plan and waits for all of its rows. Their columns are those of the plan's schema. Tables
+    /// that the answer sees as snapshots are read as those show them, others as they are.
+    fn run(&self, plan: &LogicalPlan, seen: SeenSnapshots<'_>) -> Result<Vec<RecordBatch>>;
 }
 
-/// Runs plans in batch mode over the tables as they are now, for the requests of all threads.
+/// The tables of a program as an answer sees them.
+#[derive(Clone, Copy, Default)]
+pub struct SeenSnapshots<'s> {
+    tables: &'s [ProgramTable],
+    /// Parallel to `tables`.
+    snapshots: &'s [Snapshot<'s>],
+}
+
+impl<'s> SeenSnapshots<'s> {
+    pub(crate) fn new(tables: &'s [ProgramTable], snapshots: &'s [Snapshot<'s>]) -> Self {
+        assert_eq!(tables.len(), snapshots.len(), "a snapshot of each table");
+        Self { tables, snapshots }
+    }
+
+    /// Returns the snapshot of a table.
+    pub fn of(&self, id: u64) -> Option<&'s Snapshot<'s>> {
+        let at = self.tables.iter().position(|table| table.catalog.id == id)?;
+        Some(&self.snapshots[at])
+    }
+}
+
+impl fmt::Debug for SeenSnapshots<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SeenSnapshots").field("snapshots", &self.snapshots).finish_non_exhaustive()
+    }
+}
+
+/// Runs plans in batch mode for the requests of all threads.
 pub trait BatchFallback: PlanRunner + Send + Sync + fmt::Debug {}
 
 impl<T: PlanRunner + Send + Sync + fmt::Debug> BatchFallback for T {}
@@ -38,12 +67,13 @@ impl Materialised {
         &self,
         request: Option<&[Datum<'_>]>,
         batch: &dyn PlanRunner,
+        seen: SeenSnapshots<'_>,
     ) -> Result<MaterialisedRows> {
         match (&self.request_table, request) {
             (Some(table), Some(request)) => {
-                MaterialisedRows::run(&table.with_row(&self.plan, request)?, batch)
+                MaterialisedRows::run(&table.with_row(&self.plan, request)?, batch, seen)
             }
-            _ => MaterialisedRows::run(&self.plan, batch),
+            _ => MaterialisedRows::run(&self.plan, batch, seen),
         }
     }
 }
@@ -54,8 +84,12 @@ pub(crate) struct MaterialisedRows(Vec<Vec<Value>>);
 
 impl MaterialisedRows {
     /// Runs a plan and reads all of its rows.
-    pub(crate) fn run(plan: &LogicalPlan, batch: &dyn PlanRunner) -> Result<Self> {
-        Ok(Self::from_batches(&batch.run(plan)?))
+    pub(crate) fn run(
+        plan: &LogicalPlan,
+        batch: &dyn PlanRunner,
+        seen: SeenSnapshots<'_>,
+    ) -> Result<Self> {
+        Ok(Self::from_batches(&batch.run(plan, seen)?))
     }
 
     /// Copies the rows out of record batches.

@@ -401,6 +401,7 @@ impl Program {
             arena,
             scans: &scratch.scans,
             key_buffers: &scratch.key_buffers,
+            tables: &self.resources.tables,
             materialised: &self.resources.materialised,
             results,
             batch: self.batch.as_ref(),

@@ -7,7 +7,7 @@ use datafusion::logical_expr::LogicalPlan;
 use lockstep_batch::{ExecuteOptions, StoredTables};
 use lockstep_diagnostic::Result;
 use lockstep_host::temporary::TemporaryStorage;
-use lockstep_request::{KnownMoment, PlanRunner, Program};
+use lockstep_request::{KnownMoment, PlanRunner, Program, SeenSnapshots};
 use lockstep_table::{Snapshot, Table};
 
 use crate::database::TableSet;
@@ -137,7 +137,7 @@ impl StoredTables for KnownTables<'_> {
 /// The parts of a query that request mode does not compile; as a request has them run, which reads
 /// through no index.
 impl PlanRunner for KnownTables<'_> {
-    fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
+    fn run(&self, plan: &LogicalPlan, _seen: SeenSnapshots<'_>) -> Result<Vec<RecordBatch>> {
         lockstep_batch::execute(plan, self, &ExecuteOptions::default())
     }
 }

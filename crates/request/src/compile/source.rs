@@ -110,7 +110,7 @@ impl Compiler<'_> {
         let CompiledChain { chain, locations } = if is_row_source {
             self.chain(spec.plan, &spec.columns(indexed.as_ref(), has_request), spec.role)?
         } else {
-            self.materialise(spec.plan)
+            self.materialise(spec.plan)?
         };
         let layout = ColumnLayout::new(spec.schema, &locations);
         let mut residual = Vec::new();
@@ -158,7 +158,11 @@ impl Compiler<'_> {
     }
 
     /// Adds a plan that batch mode runs, and makes a chain over its rows.
-    fn materialise(&mut self, plan: &LogicalPlan) -> CompiledChain {
+    fn materialise(&mut self, plan: &LogicalPlan) -> Result<CompiledChain> {
+        // An answer sees these tables, too.
+        for table in trace::tables(plan) {
+            self.table(&table)?;
+        }
         let reads_request = self.request_table.is_read_by(plan);
         self.resources.request_read_count += usize::from(reads_request);
         let request_table = reads_request.then(|| self.request_table.clone());
@@ -166,7 +170,7 @@ impl Compiler<'_> {
         let leaf = LeafKind::Materialised(materialised.len());
         materialised.push(Materialised { plan: plan.clone(), request_table });
         let locations = (0..plan.schema().fields().len()).map(ValueLocation::Leaf).collect();
-        CompiledChain { chain: Chain { leaf, steps: Vec::new(), slot_count: 0 }, locations }
+        Ok(CompiledChain { chain: Chain { leaf, steps: Vec::new(), slot_count: 0 }, locations })
     }
 
     /// Finds the columns by which an index can find the rows; `None` when there are none.
