@@ -44,6 +44,15 @@ def to_arrow(data: Any, types: Mapping[str, str] | None = None) -> Any:
 def _from_polars(data: Any) -> Any:
     frame = data.collect() if hasattr(data, "collect") else data
     polars = require("polars", "to read a polars data frame")
+    for name, dtype in frame.schema.items() if isinstance(frame, polars.DataFrame) else ():
+        # Arrow has no such integers, and the bytes of an object are an address.
+        if str(dtype) in ("Int128", "UInt128", "Object"):
+            raise Error(
+                f"column `{name}` is {dtype} in polars, which no type takes",
+                code="42804",
+                kind="fix data",
+                hint="Cast it to a type such as Int64, Float64 or String, or leave it out.",
+            )
     if isinstance(frame, polars.DataFrame) and polars.Null in frame.dtypes:
         # The Arrow data of polars for a column without a type has a buffer, which Arrow forbids.
         require("pyarrow", "to read a column of only None")
@@ -56,12 +65,7 @@ def _from_pandas(frame: Any, types: Mapping[str, str]) -> Any:
     try:
         # A missing value is NULL; the index is not a column.
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-    except (
-        ValueError,
-        pyarrow.ArrowInvalid,
-        pyarrow.ArrowTypeError,
-        pyarrow.ArrowNotImplementedError,
-    ) as error:
+    except (ValueError, TypeError, pyarrow.ArrowException) as error:
         raise Error(
             f"the data frame has a column that Arrow does not take: {_first_line(error)}",
             code="42804",
@@ -81,6 +85,19 @@ def _from_pandas(frame: Any, types: Mapping[str, str]) -> Any:
             floats = pyarrow.array(frame.iloc[:, position].to_numpy(), from_pandas=False)
             table = table.set_column(position, name, floats)
     return table
+
+
+def column_of(pyarrow: Any, name: str, values: Any) -> Any:
+    """Returns values, such as a numpy array, as a column of Arrow."""
+    try:
+        return pyarrow.array(values)
+    except (ValueError, TypeError, pyarrow.ArrowException) as error:
+        raise Error(
+            f"column `{name}` has values that Arrow does not take: {_first_line(error)}",
+            code="42804",
+            kind="fix data",
+            hint="Give values of one type, in the byte order of the machine.",
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ._arrow import is_table, library_of, require, to_arrow
+from ._arrow import column_of, is_table, library_of, require, to_arrow
 
 _FOLDER = os.path.dirname(__file__) + os.sep
 
@@ -58,4 +58,4 @@ def _from_numpy(array: Any) -> Any:
         columns = {"column0": array}
     else:
         columns = {f"column{number}": array[:, number] for number in range(array.shape[1])}
-    return pyarrow.table({name: pyarrow.array(column) for name, column in columns.items()})
+    return pyarrow.table({name: column_of(pyarrow, name, of) for name, of in columns.items()})

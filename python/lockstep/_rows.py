@@ -25,7 +25,9 @@ def rows_of(data: Any) -> list[Any]:
     """Returns a list of dicts, or a list of tuples or lists, for one row or many."""
     if _has_names(data):
         return [_as_dict(data)]
-    if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+    # An array of numpy without dimensions is no list, though it looks like one.
+    is_list = isinstance(data, Iterable) and getattr(data, "ndim", 1) != 0
+    if is_list and not isinstance(data, (str, bytes)):
         rows = [_as_dict(row) if _has_names(row) else row for row in data]
         if all(isinstance(row, dict) for row in rows):
             return rows

@@ -453,7 +453,7 @@ def test_what_is_no_directory_of_a_database_is_refused(directory, tmp_path):
     (tmp_path / "full" / "letter.txt").write_text("dear")
     assert code_of(lambda: lockstep.connect(tmp_path / "full"), "full").startswith(("42", "58"))
     assert os.listdir(tmp_path / "full") == ["letter.txt"]
-    assert code_of(lambda: lockstep.connect(tmp_path / "no" / "db"), "no").startswith("58")
+    assert code_of(lambda: lockstep.connect(tmp_path / "no" / "db"), "does not exist") == "58P01"
     assert code_of(lambda: lockstep.connect(""), "empty") == "22023"
     assert code_of(lambda: lockstep.connect(read_only=True), "in memory") == "22023"
     nobody = "lockstep://127.0.0.1:1"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -89,3 +91,128 @@ def test_the_package_has_a_default_connection() -> None:
     assert lockstep.sql("SELECT a FROM t_of_default").fetchall() == [(1,)]
     assert lockstep.default_connection() is lockstep.default_connection()
     lockstep.execute("DROP TABLE t_of_default")
+
+
+@contextmanager
+def refused(code: str, *parts: str) -> Iterator[None]:
+    """Expects an error with this code and these texts."""
+    with pytest.raises(lockstep.Error) as raised:
+        yield
+    assert raised.value.code == code, raised.value
+    for part in parts:
+        assert part in str(raised.value)
+
+
+LATIN_1 = pa.array([b"ok", None, b"caf\xe9"])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        LATIN_1.view(pa.string()),
+        LATIN_1.cast(pa.large_binary()).view(pa.large_string()),
+        pa.chunked_array([pa.array(["ok", None]), LATIN_1.view(pa.string())[2:]]),
+    ],
+    ids=["string", "large_string", "chunked"],
+)
+def test_text_that_is_not_utf_8_does_not_come_in(texts: pa.Array, tmp_path: Path) -> None:
+    """It would be stored as it is, and the directory could not be opened any more."""
+    mine = pa.table({"n": [1, 2, 3], "a": texts})
+    message = "column `a`, row 3: the text is not valid UTF-8"
+    with lockstep.connect(tmp_path / "db") as db:
+        db.execute("CREATE TABLE there (n BIGINT, a STRING)")
+        db.execute("DEPLOY d AS SELECT a FROM there")
+        with refused("22021", message, "latin-1"):
+            db.append("t", mine)
+        with refused("22021", message):
+            db.append("there", mine)
+        with refused("22021", message):
+            db.append({"there": mine})
+        with refused("22021", message):
+            db.sql("SELECT a FROM mine")
+        with refused("22021", message):
+            db.request("d", mine)
+        assert db.sql("SELECT count(*) AS n FROM there").fetchall() == [(0,)]
+    with lockstep.connect(tmp_path / "db") as db:
+        assert db.sql("SHOW TABLES").fetchall() == [("there",)]
+
+
+def test_arrow_data_that_is_not_valid_does_not_come_in(local: lockstep.Connection) -> None:
+    """Offsets and keys that point outside of the values."""
+    offsets = pa.py_buffer(np.array([0, 3, 1], dtype=np.int32))
+    backwards = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abc")])
+    keys = pa.array([0, 7], pa.int8())
+    stray = pa.DictionaryArray.from_arrays(keys, pa.array(["x"]), safe=False)
+    for column in (backwards, stray):
+        problem = "column `a`, row 2: the Arrow data is not valid"
+        with refused("42804", problem, "Arrow says"):
+            local.append("t", pa.table({"a": column}))
+    text = pa.array([b"caf\xe9"]).view(pa.string())
+    encoded = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), text)
+    with refused("22021", "column `a`: the text is not valid UTF-8"):
+        local.append("t", pa.table({"a": encoded}))
+
+
+def test_a_dictionary_may_have_null_as_a_value(local: lockstep.Connection) -> None:
+    """It is NULL, as a key that is NULL."""
+    keys = pa.array([0, 1, None], pa.int8())
+    mine = pa.table({"a": pa.DictionaryArray.from_arrays(keys, pa.array(["x", None]))})
+    assert local.sql("SELECT a FROM mine").fetchall() == [("x",), (None,), (None,)]
+    local.append("t", mine)
+    assert local.sql("SELECT a FROM t").fetchall() == [("x",), (None,), (None,)]
+
+
+def test_dates_outside_of_python_are_numbers(local: lockstep.Connection) -> None:
+    """The days since 1970-01-01, or the milliseconds of a time; also of the first DATE."""
+    days = [-(2**31), -(2**31) + 1, 2**31 - 1]
+    mine = pa.table({"a": pa.array(days, pa.date32())})
+    assert local.sql("SELECT a FROM mine").fetchall() == [(day,) for day in days]
+    times = local.sql("SELECT timestamp(a) AS t FROM mine").fetchall()
+    assert len(times) == mine.num_rows
+    assert all(time is None or type(time) is int for (time,) in times)
+
+
+def test_a_table_without_usable_columns_names_them(local: lockstep.Connection) -> None:
+    """A query could read nothing of it."""
+    mine = pa.table({"d": pa.array([1], pa.duration("ms")), "x": pa.nulls(1)})
+    with refused("42804", "`mine` has no column that can be read", "`d`", "Duration(ms)", "`x`"):
+        local.sql("SELECT * FROM mine")
+    nothing = pa.table({})
+    with refused("42804", "`nothing` has no column that can be read", "It has no columns."):
+        local.sql("SELECT * FROM nothing")
+    assert (mine.num_rows, nothing.num_rows) == (1, 0)
+
+
+def test_columns_that_arrow_does_not_take_are_named(local: lockstep.Connection) -> None:
+    """The error is the package's, whichever library refuses the column."""
+    sparse = pd.DataFrame({"a": pd.arrays.SparseArray([0, 0, 1])})
+    wide = pl.DataFrame({"a": pl.Series([1], dtype=pl.Int128)})
+    objects = pl.DataFrame({"a": pl.Series([object()], dtype=pl.Object)})
+    for frame, name in ((sparse, "column a"), (wide, "column `a`"), (objects, "column `a`")):
+        with refused("42804", name):
+            local.append("t", frame)
+        with refused("42804", name):
+            local.sql("SELECT * FROM frame")
+    mixed = np.array([1, "x"], dtype=object)
+    with refused("42804", "column `column0` has values that Arrow does not take"):
+        local.sql("SELECT * FROM mixed")
+    swapped = np.arange(3).astype(">i4")
+    with refused("42804", "column `column0` has values", "byte order"):
+        local.sql("SELECT * FROM swapped")
+    with refused("42804", "cannot append a Python `ndarray`"):
+        local.append("t", np.array(5))
+    with refused("42804", "the data could not be read as an Arrow table"):
+        local.append("t", pl.Series("a", [1, 2]))
+    assert (mixed.size, swapped.size) == (2, 3)
+
+
+def test_an_append_makes_the_tables_that_create_table_makes(local: lockstep.Connection) -> None:
+    """A column of arrays is refused, and so is an empty name."""
+    lists = pa.table({"k": ["a"], "a": pa.array([[1, 2]])})
+    for replace in (False, True):
+        with refused("42P16", "column `a` cannot be ARRAY<BIGINT>"):
+            local.append("t", lists, replace=replace)
+    for rows in ([{"a": 1}], pa.table({"a": [1]})):
+        with refused("42601", "the name of a table is empty"):
+            local.append("", rows)
+    assert local.sql("SHOW TABLES").fetchall() == []

@@ -39,6 +39,20 @@ def test_an_error_goes_to_stderr_with_exit_code_1():
     assert "line 2: SELECT nowhere.a\n" in done.stderr and "^" in done.stderr
 
 
+def test_an_output_that_cannot_be_written_is_reported():
+    command = [*PROGRAM, "-c", "SELECT 1"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error[53100]: could not write the output\ndetail: The system")
+
+
+def test_a_comment_that_does_not_end_is_an_error():
+    for done in (shell("-c", "/* SELECT 1"), shell(text="SELECT 1 AS a /* b;")):
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("error[42601]: unterminated comment")
+
+
 def notes(done: subprocess.CompletedProcess[str]) -> str:
     """What is on the standard error, without how long opening took, which a busy machine says."""
     lines = done.stderr.splitlines(keepends=True)

@@ -89,6 +89,49 @@ def test_each_format_and_mode(db, tmp_path):
     assert files_of(tmp_path / "parts") == ["_SUCCESS", "part-00000.json", "part-00001.json"]
 
 
+def test_json_has_words_for_the_floats_that_are_no_numbers(db, tmp_path):
+    """They were null, which is read back as NULL."""
+    floats = [None, float("inf"), float("-inf"), 0.5]
+    db.append("floats", [{"a": value} for value in floats])
+    db.append("nan", [{"a": float("nan")}])
+    path = tmp_path / "rows.json"
+    assert db.sql("SELECT a FROM floats").write(path) == 4
+    words = ["null", '"Infinity"', '"-Infinity"', "0.5"]
+    assert path.read_text() == "".join(f'{{"a":{word}}}\n' for word in words)
+    assert db.sql("SELECT a FROM nan").write(path, mode="append") == 1
+    with lockstep.connect() as other:
+        read = other.sql(f"SELECT a FROM '{path}'").fetchall()
+        assert read[:4] == [(value,) for value in floats] and np.isnan(read[4][0])
+        other.execute("CREATE TABLE floats (a DOUBLE)")
+        other.append("floats", path)
+        assert other.sql("SELECT a FROM floats").fetchall()[:4] == read[:4]
+
+
+def test_what_is_overwritten_stays_what_it_is(db, tmp_path):
+    """The mode of a file and a link to it are kept, and a pipe is not replaced."""
+    relation = db.sql("SELECT n FROM clicks WHERE n < 3")
+    real, link, pipe = tmp_path / "real.csv", tmp_path / "link.csv", tmp_path / "pipe.csv"
+    real.write_text("secret")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    assert relation.write(link, mode="overwrite") == 3
+    assert link.is_symlink() and real.read_text() == "n\n0\n1\n2\n"
+    assert real.stat().st_mode & 0o777 == 0o600
+    os.mkfifo(pipe)
+    with pytest.raises(lockstep.Error, match="is not a regular file") as caught:
+        relation.write(pipe, mode="overwrite")
+    assert caught.value.code == "42809" and pipe.is_fifo()
+
+
+def test_a_folder_without_rows_says_so(db, tmp_path):
+    """It has no file from which the columns could be known."""
+    folder = tmp_path / "empty"
+    assert db.sql("SELECT day, n FROM clicks WHERE n < 0").write(folder, partition_by="day") == 0
+    with pytest.raises(lockstep.Error, match="has no file to read") as caught:
+        lockstep.connect().sql(f"SELECT * FROM read_parquet('{folder}')")
+    assert "a query without rows" in str(caught.value)
+
+
 def test_a_relation_that_has_run_is_written_too(db, tmp_path):
     relation = db.sql("SELECT n FROM clicks WHERE n < 3").run()
     assert relation.write(tmp_path / "rows.parquet") == 3

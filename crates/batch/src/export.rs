@@ -2,11 +2,15 @@
 //! training sets.
 //!
 //! `engine` makes an [`Exporter`] and passes it batches. An incomplete file is never visible: it is
-//! written under a temporary name in the same directory, and renamed at the end or removed.
+//! written under a temporary name in the same directory, and renamed at the end or removed. A file that is
+//! replaced keeps its mode, a link to it stays one, and what is no regular file is not replaced
+//! ([`Destination`]).
 
 mod csv;
+mod destination;
 mod folder;
 mod format;
+mod json;
 mod libsvm;
 mod parquet_file;
 mod text_file;
@@ -18,10 +22,7 @@ use std::{
     io::{self, BufWriter, Read, Write},
     mem,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use ::arrow::{
@@ -37,6 +38,7 @@ use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::{Settings, scalar::feature_role::FeatureRole};
 use lockstep_host::{disk, query};
 
+use destination::{Destination, TemporaryFile, not_created};
 pub use folder::{FolderExporter, export_folder};
 pub use format::ExportFormat;
 use parquet_file::ParquetFileWriter;
@@ -126,6 +128,8 @@ impl Default for ExportOptions {
 #[derive(Debug)]
 pub struct Exporter {
     path: PathBuf,
+    /// The file that is replaced: where `path` is a link, what it leads to.
+    target: PathBuf,
     temporary: TemporaryFile,
     mode: WriteMode,
     schema: SchemaRef,
@@ -138,21 +142,16 @@ pub struct Exporter {
 #[derive(Debug)]
 struct ClosedFile {
     path: PathBuf,
+    target: PathBuf,
     temporary: TemporaryFile,
     mode: WriteMode,
     row_count: u64,
 }
 
-/// A file under a temporary name, which is removed unless it was renamed.
-#[derive(Debug)]
-struct TemporaryFile {
-    path: PathBuf,
-}
-
 enum Sink {
     Csv(csv::CsvWriter, TextFile),
     Parquet(Box<ParquetFileWriter>),
-    /// An object on each line; NULL is `null`, and so are NaN and infinities.
+    /// An object on each line; NULL is `null`, NaN and the infinities are words in quotes.
     Json(JsonWriter),
     Arrow(Box<IpcWriter<BufWriter<File>>>),
     Libsvm(Box<libsvm::LibsvmWriter>, TextFile),
@@ -186,16 +185,18 @@ impl Exporter {
         options: &ExportOptions,
     ) -> Result<Self> {
         let path = PathBuf::from(path.strip_prefix("file://").unwrap_or(path));
+        let destination = Destination::of(&path)?;
         if options.mode == WriteMode::ErrorIfExists && disk::exists(&path) {
             return Err(exists(&path));
         }
         check_compression(&path, options.format)?;
-        let temporary = temporary_path(&path);
-        let file = disk::create_new(&temporary).map_err(|error| not_created(&error, &path))?;
+        let created = destination.create();
+        let (temporary, file) = created.map_err(|error| not_created(&error, &path))?;
         let mut exporter = Self {
             schema: named_schema(names, schema),
             path,
-            temporary: TemporaryFile { path: temporary },
+            target: destination.target,
+            temporary,
             mode: options.mode,
             sink: Sink::Finished,
             row_count: 0,
@@ -296,7 +297,10 @@ impl Exporter {
     fn start_json(&self, file: File, append: bool) -> Result<Sink> {
         let old = if append { read_lines(&self.path)? } else { Vec::new() };
         let file = self.start_after(file, &old)?;
-        Ok(Sink::Json(WriterBuilder::new().with_explicit_nulls(true).build(file)))
+        let writer = WriterBuilder::new()
+            .with_explicit_nulls(true)
+            .with_encoder_factory(Arc::new(json::FloatWords));
+        Ok(Sink::Json(writer.build(file)))
     }
 
     /// Starts a file with the bytes that it has already.
@@ -411,8 +415,8 @@ impl Exporter {
             Sink::Finished => return Diagnostic::internal("a file was finished twice").err(),
         };
         file.sync_all().map_err(|error| from_io(&error, "write", &self.path))?;
-        let Self { path, temporary, mode, row_count, .. } = self;
-        Ok(ClosedFile { path, temporary, mode, row_count })
+        let Self { path, target, temporary, mode, row_count, .. } = self;
+        Ok(ClosedFile { path, target, temporary, mode, row_count })
     }
 }
 
@@ -422,16 +426,9 @@ impl ClosedFile {
         if self.mode == WriteMode::ErrorIfExists && disk::exists(&self.path) {
             return Err(exists(&self.path));
         }
-        disk::rename(&self.temporary.path, &self.path)
+        disk::rename(&self.temporary.path, &self.target)
             .map_err(|error| from_io(&error, "write", &self.path))?;
         Ok(self.row_count)
-    }
-}
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        // Fails after a rename, when there is no temporary file.
-        drop(disk::remove_file(&self.path));
     }
 }
 
@@ -454,16 +451,6 @@ fn exists(path: &Path) -> Box<Diagnostic> {
     let mut diagnostic = from_io(&io::ErrorKind::AlreadyExists.into(), "write", path);
     diagnostic.hint = Some("Say `mode = 'overwrite'` or `mode = 'append'`.".to_owned());
     diagnostic
-}
-
-/// Returns a temporary name in the directory of the file, since a rename does not cross file
-/// systems.
-fn temporary_path(path: &Path) -> PathBuf {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: only the number has to be new.
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}-{number}.tmp", std::process::id()))
 }
 
 fn named_schema(names: &[String], schema: &Schema) -> SchemaRef {
@@ -508,18 +495,6 @@ fn check_compression(path: &Path, format: ExportFormat) -> Result<()> {
             Diagnostic::new(code::INVALID_PARAMETER, message).with_hint(hint).err()
         }
         _ => Ok(()),
-    }
-}
-
-/// Makes the error for a file that cannot be created.
-fn not_created(error: &io::Error, path: &Path) -> Box<Diagnostic> {
-    match path.parent() {
-        Some(folder) if error.kind() == io::ErrorKind::NotFound => {
-            let message = format!("folder `{}` does not exist", folder.display());
-            let diagnostic = Diagnostic::new(code::UNDEFINED_FILE, message);
-            Box::new(diagnostic.with_hint("Create it, or write into another folder."))
-        }
-        _ => from_io(error, "write", path),
     }
 }
 

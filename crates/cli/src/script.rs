@@ -89,9 +89,9 @@ pub(crate) struct ScriptToken {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScriptTokenKind {
-    /// White space or a comment.
+    /// White space or a comment that ends.
     Blank,
-    /// A word, a quoted text or a symbol.
+    /// A word, a quoted text, a symbol, or a comment that does not end.
     Text,
     Semicolon,
     /// A command of the shell.
@@ -189,7 +189,9 @@ impl Iterator for Tokens<'_> {
             '/' if rest.starts_with("/*") => {
                 let end = rest.find("*/").map(|end| end + 2);
                 is_open = end.is_none();
-                (ScriptTokenKind::Blank, end.unwrap_or(rest.len()))
+                // One that does not end belongs to a statement, so that the parser refuses it.
+                let kind = if is_open { ScriptTokenKind::Text } else { ScriptTokenKind::Blank };
+                (kind, end.unwrap_or(rest.len()))
             }
             blank if blank.is_whitespace() => (ScriptTokenKind::Blank, blank.len_utf8()),
             other => match self.command_length() {
@@ -350,6 +352,9 @@ mod tests {
         check("SELECT ';', \"a\\\";\" -- b;\n, 1; x", &["SELECT ';', \"a\\\";\" -- b;\n, 1", "x"]);
         check("/* ; */ SELECT `;` # ;", &["SELECT `;`"]);
         check("SELECT 'open; ", &["SELECT 'open; "]);
+        check("SELECT 1; /* open; ", &["SELECT 1", "/* open; "]);
+        check("SELECT 1 /* open;", &["SELECT 1 /* open;"]);
+        assert!(!is_complete("SELECT 1; /* open;"));
     }
 
     #[test]

@@ -136,7 +136,27 @@ impl Shell {
         };
         // The reader of a pipe may go away early, as in `lockstep -c … | head`.
         let done = done.and_then(|code| self.printer.out.flush().map(|()| code));
-        done.unwrap_or_else(|error| i32::from(error.kind() != io::ErrorKind::BrokenPipe))
+        done.unwrap_or_else(|error| self.stream_failure(&error))
+    }
+
+    /// Says that a stream of the shell has failed, and returns the exit code. Silent where nobody reads
+    /// the output any more.
+    fn stream_failure(&mut self, error: &io::Error) -> i32 {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return 0;
+        }
+        let (code, message) = match error.kind() {
+            io::ErrorKind::InvalidData => (code::INVALID_ENCODING, "the input is not valid UTF-8"),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                (code::DISK_FULL, "could not write the output")
+            }
+            _ => (code::IO_ERROR, "could not read the input or write the output"),
+        };
+        let diagnostic =
+            Diagnostic::new(code, message).with_detail(format!("The system says: {error}."));
+        // Where the standard error fails, too, the exit code is all there is.
+        drop(writeln!(self.printer.err, "{}", diagnostic.render(None)));
+        1
     }
 
     /// Runs a task with the database in a directory, or with that of a server.

@@ -38,6 +38,8 @@ pub mod code {
     pub const WARNING: &str = "01000";
     /// The text is not a statement of the dialect.
     pub const SYNTAX_ERROR: &str = "42601";
+    /// A column name that a result has twice where each has to be another one.
+    pub const DUPLICATE_COLUMN: &str = "42701";
     /// A column name that no input provides.
     pub const UNDEFINED_COLUMN: &str = "42703";
     /// A column name that several inputs provide.
@@ -76,6 +78,8 @@ pub mod code {
     pub const INVALID_PARAMETER: &str = "22023";
     /// Text that is not a value of the wanted type.
     pub const INVALID_TEXT: &str = "22P02";
+    /// Text that is not UTF-8.
+    pub const INVALID_ENCODING: &str = "22021";
     /// Text that is not a date or a time.
     pub const INVALID_DATETIME: &str = "22007";
     /// A malformed row in a file.

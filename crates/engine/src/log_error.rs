@@ -1,10 +1,18 @@
 //! Errors of the log and of the directory as diagnostics.
 
+use std::{io, path::Path};
+
 use lockstep_diagnostic::{Diagnostic, Kind, code};
+use lockstep_host::file;
 use lockstep_wal::Error;
 
 /// Returns the diagnostic of an error of the log.
 pub(crate) fn log_error(error: &Error) -> Box<Diagnostic> {
+    if let Some(folder) = missing_folder(error) {
+        let message = format!("folder `{}` does not exist", folder.display());
+        let diagnostic = Diagnostic::new(code::UNDEFINED_FILE, message);
+        return Box::new(diagnostic.with_hint("Create it, or name a directory in another folder."));
+    }
     let mut message = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(inner) = source {
@@ -13,6 +21,16 @@ pub(crate) fn log_error(error: &Error) -> Box<Diagnostic> {
     }
     let diagnostic = Diagnostic::new(code_of(error), message).with_kind(kind_of(error));
     Box::new(diagnostic.with_hint(hint_of(error)))
+}
+
+/// Returns the folder in which a directory was to be made, where it does not exist.
+fn missing_folder(error: &Error) -> Option<&Path> {
+    let Error::Disk { source: file::Error::Io { operation, path, source } } = error else {
+        return None;
+    };
+    let is_missing =
+        *operation == file::Operation::CreateDirectory && source.kind() == io::ErrorKind::NotFound;
+    path.parent().filter(|_| is_missing)
 }
 
 fn code_of(error: &Error) -> &'static str {

@@ -18,7 +18,7 @@ use std::{
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_batch::ExternalRows;
-use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_plan::CatalogTable;
 use lockstep_sql::ast::FileTable;
 
@@ -32,6 +32,9 @@ pub type FindObject<'f> = &'f dyn Fn(&str) -> Result<Option<ArrowRows>>;
 
 /// The first id of a source; stored tables count from 1, system tables down from the greatest.
 const FIRST_ID: u64 = 1 << 62;
+
+/// The most columns that an error names.
+const SHOWN_COLUMNS_MAX: usize = 10;
 
 /// The sources of one statement.
 #[derive(Debug, Default)]
@@ -103,6 +106,8 @@ impl NamedSources {
             Some(_) => error,
             None => Box::new(error.at(files.span)),
         })?;
+        check_columns(&files.paths[0].text, &source, &warnings)
+            .map_err(|error| Box::new(error.at(files.span)))?;
         self.warnings.extend(warnings.into_iter().map(|warning| warning.at(files.span)));
         let name =
             Path::new(&files.paths[0].text).file_name().unwrap_or_default().to_string_lossy();
@@ -121,6 +126,7 @@ impl NamedSources {
         let table = match find.map(|find| find(&name)).transpose()?.flatten() {
             Some((schema, batches)) => {
                 let (source, warnings) = ExternalRows::of_arrow(&name, &schema, batches)?;
+                check_columns(&name, &source, &warnings)?;
                 self.warnings.extend(warnings);
                 Some(table_of(source, database, name.clone()))
             }
@@ -129,6 +135,24 @@ impl NamedSources {
         self.objects.push((name, table));
         Ok(())
     }
+}
+
+/// Refuses rows without a column that a query could read; the warnings are about those left out.
+fn check_columns(name: &str, source: &ExternalRows, warnings: &[Diagnostic]) -> Result<()> {
+    if !source.schema().columns.is_empty() {
+        return Ok(());
+    }
+    let left_out = warnings.iter().take(SHOWN_COLUMNS_MAX).map(|warning| {
+        let detail = warning.detail.as_deref().unwrap_or_default();
+        format!("{}: {detail}", warning.message)
+    });
+    let detail = left_out.collect::<Vec<_>>().join(" ");
+    let detail = if detail.is_empty() { "It has no columns.".to_owned() } else { detail };
+    Diagnostic::new(code::DATATYPE_MISMATCH, format!("`{name}` has no column that can be read"))
+        .with_kind(Kind::FixData)
+        .with_detail(detail)
+        .with_hint("Convert one to numbers, texts, truth values, dates or times.")
+        .err()
 }
 
 /// Finds files, or those of a lake table, and their columns.

@@ -8,6 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// What of a file's mode is not its kind.
+#[cfg(unix)]
+const MODE_BITS: u32 = 0o7777;
+
 /// Opens a file for reading.
 #[expect(clippy::disallowed_methods, reason = "this is the real disk")]
 pub fn open(path: &Path) -> io::Result<File> {
@@ -23,6 +27,20 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// Creates a file for writing; fails with `AlreadyExists` when there is one.
 pub fn create_new(path: &Path) -> io::Result<File> {
     File::create_new(path)
+}
+
+/// Gives a file the bits that say who may do what; no effect where the system has none.
+pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        let bits = std::os::unix::fs::PermissionsExt::from_mode(mode & MODE_BITS);
+        fs::set_permissions(path, bits)
+    }
+    #[cfg(not(unix))]
+    {
+        let _unused = (path, mode);
+        Ok(())
+    }
 }
 
 /// Reads a whole file.
@@ -135,6 +153,18 @@ mod tests {
         assert!(super::create_new(&path).is_err());
         super::remove_file(&path).unwrap();
         assert!(super::open(&path).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_gets_the_mode_of_another() {
+        let name = format!("lockstep-host-mode-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        super::create(&path).unwrap();
+        super::set_mode(&path, 0o100_600).unwrap();
+        assert_eq!(super::status(&path).unwrap().mode, Some(0o100_600));
+        super::remove_file(&path).unwrap();
+        assert!(super::set_mode(&path, 0o600).is_err());
     }
 
     #[test]

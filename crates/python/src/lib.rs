@@ -7,6 +7,7 @@
 //! releases the interpreter while the engine works, and turns diagnostics into exceptions. Holds no
 //! logic of the database. Tested from Python, in `python/tests`.
 
+mod arrow_input;
 mod backend;
 mod batches;
 mod call;

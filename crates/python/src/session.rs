@@ -20,9 +20,9 @@ use pyo3::{
     prelude::*,
     types::{PyDict, PyList},
 };
-use pyo3_arrow::PyTable;
 
 use crate::{
+    arrow_input::arrow_rows,
     backend::{Backend, BackendQuery, NewRows},
     batches::PyBatches,
     call::{attached, detached, writing},
@@ -172,13 +172,13 @@ impl PySession {
         &self,
         py: Python<'_>,
         table: &str,
-        data: PyTable,
+        data: &Bound<'_, PyAny>,
         create: &str,
         durability: Option<&str>,
     ) -> PyResult<PyOutput> {
         let durability = durability_of(py, durability)?;
         let create = Creates::of(create);
-        let (batches, schema) = data.into_inner();
+        let (batches, schema) = arrow_rows(data)?;
         let rows = NewRows { table, batches: &batches, durability };
         let appended = writing(py, None, || self.append_batches(&rows, &schema, create))?;
         Ok(PyOutput::new(appended, ""))
@@ -219,7 +219,7 @@ impl PySession {
         for (table, rows) in &tables {
             batches.push(match rows.cast::<PyList>() {
                 Ok(rows) => vec![self.batch_of_rows(py, table, rows, Creates::No)?.1],
-                Err(_) => rows.extract::<PyTable>()?.into_inner().0,
+                Err(_) => arrow_rows(rows)?.0,
             });
         }
         let rows = tables.iter().zip(&batches);
@@ -262,8 +262,8 @@ impl PySession {
     }
 
     /// Answers the rows of an Arrow table.
-    fn request(&self, py: Python<'_>, target: &str, data: PyTable) -> PyResult<PyOutput> {
-        let (batches, _) = data.into_inner();
+    fn request(&self, py: Python<'_>, target: &str, data: &Bound<'_, PyAny>) -> PyResult<PyOutput> {
+        let (batches, _) = arrow_rows(data)?;
         let output = detached(py, Some(target), || self.session.request(target, &batches))?;
         Ok(PyOutput::new(output, target))
     }
@@ -536,7 +536,7 @@ fn find_in_python(find: &Py<PyAny>, name: &str) -> PyResult<Option<ArrowRows>> {
         if found.is_none() {
             return Ok(None);
         }
-        let (batches, schema) = found.extract::<PyTable>()?.into_inner();
+        let (batches, schema) = arrow_rows(&found)?;
         Ok(Some((schema, batches)))
     })
 }

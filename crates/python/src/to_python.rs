@@ -1,7 +1,8 @@
 //! Converts values to Python objects.
 //!
 //! TIMESTAMP becomes a naive `datetime` in UTC; a time outside the years 1 to 9999, which
-//! `datetime` does not hold, becomes the `int` of its milliseconds.
+//! `datetime` does not hold, becomes the `int` of its milliseconds, and a DATE outside of them the `int` of
+//! its days since 1970-01-01.
 
 use lockstep_row::{Datum, calendar::DAY_MS};
 use pyo3::{
@@ -10,6 +11,9 @@ use pyo3::{
     sync::PyOnceLock,
     types::{PyDate, PyDateTime, PyDelta, PyDict, PyList},
 };
+
+/// The days that a `timedelta` holds, with a time of day.
+const DAYS: std::ops::Range<i32> = -999_999_998..999_999_999;
 
 /// Makes the Python object of a value.
 pub(crate) fn object_of<'py>(py: Python<'py>, value: &Datum<'_>) -> PyResult<Bound<'py, PyAny>> {
@@ -61,7 +65,8 @@ fn date(py: Python<'_>, days: i32) -> PyResult<Bound<'_, PyAny>> {
 
 /// Makes a `timedelta`; `None` when there are more days than it holds.
 fn offset(py: Python<'_>, days: i64, ms: i64) -> PyResult<Option<Bound<'_, PyDelta>>> {
-    let Some(days) = i32::try_from(days).ok().filter(|days| days.abs() < 999_999_999) else {
+    let days = i32::try_from(days).ok().filter(|days| DAYS.contains(days));
+    let Some(days) = days else {
         return Ok(None);
     };
     let small = |value: i64| i32::try_from(value).expect("parts of a day fit 32 bits");

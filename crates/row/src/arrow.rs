@@ -3,9 +3,11 @@
 //! Everything that runs over columns uses it: each type of the dialect has one Arrow type
 //! ([`arrow_type`]), a reader returns a column's values as [`Datum`](crate::Datum)s and a builder makes
 //! columns of them. Columns of users, which have more types than the dialect, are converted by
-//! [`import_array`]. Knows no expression and no plan.
+//! [`import_array`], and those of other programs are checked before ([`check_batch`]). Knows no
+//! expression and no plan.
 
 mod builder;
+mod check;
 mod import;
 mod reader;
 
@@ -16,6 +18,7 @@ use arrow::datatypes::{
 };
 
 pub use builder::ColumnBuilder;
+pub use check::{InvalidColumn, check_batch};
 pub use import::{
     ImportError, import_array, importable, in_milliseconds, is_finer_than_milliseconds,
     with_one_nan,

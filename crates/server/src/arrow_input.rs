@@ -150,6 +150,7 @@ mod tests {
 
     use arrow::{
         array::{Int64Array, NullArray, RecordBatch, StringArray},
+        buffer::{Buffer, OffsetBuffer},
         ipc::{
             CompressionType,
             writer::{IpcWriteOptions, StreamWriter},
@@ -204,6 +205,16 @@ mod tests {
         bytes[at..at + 8].copy_from_slice(&(1_u64 << 60).to_le_bytes());
         let error = read_stream(&bytes).unwrap_err();
         assert!(error.contains("bytes behind the compression"), "{error}");
+    }
+
+    #[test]
+    fn text_that_is_not_utf_8_is_refused() {
+        let (offsets, bytes) = (OffsetBuffer::from_lengths([4]), Buffer::from(b"caf\xe9"));
+        // SAFETY: the text is written as bytes, and nothing else reads it.
+        let texts = unsafe { StringArray::new_unchecked(offsets, bytes, None) };
+        let rows = RecordBatch::try_from_iter([("a", Arc::new(texts) as _)]).unwrap();
+        let error = read_stream(&stream_of(&rows, None)).unwrap_err();
+        assert!(error.contains("Invalid UTF8 sequence at string index 0"), "{error}");
     }
 
     #[test]

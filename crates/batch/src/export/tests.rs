@@ -3,7 +3,8 @@
 use std::{fs, path::Path, slice::from_ref, sync::Arc};
 
 use arrow::array::{
-    ArrayRef, Float64Array, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray,
+    ArrayRef, Float32Array, Float64Array, Int32Array, RecordBatch, StringArray,
+    TimestampMillisecondArray,
 };
 use lockstep_diagnostic::code;
 use lockstep_function::Settings;
@@ -11,7 +12,7 @@ use lockstep_row::{Column, DataType, TableSchema, Value};
 
 use super::{ExportOptions, Exporter, FolderExporter, Quote, WriteMode, export, export_folder};
 use crate::{
-    load::{FileFormat, LoadOptions, read_file},
+    load::{FileFormat, LoadOptions, infer_schema, read_file},
     testing::{TestDirectory, rows_of},
 };
 
@@ -69,6 +70,110 @@ fn what_is_written_is_read_back_and_appended_to() {
         assert_eq!(read(&path, format), expected);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left over");
     }
+}
+
+/// Writes the rows over what is at a path.
+fn overwrite(path: &Path) -> lockstep_diagnostic::Result<u64> {
+    let mode = WriteMode::Overwrite;
+    write(path, &ExportOptions { mode, ..ExportOptions::default() })
+}
+
+#[cfg(unix)]
+#[test]
+fn a_replaced_file_keeps_its_mode_and_the_links_to_it() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    let directory = TestDirectory::new();
+    let path = |name: &str| directory.path().join(name);
+    fs::create_dir(path("other")).unwrap();
+    fs::write(path("other/rows.csv"), "old").unwrap();
+    fs::set_permissions(path("other/rows.csv"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("other/rows.csv", path("link.csv")).unwrap();
+    assert_eq!(overwrite(&path("link.csv")).unwrap(), 3);
+    assert!(fs::symlink_metadata(path("link.csv")).unwrap().is_symlink());
+    assert_eq!(read(&path("other/rows.csv"), FileFormat::Csv), rows_of(&[batch()]));
+    let mode = fs::metadata(path("other/rows.csv")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    assert_eq!(fs::read_dir(path("other")).unwrap().count(), 1, "nothing is left over");
+
+    symlink("nowhere.csv", path("broken.csv")).unwrap();
+    let error = overwrite(&path("broken.csv")).unwrap_err();
+    assert_eq!(error.code, code::UNDEFINED_FILE);
+    assert!(error.message.ends_with("is a link that leads nowhere"), "{}", error.message);
+    assert!(!path("nowhere.csv").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_regular_file_is_not_replaced() {
+    use std::os::unix::{fs::FileTypeExt, net::UnixListener};
+
+    let directory = TestDirectory::new();
+    let path = directory.path().join("socket");
+    let _socket = UnixListener::bind(&path).unwrap();
+    for mode in [WriteMode::Overwrite, WriteMode::Append] {
+        let error = write(&path, &ExportOptions { mode, ..ExportOptions::default() }).unwrap_err();
+        assert_eq!(error.code, code::WRONG_OBJECT_TYPE);
+        assert!(error.message.ends_with("is not a regular file"), "{}", error.message);
+    }
+    assert!(fs::metadata(&path).unwrap().file_type().is_socket());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left over");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_takes_no_files_is_named() {
+    let error = overwrite(Path::new("/proc/rows.csv")).unwrap_err();
+    assert_eq!(error.message, "folder `/proc` takes no files");
+    let error = overwrite(Path::new("/proc/missing/rows.csv")).unwrap_err();
+    assert_eq!(error.message, "folder `/proc/missing` does not exist");
+}
+
+#[test]
+fn json_has_words_for_the_floats_that_are_no_numbers() {
+    let directory = TestDirectory::new();
+    let path = directory.path().join("file.json");
+    let wide = vec![Some(f64::NAN), None, Some(f64::INFINITY), Some(f64::NEG_INFINITY), Some(1e22)];
+    let narrow: Vec<Option<f32>> =
+        vec![Some(f32::INFINITY), Some(0.1), None, Some(f32::NAN), Some(-0.0)];
+    let columns: [(&str, ArrayRef); 2] = [
+        ("wide", Arc::new(Float64Array::from(wide.clone()))),
+        ("narrow", Arc::new(Float32Array::from(narrow))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let names = ["wide", "narrow"].map(str::to_owned);
+    let options = ExportOptions { format: FileFormat::Json.into(), ..ExportOptions::default() };
+    let schema = batch.schema();
+    export(&path.to_string_lossy(), &names, &schema, [Ok(batch.clone())], &options).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    let expected = "{\"wide\":\"NaN\",\"narrow\":\"Infinity\"}\n{\"wide\":null,\"narrow\":0.1}\n\
+                    {\"wide\":\"Infinity\",\"narrow\":null}\n\
+                    {\"wide\":\"-Infinity\",\"narrow\":\"NaN\"}\n\
+                    {\"wide\":1e22,\"narrow\":-0.0}\n";
+    assert_eq!(text, expected);
+
+    let load = LoadOptions { format: FileFormat::Json, ..LoadOptions::default() };
+    let inferred = infer_schema(&path.to_string_lossy(), &load, &Settings::default()).unwrap();
+    let types = inferred.columns.iter().map(|column| column.data_type.clone());
+    assert_eq!(types.collect::<Vec<_>>(), [DataType::Double, DataType::Double]);
+    let rows = read_file(&path.to_string_lossy(), &load, &inferred, &Settings::default());
+    let rows = rows_of(&rows.unwrap().map(Result::unwrap).collect::<Vec<_>>());
+    let found: Vec<String> = rows.iter().map(|row| format!("{:?}", row[0])).collect();
+    let wide = wide.iter().map(|value| value.map_or(Value::Null, Value::Double));
+    assert_eq!(found, wide.map(|value| format!("{value:?}")).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_folder_without_rows_says_so_when_it_is_read() {
+    let directory = TestDirectory::new();
+    let folder = directory.path().join("empty");
+    let options = ExportOptions::default();
+    let (path, schema) = (folder.to_string_lossy().into_owned(), batch().schema());
+    let exporter = FolderExporter::new(&path, &names(), &schema, &options, &[1]).unwrap();
+    assert_eq!(exporter.finish().unwrap(), 0);
+    let error = infer_schema(&path, &LoadOptions::default(), &Settings::default()).unwrap_err();
+    assert_eq!(error.message, format!("folder `{path}` has no file to read"));
+    assert_eq!(error.detail.as_deref(), Some("It was written by a query without rows."));
 }
 
 #[test]

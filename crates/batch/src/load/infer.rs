@@ -222,6 +222,9 @@ fn infer_csv(
     Ok(columns.map(|(name, guess)| Column::new(name, guess.data_type())).collect())
 }
 
+/// The floats that are not written as digits.
+const FLOAT_WORDS: &[&str] = &["NaN", "Infinity", "-Infinity"];
+
 /// The types that the values of a column seen so far allow.
 #[derive(Debug)]
 struct Guess {
@@ -242,9 +245,15 @@ impl Guess {
         self.candidates.retain(|candidate| is_plainly(text, candidate, settings));
     }
 
-    /// Looks at a text of JSON, where numbers and truth values are written without quotes.
+    /// Looks at a text of JSON, where numbers and truth values are written without quotes, except for
+    /// the floats that are words.
     fn look_at_text(&mut self, text: &str, settings: Settings) {
-        self.candidates.retain(|known| matches!(known, DataType::Date | DataType::Timestamp));
+        let is_float = FLOAT_WORDS.contains(&text);
+        self.candidates.retain(|known| match known {
+            DataType::Date | DataType::Timestamp => true,
+            DataType::Double => is_float,
+            _ => false,
+        });
         self.look_at(text, settings);
     }
 
@@ -269,7 +278,7 @@ fn is_plainly(text: &str, data_type: &DataType, settings: Settings) -> bool {
                 && digits[1..].starts_with(|next: char| next.is_ascii_digit());
             !has_leading_zero
                 && digits.starts_with(|next: char| next.is_ascii_digit() || next == '.')
-                || text.eq_ignore_ascii_case("nan")
+                || FLOAT_WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
         }
         DataType::Date => text.len() == 10,
         _ => text.contains('-'),

@@ -15,6 +15,9 @@ use super::{
 };
 use crate::error::from_io;
 
+/// The file that says that all parts of a folder were written.
+const MARKER: &str = "_SUCCESS";
+
 /// The text of a folder `name=text` that stands for NULL.
 pub(crate) const NULL_FOLDER: &str = "__HIVE_DEFAULT_PARTITION__";
 
@@ -37,11 +40,24 @@ pub(super) fn expand(path: &str) -> Result<Vec<InputFile>> {
         add_files(&directory, &mut files)?;
         files.sort();
     }
-    let missing = || Err(from_io(&io::ErrorKind::NotFound.into(), "read", path));
+    let missing = || match disk::is_folder(path) {
+        true => Err(without_files(path)),
+        false => Err(from_io(&io::ErrorKind::NotFound.into(), "read", path)),
+    };
     match files.iter().find(|file| !disk::exists(file)) {
         None if !files.is_empty() => Ok(files.into_iter().map(InputFile::local).collect()),
         _ => missing(),
     }
+}
+
+/// Makes the error for a folder without files to read.
+fn without_files(folder: &Path) -> Box<Diagnostic> {
+    let message = format!("folder `{}` has no file to read", folder.display());
+    let diagnostic = Diagnostic::new(code::UNDEFINED_FILE, message);
+    Box::new(match disk::is_file(&folder.join(MARKER)) {
+        true => diagnostic.with_detail("It was written by a query without rows."),
+        false => diagnostic,
+    })
 }
 
 /// Returns the columns that folders `name=text` give to a file.

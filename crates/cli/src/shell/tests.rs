@@ -56,6 +56,53 @@ fn run_on(
     (code, out.text(), lines.collect())
 }
 
+/// An output that takes nothing.
+struct FailingOutput(io::ErrorKind);
+
+impl Write for FailingOutput {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(self.0.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_output_that_fails_is_reported_unless_nobody_reads_it() {
+    let run = |kind: io::ErrorKind, args: &[&str], mut input: &[u8]| {
+        let err = OutputCapture::default();
+        let printer = ResultPrinter::new(Box::new(FailingOutput(kind)), Box::new(err.clone()));
+        let args = args.iter().map(ToString::to_string).collect();
+        let code = Shell::new(printer).run(args, ShellInput::Script(&mut input));
+        (code, err.text())
+    };
+    let (code, err) = run(io::ErrorKind::StorageFull, &["-c", "SELECT 1"], b"");
+    assert_eq!(code, 1);
+    assert!(err.starts_with("error[53100]: could not write the output\ndetail: "), "{err}");
+    let (code, err) = run(io::ErrorKind::PermissionDenied, &["-c", "SELECT 1"], b"");
+    assert_eq!(code, 1);
+    assert!(err.starts_with("error[58030]: could not read the input or write the"), "{err}");
+    let quiet = run(io::ErrorKind::BrokenPipe, &["-c", "SELECT 1"], b"");
+    assert_eq!(quiet, (0, String::new()));
+    let (code, err) = run(io::ErrorKind::BrokenPipe, &[], b"SELECT '\xff'");
+    assert_eq!(code, 1);
+    assert!(err.starts_with("error[22021]: the input is not valid UTF-8"), "{err}");
+}
+
+#[test]
+fn a_comment_that_does_not_end_is_an_error() {
+    for script in ["/* x", "SELECT 1 /* x", "-- first\n/* SELECT 1;"] {
+        let (code, out, err) = run(&["-c", script], "", false);
+        assert_eq!((code, out.as_str()), (1, ""), "{script}");
+        assert!(err.starts_with("error[42601]: unterminated comment\n"), "{err}");
+    }
+    let (code, out, err) = run(&[], "SELECT 1; /* SELECT 2;", false);
+    assert_eq!((code, out.as_str()), (1, "1\n-\n1\n(1 row)\n\n"));
+    assert!(err.starts_with("error[42601]: unterminated comment\n"), "{err}");
+}
+
 #[test]
 fn each_statement_of_a_script_prints_its_result() {
     let script = "CREATE TABLE t (k STRING, v INT); INSERT INTO t VALUES ('a', 1), (NULL, 20);

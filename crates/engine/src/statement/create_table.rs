@@ -35,8 +35,8 @@ use crate::{
 const INDEXES_MAX: usize = 200;
 
 impl Session {
-    /// Creates a table with the columns of an Arrow schema. A column whose type the dialect does
-    /// not have is an error that names it, and so is a column without a type.
+    /// Creates a table with the columns of an Arrow schema. A column whose type no column of a table
+    /// has is an error that names it, and so is a column without a type.
     pub fn create_table(&self, table: &str, schema: &SchemaRef) -> Result<()> {
         let name = object_name(table);
         let operation = || CallDescription {
@@ -51,6 +51,7 @@ impl Session {
             plan: &no_plan,
         };
         self.enter(operation, || {
+            check_name(&name)?;
             let schema = schema_of_arrow(table, schema)?;
             let created =
                 NewTable { name: &name, options: TableOptions::default(), rule: NameRule::Free };
@@ -105,6 +106,7 @@ impl Session {
         };
         let create = || {
             self.check_insert_memory()?;
+            check_name(&name)?;
             let schema = schema_of_arrow(table, schema)?;
             let new = NewTable { name: &name, options: TableOptions::default(), rule };
             self.add_table_with_rows(new, schema, batches)
@@ -344,6 +346,25 @@ fn schema_of_file(like: &CreateLike, settings: Settings) -> Result<TableSchema> 
     infer_schema(&like.path, &options, &settings).map_err(|error| Box::new(error.at(like.span)))
 }
 
+/// Refuses a column of a type that CREATE TABLE does not take.
+fn check_columns(columns: &[Column]) -> Result<()> {
+    let refused = columns.iter().find(|column| matches!(column.data_type, DataType::Array(_)));
+    let Some(Column { name, data_type, .. }) = refused else { return Ok(()) };
+    let message = format!("column `{name}` cannot be {data_type}");
+    Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
+        .with_kind(Kind::FixData)
+        .with_hint("A table has no column of arrays: leave it out, or store a row for each item.")
+        .err()
+}
+
+/// Refuses a table without a name.
+fn check_name(name: &ObjectName) -> Result<()> {
+    match name.name.text.is_empty() {
+        true => Diagnostic::new(code::SYNTAX_ERROR, "the name of a table is empty").err(),
+        false => Ok(()),
+    }
+}
+
 /// Returns the schema of an Arrow schema's columns.
 fn schema_of_arrow(table: &str, schema: &SchemaRef) -> Result<TableSchema> {
     if schema.fields().is_empty() {
@@ -369,6 +390,7 @@ fn schema_of_arrow(table: &str, schema: &SchemaRef) -> Result<TableSchema> {
         }
         columns.push(Column::new(field.name(), data_type));
     }
+    check_columns(&columns)?;
     Ok(TableSchema { columns, indexes: Vec::new() })
 }
 

@@ -210,6 +210,29 @@ impl<'a> Outfile<'a> {
         self.options.partition_by.iter().map(position).collect()
     }
 
+    /// Refuses a file whose columns are found by their names and have one twice: it could not be read
+    /// back. OpenMLDB writes such CSV.
+    fn check_names(&self, names: &[String]) -> Result<()> {
+        let options = &self.options.export;
+        let has_names = match options.format {
+            ExportFormat::Libsvm => false,
+            ExportFormat::Table(FileFormat::Csv) => {
+                options.header != Some(false)
+                    && options.settings.compatibility == Compatibility::Standard
+            }
+            _ => true,
+        };
+        let is_second = |(at, name): &(usize, &String)| names[..*at].contains(*name);
+        let Some((_, name)) = names.iter().enumerate().find(is_second).filter(|_| has_names) else {
+            return Ok(());
+        };
+        let message = format!("the file would have two columns `{name}`");
+        Diagnostic::new(code::DUPLICATE_COLUMN, message)
+            .with_hint("Give one of them another name with AS.")
+            .at(self.written.span)
+            .err()
+    }
+
     /// Runs the query and writes its rows while they are computed; those of several parts afterwards.
     pub(super) fn write(self, relation: &Relation) -> Result<Output> {
         let columns = (relation.columns(), relation.roles());
@@ -224,6 +247,7 @@ impl<'a> Outfile<'a> {
     ) -> Result<Output> {
         debug_assert!(self.options.parts >= 1, "a folder has at least one file");
         let names: Vec<String> = columns.iter().map(|(name, _)| name.clone()).collect();
+        self.check_names(&names)?;
         let schema = schema_of(columns);
         self.options.export.roles = roles;
         let (path, options) = (&self.written.path, &self.options.export);

@@ -10,7 +10,7 @@ use arrow::{
     array::{Array, ArrayRef, AsArray, PrimitiveArray, make_array},
     compute::{CastOptions, cast_with_options},
     datatypes::{
-        ArrowTimestampType, DataType as ArrowType, Float32Type, Float64Type, TimeUnit,
+        ArrowTimestampType, DataType as ArrowType, FieldRef, Float32Type, Float64Type, TimeUnit,
         TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
     },
     util::display::FormatOptions,
@@ -81,7 +81,10 @@ pub fn import_array(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ImportE
     }
     let unsupported =
         || ImportError::Unsupported { from: array.data_type().clone(), to: to.clone() };
-    let source = without_zone(array);
+    let source = without_zone(&without_dictionaries(array).ok_or_else(unsupported)?);
+    if *source.data_type() == target {
+        return Ok(source);
+    }
     if !is_convertible(source.data_type(), to) {
         return Err(unsupported());
     }
@@ -179,6 +182,40 @@ fn is_convertible(from: &ArrowType, to: &DataType) -> bool {
         ArrowType::Map(..) => data_type(from).as_ref() == Some(to),
         from if from.is_integer() => to.is_number() || *to == DataType::Timestamp,
         from if from.is_floating() => to.is_number(),
+        _ => false,
+    }
+}
+
+/// Returns a column with the values of its dictionaries in their place, so that a key of NULL and a key of
+/// a value that is NULL are both NULL. `None` where Arrow has no such conversion.
+fn without_dictionaries(array: &ArrayRef) -> Option<ArrayRef> {
+    let plain = plain_type(array.data_type());
+    if *array.data_type() == plain { Some(ArrayRef::clone(array)) } else { convert(array, &plain) }
+}
+
+/// Returns the type of a column without dictionaries.
+fn plain_type(arrow_type: &ArrowType) -> ArrowType {
+    let plain_item = |item: &FieldRef| {
+        Arc::new(
+            item.as_ref().clone().with_data_type(plain_type(item.data_type())).with_nullable(true),
+        )
+    };
+    match arrow_type {
+        ArrowType::Dictionary(_, value) => plain_type(value),
+        ArrowType::List(item) if has_dictionary(item.data_type()) => {
+            ArrowType::List(plain_item(item))
+        }
+        ArrowType::LargeList(item) if has_dictionary(item.data_type()) => {
+            ArrowType::LargeList(plain_item(item))
+        }
+        other => other.clone(),
+    }
+}
+
+fn has_dictionary(arrow_type: &ArrowType) -> bool {
+    match arrow_type {
+        ArrowType::Dictionary(..) => true,
+        ArrowType::List(item) | ArrowType::LargeList(item) => has_dictionary(item.data_type()),
         _ => false,
     }
 }

@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, Date64Array, Float64Array, Int64Array, StringViewArray,
-    TimestampMicrosecondArray, TimestampNanosecondArray, UInt64Array,
+use arrow::{
+    array::{
+        Array, ArrayRef, Date64Array, DictionaryArray, Float64Array, Int8Array, Int64Array,
+        ListArray, StringArray, StringViewArray, TimestampMicrosecondArray,
+        TimestampNanosecondArray, UInt64Array,
+    },
+    buffer::OffsetBuffer,
+    datatypes::Field,
 };
 
 use super::{
@@ -145,6 +150,27 @@ fn an_import_keeps_values_or_names_the_row() {
     let unsupported =
         ImportError::Unsupported { from: integers.data_type().clone(), to: DataType::String };
     check_import(integers, &DataType::String, Err(unsupported));
+}
+
+#[test]
+fn a_dictionary_has_null_as_a_key_and_as_a_value() {
+    let text = |text: &str| Value::String(text.into());
+    let keys = Int8Array::from(vec![Some(0), Some(1), None, Some(2)]);
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("x"), None, Some("y")]));
+    let encoded: ArrayRef = Arc::new(DictionaryArray::new(keys.clone(), texts));
+    let expected = [text("x"), Value::Null, Value::Null, text("y")];
+    check_import(Arc::clone(&encoded), &DataType::String, Ok(&expected));
+
+    let item = Arc::new(Field::new("item", encoded.data_type().clone(), true));
+    let list = ListArray::new(item, OffsetBuffer::from_lengths([1, 3]), encoded, None);
+    let lists = expected.split_at(1);
+    let lists = [lists.0, lists.1].map(|items| Value::Array(items.to_vec()));
+    check_import(Arc::new(list), &DataType::Array(Box::new(DataType::String)), Ok(&lists));
+
+    let wide: ArrayRef = Arc::new(UInt64Array::from(vec![Some(7), None, Some(u64::MAX)]));
+    let encoded = DictionaryArray::new(keys, wide);
+    let inexact = ImportError::Inexact { row: 3, to: DataType::BigInt };
+    check_import(Arc::new(encoded), &DataType::BigInt, Err(inexact));
 }
 
 #[test]
