@@ -24,7 +24,7 @@ use crate::{
     conversion::Conversion,
     entrance::CallDescription,
     named_source::NamedSources,
-    parameters::check_count,
+    parameters::check_parameters,
     session_list::SessionShared,
     statement::{action_of, create_function, drop_function},
     system,
@@ -82,7 +82,7 @@ impl Session {
         let mut output = Output::default();
         for statement in statements {
             checkpoint()?;
-            check_count(statement, &[])?;
+            check_parameters(statement, &[])?;
             output = self.run_statement(statement, script, &[])?;
         }
         Ok(output)
