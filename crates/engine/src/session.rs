@@ -212,6 +212,18 @@ impl Session {
             .err()
     }
 
+    /// Returns the value of a variable of the session or the engine; `None` where there is none of this
+    /// name.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        let is_named = |(known, _): &(&str, &str)| known.eq_ignore_ascii_case(name);
+        let of_session = self.variables();
+        let found = of_session.of_session().find(is_named).map(|(_, value)| value.to_owned());
+        found.or_else(|| {
+            let objects = self.database.objects();
+            objects.variables().all().find(is_named).map(|(_, value)| value.to_owned())
+        })
+    }
+
     pub(crate) fn variables(&self) -> Variables {
         self.state.read().variables.clone()
     }
