@@ -176,6 +176,9 @@ fn a_deadline_ends_a_statement() {
     }
     let none = post("/v1/deployments/d", r#"["a",1,1]"#);
     assert_eq!(server.send(none.with(&[("Lockstep-Timeout-Ms", "0")])).status, 504);
+        let error = &reply.json()["error"];
+        assert_eq!(error["message"], "the call took longer than 30 ms");
+        assert!(error["hint"].as_str().unwrap().starts_with("timeout_ms, or"), "{error}");
     assert_eq!(server.send(none.with(&[("Lockstep-Timeout-Ms", "soon")])).status, 400);
     assert_eq!(server.send(none.with(&[("Lockstep-Timeout-Ms", "60000")])).status, 200);
     let limited = server_with_big_table(&[("limits.statement_timeout_ms", "30")]);
