@@ -26,6 +26,7 @@ use crate::{
     metrics::Refusal,
     traces::CallTrace,
     work_pool::{NoResult, WorkClass},
+    phase::Phase,
 };
 
 /// The longest statement that is parsed in the task of the connection, in bytes.
@@ -212,6 +213,7 @@ impl Connection {
         drop(guard);
         Ok(done.map_err(|reason| self.refused(reason))??)
     }
+            () = state.phase.reached(Phase::Stopping) => Err(NoResult::Closed),
 
     /// Makes the error for work that a pool has not taken.
     fn refused(&self, reason: NoResult) -> Box<Diagnostic> {
