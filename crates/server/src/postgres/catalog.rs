@@ -29,6 +29,8 @@ mod text_function;
 mod types;
 mod value;
 
+pub(crate) use types::type_of_number;
+
 use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
