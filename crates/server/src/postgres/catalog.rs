@@ -28,6 +28,7 @@ mod tables;
 mod text_function;
 mod types;
 mod value;
+mod views;
 
 pub(crate) use types::type_of_number;
 

@@ -27,6 +27,7 @@ impl Evaluator<'_> {
             }
             "current_setting" => self.setting(first)?,
             "pg_get_indexdef" => self.index_definition(values)?,
+            "pg_get_viewdef" => self.view_definition(first)?,
             "pg_get_function_result" => self.routine(first, "result")?,
             "pg_get_function_arguments" | "pg_get_function_identity_arguments" => {
                 self.routine(first, "arguments")?
@@ -200,6 +201,18 @@ impl Evaluator<'_> {
     fn index_definition(&mut self, values: &[CatalogValue]) -> Result<CatalogValue> {
         let indexes = self.relation("lockstep_indexes")?;
         let number = values.first().cloned().unwrap_or(CatalogValue::Null);
+    /// Returns the query of a view, which is given by its number or its name.
+    fn view_definition(&mut self, view: Option<&CatalogValue>) -> Result<CatalogValue> {
+        let number = match view {
+            Some(CatalogValue::Text(name)) => self.object(name, "regclass")?,
+            Some(other) => other.clone(),
+            None => CatalogValue::Null,
+        };
+        let texts = self.relation("lockstep_views")?;
+        let found = texts.lookup(0, &number).first();
+        Ok(found.map_or(CatalogValue::Null, |at| texts.rows[*at][1].clone()))
+    }
+
         let Some(at) = indexes.lookup(0, &number).first() else { return Ok(CatalogValue::Null) };
         let row = &indexes.rows[*at];
         let column = values.get(1).and_then(CatalogValue::number);
@@ -335,7 +348,7 @@ fn call_on_values(name: &str, values: &[CatalogValue]) -> Option<CatalogValue> {
 
 /// Returns whether a function says something that there is nothing of here.
 fn is_without_value(name: &str) -> bool {
-    const NAMES: [&str; 24] = [
+    const NAMES: [&str; 23] = [
         "array_ndims",
         "col_description",
         "inet_client_addr",
@@ -353,7 +366,6 @@ fn is_without_value(name: &str) -> bool {
         "pg_get_serial_sequence",
         "pg_get_statisticsobjdef_columns",
         "pg_get_triggerdef",
-        "pg_get_viewdef",
         "pg_last_wal_receive_lsn",
         "pg_relation_is_publishable",
         "pg_sequence_last_value",
