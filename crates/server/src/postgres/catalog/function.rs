@@ -3,7 +3,8 @@
 use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use super::{
-    evaluation::Evaluator,
+    evaluation::{Evaluator, check_row_count},
+    from::unsupported,
     static_type::{type_number, type_word},
     text_function::call_on_texts,
     types::{type_of_number, type_of_word},
@@ -26,8 +27,8 @@ impl Evaluator<'_> {
                 CatalogValue::text(&self.session.current_database())
             }
             "current_setting" => self.setting(first)?,
-            "pg_get_indexdef" => self.index_definition(values)?,
             "pg_get_viewdef" => self.view_definition(first)?,
+            "pg_get_indexdef" => self.index_definition(values)?,
             "pg_get_function_result" => self.routine(first, "result")?,
             "pg_get_function_arguments" | "pg_get_function_identity_arguments" => {
                 self.routine(first, "arguments")?
@@ -62,17 +63,13 @@ impl Evaluator<'_> {
 
     /// Returns the elements of what a function that returns a set gives.
     pub(super) fn set(&mut self, name: &str, values: &[CatalogValue]) -> Result<Vec<CatalogValue>> {
-        let number = |at: usize| values.get(at).and_then(CatalogValue::number);
         let array = || match values.first() {
             Some(CatalogValue::Array(array)) => Some((array.items.clone(), array.first)),
             Some(value) => value.elements().map(|items| (items, 1)),
             None => None,
         };
         Ok(match name {
-            "generate_series" => match (number(0), number(1)) {
-                (Some(first), Some(last)) => series(first, last, number(2).unwrap_or(1)),
-                _ => Vec::new(),
-            },
+            "generate_series" => series(values)?,
             "generate_subscripts" => match array() {
                 Some((items, first)) => {
                     (first..).take(items.len()).map(CatalogValue::Number).collect()
@@ -197,10 +194,6 @@ impl Evaluator<'_> {
         Ok(at.map_or(CatalogValue::Null, |at| relation.rows[*at][1].clone()))
     }
 
-    /// Returns the definition of an index, or one of its columns.
-    fn index_definition(&mut self, values: &[CatalogValue]) -> Result<CatalogValue> {
-        let indexes = self.relation("lockstep_indexes")?;
-        let number = values.first().cloned().unwrap_or(CatalogValue::Null);
     /// Returns the query of a view, which is given by its number or its name.
     fn view_definition(&mut self, view: Option<&CatalogValue>) -> Result<CatalogValue> {
         let number = match view {
@@ -220,6 +213,10 @@ impl Evaluator<'_> {
             Some(at) if at > 0 => {
                 let columns = row[2].elements().unwrap_or_default();
                 columns.get(at - 1).cloned().unwrap_or(CatalogValue::Null)
+    /// Returns the definition of an index, or one of its columns.
+    fn index_definition(&mut self, values: &[CatalogValue]) -> Result<CatalogValue> {
+        let indexes = self.relation("lockstep_indexes")?;
+        let number = values.first().cloned().unwrap_or(CatalogValue::Null);
             }
             _ => row[1].clone(),
         })
@@ -286,11 +283,32 @@ fn catalog_of(word: &str) -> &'static str {
     }
 }
 
-/// Returns the whole numbers from the first to the last.
-fn series(first: i64, last: i64, step: i64) -> Vec<CatalogValue> {
-    let count = if step == 0 { 0 } else { (last.saturating_sub(first)) / step };
-    let count = usize::try_from(count).map_or(0, |count| (count + 1).min(10_000));
-    (0_i64..).take(count).map(|at| CatalogValue::Number(first + at * step)).collect()
+/// Returns the whole numbers from the first to the last: `generate_series(first, last, step)`. There are
+/// none where an argument is NULL.
+fn series(values: &[CatalogValue]) -> Result<Vec<CatalogValue>> {
+    if values.iter().any(CatalogValue::is_null) {
+        return Ok(Vec::new());
+    }
+    let numbers: Option<Vec<i64>> = values.iter().map(CatalogValue::number).collect();
+    let (first, last, step) = match numbers.as_deref() {
+        Some([first, last]) => (*first, *last, 1),
+        Some([first, last, step]) => (*first, *last, *step),
+        _ => return unsupported("generate_series of other than two or three whole numbers"),
+    };
+    if step == 0 {
+        let message = "step size cannot equal zero";
+        return Diagnostic::new(code::INVALID_PARAMETER, message).err();
+    }
+    let (first_wide, last_wide) = (i128::from(first), i128::from(last));
+    let distance = if step > 0 { last_wide - first_wide } else { first_wide - last_wide };
+    if distance < 0 {
+        return Ok(Vec::new());
+    }
+    let count = distance / i128::from(step.unsigned_abs()) + 1;
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    check_row_count(count)?;
+    let at = |at: i64| CatalogValue::Number(first.wrapping_add(at.wrapping_mul(step)));
+    Ok((0..).take(count).map(at).collect())
 }
 
 /// Calls a function that looks at its arguments only.
