@@ -11,6 +11,7 @@ use super::{
     cancel::{CancelKey, CancellableCall},
     client_settings::ClientSettings,
     command::ClientCommand,
+    deployment_call::CallDescription,
     execution::StatementAnswer,
     fatal_error,
     frame::{FrameError, FrameStream},
@@ -279,7 +280,7 @@ impl Connection {
             return self.copy(copy).await;
         }
         if let ClientCommand::FunctionCall(call) = command
-            && let Some(rows) = self.call_here(call, &[], &[], true)?
+            && let Some(rows) = self.call_here(call, &[], &[], CallDescription::Missing)?
         {
             command_complete(&mut self.frames.output, &format!("SELECT {rows}"));
             return Ok(());

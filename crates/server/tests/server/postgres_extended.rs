@@ -272,6 +272,46 @@ fn rows_are_copied_in_and_out() {
     assert_eq!((done.tags, done.status), (vec!["COPY 2".to_owned()], 'I'));
     let out = client
         .query("COPY (SELECT user, price, ts FROM orders WHERE ts IS NULL OR price > 5) TO STDOUT");
+#[test]
+fn a_replaced_deployment_has_the_types_that_were_described_or_is_refused() {
+    let server = server();
+    let mut client = server.session_postgres(&[]);
+    let call = "SELECT * FROM total(user => 'ann', price => 2, ts => 2000)";
+    let columns = |client: &mut PgClient, messages: &[Vec<u8>]| {
+        send(client, messages).columns.iter().map(|(_, number)| *number).collect::<Vec<_>>()
+    };
+    let prepared = [parse("s", call, &[]), describe("S", "s"), sync()];
+    assert_eq!(columns(&mut client, &prepared), [25, 701]);
+    let replace = |select: &str| {
+        let sql = format!(
+            "DEPLOY OR REPLACE total AS SELECT {select} FROM orders WINDOW w AS (PARTITION BY \
+             user ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW)"
+        );
+        server.session_postgres(&[]).query(&sql)
+    };
+    for select in ["user, count(price) OVER w AS spent", "user", "user, sum(price) OVER w AS s, ts"]
+    {
+        replace(select);
+        let bound = [bind("", "s", &[], (0, 1)), execute("", 0), sync()];
+        let refused = send(&mut client, &bound);
+        assert_eq!(refused.code(), "0A000", "{select}: {refused:?}");
+        assert_eq!(refused.error(b'M'), "cached plan must not change result type");
+    }
+    replace("user, sum(price) OVER w AS spent");
+    // Parse, bind and describe are answered before the deployment is replaced.
+    let unnamed =
+        [parse("", call, &[]), bind("p", "", &[], (0, 1)), describe("P", "p"), frame(b'H', b"")];
+    client.send(&unnamed.concat());
+    for _ in 0..3 {
+        client.message().unwrap();
+    }
+    replace("user, count(price) OVER w AS spent");
+    assert_eq!(send(&mut client, &[execute("p", 0), sync()]).code(), "0A000");
+    replace("user, sum(price) OVER w AS spent");
+    let found = send(&mut client, &[bind("", "s", &[], (0, 1)), execute("", 0), sync()]);
+    assert_eq!(found.rows[0][1], Some(3.5_f64.to_be_bytes().to_vec()));
+}
+
     let text = String::from_utf8(out.copied).unwrap();
     assert_eq!(text, "eve\t5.5\t1970-01-01 00:00:05+00\nfay\\tx\t\\N\t\\N\n");
     assert_eq!(out.tags, ["COPY 2"]);
