@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_diagnostic::{Diagnostic, Kind, code};
+use lockstep_diagnostic::{Diagnostic, Kind, Span, code};
 use lockstep_engine::{Session, guarded};
 use lockstep_function::Zone;
 
@@ -22,9 +22,10 @@ use super::{
         row_description,
     },
     rows::{RowCursor, SendMore},
-    script::Script,
+    script::{Script, TokenCursor},
     session_start::SessionStart,
-    transaction::Transaction,
+    token::SqlTokenKind,
+    transaction::{BlockSettings, Transaction},
     value_input::{InputRules, WireFormat},
 };
 use crate::{
@@ -55,6 +56,7 @@ pub(crate) struct Connection {
     pub(crate) settings: ClientSettings,
     pub(crate) running: Arc<CancellableCall>,
     pub(crate) transaction: Transaction,
+    pub(crate) block: BlockSettings,
     pub(crate) has_warned: bool,
     pub(crate) objects: PreparedObjects,
     /// The statement that runs, where it is traced or has an id.
@@ -70,6 +72,20 @@ pub(crate) struct Connection {
 enum ConnectionState {
     Open,
     Ended,
+}
+
+/// Fails where a statement of a script has a parameter: only Bind gives values to them.
+fn check_unbound(statement: TokenCursor<'_>) -> Result<(), Box<Diagnostic>> {
+    let mut tokens = statement.tokens().iter();
+    let Some(token) = tokens.find(|token| token.kind == SqlTokenKind::Parameter) else {
+        return Ok(());
+    };
+    let message = format!("there is no parameter {}", token.text(statement.sql()));
+    Diagnostic::new("42P02", message)
+        .with_kind(Kind::FixRequest)
+        .at(Span::new(token.start(), token.end()))
+        .with_hint("Send the statement in the extended protocol, which binds values to parameters.")
+        .err()
 }
 
 impl Connection {
@@ -89,6 +105,7 @@ impl Connection {
             settings: start.settings,
             running: start.running,
             transaction: Transaction::Idle,
+            block: BlockSettings::default(),
             has_warned: false,
             objects: PreparedObjects::default(),
             call: None,
@@ -256,7 +273,7 @@ impl Connection {
         for statement in script.statements() {
             is_empty = false;
             let begun_ns = self.begin_statement(script.text_behind(statement));
-            let read = ClientCommand::read(statement);
+            let read = check_unbound(statement).and_then(|()| ClientCommand::read(statement));
             if let Some(trace) = self.trace() {
                 trace.phase_since("parse", begun_ns);
             }

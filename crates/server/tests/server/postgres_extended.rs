@@ -160,8 +160,23 @@ fn a_portal_returns_rows_in_parts() {
         (rest.rows.len(), rest.tags),
         (1, vec!["SELECT 1".to_owned(), "SELECT 0".to_owned()])
     );
-    client.query("COMMIT");
+    send(
+        &mut client,
+        &[
+            bind("q", "", &[], (0, 0)),
+            parse("a", "CLOSE p", &[]),
+            bind("c", "a", &[], (0, 0)),
+            sync(),
+        ],
+    );
+    assert_eq!(send(&mut client, &[execute("c", 0), sync()]).tags, ["CLOSE CURSOR"]);
     assert_eq!(send(&mut client, &[execute("p", 2), sync()]).code(), "34000");
+    client.query("COMMIT");
+    assert_eq!(send(&mut client, &[execute("q", 2), sync()]).code(), "34000");
+    // What a pool of asyncpg sends before it gives a connection to somebody else.
+    let reset = "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL;";
+    let done = client.query(reset);
+    assert_eq!(done.tags, ["SELECT 1", "CLOSE CURSOR ALL", "UNLISTEN", "RESET"], "{done:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::{
     types::{type_of_number, type_of_word},
     value::CatalogValue,
 };
-use crate::postgres::{client_settings::VERSION, types::oid};
+use crate::postgres::{client_settings::VERSION, session_start::zone_name, types::oid};
 
 impl Evaluator<'_> {
     /// Calls a function.
@@ -58,7 +58,14 @@ impl Evaluator<'_> {
         let name = name.map(CatalogValue::display).unwrap_or_default().to_lowercase();
         let settings = self.relation("pg_settings")?;
         let row = settings.rows.iter().find(|row| row[0].display() == name);
-        Ok(row.map_or(CatalogValue::Null, |row| row[1].clone()))
+        Ok(match row {
+            Some(row) => row[1].clone(),
+            None if name == "timezone" => CatalogValue::text(&zone_name(self.session)),
+            None => {
+                let variable = self.session.variable(&name);
+                variable.map_or(CatalogValue::Null, |value| CatalogValue::text(&value))
+            }
+        })
     }
 
     /// Returns the elements of what a function that returns a set gives.
@@ -206,6 +213,10 @@ impl Evaluator<'_> {
         Ok(found.map_or(CatalogValue::Null, |at| texts.rows[*at][1].clone()))
     }
 
+    /// Returns the definition of an index, or one of its columns.
+    fn index_definition(&mut self, values: &[CatalogValue]) -> Result<CatalogValue> {
+        let indexes = self.relation("lockstep_indexes")?;
+        let number = values.first().cloned().unwrap_or(CatalogValue::Null);
         let Some(at) = indexes.lookup(0, &number).first() else { return Ok(CatalogValue::Null) };
         let row = &indexes.rows[*at];
         let column = values.get(1).and_then(CatalogValue::number);
@@ -213,10 +224,6 @@ impl Evaluator<'_> {
             Some(at) if at > 0 => {
                 let columns = row[2].elements().unwrap_or_default();
                 columns.get(at - 1).cloned().unwrap_or(CatalogValue::Null)
-    /// Returns the definition of an index, or one of its columns.
-    fn index_definition(&mut self, values: &[CatalogValue]) -> Result<CatalogValue> {
-        let indexes = self.relation("lockstep_indexes")?;
-        let number = values.first().cloned().unwrap_or(CatalogValue::Null);
             }
             _ => row[1].clone(),
         })
