@@ -7,7 +7,7 @@ use lockstep_row::{DataType, Datum};
 
 use super::{
     types::{array_oid, oid_of},
-    value_text::write_text,
+    value_text::write_typed_text,
 };
 
 /// The days from 1970-01-01 to 2000-01-01.
@@ -50,9 +50,9 @@ pub(crate) fn write_binary(
             DataType::Array(element) if array_oid(element).is_some() => {
                 write_array(out, items, element, zone)?;
             }
-            _ => write_text(out, value, zone),
+            _ => write_typed_text(out, value, data_type, zone),
         },
-        Datum::Map(_) => write_text(out, value, zone),
+        Datum::Map(_) => write_typed_text(out, value, data_type, zone),
     }
     Ok(())
 }

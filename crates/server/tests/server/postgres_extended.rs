@@ -1,7 +1,7 @@
 //! PostgreSQL's extended protocol and COPY.
 
 use crate::{
-    postgres_client::{PgClient, Reply, frame, texts},
+    postgres_client::{PgClient, Reply, frame, packet, texts},
     support::TestServer,
 };
 
@@ -273,21 +273,6 @@ fn a_deployment_takes_parameters() {
 }
 
 #[test]
-fn rows_are_copied_in_and_out() {
-    let server = server();
-    let mut client = server.session_postgres(&[]);
-    assert_eq!(client.query("COPY orders (user, ts, price) FROM STDIN").status, 'G');
-    let mut data = Vec::new();
-    for part in ["eve\t1970-01-01 00:00:05\t5.5\nfa", "y\\tx\t\\N\t\\N\n\\.\n"] {
-        data.extend(frame(b'd', part.as_bytes()));
-    }
-    data.extend(frame(b'c', b""));
-    client.send(&data);
-    let done = client.reply();
-    assert_eq!((done.tags, done.status), (vec!["COPY 2".to_owned()], 'I'));
-    let out = client
-        .query("COPY (SELECT user, price, ts FROM orders WHERE ts IS NULL OR price > 5) TO STDOUT");
-#[test]
 fn a_replaced_deployment_has_the_types_that_were_described_or_is_refused() {
     let server = server();
     let mut client = server.session_postgres(&[]);
@@ -327,6 +312,21 @@ fn a_replaced_deployment_has_the_types_that_were_described_or_is_refused() {
     assert_eq!(found.rows[0][1], Some(3.5_f64.to_be_bytes().to_vec()));
 }
 
+#[test]
+fn rows_are_copied_in_and_out() {
+    let server = server();
+    let mut client = server.session_postgres(&[]);
+    assert_eq!(client.query("COPY orders (user, ts, price) FROM STDIN").status, 'G');
+    let mut data = Vec::new();
+    for part in ["eve\t1970-01-01 00:00:05\t5.5\nfa", "y\\tx\t\\N\t\\N\n\\.\n"] {
+        data.extend(frame(b'd', part.as_bytes()));
+    }
+    data.extend(frame(b'c', b""));
+    client.send(&data);
+    let done = client.reply();
+    assert_eq!((done.tags, done.status), (vec!["COPY 2".to_owned()], 'I'));
+    let out = client
+        .query("COPY (SELECT user, price, ts FROM orders WHERE ts IS NULL OR price > 5) TO STDOUT");
     let text = String::from_utf8(out.copied).unwrap();
     assert_eq!(text, "eve\t5.5\t1970-01-01 00:00:05+00\nfay\\tx\t\\N\t\\N\n");
     assert_eq!(out.tags, ["COPY 2"]);
@@ -374,6 +374,31 @@ fn a_copy_that_fails_leaves_the_session_as_it_was() {
     ] {
         assert_eq!(client.query(sql).code(), code, "{sql}");
     }
+}
+
+#[test]
+fn a_copy_is_cancelled_and_is_in_the_list_of_sessions() {
+    let server = server();
+    let mut client = server.session_postgres(&[]);
+    let (process, secret) = client.key.unwrap();
+    client.send(&frame(b'Q', &texts(&["COPY orders FROM STDIN"])));
+    assert_eq!(client.reply().status, 'G');
+    client.send(&frame(b'd', b"dan\t1\t1970-01-01 00:00:04+00\n"));
+    let running = server.session_postgres(&[]).query(
+        "SELECT running FROM lockstep.sessions WHERE running LIKE 'COPY%' AND NOT in_process",
+    );
+    assert_eq!(running.value(), "COPY orders FROM STDIN", "{running:?}");
+    let body = [process.to_be_bytes(), secret.to_be_bytes()].concat();
+    let mut canceller = server.connect_postgres();
+    canceller.send(&packet(80_877_102, &body));
+    assert!(canceller.message().is_none());
+    client.send(&frame(b'd', b"eve\t1\t1970-01-01 00:00:04+00\n"));
+    client.send(&frame(b'c', b""));
+    let ended = client.reply();
+    assert_eq!((ended.code(), ended.status), ("57014", 'I'), "{ended:?}");
+    assert_eq!(client.query("SELECT count(*) FROM orders").value(), "3");
+    let running = client.query("SELECT count(*) FROM lockstep.sessions WHERE running LIKE 'COPY%'");
+    assert_eq!(running.value(), "0");
 }
 
 #[test]
