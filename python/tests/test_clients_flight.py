@@ -55,6 +55,14 @@ def test_adbc_runs_queries(adbc):
     assert adbc.fetch_arrow_table().to_pylist() == [{"user": "ann", "price": 1.5}]
 
 
+@pytest.mark.client("ADBC Flight SQL", "queries with parameters")
+def test_adbc_has_the_types_of_what_was_bound(adbc):
+    adbc.execute("SELECT ? * 2 AS twice FROM orders WHERE user = 'ann' AND price = 1.5", (1.25,))
+    assert adbc.fetchall() == [(2.5,)]
+    adbc.execute("SELECT ? AS given FROM orders WHERE user = 'ann' AND price = 1.5", ("x",))
+    assert adbc.fetchall() == [("x",)]
+
+
 @pytest.mark.client("ADBC Flight SQL", "ingest")
 def test_adbc_ingests_rows(adbc):
     rows = pa.table({"name": ["a", "b"], "price": [1.5, None]})

@@ -263,6 +263,28 @@ def test_sqlalchemy_reflects_a_database(port):
         assert sorted(rows) == [(1,), (2,)]
 
 
+@pytest.mark.client("asyncpg", "pools, replaced deployments")
+def test_asyncpg_gives_connections_back_and_follows_deployments(port):
+    asyncpg = pytest.importorskip("asyncpg")
+
+    async def run():
+        where = {"host": "127.0.0.1", "port": port, "user": "root", "database": "default"}
+        async with asyncpg.create_pool(**where, min_size=1, max_size=1) as pool:
+            for _ in range(2):
+                assert await pool.fetchval("SELECT 1") == 1
+            deploy = "DEPLOY OR REPLACE replaced AS SELECT {} OVER w AS found FROM orders WINDOW w AS (PARTITION BY user ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"
+            call = "SELECT found FROM replaced(user => 'nobody', price => 1.5, ts => $1)"
+            async with pool.acquire() as db:
+                await db.execute(deploy.format("sum(price)"))
+                assert await db.fetchval(call, NOON) == 1.5
+                await db.execute(deploy.format("count(price)"))
+                # The driver prepares the call again where the server says that it has other types.
+                assert await db.fetchval(call, NOON) == 1
+                await db.execute("DROP DEPLOYMENT replaced")
+
+    asyncio.run(run())
+
+
 @pytest.mark.client("asyncpg", "types that it looks up")
 def test_asyncpg_looks_types_up(port):
     asyncpg = pytest.importorskip("asyncpg")

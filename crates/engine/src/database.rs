@@ -288,6 +288,7 @@ impl Database {
     ///
     /// Where there is a directory, the command is in its log before anybody sees what it does.
     pub(crate) fn commit(&self, command: &CatalogCommand) -> Result<()> {
+        command.check_names()?;
         let _commit = context::commit()?;
         let changing = self.state.catalog_changes.lock();
         let is_setting = matches!(command, CatalogCommand::SetVariable { .. });

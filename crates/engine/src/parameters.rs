@@ -77,7 +77,7 @@ impl Session {
             _ if parameters.is_empty() => self.run_statements(statements, text),
             [only] => {
                 debug_assert!(!parameters.is_empty(), "a script without them may be longer");
-                check_count(only, parameters)?;
+                check_parameters(only, parameters)?;
                 self.run_statement(only, text, parameters)
             }
             _ => not_one_statement().err(),
@@ -126,7 +126,7 @@ impl Session {
         prepared: &PreparedStatement,
         parameters: &[Parameter],
     ) -> Result<Output> {
-        check_count(&prepared.parsed, parameters)?;
+        check_parameters(&prepared.parsed, parameters)?;
         self.run_statement(&prepared.parsed, &prepared.sql, parameters)
     }
 
@@ -163,7 +163,7 @@ impl Session {
             _ => error,
         })?;
         let query = only_rows(&prepared.parsed)?;
-        check_count(&prepared.parsed, parameters)?;
+        check_parameters(&prepared.parsed, parameters)?;
         let operation = || CallDescription {
             action: "SELECT",
             text: sql,
@@ -181,8 +181,27 @@ fn not_one_statement() -> Diagnostic {
         .with_hint("Run the statements of a script one by one.")
 }
 
-/// Checks that the number of values is the number of `?`.
-pub(crate) fn check_count(parsed: &Parsed, parameters: &[Parameter]) -> Result<()> {
+/// Checks that the number of values is the number of `?`, and that a statement takes values of their
+/// types: an ARRAY none, a MAP only one that stores it.
+pub(crate) fn check_parameters(parsed: &Parsed, parameters: &[Parameter]) -> Result<()> {
+    let is_query = matches!(parsed.statement, Statement::Query(_));
+    let refused = parameters.iter().position(|(value, _)| match value {
+        Value::Array(_) => true,
+        Value::Map(_) => is_query,
+        _ => false,
+    });
+    if let Some(at) = refused {
+        let message = match &parameters[at].0 {
+            Value::Array(_) => {
+                format!("parameter {} is an ARRAY, which no statement takes", at + 1)
+            }
+            _ => format!("parameter {} is a MAP, which no query takes", at + 1),
+        };
+        return Diagnostic::unsupported(message)
+            .with_hint("Give each element a parameter of its own.")
+            .at(parsed.span)
+            .err();
+    }
     let (expected, found) = (parsed.parameter_count, parameters.len());
     if expected == found {
         return Ok(());
@@ -200,4 +219,28 @@ pub(crate) fn only_rows(parsed: &Parsed) -> Result<&Query> {
     };
     let error = Diagnostic::new(code::SYNTAX_ERROR, message).at(parsed.span);
     error.with_hint("Run it with execute.").err()
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_row::{DataType, Value};
+
+    use crate::Database;
+
+    #[test]
+    fn a_value_that_no_statement_takes_is_refused() {
+        let session = Database::in_memory().session();
+        session.execute("CREATE TABLE t (s STRING, m MAP<STRING, INT>)").unwrap();
+        let text = DataType::String;
+        let array = (Value::Array(vec![Value::Null]), DataType::Array(Box::new(text.clone())));
+        let map_type = DataType::Map(Box::new(text.clone()), Box::new(DataType::Int));
+        let map = (Value::Map(vec![(Value::String("a".into()), Value::Int(1))]), map_type);
+        for sql in ["INSERT INTO t (s) VALUES (?)", "SELECT ?", "DELETE FROM t WHERE s = ?"] {
+            let error = session.execute_with(sql, std::slice::from_ref(&array)).unwrap_err();
+            assert_eq!(error.code, "0A000", "{sql}: {error:?}");
+        }
+        let error = session.query_with("SELECT ? AS a", std::slice::from_ref(&map)).unwrap_err();
+        assert_eq!(error.message, "parameter 1 is a MAP, which no query takes");
+        session.execute_with("INSERT INTO t (m) VALUES (?)", &[map]).unwrap();
+    }
 }

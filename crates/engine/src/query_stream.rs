@@ -10,7 +10,7 @@ use crate::{
     access::Needs,
     append::{AppendRule, expired_warning, load},
     entrance::CallDescription,
-    parameters::{check_count, only_rows},
+    parameters::{check_parameters, only_rows},
     session::object_name,
 };
 
@@ -43,7 +43,7 @@ impl Session {
         let prepared = self.prepare(sql)?;
         let parsed = &prepared.parsed;
         let query = only_rows(parsed)?;
-        check_count(parsed, parameters)?;
+        check_parameters(parsed, parameters)?;
         let plan = || self.plan_of(&parsed.statement, parameters);
         let operation = || CallDescription {
             action: "SELECT",

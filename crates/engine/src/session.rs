@@ -26,7 +26,7 @@ use crate::{
     deployment::{BoundIndexes, tables_of},
     entrance::CallDescription,
     named_source::NamedSources,
-    parameters::check_count,
+    parameters::check_parameters,
     session_list::SessionShared,
     statement::{action_of, create_function, drop_function},
     system,
@@ -88,7 +88,7 @@ impl Session {
         let mut output = Output::default();
         for statement in statements {
             checkpoint()?;
-            check_count(statement, &[])?;
+            check_parameters(statement, &[])?;
             output = self.run_statement(statement, script, &[])?;
         }
         Ok(output)
@@ -216,6 +216,18 @@ impl Session {
             .at(span)
             .with_hint("SET @@execute_mode = 'online'; offline data is loaded with LOAD DATA.")
             .err()
+    }
+
+    /// Returns the value of a variable of the session or the engine; `None` where there is none of this
+    /// name.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        let is_named = |(known, _): &(&str, &str)| known.eq_ignore_ascii_case(name);
+        let of_session = self.variables();
+        let found = of_session.of_session().find(is_named).map(|(_, value)| value.to_owned());
+        found.or_else(|| {
+            let objects = self.database.objects();
+            objects.variables().all().find(is_named).map(|(_, value)| value.to_owned())
+        })
     }
 
     pub(crate) fn variables(&self) -> Variables {

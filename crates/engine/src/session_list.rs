@@ -103,7 +103,12 @@ impl SessionShared {
     }
 
     /// Lists a call until the result is dropped.
-    pub(crate) fn list(&self, context: &QueryContext, started_ms: i64, text: &str) -> Listed<'_> {
+    pub(crate) fn list(
+        &self,
+        context: &QueryContext,
+        started_ms: i64,
+        text: &str,
+    ) -> ListedCall<'_> {
         let text = lockstep_sql::masked(text).into_owned();
         let call =
             RunningCall { context: context.clone(), started_ms, text, request_id: request_id() };
@@ -112,7 +117,7 @@ impl SessionShared {
         calls.next += 1;
         let former = calls.running.insert(number, call);
         debug_assert!(former.is_none(), "each call has a number of its own");
-        Listed { session: self, number }
+        ListedCall { session: self, number }
     }
 
     /// Cancels what the session runs.
@@ -143,15 +148,23 @@ fn ended() -> Result<()> {
     Diagnostic::new(code::SESSION_ENDED, "KILL ended the session").err()
 }
 
+impl Session {
+    /// Lists a call that a front end makes of work of its own until the result is dropped: it is shown as
+    /// what the session runs, and KILL cancels its context.
+    pub fn list_call(&self, context: &QueryContext, text: &str) -> ListedCall<'_> {
+        self.shared.list(context, self.database.now_ms(), text)
+    }
+}
+
 /// A call in the list of its session.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Listed<'s> {
+pub struct ListedCall<'s> {
     session: &'s SessionShared,
     number: u64,
 }
 
-impl Drop for Listed<'_> {
+impl Drop for ListedCall<'_> {
     fn drop(&mut self) {
         let removed = self.session.calls.lock().running.remove(&self.number);
         debug_assert!(removed.is_some(), "a call is listed once");

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Barrier};
 
-use lockstep_engine::{Database, Kind, PreparedRequest, Session, code};
+use lockstep_engine::{Database, IfExists, Kind, PreparedRequest, Session, code};
 use lockstep_row::{Arena, Datum, Value};
 
 const WINDOW: &str =
@@ -255,4 +255,31 @@ fn what_show_prints_makes_the_same_again() {
     run(&session, "SET compatibility = 'standard'");
     run(&session, &shown);
     assert_eq!(session.deployment("db2.d").unwrap(), info, "{shown}");
+}
+
+#[test]
+fn an_object_has_a_name_and_a_column_a_type_that_is_stored() {
+    let session = session();
+    let refused = |error: Box<lockstep_engine::Diagnostic>| (error.code, error.message);
+    let rows = session.execute("SELECT k, v FROM t").unwrap().batches;
+    let create = |table: &str, sql: &str| {
+        let rows = session.execute(sql).unwrap().batches;
+        let mut batches = rows.iter().cloned().map(Ok);
+        let schema = rows[0].schema();
+        session.create_table_of(table, &schema, &mut batches, None, IfExists::Fail)
+    };
+    for table in ["", "default."] {
+        let error = session.create_table(table, &rows[0].schema()).unwrap_err();
+        assert_eq!(refused(error), ("42601", "the name of a table is empty".to_owned()));
+        let error = create(table, "SELECT k FROM t").unwrap_err();
+        assert_eq!(error.code, "42601");
+    }
+    let error = create("u", "SELECT [v, v] AS pair FROM t").unwrap_err();
+    let message = "column `pair` is ARRAY<BIGINT>, which is not stored".to_owned();
+    assert_eq!(refused(error), ("42804", message));
+    for sql in ["CREATE USER ''", "CREATE USER IF NOT EXISTS ''"] {
+        let error = session.execute(sql).unwrap_err();
+        assert_eq!(refused(error), ("42601", "the name of a user is empty".to_owned()), "{sql}");
+    }
+    assert_eq!(session.execute("SHOW TABLES").unwrap().row_count(), 1);
 }

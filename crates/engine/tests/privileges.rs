@@ -309,6 +309,9 @@ const DEEDS: &[Deed] = &[
     Deed { text: "DROP USER eve", run: sql, enough: &["DROP USER ON *.*", "ADMIN ON *.*"] },
     Deed { text: "ALTER USER root", run: sql, enough: ADMIN },
     Deed { text: "ALTER USER chief", run: sql, enough: ADMIN },
+    // Who may set the password of somebody may be that one.
+    Deed { text: "ALTER USER keeper", run: sql, enough: ADMIN },
+    Deed { text: "CREATE TOKEN x FOR keeper", run: sql, enough: ADMIN },
     Deed { text: "DROP USER chief", run: sql, enough: ADMIN },
     Deed { text: "CREATE TOKEN x FOR chief", run: sql, enough: ADMIN },
     Deed {
@@ -362,7 +365,8 @@ fn engine() -> Database {
         CREATE TABLE t (k STRING); CREATE TABLE u (k STRING);
         CREATE VIEW v AS SELECT k FROM t; INSERT INTO t VALUES ('a'); DEPLOY d AS SELECT k FROM t;
         CREATE USER ann OPTIONS(password='x'); CREATE USER eve; CREATE USER chief;
-        GRANT ADMIN ON *.* TO chief; CREATE ROLE r";
+        GRANT ADMIN ON *.* TO chief; CREATE USER keeper; CREATE ROLE keepers;
+        GRANT ADMIN ON db.* TO keepers; GRANT keepers TO keeper; CREATE ROLE r";
     database.session().execute(script).unwrap();
     database
 }

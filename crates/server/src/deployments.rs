@@ -71,22 +71,18 @@ impl DeploymentCache {
         // The text of a query is not the name of a deployment.
         session.deployment(name)?;
         let request = session.prepare_request(name)?;
-        let columns = request.output().to_vec();
-        let schema = Output { columns: columns.clone(), ..Output::default() }.schema();
-        let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
-        let key = |name: &&String| {
+        let output = answer_columns(request.output());
+        let key = |(name, _): &(String, DataType)| {
             let mut key = Vec::new();
             push_json(&mut key, name.as_str());
             key.push(b':');
             key
         };
-        let output: Vec<(String, DataType)> =
-            names.iter().zip(&columns).map(|(name, (_, t))| ((*name).clone(), t.clone())).collect();
         let keys = KeyRule::AllReadAndMore(request.reads().to_vec());
         let found = Arc::new(CachedDeployment {
             request: request.downgrade(),
             input: RowSchema::new(request.input(), session.conversion(), keys),
-            keys: names.iter().map(key).collect(),
+            keys: output.iter().map(key).collect(),
             output,
             metrics: metrics(),
         });
@@ -97,6 +93,13 @@ impl DeploymentCache {
         by_name.insert(name.to_owned(), Arc::clone(&found));
         Ok((found, (*request).clone()))
     }
+}
+
+/// Returns the columns of an answer as clients see them: each name is there once.
+pub(crate) fn answer_columns(columns: &[(String, DataType)]) -> Vec<(String, DataType)> {
+    let schema = Output { columns: columns.to_vec(), ..Output::default() }.schema();
+    let names = schema.fields().iter().map(|field| field.name().clone());
+    names.zip(columns).map(|(name, (_, data_type))| (name, data_type.clone())).collect()
 }
 
 /// Returns whether an answer failed because its deployment was dropped or replaced.

@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use hyper::{Request, Response, body::Incoming, header::HeaderValue};
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::Result;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::Service;
 
@@ -171,7 +171,7 @@ impl FlightServer {
             && token.trim().starts_with(SESSION_TOKEN_PREFIX)
         {
             let found = self.sessions.find(&self.state, token.trim());
-            return found.map(CallSession::Lasting).ok_or_else(|| Box::new(session_ended()));
+            return found.map(CallSession::Lasting);
         }
         let login = log_in_as(&self.state, headers, peer, Protocol::Flight).await;
         let login = login.map_err(|error| error.diagnostic)?;
@@ -179,17 +179,11 @@ impl FlightServer {
         let cookie = cookies.filter_map(|value| value.to_str().ok()).find_map(sessions::of_cookie);
         let Some(token) = cookie else { return Ok(CallSession::Login(login)) };
         match self.sessions.find(&self.state, token) {
-            Some(found) if found.session.user() == login.session().user() => {
+            Ok(found) if found.session.user() == login.session().user() => {
                 Ok(CallSession::Lasting(found))
             }
-            _ => session_ended().err(),
+            Ok(_) => sessions::session_ended().err(),
+            Err(error) => Err(error),
         }
     }
-}
-
-/// Makes the error for a session that the server does not know, or no longer.
-fn session_ended() -> Diagnostic {
-    Diagnostic::new(code::INVALID_AUTHORIZATION, "the session has ended").with_hint(
-        "Connect again; flight.session_timeout_ms says how long an idle session is kept.",
-    )
 }

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     connections::{ActiveCall, Activity, WatchedStream},
-    phase::Phase,
+    phase::{LAST_ANSWERS, Phase},
     server_state::ServerState,
 };
 
@@ -79,6 +79,8 @@ impl HttpConnection<'_> {
                 () = state.phase.reached(Phase::Stopping), if is_ending => {
                     if activity.is_busy() {
                         state.note_cancelled();
+                        // Its calls answer that they were cancelled.
+                        let _ended = tokio::time::timeout(LAST_ANSWERS, connection.as_mut()).await;
                     }
                     return;
                 }

@@ -30,6 +30,7 @@ mod http;
 mod postgres;
 
 mod access;
+mod append_columns;
 mod arrow_input;
 mod call_id;
 mod connections;

@@ -1,7 +1,12 @@
 //! The life of a server: it serves, says that it will end, closes its listeners and connections, and
 //! cancels what is left. Knows no protocol; every connection watches it.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
+
+/// How long clients whose calls were cancelled may take to read that, before their connections end.
+pub(crate) const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// How far a server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,7 +17,7 @@ pub(crate) enum Phase {
     Leaving,
     /// It accepts no connection; those that are open end after their current request.
     Draining,
-    /// What still runs is cancelled.
+    /// What still runs is cancelled, and its clients are told.
     Stopping,
 }
 

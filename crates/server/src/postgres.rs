@@ -55,7 +55,7 @@ use tokio::net::TcpStream;
 use crate::{
     connections::{Activity, WatchedStream},
     metrics::Refusal,
-    phase::Phase,
+    phase::{LAST_ANSWERS, Phase},
     server_state::ServerState,
 };
 pub(crate) use cancel::CancelKeys;
@@ -100,6 +100,8 @@ pub(crate) async fn serve_postgres(state: Arc<ServerState>, stream: TcpStream, a
             () = state.phase.reached(Phase::Stopping) => {
                 if activity.is_busy() {
                     state.note_cancelled();
+                    // What it runs ends with an error for the client.
+                    let _ended = tokio::time::timeout(LAST_ANSWERS, conversation.as_mut()).await;
                 }
                 return;
             }

@@ -29,7 +29,7 @@ use crate::{
     flight::FlightServer,
     http::{routes, serve_connection},
     metrics::Refusal,
-    phase::Phase,
+    phase::{LAST_ANSWERS, Phase},
     postgres::serve_postgres,
     protocol::Protocol,
     server_state::ServerState,
@@ -274,17 +274,18 @@ async fn drain(state: &Arc<ServerState>) {
     };
     stopped(Duration::from_millis(settings.drain_delay_ms)).await;
     state.phase.advance(Phase::Draining);
-    let finished = async {
+    let finished = || async {
         while state.connections.open() > 0 {
             tokio::time::sleep(DRAIN_CHECK).await;
         }
     };
     let timeout_ms = settings.drain_timeout_ms;
     tokio::select! {
-        () = finished => (),
+        () = finished() => (),
         _stopped = stopped(Duration::from_millis(timeout_ms)) => (),
     }
     state.phase.advance(Phase::Stopping);
+    let _answered = tokio::time::timeout(LAST_ANSWERS, finished()).await;
 }
 
 /// Accepts connections until the server drains, and serves each in a task of its own.

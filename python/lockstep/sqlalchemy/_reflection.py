@@ -16,6 +16,10 @@ RETENTION = re.compile(r"TTL=(\([^)]*\)|\w+), TTL_TYPE=(\w+)")
 
 TABLES = "SELECT name FROM lockstep.tables WHERE database_name = ? ORDER BY name"
 
+VIEW = "SELECT statement FROM lockstep.views WHERE database_name = ? AND name = ?"
+
+VIEWS = "SELECT name FROM lockstep.views WHERE database_name = ? ORDER BY name"
+
 INDEXES = """
     SELECT name, key_columns, event_time, retention
     FROM lockstep.indexes
@@ -39,9 +43,21 @@ class Reflection:
             return [name for (name,) in connection.exec_driver_sql("SHOW TABLES")]
         return [name for (name,) in connection.exec_driver_sql(TABLES, (schema,))]
 
+    @reflection.cache
     def get_view_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
-        """Returns nothing: there are no views."""
-        return []
+        """Returns the names of the views of a database."""
+        database = schema or connection.connection.dbapi_connection.database
+        return [name for (name,) in connection.exec_driver_sql(VIEWS, (database,))]
+
+    def get_view_definition(
+        self, connection: Any, view_name: str, schema: str | None = None, **kw: Any
+    ) -> str:
+        """Returns the query of a view."""
+        database = schema or connection.connection.dbapi_connection.database
+        found = connection.exec_driver_sql(VIEW, (database, view_name)).scalar()
+        if found is None:
+            raise exc.NoSuchTableError(f"{schema}.{view_name}" if schema else view_name)
+        return str(found)
 
     def get_temp_table_names(self, connection: Any, **kw: Any) -> list[str]:
         """Returns nothing: there are no temporary tables."""
@@ -51,9 +67,11 @@ class Reflection:
     def has_table(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> bool:
-        """Whether there is a table of a name."""
+        """Whether there is a table or a view of a name."""
         self._ensure_has_table_connection(connection)
-        return table_name in self.get_table_names(connection, schema, **kw)
+        return table_name in self.get_table_names(
+            connection, schema, **kw
+        ) or table_name in self.get_view_names(connection, schema, **kw)
 
     def has_schema(self, connection: Any, schema_name: str, **kw: Any) -> bool:
         """Whether there is a database of a name."""

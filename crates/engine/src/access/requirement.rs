@@ -224,12 +224,11 @@ impl Session {
         }
     }
 
-    /// A change of a user who has ADMIN, and would give it to the caller, needs ADMIN.
+    /// A change of a user who has ADMIN on anything, and would give it to the caller, needs ADMIN.
     fn needs_of_user(&self, privilege: Privilege, user: &Ident) -> Needs {
         let objects = self.database.objects();
         let users = objects.users();
-        let is_admin = users.is_allowed(&user.text, Privilege::Admin, &Securable::Everything);
-        let privilege = if is_admin { Privilege::Admin } else { privilege };
+        let privilege = if users.has_admin(&user.text) { Privilege::Admin } else { privilege };
         Needs::one(privilege, Securable::Everything, user.span)
     }
 

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_sql::ast::{Ident, OptionValue};
 use lockstep_table::Table;
 
@@ -40,6 +40,42 @@ pub(crate) enum CatalogCommand {
     DropProcedure { name: QualifiedName },
     SetVariable { name: Ident, value: OptionValue },
     ChangeUsers(UserCommand),
+}
+
+impl CatalogCommand {
+    /// Fails where the command makes something without a name, which no statement could name. The text of
+    /// a statement has no such name; that of a user may be a string, and a front end gives names as well.
+    pub(crate) fn check_names(&self) -> Result<()> {
+        let (kind, name) = match self {
+            Self::CreateDatabase { name } => ("a database", name),
+            Self::CreateTable { name, .. } => ("a table", &name.name),
+            Self::CreateView { view, .. } => ("a view", &view.name().name),
+            Self::CreateDeployment { deployment, .. } => ("a deployment", &deployment.name().name),
+            Self::CreateProcedure { procedure, .. } => ("a procedure", &procedure.name().name),
+            Self::ChangeUsers(UserCommand::Create(change)) => ("a user", &change.name.text),
+            Self::ChangeUsers(UserCommand::CreateRole { name, .. }) => ("a role", &name.text),
+            Self::DropDatabase { .. }
+            | Self::DropTable { .. }
+            | Self::DropView { .. }
+            | Self::ChangeOffline { .. }
+            | Self::DropDeployment { .. }
+            | Self::DropProcedure { .. }
+            | Self::SetVariable { .. }
+            | Self::ChangeUsers(_) => return Ok(()),
+        };
+        check_name(kind, name)
+    }
+}
+
+/// Fails where a name is empty; `kind` says of what it is.
+pub(crate) fn check_name(kind: &str, name: &str) -> Result<()> {
+    if !name.is_empty() {
+        return Ok(());
+    }
+    Diagnostic::new(code::SYNTAX_ERROR, format!("the name of {kind} is empty"))
+        .with_kind(Kind::FixRequest)
+        .with_hint("Give it a name of one character at least.")
+        .err()
 }
 
 /// The object that a command removed from the catalog. It is freed after the catalog's lock is

@@ -24,7 +24,7 @@ use crate::{
     Output, Parameter, Session,
     access::{Needs, Requirement},
     append::{self, AppendRule, table_error},
-    catalog::{CatalogCommand, CatalogRecord},
+    catalog::{CatalogCommand, CatalogRecord, check_name},
     entrance::{CallDescription, no_plan},
     literal::{ConstantPosition, coerce},
     session::object_name,
@@ -367,6 +367,7 @@ fn check_name(name: &ObjectName) -> Result<()> {
 
 /// Returns the schema of an Arrow schema's columns.
 fn schema_of_arrow(table: &str, schema: &SchemaRef) -> Result<TableSchema> {
+    check_name("a table", &object_name(table).name.text)?;
     if schema.fields().is_empty() {
         let message = format!("table `{table}` does not exist, and the data has no columns");
         return Diagnostic::new(code::UNDEFINED_TABLE, message)
@@ -375,6 +376,7 @@ fn schema_of_arrow(table: &str, schema: &SchemaRef) -> Result<TableSchema> {
     }
     let mut columns = Vec::new();
     for field in schema.fields() {
+        check_name("a column", field.name())?;
         let Some(data_type) = importable(field.data_type()) else {
             let message = format!("column `{}` has a type that cannot be stored", field.name());
             return Diagnostic::new(code::DATATYPE_MISMATCH, message)
@@ -386,6 +388,15 @@ fn schema_of_arrow(table: &str, schema: &SchemaRef) -> Result<TableSchema> {
             return Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .with_kind(Kind::FixData)
                 .with_hint("CREATE TABLE first, or give the column a type.")
+                .err();
+        }
+        if let DataType::Array(_) = data_type {
+            let message = format!("column `{}` is {data_type}, which is not stored", field.name());
+            return Diagnostic::new(code::DATATYPE_MISMATCH, message)
+                .with_kind(Kind::FixData)
+                .with_hint(
+                    "Give each element a column or a row of its own, or make a text of them.",
+                )
                 .err();
         }
         columns.push(Column::new(field.name(), data_type));

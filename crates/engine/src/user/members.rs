@@ -146,6 +146,12 @@ impl Users {
         })
     }
 
+    /// Returns whether a user has ADMIN on anything.
+    pub(crate) fn has_admin(&self, user: &str) -> bool {
+        let is_admin = |grant: &PrivilegeGrant| Privilege::Admin.is_implied_by(&grant.privilege);
+        user == ROOT || self.grants_of(user).any(is_admin)
+    }
+
     /// Returns whether a user has any privilege on an object, or on something in it.
     pub(crate) fn is_visible(&self, user: &str, object: &Securable) -> bool {
         if user == ROOT {

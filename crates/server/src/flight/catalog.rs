@@ -35,12 +35,17 @@ pub(crate) const CATALOG: &str = "lockstep";
 /// The type of tables that users make.
 const TABLE: &str = "TABLE";
 
+/// The type of views.
+const VIEW: &str = "VIEW";
+
 /// The type of the tables of the database `lockstep`.
 const SYSTEM_TABLE: &str = "SYSTEM TABLE";
 
-/// The tables that the caller sees.
-const TABLES_SQL: &str =
-    "SELECT database_name, name FROM lockstep.tables ORDER BY database_name, name";
+/// The tables and views that the caller sees.
+const TABLES_SQL: &str = "
+    SELECT database_name, name, 'TABLE' AS kind FROM lockstep.tables
+    UNION ALL SELECT database_name, name, 'VIEW' AS kind FROM lockstep.views
+    ORDER BY database_name, name";
 
 /// Returns the columns of the answer to a question about the catalog; `None` where the command is none.
 pub(crate) fn catalog_schema(command: &Command) -> Option<SchemaRef> {
@@ -92,6 +97,7 @@ fn answer(session: &Session, command: Command) -> Result<Option<RecordBatch>> {
             let mut builder = command.into_builder();
             builder.append(SYSTEM_TABLE);
             builder.append(TABLE);
+            builder.append(VIEW);
             builder.build()
         }
         Command::CommandGetSqlInfo(command) => command.into_builder(&SQL_INFO).build(),
@@ -117,21 +123,30 @@ fn tables(session: &Session, command: CommandGetTables) -> Result<RecordBatch> {
     let found = if is_other { Vec::new() } else { texts(session, TABLES_SQL)? };
     let mut builder = command.into_builder();
     for row in &found {
-        let [database, name] = row.as_slice() else { continue };
-        let columns = if has_columns {
-            // A table that was dropped meanwhile is left out.
-            match session.table_columns(&format!("{database}.{name}")) {
-                Ok(columns) => columns,
-                Err(_) => continue,
-            }
-        } else {
-            Vec::new()
+        let [database, name, kind] = row.as_slice() else { continue };
+        let is_view = kind == VIEW;
+        // One that was dropped meanwhile is left out.
+        let found = match (has_columns, is_view) {
+            (false, _) => Ok(Vec::new()),
+            (true, false) => session.table_columns(&format!("{database}.{name}")),
+            (true, true) => view_columns(session, database, name),
         };
-        let table_type = if database == CATALOG { SYSTEM_TABLE } else { TABLE };
+        let Ok(columns) = found else { continue };
+        let table_type = match database.as_str() {
+            CATALOG => SYSTEM_TABLE,
+            _ if is_view => VIEW,
+            _ => TABLE,
+        };
         let schema = schema_of(&columns);
         builder.append(CATALOG, database, name, table_type, &schema).map_err(malformed)?;
     }
     builder.build().map_err(malformed)
+}
+
+/// Returns the columns of a view: those of its query.
+fn view_columns(session: &Session, database: &str, name: &str) -> Result<Vec<(String, DataType)>> {
+    let bound = session.query(&format!("SELECT * FROM `{database}`.`{name}`"))?;
+    Ok(bound.columns().to_vec())
 }
 
 /// Runs a statement and returns its rows as texts.

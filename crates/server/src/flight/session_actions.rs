@@ -44,7 +44,7 @@ impl FlightCall {
             CallSession::Login(_) => {
                 let token = self.keep_session()?;
                 let kept = self.server.sessions.find(&self.server.state, &token);
-                let session = kept.map_or_else(|| self.session.clone(), CallSession::Lasting);
+                let session = kept.map_or_else(|_ended| self.session.clone(), CallSession::Lasting);
                 (self.in_session_of(session), Some(token))
             }
         };

@@ -72,21 +72,25 @@ impl FlightSessions {
         if is_full { too_many(max).err() } else { Ok(token) }
     }
 
-    /// Finds the session of a token, unless it was forgotten, and notes that it is used.
-    pub(crate) fn find(&self, state: &ServerState, token: &str) -> Option<Arc<FlightSession>> {
+    /// Finds the session of a token, unless it was forgotten, and notes that it is used. The error of one
+    /// whose user was removed or whose token has expired says so.
+    pub(crate) fn find(&self, state: &ServerState, token: &str) -> Result<Arc<FlightSession>> {
         let key = key_of(state, token);
-        let found = self.by_key.lock().get(&key).map(Arc::clone)?;
+        let found = self.by_key.lock().get(&key).map(Arc::clone);
+        let Some(found) = found else { return session_ended().err() };
         let now_ns = state.clock.monotonic_ns();
         let timeout_ns = state.settings().flight_session_timeout_ms.saturating_mul(1_000_000);
-        let has_ended =
-            found.idle_ns(now_ns) >= timeout_ns || found.session.check_present().is_err();
-        if has_ended {
+        let present = match found.session.check_present() {
+            Ok(()) if found.idle_ns(now_ns) >= timeout_ns => session_ended().err(),
+            other => other,
+        };
+        if let Err(error) = present {
             self.remove(&found);
-            return None;
+            return Err(error);
         }
         // Relaxed: a time that publishes nothing else.
         found.used_ns.store(now_ns, Ordering::Relaxed);
-        Some(found)
+        Ok(found)
     }
 
     /// Forgets a session. Returns whether it was kept.
@@ -113,6 +117,13 @@ pub(crate) fn of_cookie(cookies: &str) -> Option<&str> {
 fn key_of(state: &ServerState, token: &str) -> LoginKey {
     let nowhere = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     state.access.key(token.as_bytes(), nowhere, b"session")
+}
+
+/// Makes the error for a session that the server does not know, or no longer.
+pub(crate) fn session_ended() -> Diagnostic {
+    Diagnostic::new(code::INVALID_AUTHORIZATION, "the session has ended").with_hint(
+        "Connect again; flight.session_timeout_ms says how long an idle session is kept.",
+    )
 }
 
 fn too_many(max: usize) -> Diagnostic {

@@ -49,6 +49,17 @@ fn columns_of(session: &Session, sql: &str) -> Result<Option<SchemaRef>> {
     })
 }
 
+/// Returns the columns of the rows that a statement has with these parameters, whose types decide those of
+/// the columns. The first row of them decides, as where they run.
+fn columns_with(session: &Session, sql: &str, rows: &ParameterRows) -> Result<Option<SchemaRef>> {
+    if let Some(row) = rows.first()
+        && session.statement_effect(sql)?.0 == StatementEffect::Query
+    {
+        return Ok(Some(schema_of(session.query_with(sql, row)?.columns())));
+    }
+    columns_of(session, sql)
+}
+
 /// Makes the description of a result whose rows a ticket returns.
 pub(crate) fn flight_info(
     descriptor: FlightDescriptor,
@@ -94,12 +105,12 @@ impl FlightCall {
         handle: Bytes,
         descriptor: FlightDescriptor,
     ) -> Result<FlightInfo, Status> {
-        let (sql, _) = self.find_statement(&handle)?;
+        let (sql, rows) = self.find_statement(&handle)?;
         let prepared = handle.to_vec();
         let ticket = StatementTicket { sql: String::new(), id: random_id(), prepared };
         let ticket = TicketStatementQuery { statement_handle: ticket.encode_to_vec().into() };
         self.run(WorkClass::Writes, CallDeadline::Statement, move |session| {
-            let schema = columns_of(session, &sql)?;
+            let schema = columns_with(session, &sql, &rows)?;
             flight_info(descriptor, &ticket, schema.as_ref())
         })
         .await

@@ -23,7 +23,7 @@ use super::{
     row_batches::RowBatches,
     sql_call::warnings_json,
 };
-use crate::{server_state::ServerState, work_pool::WorkClass};
+use crate::{append_columns::append_columns, server_state::ServerState, work_pool::WorkClass};
 
 /// Appends the rows of a body. They are answered when they are as durable as `durability` says.
 pub(crate) async fn append(
@@ -69,7 +69,7 @@ fn read_rows(
     body: &Bytes,
     format: BodyFormat,
 ) -> HttpResult<Vec<RecordBatch>> {
-    let columns = session.table_columns(table)?;
+    let columns = append_columns(session, table)?;
     if format == BodyFormat::Arrow {
         return read_arrow(body);
     }

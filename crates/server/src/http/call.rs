@@ -5,10 +5,10 @@ use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 use axum::{
     body::{Body, Bytes},
     extract::{Query, Request},
-    http::{HeaderMap, HeaderName, StatusCode},
+    http::{HeaderMap, HeaderName, StatusCode, header},
 };
 use futures::StreamExt;
-use lockstep_diagnostic::{Diagnostic, code};
+use lockstep_diagnostic::{Diagnostic, Kind, code};
 use lockstep_engine::{CallOptions, Session, guarded};
 use lockstep_host::{Clock, QueryContext, QueryLimits};
 use serde::Deserialize;
@@ -94,6 +94,7 @@ impl HttpCall {
     /// Reads the body, up to the limits of its size, of the time between its parts, and of the time of
     /// the whole: a call of which nothing is left when its body has arrived is of no use.
     pub(crate) async fn read_body(&mut self, kind: DeadlineKind) -> HttpResult<Bytes> {
+        self.check_encoding()?;
         let settings = self.state.settings();
         let whole = Duration::from_millis(self.left_ms(kind)?.max(1));
         let limit_ms = self.limit_ms(kind)?;
@@ -104,8 +105,31 @@ impl HttpCall {
         }
         read.unwrap_or_else(|_elapsed| {
             self.state.metrics.add_refused(Refusal::Timeout);
-            Err(Diagnostic::interrupted(Some(limit_ms)).into())
+            Err(past_deadline(limit_ms, kind).into())
         })
+    }
+
+    /// Fails where the body is compressed.
+    fn check_encoding(&self) -> HttpResult<()> {
+        let Some(encoding) = self.headers.get(header::CONTENT_ENCODING) else { return Ok(()) };
+        if encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
+            return Ok(());
+        }
+        let encoding = String::from_utf8_lossy(encoding.as_bytes());
+        let message =
+            format!("a body with the encoding {encoding} is not read here: send it as it is");
+        Err(HttpError::protocol(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+    }
+
+    /// Fails where the call names a durability, which only an append has.
+    pub(crate) fn refuse_durability(&self) -> HttpResult<()> {
+        if self.parameters.durability.is_none() {
+            return Ok(());
+        }
+        let message = "durability is a parameter of appends, this call is none";
+        Err(Diagnostic::new(code::INVALID_PARAMETER, message)
+            .with_hint("Leave it out; for statements, OPTIONS(durability=…) of the table says it.")
+            .into())
     }
 
     async fn read_parts(&mut self, settings: &ServerSettings) -> HttpResult<Bytes> {
@@ -149,9 +173,12 @@ impl HttpCall {
 
     /// Makes the context in which the call runs: with what is left of its deadline.
     pub(crate) fn context(&self, kind: DeadlineKind) -> HttpResult<QueryContext> {
-        let timeout_ms = Some(self.left_ms(kind)?);
-        let limits = QueryLimits { timeout_ms, ..QueryLimits::default() };
-        Ok(QueryContext::limited(&self.state.clock, limits))
+        Ok(self.context_of(self.left_ms(kind)?))
+    }
+
+    fn context_of(&self, left_ms: u64) -> QueryContext {
+        let limits = QueryLimits { timeout_ms: Some(left_ms), ..QueryLimits::default() };
+        QueryContext::limited(&self.state.clock, limits)
     }
 
     /// Returns what is left of the call's deadline; fails where that is nothing.
@@ -159,7 +186,7 @@ impl HttpCall {
         let limit_ms = self.limit_ms(kind)?;
         let took_ms = self.state.clock.monotonic_ns().saturating_sub(self.begun_ns) / 1_000_000;
         if took_ms >= limit_ms {
-            return Err(Diagnostic::interrupted(Some(limit_ms)).into());
+            return Err(past_deadline(limit_ms, kind).into());
         }
         Ok(limit_ms - took_ms)
     }
@@ -193,9 +220,12 @@ impl HttpCall {
             memory_bytes: limit(settings.query_memory_bytes_max),
             rows_max: limit(settings.answer_rows_max),
         };
-        let context = self.context(kind)?;
+        let deadline =
+            CallDeadline { kind, limit_ms: self.limit_ms(kind)?, left_ms: self.left_ms(kind)? };
+        let context = self.context_of(deadline.left_ms);
         let trace = self.trace().cloned();
-        Ok(EngineCall { login: Arc::clone(&self.login), context, call, database: None, trace })
+        let login = Arc::clone(&self.login);
+        Ok(EngineCall { login, context, deadline, call, database: None, trace })
     }
 
     /// Returns a name with the database of the parameters before it.
@@ -207,11 +237,46 @@ impl HttpCall {
     }
 }
 
+/// The deadline of a call: the whole, and what was left when it began to run.
+#[derive(Debug, Clone, Copy)]
+struct CallDeadline {
+    kind: DeadlineKind,
+    limit_ms: u64,
+    left_ms: u64,
+}
+
+impl CallDeadline {
+    /// Lets an error of the engine say whose limit has passed: it knows those of sessions only.
+    fn named(self, mut error: HttpError) -> HttpError {
+        let by_engine = Diagnostic::interrupted(Some(self.left_ms));
+        if error.diagnostic.code == by_engine.code && error.diagnostic.message == by_engine.message
+        {
+            error.diagnostic = Box::new(past_deadline(self.limit_ms, self.kind));
+        }
+        error
+    }
+}
+
+/// Makes the error of a call that has taken longer than it may.
+fn past_deadline(limit_ms: u64, kind: DeadlineKind) -> Diagnostic {
+    let setting = match kind {
+        DeadlineKind::Request => "limits.request_timeout_ms",
+        DeadlineKind::Statement => "limits.statement_timeout_ms",
+    };
+    Diagnostic::new(code::QUERY_CANCELED, format!("the call took longer than {limit_ms} ms"))
+        .with_kind(Kind::FreeResources)
+        .with_hint(format!(
+            "timeout_ms, or the header Lockstep-Timeout-Ms, gives it longer, up to {setting} of the \
+             server."
+        ))
+}
+
 /// A call of the engine in a session of its own.
 #[derive(Debug)]
 pub(crate) struct EngineCall {
     login: Arc<Login>,
     context: QueryContext,
+    deadline: CallDeadline,
     call: CallOptions,
     database: Option<String>,
     trace: Option<Arc<CallTrace>>,
@@ -274,7 +339,7 @@ pub(crate) async fn run_in_pool<T: Send + 'static>(
     call: EngineCall,
     work: impl FnOnce(&ServerState, &Session) -> HttpResult<T> + Send + 'static,
 ) -> HttpResult<T> {
-    let cancel = CancelOnDrop(call.context.clone());
+    let (cancel, deadline) = (CancelOnDrop(call.context.clone()), call.deadline);
     let shared = Arc::clone(state);
     let submitted_ns = state.clock.monotonic_ns();
     let body = move || {
@@ -283,7 +348,7 @@ pub(crate) async fn run_in_pool<T: Send + 'static>(
     };
     let done = state.pools.run(class, body).await?;
     drop(cancel);
-    done
+    done.map_err(|error| deadline.named(error))
 }
 
 /// Cancels a call whose caller is gone.

@@ -47,6 +47,7 @@ pub(crate) async fn answer(
     request: Request,
 ) -> HttpResult<Response> {
     let mut call = HttpCall::begin(Arc::clone(&state), request).await?;
+    call.refuse_durability()?;
     let body_format = BodyFormat::of_body(&call.headers)?;
     let answer_format = BodyFormat::of_answer(&call.headers)?;
     let name = call.qualified(name);

@@ -30,19 +30,35 @@ struct SqlBody {
     database: Option<String>,
 }
 
+impl SqlBody {
+    fn read(body: &[u8]) -> HttpResult<Self> {
+        let wrong = |found: &str| {
+            Diagnostic::new(
+                code::INVALID_PARAMETER,
+                format!("the body is not as expected: {found}"),
+            )
+            .with_hint("It is a JSON object with sql, and may have parameters and database.")
+        };
+        // An array could be read as the members in their order.
+        match body.trim_ascii_start().first() {
+            Some(b'{') => {}
+            Some(_) => return Err(wrong("it is no JSON object").into()),
+            None => return Err(wrong("it is empty").into()),
+        }
+        Ok(serde_json::from_slice(body).map_err(|error| wrong(&error.to_string()))?)
+    }
+}
+
 /// Runs statements in a session of their own.
 pub(crate) async fn run(
     State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> HttpResult<Response> {
     let mut call = HttpCall::begin(Arc::clone(&state), request).await?;
+    call.refuse_durability()?;
     let format = BodyFormat::of_answer(&call.headers)?;
     let body = call.read_body(DeadlineKind::Statement).await?;
-    let mut body: SqlBody = serde_json::from_slice(&body).map_err(|error| {
-        let message = format!("the body is not as expected: {error}");
-        Diagnostic::new(code::INVALID_PARAMETER, message)
-            .with_hint("It is a JSON object with sql, and may have parameters and database.")
-    })?;
+    let mut body = SqlBody::read(&body)?;
     body.database = body.database.or_else(|| call.parameters.database.take());
     let parameters: Vec<Parameter> =
         body.parameters.iter().map(|value| parameter(value.get())).collect::<HttpResult<_>>()?;

@@ -14,21 +14,20 @@ pub(crate) struct CancelKey {
     pub(crate) secret: i32,
 }
 
-/// The call that a connection runs.
+/// The call that a connection runs, and those that it is a part of: of a COPY the whole, and the append of
+/// some of its rows.
 #[derive(Debug, Default)]
-pub(crate) struct CancellableCall(Mutex<Option<QueryContext>>);
+pub(crate) struct CancellableCall(Mutex<Vec<QueryContext>>);
 
 impl CancellableCall {
     /// Notes the call until the result is dropped, which cancels it unless it has ended.
     pub(crate) fn begin(self: &Arc<Self>, context: &QueryContext) -> CallGuard {
-        *self.0.lock() = Some(context.clone());
+        self.0.lock().push(context.clone());
         CallGuard { running: Arc::clone(self), context: context.clone() }
     }
 
     fn cancel(&self) {
-        if let Some(context) = &*self.0.lock() {
-            context.cancel();
-        }
+        self.0.lock().iter().for_each(QueryContext::cancel);
     }
 }
 
@@ -41,7 +40,8 @@ pub(crate) struct CallGuard {
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        self.running.0.lock().take();
+        let ended = self.running.0.lock().pop();
+        debug_assert!(ended.is_some(), "a call ends before the one that it is a part of");
         // Where the call has ended, nothing is cancelled.
         self.context.cancel();
     }

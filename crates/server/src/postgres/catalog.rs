@@ -28,12 +28,15 @@ mod tables;
 mod text_function;
 mod types;
 mod value;
+mod views;
+
+pub(crate) use types::type_of_number;
 
 use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::Session;
-use lockstep_host::with_large_stack;
+use lockstep_host::{QueryContext, with_large_stack};
 use lockstep_row::Value;
 use sqlparser::{
     ast::Query,
@@ -62,6 +65,8 @@ const TOKENS_MAX: usize = 4_000;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CatalogQuery {
     query: Arc<Query>,
+    /// The text, for the list of sessions.
+    text: Arc<str>,
     /// The types of the columns that the client was told before.
     types: Option<Arc<[Oid]>>,
 }
@@ -80,7 +85,7 @@ impl CatalogQuery {
             let hint = "Queries of the catalogs are in PostgreSQL's SQL.";
             Box::new(error.with_hint(hint))
         })?;
-        Ok(Some(Self { query: Arc::new(query), types: None }))
+        Ok(Some(Self { query: Arc::new(query), text: statement.text().into(), types: None }))
     }
 
     /// Returns the types of the parameters that casts and comparisons tell.
@@ -90,11 +95,17 @@ impl CatalogQuery {
 
     /// Returns the query with columns of these types, which the client was told before there were values.
     pub(crate) fn with_types(&self, types: impl Iterator<Item = Oid>) -> Self {
-        Self { query: Arc::clone(&self.query), types: Some(types.collect()) }
+        Self { types: Some(types.collect()), ..self.clone() }
     }
 
-    /// Answers the query.
+    /// Answers the query, as a call of the session: under its limits, and in the list of sessions.
     pub(crate) fn answer(&self, session: &Session, parameters: &[Value]) -> Result<RowCursor> {
+        let context = QueryContext::nested();
+        let _listed = session.list_call(&context, &self.text);
+        context.run(|| session.limits().run(|| self.rows(session, parameters)))
+    }
+
+    fn rows(&self, session: &Session, parameters: &[Value]) -> Result<RowCursor> {
         let parameters = parameters.iter().map(CatalogValue::of).collect();
         let found = Evaluator::new(session, parameters).query(&self.query, None)?;
         let columns: Vec<(&str, Oid)> = found

@@ -14,6 +14,8 @@ enum SettingRule {
     Any,
     /// Only one of these, in lower case.
     OneOf(&'static [&'static str]),
+    /// `on` or `off`, which may be written in PostgreSQL's other ways.
+    Switch,
     /// None: the server decides.
     Fixed,
 }
@@ -43,7 +45,7 @@ const UTF8: &[&str] = &["utf8", "utf-8", "utf_8", "unicode"];
 
 const LEVELS: &[&str] = &["read uncommitted", "read committed", "repeatable read", "serializable"];
 
-use SettingRule::{Any, Fixed, OneOf};
+use SettingRule::{Any, Fixed, OneOf, Switch};
 
 /// All settings.
 const SETTINGS: &[ClientSetting] = &[
@@ -59,7 +61,7 @@ const SETTINGS: &[ClientSetting] = &[
         OneOf(&["iso", "iso, mdy", "iso,mdy", "iso, dmy", "iso, ymd"]),
     ),
     setting("default_transaction_isolation", "read committed", OneOf(LEVELS)),
-    reported("default_transaction_read_only", "off", OneOf(&["off", "false", "0", "no"])),
+    reported("default_transaction_read_only", "off", Switch),
     setting("default_text_search_config", "pg_catalog.simple", Any),
     setting("enable_seqscan", "on", Any),
     setting("extra_float_digits", "1", Any),
@@ -83,7 +85,7 @@ const SETTINGS: &[ClientSetting] = &[
     reported("standard_conforming_strings", "on", OneOf(&["on", "true", "1", "yes"])),
     setting("synchronize_seqscans", "on", Any),
     setting("transaction_isolation", "read committed", OneOf(LEVELS)),
-    setting("transaction_read_only", "off", OneOf(&["off", "false", "0", "no"])),
+    setting("transaction_read_only", "off", Switch),
     setting("wal_level", "replica", Fixed),
     setting("xmloption", "content", Any),
 ];
@@ -110,6 +112,21 @@ pub(crate) fn default_settings() -> impl Iterator<Item = (&'static str, &'static
     SETTINGS.iter().map(|setting| (setting.name, setting.default))
 }
 
+/// Returns `on` or `off` for PostgreSQL's words for them.
+pub(crate) fn switch_of(word: &str) -> Option<&'static str> {
+    match word.trim_matches('\'').to_ascii_lowercase().as_str() {
+        "on" | "true" | "t" | "yes" | "y" | "1" => Some("on"),
+        "off" | "false" | "f" | "no" | "n" | "0" => Some("off"),
+        _ => None,
+    }
+}
+
+/// Makes the error for a value that is neither `on` nor `off`.
+pub(crate) fn not_a_switch<T>(name: &str, value: &str) -> Result<T> {
+    let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+    Diagnostic::new(code::INVALID_PARAMETER, message).with_hint("It is on or off.").err()
+}
+
 fn find(name: &str) -> Option<&'static ClientSetting> {
     SETTINGS.iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
 }
@@ -118,9 +135,15 @@ impl ClientSettings {
     /// Sets a value; `None` is the default.
     pub(crate) fn set(&mut self, name: &str, value: Option<&str>) -> Result<SettingChange> {
         let Some(setting) = find(name) else { return Ok(SettingChange::NotFound) };
-        let given = value.unwrap_or(setting.default);
+        let mut given = value.unwrap_or(setting.default);
+        if matches!(setting.rule, Switch) {
+            match switch_of(given) {
+                Some(word) => given = word,
+                None => return not_a_switch(setting.name, given),
+            }
+        }
         let is_allowed = match setting.rule {
-            Any => true,
+            Any | Switch => true,
             OneOf(words) => {
                 // asyncpg puts the value into quotes.
                 let word = given.trim_matches('\'').to_ascii_lowercase();
@@ -193,6 +216,7 @@ mod tests {
         for (name, value) in [
             ("client_encoding", "latin1"),
             ("standard_conforming_strings", "off"),
+            ("default_transaction_read_only", "maybe"),
             ("server_version", "9"),
         ] {
             assert_eq!(set(&mut settings, name, value).unwrap_err().code, "22023", "{name}");

@@ -13,8 +13,10 @@ pub(crate) enum ClientCommand {
     /// BEGIN, COMMIT, ROLLBACK and the like.
     Transaction(TransactionCommand),
     /// SET of one setting; `None` is its default.
-    Set { name: String, value: Option<String> },
-    /// SET that has no effect, such as SET TRANSACTION.
+    Set { name: String, value: Option<String>, scope: SettingScope },
+    /// SET TRANSACTION, and with the scope of the session SET SESSION CHARACTERISTICS.
+    SetAccess { access: TransactionAccess, scope: SettingScope },
+    /// SET that has no effect, such as SET CONSTRAINTS.
     SetNothing,
     /// RESET ALL.
     ResetAll,
@@ -23,9 +25,11 @@ pub(crate) enum ClientCommand {
     /// SHOW ALL.
     ShowAll,
     /// DISCARD ALL and its parts.
-    Discard,
+    Discard(Discarded),
     /// DEALLOCATE; `None` is ALL.
     Deallocate(Option<String>),
+    /// CLOSE of a portal; `None` is ALL.
+    Close(Option<String>),
     /// LISTEN, UNLISTEN, and what else has nothing to do.
     Nothing(&'static str),
     /// A SELECT of functions about the server and the session.
@@ -40,12 +44,44 @@ pub(crate) enum ClientCommand {
     Engine(Translation),
 }
 
+/// For how long a setting is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SettingScope {
+    /// Until it is set again.
+    Session,
+    /// Until the transaction block ends: SET LOCAL.
+    Local,
+}
+
+/// What DISCARD forgets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Discarded {
+    All,
+    /// Plans, sequences or temporary tables, which there are none of; the tag of the statement.
+    Nothing(&'static str),
+}
+
+/// Whether the statements of a transaction may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TransactionAccess {
+    ReadOnly,
+    ReadWrite,
+}
+
+/// Whether the end of a block begins another one: AND CHAIN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TransactionChain {
+    No,
+    Chained,
+}
+
 /// A statement about transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionCommand {
-    Begin,
-    Commit,
-    Rollback,
+    /// BEGIN; `None` is as `default_transaction_read_only` says.
+    Begin(Option<TransactionAccess>),
+    Commit(TransactionChain),
+    Rollback(TransactionChain),
     Savepoint,
     Release,
     RollbackTo,
@@ -55,9 +91,9 @@ impl TransactionCommand {
     /// Returns what the client is told when it was done.
     pub(crate) fn tag(self) -> &'static str {
         match self {
-            Self::Begin => "BEGIN",
-            Self::Commit => "COMMIT",
-            Self::Rollback | Self::RollbackTo => "ROLLBACK",
+            Self::Begin(_) => "BEGIN",
+            Self::Commit(_) => "COMMIT",
+            Self::Rollback(_) | Self::RollbackTo => "ROLLBACK",
             Self::Savepoint => "SAVEPOINT",
             Self::Release => "RELEASE",
         }
@@ -85,7 +121,7 @@ impl ClientCommand {
 
     /// Reads a statement that the protocol answers.
     fn read_own(mut statement: TokenCursor<'_>) -> Result<Option<Self>> {
-        if let Some(found) = transaction(statement) {
+        if let Some(found) = transaction(statement)? {
             return Ok(Some(Self::Transaction(found)));
         }
         if statement.accept("SET") {
@@ -96,13 +132,14 @@ impl ClientCommand {
                 return Ok(Some(Self::ResetAll));
             }
             let name = setting_name(&mut statement);
-            return Ok(name.map(|name| Self::Set { name, value: None }));
+            let scope = SettingScope::Session;
+            return Ok(name.map(|name| Self::Set { name, value: None, scope }));
         }
         if statement.accept("SHOW") {
             return Ok(show(statement));
         }
         if statement.accept("DISCARD") {
-            return Ok(Some(Self::Discard));
+            return discarded(statement).map(|found| Some(Self::Discard(found)));
         }
         if statement.accept("DEALLOCATE") {
             statement.accept("PREPARE");
@@ -110,6 +147,9 @@ impl ClientCommand {
                 return Ok(Some(Self::Deallocate(None)));
             }
             return Ok(statement.name().map(|name| Self::Deallocate(Some(name))));
+        }
+        if statement.accept("CLOSE") {
+            return close(statement).map(Some);
         }
         for (word, tag) in [("LISTEN", "LISTEN"), ("UNLISTEN", "UNLISTEN"), ("NOTIFY", "NOTIFY")] {
             if statement.accept(word) {
@@ -133,8 +173,8 @@ impl ClientCommand {
         matches!(
             self,
             Self::Transaction(
-                TransactionCommand::Commit
-                    | TransactionCommand::Rollback
+                TransactionCommand::Commit(_)
+                    | TransactionCommand::Rollback(_)
                     | TransactionCommand::RollbackTo
             )
         )
@@ -142,22 +182,78 @@ impl ClientCommand {
 }
 
 /// Reads a statement about transactions. A DEPLOY may begin with one of its words in no case.
-fn transaction(mut statement: TokenCursor<'_>) -> Option<TransactionCommand> {
+fn transaction(mut statement: TokenCursor<'_>) -> Result<Option<TransactionCommand>> {
     use TransactionCommand::{Begin, Commit, Release, Rollback, RollbackTo, Savepoint};
     if statement.accept("BEGIN") || statement.accept_all(&["START", "TRANSACTION"]) {
-        return Some(Begin);
+        return Ok(Some(Begin(access(statement))));
     }
     if statement.accept("COMMIT") || statement.accept("END") {
-        return Some(Commit);
+        let _noise = statement.accept("WORK") || statement.accept("TRANSACTION");
+        return chain(statement).map(|chain| Some(Commit(chain)));
     }
     if statement.accept("ROLLBACK") || statement.accept("ABORT") {
         let _noise = statement.accept("WORK") || statement.accept("TRANSACTION");
-        return Some(if statement.accept("TO") { RollbackTo } else { Rollback });
+        if statement.accept("TO") {
+            return Ok(Some(RollbackTo));
+        }
+        return chain(statement).map(|chain| Some(Rollback(chain)));
     }
     if statement.accept("SAVEPOINT") {
-        return Some(Savepoint);
+        return Ok(Some(Savepoint));
     }
-    statement.accept("RELEASE").then_some(Release)
+    Ok(statement.accept("RELEASE").then_some(Release))
+}
+
+/// Reads the modes of a transaction, of which READ ONLY and READ WRITE have an effect; the last one holds.
+fn access(mut statement: TokenCursor<'_>) -> Option<TransactionAccess> {
+    let mut found = None;
+    while !statement.is_end() {
+        if statement.accept_all(&["READ", "ONLY"]) {
+            found = Some(TransactionAccess::ReadOnly);
+        } else if statement.accept_all(&["READ", "WRITE"]) {
+            found = Some(TransactionAccess::ReadWrite);
+        } else {
+            let _other = statement.next();
+        }
+    }
+    found
+}
+
+/// Reads `AND CHAIN` and `AND NO CHAIN` at the end of a statement.
+fn chain(mut statement: TokenCursor<'_>) -> Result<TransactionChain> {
+    let chain = if statement.accept_all(&["AND", "CHAIN"]) {
+        TransactionChain::Chained
+    } else {
+        let _noise = statement.accept_all(&["AND", "NO", "CHAIN"]);
+        TransactionChain::No
+    };
+    if statement.is_end() { Ok(chain) } else { statement.syntax_error() }
+}
+
+/// Reads DISCARD behind its first word.
+fn discarded(mut statement: TokenCursor<'_>) -> Result<Discarded> {
+    let found = [
+        ("ALL", Discarded::All),
+        ("PLANS", Discarded::Nothing("DISCARD PLANS")),
+        ("SEQUENCES", Discarded::Nothing("DISCARD SEQUENCES")),
+        ("TEMP", Discarded::Nothing("DISCARD TEMP")),
+        ("TEMPORARY", Discarded::Nothing("DISCARD TEMP")),
+    ];
+    let found = found.into_iter().find(|(word, _)| statement.accept(word));
+    match found {
+        Some((_, found)) if statement.is_end() => Ok(found),
+        _ => statement.syntax_error(),
+    }
+}
+
+/// Reads CLOSE behind its first word. A portal is what PostgreSQL's cursor is.
+fn close(mut statement: TokenCursor<'_>) -> Result<ClientCommand> {
+    let is_all = statement.accept("ALL");
+    let name = if is_all { None } else { statement.name() };
+    if !statement.is_end() || (name.is_none() && !is_all) {
+        return statement.syntax_error();
+    }
+    Ok(ClientCommand::Close(name))
 }
 
 /// Reads the name of a setting, which may have dots or be `TIME ZONE`.
@@ -178,13 +274,16 @@ fn setting_name(statement: &mut TokenCursor<'_>) -> Option<String> {
 
 /// Reads SET behind its first word; `None` where it is the engine's.
 fn set(mut statement: TokenCursor<'_>) -> Result<Option<ClientCommand>> {
-    let nothing = [
-        &["TRANSACTION"][..],
-        &["SESSION", "CHARACTERISTICS"],
-        &["LOCAL", "TRANSACTION"],
-        &["CONSTRAINTS"],
-    ];
-    if nothing.iter().any(|words| statement.accept_all(words)) {
+    let session = statement.accept_all(&["SESSION", "CHARACTERISTICS"]);
+    if session || statement.accept_all(&["LOCAL", "TRANSACTION"]) || statement.accept("TRANSACTION")
+    {
+        let scope = if session { SettingScope::Session } else { SettingScope::Local };
+        let found = access(statement);
+        return Ok(Some(found.map_or(ClientCommand::SetNothing, |access| {
+            ClientCommand::SetAccess { access, scope }
+        })));
+    }
+    if statement.accept("CONSTRAINTS") {
         return Ok(Some(ClientCommand::SetNothing));
     }
     let is_engine = |statement: &TokenCursor<'_>| {
@@ -195,13 +294,18 @@ fn set(mut statement: TokenCursor<'_>) -> Result<Option<ClientCommand>> {
     if is_engine(&statement) {
         return Ok(None);
     }
-    let _scope = statement.accept("SESSION") || statement.accept("LOCAL");
+    let scope = if statement.accept("LOCAL") {
+        SettingScope::Local
+    } else {
+        let _noise = statement.accept("SESSION");
+        SettingScope::Session
+    };
     if is_engine(&statement) {
         return Ok(None);
     }
     if statement.accept("NAMES") {
         let value = statement.string();
-        return Ok(Some(ClientCommand::Set { name: "client_encoding".to_owned(), value }));
+        return Ok(Some(ClientCommand::Set { name: "client_encoding".to_owned(), value, scope }));
     }
     let is_zone = statement.accept_all(&["TIME", "ZONE"]);
     let name = if is_zone { Some("timezone".to_owned()) } else { setting_name(&mut statement) };
@@ -210,7 +314,7 @@ fn set(mut statement: TokenCursor<'_>) -> Result<Option<ClientCommand>> {
         return statement.syntax_error();
     }
     let value = setting_value(&mut statement)?;
-    Ok(Some(ClientCommand::Set { name, value }))
+    Ok(Some(ClientCommand::Set { name, value, scope }))
 }
 
 /// Reads the value of a setting: words, texts and numbers, with commas between them.
@@ -247,7 +351,9 @@ fn show(mut statement: TokenCursor<'_>) -> Option<ClientCommand> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ClientCommand, TransactionCommand};
+    use super::{
+        ClientCommand, SettingScope, TransactionAccess, TransactionChain, TransactionCommand,
+    };
     use crate::postgres::script::Script;
 
     fn read(sql: &str) -> ClientCommand {
@@ -261,10 +367,15 @@ mod tests {
             ClientCommand::Transaction(found) => found,
             other => panic!("{other:?}"),
         };
-        assert_eq!(transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"), TransactionCommand::Begin);
-        assert_eq!(transaction("START TRANSACTION"), TransactionCommand::Begin);
+        use TransactionCommand::{Begin, Commit, Rollback};
+        assert_eq!(transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"), Begin(None));
+        assert_eq!(transaction("START TRANSACTION"), Begin(None));
+        let read_only = transaction("BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE");
+        assert_eq!(read_only, Begin(Some(TransactionAccess::ReadOnly)));
+        assert_eq!(transaction("COMMIT WORK AND CHAIN"), Commit(TransactionChain::Chained));
+        assert_eq!(transaction("END AND NO CHAIN"), Commit(TransactionChain::No));
         assert_eq!(transaction("rollback to savepoint a"), TransactionCommand::RollbackTo);
-        assert_eq!(transaction("ABORT"), TransactionCommand::Rollback);
+        assert_eq!(transaction("ABORT"), Rollback(TransactionChain::No));
         for engine in
             ["SET GLOBAL max_memory = 1", "SET @@execute_mode = 'online'", "SELECT a FROM t"]
         {
@@ -275,7 +386,7 @@ mod tests {
     #[test]
     fn settings_are_read() {
         let set = |sql: &str| match read(sql) {
-            ClientCommand::Set { name, value } => (name, value),
+            ClientCommand::Set { name, value, .. } => (name, value),
             other => panic!("{other:?}"),
         };
         let pair = |name: &str, value: Option<&str>| (name.to_owned(), value.map(str::to_owned));
@@ -287,7 +398,20 @@ mod tests {
         assert_eq!(set("SET TIME ZONE 'UTC'"), pair("timezone", Some("UTC")));
         assert_eq!(set("SET x TO DEFAULT"), pair("x", None));
         assert_eq!(set("RESET x"), pair("x", None));
-        assert!(matches!(read("SET TRANSACTION READ ONLY"), ClientCommand::SetNothing));
+        let access = TransactionAccess::ReadOnly;
+        for (sql, expected) in [
+            ("SET TRANSACTION READ ONLY", SettingScope::Local),
+            ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", SettingScope::Session),
+        ] {
+            assert!(
+                matches!(read(sql), ClientCommand::SetAccess { access: found, scope } if found == access && scope == expected),
+                "{sql}"
+            );
+        }
+        let sql = "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE";
+        assert!(matches!(read(sql), ClientCommand::SetNothing));
+        let sql = "SET LOCAL statement_timeout = 1";
+        assert!(matches!(read(sql), ClientCommand::Set { scope: SettingScope::Local, .. }));
         assert!(
             matches!(read("SHOW TRANSACTION ISOLATION LEVEL"), ClientCommand::Show(name) if name == "transaction_isolation")
         );

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_diagnostic::{Diagnostic, Kind, code};
+use lockstep_diagnostic::{Diagnostic, Kind, Span, code};
 use lockstep_engine::{Session, guarded};
 use lockstep_function::Zone;
 
@@ -11,6 +11,7 @@ use super::{
     cancel::{CancelKey, CancellableCall},
     client_settings::ClientSettings,
     command::ClientCommand,
+    deployment_call::CallDescription,
     execution::StatementAnswer,
     fatal_error,
     frame::{FrameError, FrameStream},
@@ -21,9 +22,10 @@ use super::{
         row_description,
     },
     rows::{RowCursor, SendMore},
-    script::Script,
+    script::{Script, TokenCursor},
     session_start::SessionStart,
-    transaction::Transaction,
+    token::SqlTokenKind,
+    transaction::{BlockSettings, Transaction},
     value_input::{InputRules, WireFormat},
 };
 use crate::{
@@ -54,6 +56,7 @@ pub(crate) struct Connection {
     pub(crate) settings: ClientSettings,
     pub(crate) running: Arc<CancellableCall>,
     pub(crate) transaction: Transaction,
+    pub(crate) block: BlockSettings,
     pub(crate) has_warned: bool,
     pub(crate) objects: PreparedObjects,
     /// The statement that runs, where it is traced or has an id.
@@ -69,6 +72,20 @@ pub(crate) struct Connection {
 enum ConnectionState {
     Open,
     Ended,
+}
+
+/// Fails where a statement of a script has a parameter: only Bind gives values to them.
+fn check_unbound(statement: TokenCursor<'_>) -> Result<(), Box<Diagnostic>> {
+    let mut tokens = statement.tokens().iter();
+    let Some(token) = tokens.find(|token| token.kind == SqlTokenKind::Parameter) else {
+        return Ok(());
+    };
+    let message = format!("there is no parameter {}", token.text(statement.sql()));
+    Diagnostic::new("42P02", message)
+        .with_kind(Kind::FixRequest)
+        .at(Span::new(token.start(), token.end()))
+        .with_hint("Send the statement in the extended protocol, which binds values to parameters.")
+        .err()
 }
 
 impl Connection {
@@ -88,6 +105,7 @@ impl Connection {
             settings: start.settings,
             running: start.running,
             transaction: Transaction::Idle,
+            block: BlockSettings::default(),
             has_warned: false,
             objects: PreparedObjects::default(),
             call: None,
@@ -255,7 +273,7 @@ impl Connection {
         for statement in script.statements() {
             is_empty = false;
             let begun_ns = self.begin_statement(script.text_behind(statement));
-            let read = ClientCommand::read(statement);
+            let read = check_unbound(statement).and_then(|()| ClientCommand::read(statement));
             if let Some(trace) = self.trace() {
                 trace.phase_since("parse", begun_ns);
             }
@@ -279,7 +297,7 @@ impl Connection {
             return self.copy(copy).await;
         }
         if let ClientCommand::FunctionCall(call) = command
-            && let Some(rows) = self.call_here(call, &[], &[], true)?
+            && let Some(rows) = self.call_here(call, &[], &[], CallDescription::Missing)?
         {
             command_complete(&mut self.frames.output, &format!("SELECT {rows}"));
             return Ok(());

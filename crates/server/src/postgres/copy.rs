@@ -39,6 +39,17 @@ pub(crate) enum CopyFormat {
     Binary,
 }
 
+/// The first line of rows in text or CSV.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CopyHeader {
+    /// A row.
+    No,
+    /// The names of the columns, which a reader skips.
+    Names,
+    /// The names of the columns, which a reader compares with those that it takes.
+    Match,
+}
+
 /// The options of a COPY.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CopyOptions {
@@ -46,7 +57,7 @@ pub(crate) struct CopyOptions {
     pub(crate) delimiter: u8,
     /// The text that stands for NULL.
     pub(crate) null: String,
-    pub(crate) has_header: bool,
+    pub(crate) header: CopyHeader,
     pub(crate) quote: u8,
     pub(crate) escape: u8,
 }
@@ -57,7 +68,7 @@ struct GivenOptions {
     format: Option<String>,
     delimiter: Option<String>,
     null: Option<String>,
-    header: Option<bool>,
+    header: Option<CopyHeader>,
     quote: Option<String>,
     escape: Option<String>,
 }
@@ -119,7 +130,14 @@ fn to_stdout(statement: &mut TokenCursor<'_>) -> Result<CopyOptions> {
     if !statement.accept("STDOUT") {
         return files_of_server(statement);
     }
-    read_options(statement)
+    let options = read_options(statement)?;
+    if options.header == CopyHeader::Match {
+        let message = "cannot use \"match\" with HEADER in COPY TO";
+        return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
+            .with_hint("HEADER writes the names of the columns.")
+            .err();
+    }
+    Ok(options)
 }
 
 fn files_of_server<T>(statement: &TokenCursor<'_>) -> Result<T> {
@@ -187,7 +205,15 @@ impl GivenOptions {
             "null" => self.null = text(statement)?,
             "quote" => self.quote = text(statement)?,
             "escape" => self.escape = text(statement)?,
-            "header" => self.header = Some(read_switch(statement)),
+            "header" => {
+                self.header = Some(if statement.accept("match") {
+                    CopyHeader::Match
+                } else if read_switch(statement) {
+                    CopyHeader::Names
+                } else {
+                    CopyHeader::No
+                });
+            }
             "encoding" => {
                 let encoding = text(statement)?.unwrap_or_default();
                 if !["utf8", "utf-8", "unicode"].contains(&encoding.to_ascii_lowercase().as_str()) {
@@ -224,7 +250,7 @@ impl GivenOptions {
             format,
             delimiter: one_byte("DELIMITER", self.delimiter, if is_csv { b',' } else { b'\t' })?,
             null: self.null.unwrap_or_else(|| if is_csv { "" } else { "\\N" }.to_owned()),
-            has_header: self.header.unwrap_or(false),
+            header: self.header.unwrap_or(CopyHeader::No),
             quote,
             escape: one_byte("ESCAPE", self.escape, quote)?,
         };
@@ -240,9 +266,7 @@ impl GivenOptions {
 
 /// Reads the value of a switch, which may be left out.
 fn read_switch(statement: &mut TokenCursor<'_>) -> bool {
-    for (word, value) in
-        [("true", true), ("on", true), ("match", true), ("false", false), ("off", false)]
-    {
+    for (word, value) in [("true", true), ("on", true), ("false", false), ("off", false)] {
         if statement.accept(word) {
             return value;
         }
@@ -263,7 +287,7 @@ fn one_byte(name: &str, given: Option<String>, default: u8) -> Result<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CopyCommand, CopyFormat};
+    use super::{CopyCommand, CopyFormat, CopyHeader};
     use crate::postgres::script::Script;
 
     fn read(sql: &str) -> Result<CopyCommand, &'static str> {
@@ -283,7 +307,7 @@ mod tests {
             assert_eq!(target.columns.unwrap(), ["a", "b"]);
             let options = target.options;
             assert_eq!((options.format, options.delimiter), (CopyFormat::Csv, b';'));
-            assert_eq!((options.null.as_str(), options.has_header), ("x", true));
+            assert_eq!((options.null.as_str(), options.header), ("x", CopyHeader::Names));
         }
     }
 
@@ -308,6 +332,7 @@ mod tests {
             ("COPY t FROM STDIN (DELIMITER 'ab')", "22023"),
             ("COPY t FROM STDIN (QUOTE 'x')", "0A000"),
             ("COPY t FROM STDIN (WHAT 1)", "42601"),
+            ("COPY t TO STDOUT (FORMAT csv, HEADER match)", "0A000"),
             ("COPY (SELECT 1 TO STDOUT", "42601"),
         ] {
             assert_eq!(read(sql).unwrap_err(), code, "{sql}");

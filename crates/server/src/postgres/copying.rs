@@ -1,25 +1,31 @@
 //! COPY: rows from the client into a table, and rows of a query to the client.
 //!
 //! Rows from the client are stored in batches of some megabytes, so that memory is bounded. Each batch
-//! is stored as a whole; where a later one fails, those before it stay, and the error says so.
+//! is stored as a whole; where a later one fails, those before it stay, and the error says so. A cancel
+//! request ends it at the next message of the client.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::{Output, Session, guarded};
+use lockstep_host::QueryContext;
 
 use super::{
     ClientFailure,
     connection::Connection,
-    copy::{BinaryWriter, CopyCommand, CopyFormat, CopyInput, CopyOptions, CopyTarget, TextWriter},
+    copy::{
+        BinaryWriter, CopyCommand, CopyFormat, CopyHeader, CopyInput, CopyOptions, CopyTarget,
+        TextWriter,
+    },
     frame::FrameError,
     message::violation,
     response::{Severity, bare, command_complete, message, report},
     rows::{RowCursor, SendMore},
+    transaction::read_only,
     translation::Translation,
     value_input::text_of,
 };
-use crate::work_pool::WorkClass;
+use crate::{append_columns::append_columns, work_pool::WorkClass};
 
 impl Connection {
     /// Runs a COPY and writes its end.
@@ -40,13 +46,21 @@ impl Connection {
 
     /// Stores the rows of the client.
     async fn copy_from(&mut self, target: &CopyTarget) -> Result<u64, ClientFailure> {
-        let columns = guarded(|| self.session.table_columns(&target.table))
+        if self.is_read_only() {
+            return Ok(read_only("COPY FROM")?);
+        }
+        let columns = guarded(|| append_columns(&self.session, &target.table))
             .map_err(|error| Box::new(error.at(target.span)))?;
         let mut input = CopyInput::new(target, &columns, self.input_rules())?;
         copy_response(&mut self.frames.output, b'G', target.options.format, input.column_count());
         self.frames.flush().await?;
         let mut stored = 0;
-        let done = self.copy_rows(target, &mut input, &mut stored).await;
+        let (context, session) = (QueryContext::new(), Arc::clone(&self.session));
+        let guard = self.running.begin(&context);
+        let text = format!("COPY {} FROM STDIN", target.table);
+        let listed = session.list_call(&context, &text);
+        let done = self.copy_rows(target, &mut input, &context, &mut stored).await;
+        drop((listed, guard));
         match done {
             Err(ClientFailure::Error(mut error)) if stored > 0 => {
                 let kept = format!("{stored} rows before it were stored.");
@@ -64,6 +78,7 @@ impl Connection {
         &mut self,
         target: &CopyTarget,
         input: &mut CopyInput,
+        context: &QueryContext,
         stored: &mut u64,
     ) -> Result<(), ClientFailure> {
         let mut is_end = false;
@@ -72,6 +87,12 @@ impl Connection {
             let (limit, pause) = (settings.body_bytes_max, settings.body_timeout_ms);
             let pause = Duration::from_millis(pause);
             let frame = self.frames.read_frame_within(limit, pause).await?;
+            // A client that has cancelled sends what it has begun to send.
+            if matches!(frame.kind, b'd' | b'c')
+                && let Err(reason) = context.check()
+            {
+                return Ok(Diagnostic::interrupted(reason.limit_ms()).err()?);
+            }
             match frame.kind {
                 b'd' => guarded(|| input.push(&frame.body, limit))?,
                 b'c' => {
@@ -116,16 +137,16 @@ impl Connection {
         let output = output.map_err(|failure| failure.placed(query))?;
         let begun_ns = self.state.clock.monotonic_ns();
         let mut rows = RowCursor::of_output(output);
-        let columns = std::sync::Arc::clone(&rows.columns);
+        let columns = Arc::clone(&rows.columns);
         copy_response(&mut self.frames.output, b'H', options.format, columns.len());
-        let (text, zone) = (TextWriter::new(options, self.zone()), self.zone());
-        let types = columns.iter().map(|column| &column.data_type).collect();
+        let types: Vec<_> = columns.iter().map(|column| &column.data_type).collect();
+        let (text, zone) = (TextWriter::new(options, types.clone(), self.zone()), self.zone());
         let binary = BinaryWriter::new(types, zone);
         let is_binary = options.format == CopyFormat::Binary;
         let mut head = Vec::new();
         if is_binary {
             binary.head(&mut head);
-        } else if options.has_header {
+        } else if options.header != CopyHeader::No {
             let names = columns.iter().map(|column| column.name.as_str());
             message(&mut self.frames.output, b'd', |out| text.header(out, names));
         }

@@ -19,15 +19,25 @@ use super::{
     connection::Connection,
     execution::StatementAnswer,
     function_call::{CallColumns, FunctionCall},
+    portal::check_described,
     response::{ResultColumn, RowFormat, row_description},
     rows::RowCursor,
     value_input::WireFormat,
 };
 use crate::{
-    deployments::{CachedDeployment, is_stale},
+    deployments::{CachedDeployment, answer_columns, is_stale},
     metrics::CallPhase,
     work_pool::WorkClass,
 };
+
+/// What the client knows of the columns of a call's answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CallDescription<'d> {
+    /// Nothing: it is told before the row.
+    Missing,
+    /// What it was told where it has asked; the row has to be of these types.
+    Told(Option<&'d [ResultColumn]>),
+}
 
 impl Connection {
     /// Answers a request of one row in this task, and writes its row. Returns the number of rows, or
@@ -37,15 +47,15 @@ impl Connection {
         call: &FunctionCall,
         parameters: &[Parameter],
         formats: &[WireFormat],
-        is_described: bool,
+        description: CallDescription<'_>,
     ) -> Result<Option<usize>> {
         if let Some(trace) = self.trace() {
             trace.set_text("lockstep.deployment", &call.deployment);
         }
-        let mut answered = self.try_call_here(call, parameters, formats, is_described);
+        let mut answered = self.try_call_here(call, parameters, formats, description);
         if answered.as_ref().is_err_and(|error| is_stale(error)) {
             self.deployments.remove(&call.deployment);
-            answered = self.try_call_here(call, parameters, formats, is_described);
+            answered = self.try_call_here(call, parameters, formats, description);
         }
         answered
     }
@@ -55,7 +65,7 @@ impl Connection {
         call: &FunctionCall,
         parameters: &[Parameter],
         formats: &[WireFormat],
-        is_described: bool,
+        description: CallDescription<'_>,
     ) -> Result<Option<usize>> {
         let state = Arc::clone(&self.state);
         let (deployment, request) = self.deployment(call)?;
@@ -68,7 +78,10 @@ impl Connection {
         let row = call.row(CallColumns::of(&request), &values, &self.input_rules())?;
         let row: Vec<Datum<'_>> =
             row.iter().map(|value| value.as_scalar().unwrap_or(Datum::Null)).collect();
-        let chosen = call.choose(&deployment.output)?;
+        let columns = chosen_columns(call, &deployment.output)?;
+        if let CallDescription::Told(Some(described)) = description {
+            check_described(described, &columns.told)?;
+        }
         let read_ns = clock.monotonic_ns();
         metrics.record(CallPhase::Read, read_ns.saturating_sub(begun_ns));
         let timeout_ms = Some(state.settings().request_timeout_ms);
@@ -79,19 +92,14 @@ impl Connection {
             .inspect_err(|_error| metrics.add_error())?;
         let answered_ns = clock.monotonic_ns();
         metrics.record(CallPhase::Answer, answered_ns.saturating_sub(read_ns));
-        let column = |(at, name): &(usize, String)| {
-            let data_type = deployment.output[*at].1.clone();
-            (name.clone(), data_type)
-        };
-        let columns = ResultColumn::of(&chosen.iter().map(column).collect::<Vec<_>>());
         let zone = self.zone();
         let out = &mut self.frames.output;
-        if is_described {
-            row_description(out, &columns, formats);
+        if matches!(description, CallDescription::Missing) {
+            row_description(out, &columns.told, formats);
         }
         if let Some(answer) = answered {
-            let row: Vec<Datum<'_>> = chosen.iter().map(|(at, _)| answer[*at]).collect();
-            RowFormat { columns: &columns, formats, zone }.data_row(out, &row)?;
+            let row: Vec<Datum<'_>> = columns.positions.iter().map(|at| answer[*at]).collect();
+            RowFormat { columns: &columns.told, formats, zone }.data_row(out, &row)?;
         }
         let written_ns = clock.monotonic_ns();
         metrics.record(CallPhase::Write, written_ns.saturating_sub(answered_ns));
@@ -115,11 +123,13 @@ impl Connection {
         let values: Vec<Value> = parameters.iter().map(|(value, _)| value.clone()).collect();
         let row = call.row(CallColumns::of(&request), &values, &self.input_rules())?;
         let batch = one_row(request.input(), &row)?;
-        let chosen = call.choose(&deployment.output)?;
+        call.choose(&deployment.output)?;
         let name = call.deployment.clone();
         let run = move |session: &Session| session.request(&name, &[batch]);
         let output = self.run_in_pool(WorkClass::Analytics, run).await?;
         deployment.metrics.add_rows(1);
+        // Those of the answer: the deployment may have been replaced meanwhile.
+        let chosen = call.choose(&answer_columns(&output.columns))?;
         Ok(StatementAnswer::rows("SELECT", RowCursor::of_columns(output, &chosen)))
     }
 
@@ -133,6 +143,19 @@ impl Connection {
         let found = guarded(|| self.deployments.get(&call.deployment, &self.session, metrics));
         found.map_err(|error| Box::new(error.at(call.span())))
     }
+}
+
+/// The columns of an answer that a call wants: what the client is told, and their positions in it.
+struct ChosenColumns {
+    told: Vec<ResultColumn>,
+    positions: Vec<usize>,
+}
+
+fn chosen_columns(call: &FunctionCall, output: &[(String, DataType)]) -> Result<ChosenColumns> {
+    let chosen = call.choose(output)?;
+    let positions = chosen.iter().map(|(at, _)| *at).collect();
+    let columns = chosen.into_iter().map(|(at, name)| (name, output[at].1.clone()));
+    Ok(ChosenColumns { told: ResultColumn::of(&columns.collect::<Vec<_>>()), positions })
 }
 
 /// Makes a batch of one row.

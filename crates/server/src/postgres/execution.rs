@@ -12,18 +12,21 @@ use lockstep_row::{DataType, Value};
 
 use super::{
     ClientFailure,
-    command::ClientCommand,
+    client_settings::{not_a_switch, switch_of},
+    command::{ClientCommand, Discarded, SettingScope, TransactionAccess},
     connection::Connection,
     frame::FrameError,
-    information::{InformationFunction, InformationQuery},
+    information::{InformationFunction, InformationQuery, MissingSetting},
     response::{Severity, parameter_status},
     rows::RowCursor,
     session_start::{apply_setting, zone_name},
+    transaction::Transaction,
     translation::Translation,
     types::oid,
 };
 use crate::{
     metrics::Refusal,
+    phase::Phase,
     traces::CallTrace,
     work_pool::{NoResult, WorkClass},
 };
@@ -145,6 +148,8 @@ impl Connection {
             value.unwrap_or((Value::Null, DataType::Null))
         });
         let given: Vec<Parameter> = given.collect();
+        let access = self.check_access(statement.sql());
+        access.map_err(|error| ClientFailure::Error(error).placed(translation))?;
         let class = self.class_of(&statement).await?;
         let first = translation.sql.split_ascii_whitespace().next().unwrap_or_default();
         let verb = first.to_ascii_uppercase();
@@ -208,6 +213,7 @@ impl Connection {
             biased;
             done = state.pools.run(class, body) => done,
             () = self.frames.closed() => return Err(FrameError::Closed.into()),
+            () = state.phase.reached(Phase::Stopping) => Err(NoResult::Closed),
         };
         drop(guard);
         Ok(done.map_err(|reason| self.refused(reason))??)
@@ -228,11 +234,11 @@ impl Connection {
     /// Runs a statement that the protocol answers.
     fn answer_own(&mut self, command: &ClientCommand) -> Result<StatementAnswer> {
         Ok(match command {
-            ClientCommand::Transaction(command) => self.change_transaction(*command),
-            ClientCommand::Set { name, value } => {
-                self.set(name, value.as_deref())?;
-                StatementAnswer::done("SET")
+            ClientCommand::Transaction(command) => self.change_transaction(*command)?,
+            ClientCommand::Set { name, value, scope } => {
+                self.set_in(name, value.as_deref(), *scope)?
             }
+            ClientCommand::SetAccess { access, scope } => self.set_access(*access, *scope)?,
             ClientCommand::SetNothing => StatementAnswer::done("SET"),
             ClientCommand::ResetAll => {
                 self.reset()?;
@@ -244,7 +250,12 @@ impl Connection {
                 StatementAnswer::rows("SHOW", RowCursor::of_values(&[(&name, oid::TEXT)], &rows)?)
             }
             ClientCommand::ShowAll => StatementAnswer::rows("SHOW", self.all_settings()?),
-            ClientCommand::Discard => {
+            ClientCommand::Discard(Discarded::Nothing(tag)) => StatementAnswer::done(*tag),
+            ClientCommand::Discard(Discarded::All) => {
+                if self.transaction != Transaction::Idle {
+                    let message = "DISCARD ALL cannot run inside a transaction block";
+                    return Diagnostic::new("25001", message).with_kind(Kind::FixRequest).err();
+                }
                 self.objects.clear_portals();
                 self.objects.clear_statements();
                 self.reset()?;
@@ -261,6 +272,14 @@ impl Connection {
                 }
                 StatementAnswer::done("DEALLOCATE")
             }
+            ClientCommand::Close(None) => {
+                self.objects.clear_portals();
+                StatementAnswer::done("CLOSE CURSOR ALL")
+            }
+            ClientCommand::Close(Some(name)) => {
+                self.objects.take_portal(name)?;
+                StatementAnswer::done("CLOSE CURSOR")
+            }
             ClientCommand::Nothing(tag) => StatementAnswer::done(*tag),
             ClientCommand::Information(query) => {
                 StatementAnswer::rows("SELECT", self.information(query)?)
@@ -274,8 +293,39 @@ impl Connection {
         })
     }
 
+    /// Runs SET.
+    fn set_in(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        scope: SettingScope,
+    ) -> Result<StatementAnswer> {
+        let answer = StatementAnswer::done("SET");
+        if name.eq_ignore_ascii_case("transaction_read_only") {
+            let access = match value.map(switch_of) {
+                Some(Some("on")) => TransactionAccess::ReadOnly,
+                Some(Some(_)) => TransactionAccess::ReadWrite,
+                Some(None) => return not_a_switch(name, value.unwrap_or_default()),
+                None if self.begins_read_only() => TransactionAccess::ReadOnly,
+                None => TransactionAccess::ReadWrite,
+            };
+            return self.set_access(access, SettingScope::Local);
+        }
+        match scope {
+            SettingScope::Session => {
+                self.set(name, value)?;
+                self.keep_setting(name);
+            }
+            SettingScope::Local if self.transaction == Transaction::Idle => {
+                return Ok(answer.with_warning("SET LOCAL can only be used in transaction blocks"));
+            }
+            SettingScope::Local => self.set_local(name, value)?,
+        }
+        Ok(answer)
+    }
+
     /// Sets a setting, and tells the client where it follows it.
-    fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+    pub(crate) fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let changed = apply_setting(&self.session, &mut self.settings, name, value)?;
         if let Some((name, value)) = changed {
             parameter_status(&mut self.frames.output, name, &value);
@@ -286,17 +336,24 @@ impl Connection {
     /// Gives the settings of PostgreSQL their defaults.
     fn reset(&mut self) -> Result<()> {
         self.settings.reset();
+        self.block.forget_values();
         self.set("timezone", None)?;
         self.set("statement_timeout", None)
     }
 
-    /// Returns the name and the value of a setting of PostgreSQL.
-    fn setting_value(&self, name: &str) -> Option<(String, String)> {
+    /// Returns the name and the value of a setting of PostgreSQL, or of a variable of the engine.
+    pub(crate) fn setting_value(&self, name: &str) -> Option<(String, String)> {
         if name.eq_ignore_ascii_case("timezone") {
             return Some(("TimeZone".to_owned(), zone_name(&self.session)));
         }
-        let (name, value) = self.settings.get(name)?;
-        Some((name.to_owned(), value.to_owned()))
+        if name.eq_ignore_ascii_case("transaction_read_only") {
+            let value = if self.is_read_only() { "on" } else { "off" };
+            return Some(("transaction_read_only".to_owned(), value.to_owned()));
+        }
+        match self.settings.get(name) {
+            Some((name, value)) => Some((name.to_owned(), value.to_owned())),
+            None => Some((name.to_ascii_lowercase(), self.session.variable(name)?)),
+        }
     }
 
     fn all_settings(&self) -> Result<RowCursor> {
@@ -333,12 +390,23 @@ impl Connection {
             InformationFunction::Schemas => text("{pg_catalog,public}"),
             InformationFunction::ProcessId => (oid::INT4, Value::Int(self.process())),
             InformationFunction::ClientEncoding => name("UTF8"),
-            InformationFunction::Setting(setting) => match self.setting_value(setting) {
+            InformationFunction::Setting(setting, missing) => match self.setting_value(setting) {
                 Some((_, value)) => text(&value),
-                None => (oid::TEXT, Value::Null),
+                None if *missing == MissingSetting::Null => (oid::TEXT, Value::Null),
+                None => {
+                    let message = format!("unrecognized configuration parameter \"{setting}\"");
+                    return Diagnostic::new(code::UNDEFINED_OBJECT, message)
+                        .with_hint("SHOW ALL and SHOW VARIABLES list those that there are.")
+                        .err();
+                }
             },
-            InformationFunction::SetSetting(setting, value) => {
-                self.set(setting, Some(value))?;
+            InformationFunction::SetSetting(setting, value, scope) => {
+                match scope {
+                    SettingScope::Local => self.set_local(setting, Some(value))?,
+                    SettingScope::Session => {
+                        self.set_in(setting, Some(value), SettingScope::Session)?;
+                    }
+                }
                 text(value)
             }
             InformationFunction::Text(value) => text(value),

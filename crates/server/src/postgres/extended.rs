@@ -10,10 +10,11 @@ use super::{
     ClientFailure,
     command::ClientCommand,
     connection::Connection,
+    deployment_call::CallDescription,
     function_call::CallColumns,
     inference::parameter_types,
     message::{BindMessage, ClientMessage, DescribedObject, ParseMessage, violation},
-    portal::{NamedStatement, Portal, PortalProgress},
+    portal::{NamedStatement, Portal, PortalProgress, check_described},
     response::{
         ResultColumn, bare, command_complete, format_at, parameter_description, row_description,
     },
@@ -359,7 +360,8 @@ impl Connection {
             return Ok(None);
         }
         if let ClientCommand::FunctionCall(call) = command {
-            let written = self.call_here(call, &portal.parameters, &portal.formats, false)?;
+            let told = CallDescription::Told(portal.described.as_deref());
+            let written = self.call_here(call, &portal.parameters, &portal.formats, told)?;
             if let Some(count) = written {
                 command_complete(&mut self.frames.output, &format!("SELECT {count}"));
                 return Ok(None);
@@ -381,21 +383,11 @@ impl Connection {
             command_complete(&mut self.frames.output, &answer.tag);
             return Ok(None);
         };
-        if let Some(described) = &portal.described
-            && !has_same_types(described, &rows.columns)
-        {
-            let message = "cached plan must not change result type";
-            return Ok(Diagnostic::unsupported(message)
-                .with_hint("Prepare the statement again.")
-                .err()?);
+        if let Some(described) = &portal.described {
+            check_described(described, &rows.columns)?;
         }
         Ok(Some(rows))
     }
-}
-
-fn has_same_types(described: &[ResultColumn], found: &[ResultColumn]) -> bool {
-    let types = |columns: &[ResultColumn]| columns.iter().map(|c| c.oid).collect::<Vec<_>>();
-    types(described) == types(found)
 }
 
 /// Returns a value that stands for all of a type while a statement is described. Text may be a value of

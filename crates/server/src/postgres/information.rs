@@ -1,6 +1,8 @@
 //! SELECT without FROM of functions about the server and the session: `version()`, `current_schema()`.
 
 use super::{
+    client_settings::switch_of,
+    command::SettingScope,
     script::TokenCursor,
     token::{SqlTokenKind, unquoted},
 };
@@ -28,10 +30,10 @@ pub(crate) enum InformationFunction {
     Schemas,
     ProcessId,
     ClientEncoding,
-    /// `current_setting(name)`.
-    Setting(String),
+    /// `current_setting(name, missing_ok)`.
+    Setting(String, MissingSetting),
     /// `set_config(name, value, is_local)`.
-    SetSetting(String, String),
+    SetSetting(String, String, SettingScope),
     /// A text that is always the same.
     Text(&'static str),
     /// A BOOL that is always the same.
@@ -39,6 +41,13 @@ pub(crate) enum InformationFunction {
     /// A number that is always the same.
     Number(i64),
     /// NULL.
+    Null,
+}
+
+/// What `current_setting` gives for a name that no setting has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MissingSetting {
+    Error,
     Null,
 }
 
@@ -90,9 +99,16 @@ fn function(statement: &mut TokenCursor<'_>) -> Option<(String, InformationFunct
         ("current_schemas", Some([_])) => InformationFunction::Schemas,
         ("pg_backend_pid", Some([])) => InformationFunction::ProcessId,
         ("pg_client_encoding", Some([])) => InformationFunction::ClientEncoding,
-        ("current_setting", Some([name] | [name, _])) => InformationFunction::Setting(name.clone()),
-        ("set_config", Some([name, value, _])) => {
-            InformationFunction::SetSetting(name.clone(), value.clone())
+        ("current_setting", Some([name])) => {
+            InformationFunction::Setting(name.clone(), MissingSetting::Error)
+        }
+        ("current_setting", Some([name, is_ok])) => {
+            let missing = if is_true(is_ok) { MissingSetting::Null } else { MissingSetting::Error };
+            InformationFunction::Setting(name.clone(), missing)
+        }
+        ("set_config", Some([name, value, is_local])) => {
+            let scope = if is_true(is_local) { SettingScope::Local } else { SettingScope::Session };
+            InformationFunction::SetSetting(name.clone(), value.clone(), scope)
         }
         ("pg_is_in_recovery" | "pg_is_wal_replay_paused", Some([])) => {
             InformationFunction::Flag(false)
@@ -107,6 +123,10 @@ fn function(statement: &mut TokenCursor<'_>) -> Option<(String, InformationFunct
         _ => return None,
     };
     Some((name, function))
+}
+
+fn is_true(word: &str) -> bool {
+    switch_of(word) == Some("on")
 }
 
 /// Reads arguments that are constants; the inner `None` where there are no parentheses.
@@ -135,7 +155,7 @@ fn arguments(statement: &mut TokenCursor<'_>) -> Option<Option<Vec<String>>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{InformationFunction, InformationQuery};
+    use super::{InformationFunction, InformationQuery, SettingScope};
     use crate::postgres::script::Script;
 
     fn read(sql: &str) -> Option<Vec<(String, InformationFunction)>> {
@@ -151,8 +171,14 @@ mod tests {
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["version", "s", "current_user"]);
         let found = read("SELECT set_config('search_path', '', false)").unwrap();
-        let set = InformationFunction::SetSetting("search_path".to_owned(), String::new());
+        let set = InformationFunction::SetSetting(
+            "search_path".to_owned(),
+            String::new(),
+            SettingScope::Session,
+        );
         assert_eq!(found[0].1, set);
+        let found = read("SELECT set_config('search_path', '', true)").unwrap();
+        assert!(matches!(found[0].1, InformationFunction::SetSetting(_, _, SettingScope::Local)));
         for other in
             ["SELECT 1", "SELECT version() + 1", "SELECT version() FROM t", "SELECT abs(1)"]
         {

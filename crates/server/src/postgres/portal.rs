@@ -143,6 +143,18 @@ impl PreparedObjects {
     }
 }
 
+/// Fails where an answer has other columns than the client was told: it would misread the values.
+pub(crate) fn check_described(described: &[ResultColumn], found: &[ResultColumn]) -> Result<()> {
+    let is_same = described.len() == found.len()
+        && described.iter().zip(found).all(|(told, found)| told.oid == found.oid);
+    if is_same {
+        return Ok(());
+    }
+    Diagnostic::unsupported("cached plan must not change result type")
+        .with_hint("Prepare the statement again.")
+        .err()
+}
+
 fn too_many<T>(what: &str, most: usize) -> Result<T> {
     let message = format!("a session has at most {most} {what}");
     Diagnostic::new("53400", message).with_hint("Close those that are not used any more.").err()

@@ -8,7 +8,7 @@ use super::{
     types::{Oid, oid_of, type_size},
     value_binary::{write_binary, write_field},
     value_input::WireFormat,
-    value_text::write_text,
+    value_text::write_typed_text,
 };
 
 /// A message that is being written: its length is set when the body is there.
@@ -111,7 +111,7 @@ impl RowFormat<'_> {
             let format = format_at(self.formats, at);
             write_field(out, value, |out| match format {
                 WireFormat::Text => {
-                    write_text(out, value, self.zone);
+                    write_typed_text(out, value, &column.data_type, self.zone);
                     Ok(())
                 }
                 WireFormat::Binary => write_binary(out, value, &column.data_type, self.zone),

@@ -157,7 +157,7 @@ pub(crate) fn apply_setting(
     name: &str,
     value: Option<&str>,
 ) -> Result<Option<(&'static str, String)>> {
-    let is_zone = name.eq_ignore_ascii_case("timezone");
+    let is_zone = name.eq_ignore_ascii_case("timezone") || name.eq_ignore_ascii_case("time_zone");
     match settings.set(name, value)? {
         SettingChange::Same => return Ok(None),
         SettingChange::Reported(name, value) => return Ok(Some((name, value))),

@@ -7,7 +7,7 @@ use lockstep_row::{DataType, Datum};
 
 use super::{
     types::{array_oid, oid_of},
-    value_text::write_text,
+    value_text::write_typed_text,
 };
 
 /// The days from 1970-01-01 to 2000-01-01.
@@ -15,6 +15,9 @@ pub(super) const DAYS_TO_2000: i32 = 10_957;
 
 /// The microseconds from 1970-01-01 to 2000-01-01.
 pub(super) const MICROSECONDS_TO_2000: i64 = DAYS_TO_2000 as i64 * 86_400_000_000;
+
+/// The SQLSTATE of a time that the format does not hold: its ends stand for infinity.
+pub(super) const TIME_OUT_OF_RANGE: &str = "22008";
 
 /// Appends a value that is not NULL and is of this type.
 pub(crate) fn write_binary(
@@ -34,27 +37,29 @@ pub(crate) fn write_binary(
         Datum::String(text) => out.extend_from_slice(text.as_bytes()),
         Datum::Timestamp(ms) => {
             let us = ms.checked_mul(1_000).and_then(|us| us.checked_sub(MICROSECONDS_TO_2000));
+            let us = us.filter(|us| !matches!(*us, i64::MIN | i64::MAX));
             let us = us.map_or_else(|| out_of_range("timestamp"), Ok)?;
             out.extend_from_slice(&us.to_be_bytes());
         }
         Datum::Date(days) => {
-            let days = days.checked_sub(DAYS_TO_2000).map_or_else(|| out_of_range("date"), Ok)?;
+            let days = days.checked_sub(DAYS_TO_2000).filter(|days| *days != i32::MIN);
+            let days = days.map_or_else(|| out_of_range("date"), Ok)?;
             out.extend_from_slice(&days.to_be_bytes());
         }
         Datum::Array(items) => match data_type {
             DataType::Array(element) if array_oid(element).is_some() => {
                 write_array(out, items, element, zone)?;
             }
-            _ => write_text(out, value, zone),
+            _ => write_typed_text(out, value, data_type, zone),
         },
-        Datum::Map(_) => write_text(out, value, zone),
+        Datum::Map(_) => write_typed_text(out, value, data_type, zone),
     }
     Ok(())
 }
 
 fn out_of_range<T>(what: &str) -> Result<T> {
     let message = format!("{what} out of range of the binary format");
-    Diagnostic::new(code::OUT_OF_RANGE, message).with_hint("Ask for the text format.").err()
+    Diagnostic::new(TIME_OUT_OF_RANGE, message).with_hint("Ask for the text format.").err()
 }
 
 /// Appends an array of one dimension.
@@ -129,6 +134,9 @@ mod tests {
         let zone = Zone::new(TimeZone::parse("UTC").unwrap());
         let far = Datum::Timestamp(i64::MAX);
         assert!(write_binary(&mut Vec::new(), &far, &DataType::Timestamp, zone).is_err());
+        let infinite = Datum::Date(i32::MIN + 10_957);
+        let refused = write_binary(&mut Vec::new(), &infinite, &DataType::Date, zone);
+        assert_eq!(refused.unwrap_err().code, "22008");
     }
 
     #[test]

@@ -3,14 +3,17 @@
 //! A time is an instant: of `timestamp`, which has no zone, the one that the session's zone gives it.
 //! Times are truncated to the millisecond.
 
+use std::net::IpAddr;
+
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{Conversion, Parameter, time_text_error};
 use lockstep_function::Zone;
 use lockstep_row::{DataType, Value};
 
 use super::{
+    catalog::type_of_number,
     types::{Oid, element_oid, oid, type_name, type_of_oid},
-    value_binary::{DAYS_TO_2000, MICROSECONDS_TO_2000},
+    value_binary::{DAYS_TO_2000, MICROSECONDS_TO_2000, TIME_OUT_OF_RANGE},
 };
 
 /// The rules of a session by which values are read.
@@ -88,6 +91,12 @@ impl InputRules {
             }),
             DataType::Double => float_of(word).map(Value::Double),
             DataType::Timestamp | DataType::Date => {
+                if ["infinity", "-infinity", "+infinity"]
+                    .iter()
+                    .any(|infinite| word.eq_ignore_ascii_case(infinite))
+                {
+                    return infinite_time(data_type);
+                }
                 let value = self.conversion.read_text(&with_minutes(word), data_type);
                 return value.map_or_else(|| Err(time_text_error("a value", word, data_type)), Ok);
             }
@@ -135,17 +144,104 @@ impl InputRules {
             oid::FLOAT4 => array(bytes).map(|b| Value::Float(f32::from_be_bytes(b))),
             oid::FLOAT8 => array(bytes).map(|b| Value::Double(f64::from_be_bytes(b))),
             oid::NUMERIC => numeric(bytes).map(Value::Double),
-            oid::DATE => array(bytes)
-                .and_then(|b| i32::from_be_bytes(b).checked_add(DAYS_TO_2000))
-                .map(Value::Date),
+            oid::DATE => {
+                let days = array(bytes).map(i32::from_be_bytes);
+                if matches!(days, Some(i32::MIN | i32::MAX)) {
+                    return infinite_time(&DataType::Date);
+                }
+                days.and_then(|days| days.checked_add(DAYS_TO_2000)).map(Value::Date)
+            }
+            oid::TIMESTAMP | oid::TIMESTAMPTZ if is_infinite(bytes) => {
+                return infinite_time(&DataType::Timestamp);
+            }
             oid::TIMESTAMPTZ => milliseconds(bytes).map(Value::Timestamp),
             oid::TIMESTAMP => {
                 milliseconds(bytes).map(|local| Value::Timestamp(self.zone.to_utc(local)))
             }
-            _ => return Ok(Value::String(text_of(bytes)?.into())),
+            _ => return text_of_binary(bytes, number),
         };
         value.map_or_else(|| invalid_bytes(bytes, number), Ok)
     }
+}
+
+/// Reads the bytes of a value whose type the engine has not, as the text that PostgreSQL prints.
+fn text_of_binary(bytes: &[u8], number: Oid) -> Result<Value> {
+    let text = match number {
+        oid::TEXT
+        | oid::VARCHAR
+        | oid::BPCHAR
+        | oid::NAME
+        | oid::CHAR
+        | oid::UNKNOWN
+        | oid::XML
+        | oid::JSON => return Ok(Value::String(text_of(bytes)?.into())),
+        oid::JSONB => match bytes.split_first() {
+            // The version of the format.
+            Some((1, text)) => Some(text_of(text)?.to_owned()),
+            _ => None,
+        },
+        oid::UUID => array(bytes).map(uuid_text),
+        oid::TIME => array(bytes).map(i64::from_be_bytes).and_then(time_text),
+        oid::INET => inet_text(bytes),
+        _ => return no_binary(number),
+    };
+    text.map_or_else(|| invalid_bytes(bytes, number), |text| Ok(Value::String(text.into())))
+}
+
+fn no_binary<T>(number: Oid) -> Result<T> {
+    let name = match type_of_number(number.into()).as_str() {
+        "???" | "-" => format!("with the number {number}"),
+        name => name.to_owned(),
+    };
+    let message = format!("values of type {name} in the binary format are not supported");
+    Diagnostic::unsupported(message)
+        .with_hint("Send the value in the text format, or cast it to text in the client.")
+        .err()
+}
+
+fn uuid_text(bytes: [u8; 16]) -> String {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let [a, b, c, d, e] =
+        [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+    format!("{a}-{b}-{c}-{d}-{e}")
+}
+
+/// Writes microseconds since midnight; 24:00:00 is the last.
+fn time_text(us: i64) -> Option<String> {
+    const DAY_US: i64 = 86_400_000_000;
+    if !(0..=DAY_US).contains(&us) {
+        return None;
+    }
+    let (seconds, fraction) = (us / 1_000_000, us % 1_000_000);
+    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    let fraction = if fraction > 0 { format!(".{fraction:06}") } else { String::new() };
+    let fraction = fraction.trim_end_matches('0');
+    Some(format!("{hour:02}:{minute:02}:{second:02}{fraction}"))
+}
+
+/// Writes an address: its family, the bits of its network, whether it is one, its size, and its bytes.
+fn inet_text(bytes: &[u8]) -> Option<String> {
+    let ([family, bits, _is_network, size], address) = bytes.split_first_chunk()?;
+    let address: IpAddr = match (family, size) {
+        (2, 4) => IpAddr::from(array::<4>(address)?),
+        (3, 16) => IpAddr::from(array::<16>(address)?),
+        _ => return None,
+    };
+    let is_host = usize::from(*bits) == usize::from(*size) * 8;
+    Some(if is_host { address.to_string() } else { format!("{address}/{bits}") })
+}
+
+fn is_infinite(bytes: &[u8]) -> bool {
+    matches!(array(bytes).map(i64::from_be_bytes), Some(i64::MIN | i64::MAX))
+}
+
+/// Makes the error for infinity, which is no time of the engine.
+fn infinite_time<T>(data_type: &DataType) -> Result<T> {
+    let name = type_name(data_type);
+    Diagnostic::new(TIME_OUT_OF_RANGE, format!("{name} out of range: infinity is not supported"))
+        .with_kind(Kind::FixData)
+        .with_hint("Send NULL, or a time far away.")
+        .err()
 }
 
 fn invalid_bytes<T>(bytes: &[u8], number: Oid) -> Result<T> {
@@ -313,7 +409,51 @@ mod tests {
             assert_eq!(read(&[0, 1, 2], number).unwrap_err().code, "22P03");
         }
         assert_eq!(read(&[0xff], oid::TEXT).unwrap_err().code, "22021");
-        assert_eq!(read(&i64::MAX.to_be_bytes(), oid::TIMESTAMPTZ).unwrap_err().code, "22P03");
+        for number in [oid::TIMESTAMPTZ, oid::TIMESTAMP] {
+            for infinite in [i64::MIN, i64::MAX] {
+                assert_eq!(read(&infinite.to_be_bytes(), number).unwrap_err().code, "22008");
+            }
+        }
+        for infinite in [i32::MIN, i32::MAX] {
+            assert_eq!(read(&infinite.to_be_bytes(), oid::DATE).unwrap_err().code, "22008");
+        }
+        for text in ["infinity", "-Infinity"] {
+            assert_eq!(rules.read_text(text, &DataType::Date).unwrap_err().code, "22008");
+        }
+        let most = (i64::MAX - 1).to_be_bytes();
+        assert_eq!(read(&most, oid::TIMESTAMPTZ).unwrap_err().code, "22P03");
+    }
+
+    #[test]
+    fn bytes_of_other_types_are_texts_or_refused() {
+        let rules = rules();
+        let read = |bytes: &[u8], number| rules.read_binary(bytes, number);
+        let text = |text: &str| Value::String(text.into());
+        let uuid: Vec<u8> = (0..16).collect();
+        assert_eq!(read(&uuid, oid::UUID).unwrap(), text("00010203-0405-0607-0809-0a0b0c0d0e0f"));
+        let noon = (43_200_i64 * 1_000_000 + 500_000).to_be_bytes();
+        assert_eq!(read(&noon, oid::TIME).unwrap(), text("12:00:00.5"));
+        assert_eq!(read(b"\x01{\"a\": 1}", oid::JSONB).unwrap(), text("{\"a\": 1}"));
+        let (address, network) = ([2, 32, 0, 4, 10, 0, 0, 1], [2, 8, 0, 4, 10, 0, 0, 0]);
+        assert_eq!(read(&address, oid::INET).unwrap(), text("10.0.0.1"));
+        assert_eq!(read(&network, oid::INET).unwrap(), text("10.0.0.0/8"));
+        for (bytes, number) in
+            [(&uuid[1..], oid::UUID), (b"{}", oid::JSONB), (&[255; 8], oid::TIME), (b"", oid::INET)]
+        {
+            assert_eq!(read(bytes, number).unwrap_err().code, "22P03", "{number}");
+        }
+        for (number, name) in [
+            (17, "bytea"),
+            (1186, "interval"),
+            (2951, "uuid[]"),
+            (1185, "timestamp with time zone[]"),
+            (9_999, "with the number 9999"),
+        ] {
+            let error = read(b"abcdefgh", number).unwrap_err();
+            assert_eq!(error.code, "0A000", "{number}");
+            let named = format!("values of type {name} in the binary format are not supported");
+            assert_eq!(error.message, named);
+        }
     }
 
     #[test]

@@ -6,21 +6,36 @@
 //! | FLOAT, DOUBLE | the fewest digits that read back the same; `1e+20`, `NaN`, `Infinity` |
 //! | TIMESTAMP | `2020-01-01 00:00:00.123+00` in the session's time zone |
 //! | DATE | `2020-01-01` |
-//! | ARRAY | `{1,NULL,"a b"}` |
+//! | ARRAY | `{1,NULL,"a b"}`; of arrays and maps JSON |
 //! | MAP | JSON |
 
 use std::io::Write;
 
 use lockstep_function::Zone;
 use lockstep_row::{
-    Datum,
+    DataType, Datum,
     calendar::{civil_from_days, split_ms},
 };
 
+use super::types::array_oid;
 use crate::http::push_json;
 
-/// Appends a value that is not NULL.
-pub(crate) fn write_text(out: &mut Vec<u8>, value: &Datum<'_>, zone: Zone) {
+/// Appends a value of this type that is not NULL.
+pub(crate) fn write_typed_text(
+    out: &mut Vec<u8>,
+    value: &Datum<'_>,
+    data_type: &DataType,
+    zone: Zone,
+) {
+    match data_type {
+        // The client is told that it is JSON.
+        DataType::Array(element) if array_oid(element).is_none() => write_json(out, value, zone),
+        _ => write_text(out, value, zone),
+    }
+}
+
+/// Appends a value that is not NULL and is no array of arrays or maps.
+fn write_text(out: &mut Vec<u8>, value: &Datum<'_>, zone: Zone) {
     match *value {
         Datum::Null => {}
         Datum::Bool(value) => out.push(if value { b't' } else { b'f' }),
@@ -175,9 +190,9 @@ fn write_json_text(out: &mut Vec<u8>, value: &Datum<'_>, zone: Zone) {
 #[cfg(test)]
 mod tests {
     use lockstep_function::{TimeZone, Zone};
-    use lockstep_row::Datum;
+    use lockstep_row::{DataType, Datum};
 
-    use super::write_text;
+    use super::{write_text, write_typed_text};
 
     fn check_in(zone: &str, value: &Datum<'_>, expected: &str) {
         let mut out = Vec::new();
@@ -234,5 +249,27 @@ mod tests {
         let entries = [(Datum::Int(1), Datum::Double(0.5)), (Datum::Int(2), Datum::Date(0))];
         check(&Datum::Map(&entries), "{\"1\":0.5,\"2\":\"1970-01-01\"}");
         check(&Datum::Map(&[]), "{}");
+    }
+
+    #[test]
+    fn arrays_of_arrays_and_maps_are_json() {
+        let array = |element| DataType::Array(Box::new(element));
+        let of_arrays = array(array(DataType::Int));
+        let of_maps =
+            array(DataType::Map(Box::new(DataType::String), Box::new(DataType::Timestamp)));
+        let (first, second) = ([Datum::Int(1), Datum::Int(2)], [Datum::Int(3)]);
+        let entries = [(Datum::String("a"), Datum::Timestamp(0))];
+        for (items, data_type, expected) in [
+            (&[Datum::Array(&first), Datum::Array(&second)][..], &of_arrays, "[[1,2],[3]]"),
+            (&[Datum::Null], &of_arrays, "[null]"),
+            (&[], &of_arrays, "[]"),
+            (&[Datum::Map(&entries)], &of_maps, "[{\"a\":\"1970-01-01 00:00:00+00\"}]"),
+            (&first, &array(DataType::Int), "{1,2}"),
+        ] {
+            let mut out = Vec::new();
+            let zone = Zone::new(TimeZone::parse("UTC").unwrap());
+            write_typed_text(&mut out, &Datum::Array(items), data_type, zone);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 }

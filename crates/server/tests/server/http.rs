@@ -175,6 +175,34 @@ fn errors_say_what_and_where() {
 }
 
 #[test]
+fn what_a_call_does_not_take_is_refused() {
+    let server = server();
+    let sql = r#"{"sql": "SELECT 1 AS a"}"#;
+    for path in ["/v1/sql?durability=bogus", "/v1/sql?durability=disk"] {
+        let reply = server.send(post(path, sql));
+        assert_eq!((reply.status, reply.code().as_str()), (400, "22023"), "{path}");
+    }
+    let reply = server.send(post("/v1/deployments/total?durability=bogus", "[]"));
+    assert_eq!((reply.status, reply.code().as_str()), (400, "22023"));
+    for (body, message) in [
+        ("[]", "the body is not as expected: it is no JSON object"),
+        (r#"["SELECT 1 AS a"]"#, "the body is not as expected: it is no JSON object"),
+        (" ", "the body is not as expected: it is empty"),
+    ] {
+        let reply = server.send(post("/v1/sql", body));
+        assert_eq!(reply.status, 400, "{body}");
+        assert_eq!(reply.json()["error"]["message"], message, "{body}");
+    }
+    for path in ["/v1/sql", "/v1/deployments/total", "/v1/tables/orders"] {
+        let compressed = post(path, b"\x1f\x8b");
+        let reply = server.send(compressed.with(&[("Content-Encoding", "gzip")]));
+        assert_eq!(reply.status, 415, "{path}: {}", reply.text());
+        let plain = [("Content-Encoding", "identity")];
+        assert_ne!(server.send(post(path, sql).with(&plain)).status, 415, "{path}");
+    }
+}
+
+#[test]
 fn a_replaced_deployment_answers_and_a_dropped_one_does_not() {
     let server = server();
     let mut client = server.connect();

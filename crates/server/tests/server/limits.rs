@@ -2,7 +2,10 @@
 
 use std::{io::Write, net::TcpStream};
 
-use crate::support::{Client, Request, TestServer, get, post};
+use crate::{
+    postgres_client::{frame, texts},
+    support::{Client, Request, TestServer, get, post},
+};
 use lockstep_engine::Database;
 use lockstep_server::DrainOutcome;
 use serde_json::json;
@@ -173,6 +176,9 @@ fn a_deadline_ends_a_statement() {
     {
         let reply = server.send(post(path, &body).with(headers));
         assert_eq!((reply.status, reply.code().as_str()), (504, "57014"));
+        let error = &reply.json()["error"];
+        assert_eq!(error["message"], "the call took longer than 30 ms");
+        assert!(error["hint"].as_str().unwrap().starts_with("timeout_ms, or"), "{error}");
     }
     let none = post("/v1/deployments/d", r#"["a",1,1]"#);
     assert_eq!(server.send(none.with(&[("Lockstep-Timeout-Ms", "0")])).status, 504);
@@ -221,9 +227,14 @@ fn draining_cancels_what_does_not_end() {
     let mut client = server.connect();
     client.stream.get_mut().write_all(&post("/v1/sql", &sql_body(ENDLESS)).bytes()).unwrap();
     wait_until(|| figure(&server, "lockstep_calls_in_progress{class=\"analytics\"}") == 1);
+    let mut postgres = server.session_postgres(&[]);
+    postgres.send(&frame(b'Q', &texts(&[ENDLESS])));
+    wait_until(|| figure(&server, "lockstep_calls_in_progress{class=\"analytics\"}") == 2);
     server.handle.drain();
     assert_eq!(server.wait(), DrainOutcome::Cancelled);
-    assert!(client.reply().is_none_or(|reply| reply.status == 503));
+    let reply = client.reply().unwrap();
+    assert_eq!((reply.status, reply.code().as_str()), (503, "57P01"));
+    assert_eq!(postgres.reply().code(), "57P01");
 }
 
 #[test]

@@ -276,6 +276,7 @@ fn settings_of_postgresql_and_of_the_engine_are_set() {
         ("DISCARD ALL", "DISCARD ALL"),
         ("DEALLOCATE ALL", "DEALLOCATE ALL"),
         ("UNLISTEN *", "UNLISTEN"),
+        ("CLOSE ALL", "CLOSE CURSOR ALL"),
     ] {
         let done = client.query(sql);
         assert_eq!(done.tags, [tag], "{done:?}");
@@ -285,10 +286,42 @@ fn settings_of_postgresql_and_of_the_engine_are_set() {
         ("SET nothing_like_it = 1", "42704"),
         ("SET x", "42601"),
         ("DEALLOCATE nothing", "26000"),
+        ("CLOSE nothing", "34000"),
+        ("CLOSE", "42601"),
+        ("CLOSE ALL a", "42601"),
         ("DECLARE c CURSOR FOR SELECT 1", "0A000"),
     ] {
         assert_eq!(client.query(sql).code(), code, "{sql}");
     }
+    for (sql, tag) in [
+        ("DISCARD TEMP", "DISCARD TEMP"),
+        ("DISCARD PLANS", "DISCARD PLANS"),
+        ("DISCARD SEQUENCES", "DISCARD SEQUENCES"),
+    ] {
+        client.query("SET timezone = 'Asia/Tokyo'");
+        assert_eq!(client.query(sql).tags, [tag]);
+        assert_eq!(client.query("SHOW timezone").value(), "Asia/Tokyo", "{sql}");
+    }
+    for sql in ["DISCARD", "DISCARD everything", "DISCARD ALL now"] {
+        assert_eq!(client.query(sql).code(), "42601", "{sql}");
+    }
+    assert_eq!(client.query("BEGIN; DISCARD ALL").code(), "25001");
+    client.query("ROLLBACK");
+    client.query("SET statement_timeout = '7s'");
+    for (name, value) in [
+        ("statement_timeout", "7s"),
+        ("STATEMENT_TIMEOUT", "7s"),
+        ("time_zone", "Asia/Tokyo"),
+        ("durability", "none"),
+        ("transaction_read_only", "off"),
+    ] {
+        assert_eq!(client.query(&format!("SHOW {name}")).value(), value, "{name}");
+        let sql = format!("SELECT current_setting('{name}')");
+        assert_eq!(client.query(&sql).value(), value, "{sql}");
+    }
+    assert_eq!(client.query("SELECT current_setting('a.b', true)").texts(), [[None]]);
+    assert_eq!(client.query("SELECT current_setting('nothing_like_it')").code(), "42704");
+    client.query("SET timezone = 'UTC'");
     assert_eq!(client.query("SHOW standard_conforming_strings").value(), "on");
     assert_eq!(client.query("SHOW TRANSACTION ISOLATION LEVEL").value(), "read committed");
     assert!(client.query("SHOW ALL").rows.len() > 20);
@@ -296,6 +329,115 @@ fn settings_of_postgresql_and_of_the_engine_are_set() {
     let known = client.query("SELECT version() AS v, current_schema(), pg_backend_pid()");
     assert_eq!(known.columns[0].0, "v");
     assert!(known.texts()[0][0].unwrap().starts_with("PostgreSQL 16.0 (Lockstep"));
+}
+
+#[test]
+fn set_local_holds_until_the_block_ends() {
+    let server = server();
+    let mut client = server.session_postgres(&[]);
+    let shown = |client: &mut PgClient| {
+        let names = ["statement_timeout", "TimeZone", "application_name", "memory_limit"];
+        names.map(|name| client.query(&format!("SHOW {name}")).value().to_owned())
+    };
+    client.query("SET statement_timeout = '9s'; SET application_name = 'before'");
+    let before = shown(&mut client);
+    for end in ["COMMIT", "ROLLBACK", "COMMIT AND CHAIN"] {
+        client.query("BEGIN");
+        client.query("SET LOCAL statement_timeout = '1s'; SET LOCAL statement_timeout = '2s'");
+        client.query("SET LOCAL TIME ZONE 'Asia/Tokyo'; SET LOCAL memory_limit = '2GB'");
+        client.query("SELECT set_config('application_name', 'inside', true)");
+        assert_eq!(shown(&mut client), ["2s", "Asia/Tokyo", "inside", "2GB"]);
+        client.settings.clear();
+        client.query(end);
+        assert!(client.settings.contains(&("TimeZone".to_owned(), "UTC".to_owned())), "{end}");
+        assert_eq!(shown(&mut client), before, "{end}");
+    }
+    // SET in the block keeps its value, and after an error the block ends as well.
+    client.query("SET LOCAL application_name = 'a'; SET application_name = 'kept'; SELECT x");
+    client.query("ROLLBACK");
+    assert_eq!(client.query("SHOW application_name").value(), "kept");
+    let outside = client.query("SET LOCAL application_name = 'b'");
+    assert_eq!((outside.notices.len(), outside.tags), (1, vec!["SET".to_owned()]));
+    client.query("SELECT set_config('application_name', 'c', true)");
+    assert_eq!(client.query("SHOW application_name").value(), "kept");
+}
+
+#[test]
+fn a_chained_block_begins_another_one() {
+    let server = TestServer::start(&[], "CREATE TABLE t (a INT)");
+    let mut client = server.session_postgres(&[]);
+    let refused = client.query("COMMIT AND CHAIN");
+    assert_eq!((refused.code(), refused.status), ("25P01", 'I'));
+    client.query("BEGIN READ ONLY");
+    assert_eq!(client.query("COMMIT AND CHAIN").status, 'T');
+    assert_eq!(client.query("SHOW transaction_read_only").value(), "on");
+    assert_eq!(client.query("SELECT x").status, 'E');
+    assert_eq!(client.query("ROLLBACK AND CHAIN").status, 'T');
+    assert_eq!(client.query("ROLLBACK AND NO CHAIN").status, 'I');
+    assert_eq!(client.query("COMMIT AND").code(), "42601");
+}
+
+#[test]
+fn a_transaction_that_is_read_only_writes_nothing() {
+    let server = TestServer::start(&[], "CREATE TABLE t (a INT); INSERT INTO t VALUES (1)");
+    let mut client = server.session_postgres(&[]);
+    for (begin, end) in [
+        ("BEGIN READ ONLY", "ROLLBACK"),
+        ("START TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY", "ROLLBACK"),
+        ("BEGIN; SET TRANSACTION READ ONLY", "ROLLBACK"),
+        ("BEGIN; SET transaction_read_only = true", "ROLLBACK"),
+        ("SET default_transaction_read_only = on", "RESET default_transaction_read_only"),
+        (
+            "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+            "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE",
+        ),
+    ] {
+        for sql in [
+            "INSERT INTO t VALUES (2)",
+            "DELETE FROM t WHERE a = 1",
+            "CREATE TABLE u (a INT)",
+            "DEPLOY d AS SELECT a FROM t",
+            "SET GLOBAL max_memory = '1GB'",
+            "COPY t FROM STDIN",
+        ] {
+            client.query(begin);
+            assert_eq!(client.query("SHOW transaction_read_only").value(), "on", "{begin}");
+            let reads = client.query("SELECT a FROM t; SHOW TABLES; SET time_zone = 'UTC'; DESC t");
+            assert!(reads.errors.is_empty(), "{begin}: {reads:?}");
+            let refused = client.query(sql);
+            assert_eq!(refused.code(), "25006", "{begin}: {sql}: {refused:?}");
+            client.query(end);
+        }
+    }
+    assert_eq!(client.query("SHOW transaction_read_only").value(), "off");
+    assert_eq!(client.query("SHOW default_transaction_read_only").value(), "off");
+    assert_eq!(client.query("BEGIN READ ONLY; SET TRANSACTION READ WRITE").status, 'T');
+    assert_eq!(client.query("INSERT INTO t VALUES (2)").tags, ["INSERT 0 1"]);
+    client.query("COMMIT");
+    assert_eq!(client.query("SET TRANSACTION READ ONLY").notices.len(), 1);
+    assert_eq!(client.query("INSERT INTO t VALUES (3)").tags, ["INSERT 0 1"]);
+    let mut reader = server.session_postgres(&[("options", "-c default_transaction_read_only=on")]);
+    assert_eq!(reader.query("INSERT INTO t VALUES (4)").code(), "25006");
+    assert_eq!(reader.query("BEGIN READ WRITE; INSERT INTO t VALUES (4)").status, 'T');
+    assert_eq!(reader.query("SELECT count(*) FROM t").value(), "4");
+}
+
+#[test]
+fn a_parameter_of_a_script_has_no_value() {
+    let server = server();
+    let mut client = server.session_postgres(&[]);
+    for sql in [
+        "INSERT INTO orders (user) VALUES ($1)",
+        "SELECT * FROM total('ann', $1, 2000)",
+        "SELECT relname FROM pg_class WHERE oid = $1",
+        "SELECT 1; SELECT $1",
+    ] {
+        let failed = client.query(sql);
+        let at = (sql.find('$').unwrap() + 1).to_string();
+        assert_eq!((failed.code(), failed.error(b'P')), ("42P02", at.as_str()), "{sql}");
+        assert_eq!(failed.error(b'M'), "there is no parameter $1");
+    }
+    assert_eq!(client.query("SELECT '$1', $$a$$").rows.len(), 1);
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Queries of PostgreSQL's catalogs as real clients send them.
 
-use crate::{postgres::scram, support::TestServer};
+use crate::{
+    postgres::scram,
+    postgres_client::{frame, packet, texts},
+    support::TestServer,
+};
 
 const SETUP: &str = "
     CREATE TABLE orders (user STRING, price DOUBLE, ts TIMESTAMP, INDEX(KEY=user, TS=ts));
@@ -171,6 +175,101 @@ fn catalogs_are_read_with_the_sql_of_tools() {
         let found = client.query(sql);
         assert_eq!(found.texts().first().map(Vec::as_slice), Some(*expected), "{sql}: {found:?}");
     }
+}
+
+#[test]
+fn views_are_relations() {
+    let server = TestServer::start(&[], SETUP);
+    let setup = "CREATE VIEW paid AS SELECT user, price > 0 AS is_paid FROM orders";
+    server.database.session().execute(setup).unwrap();
+    let mut client = server.session_postgres(&[]);
+    let columns = "user:text,is_paid:boolean";
+    for (sql, expected) in [
+        ("SELECT relname FROM pg_class WHERE relkind = 'v'", "paid"),
+        ("SELECT viewname FROM pg_views", "paid"),
+        ("SELECT count(*) FROM pg_tables", "2"),
+        (
+            "SELECT string_agg(attname || ':' || format_type(atttypid, -1), ',' ORDER BY attnum)
+             FROM pg_attribute WHERE attrelid = 'paid'::regclass",
+            columns,
+        ),
+        ("SELECT table_name FROM information_schema.tables WHERE table_type = 'VIEW'", "paid"),
+        (
+            "SELECT string_agg(column_name || ':' || data_type, ',' ORDER BY ordinal_position)
+             FROM information_schema.columns WHERE table_name = 'paid'",
+            columns,
+        ),
+        ("SELECT is_updatable FROM information_schema.views WHERE table_name = 'paid'", "NO"),
+    ] {
+        let found = client.query(sql);
+        assert_eq!(found.value(), expected, "{sql}: {found:?}");
+    }
+    for sql in [
+        "SELECT definition FROM pg_views",
+        "SELECT view_definition FROM information_schema.views",
+        "SELECT pg_get_viewdef('paid'::regclass)",
+        "SELECT pg_get_viewdef(c.oid, true) FROM pg_class c WHERE c.relname = 'paid'",
+    ] {
+        assert!(client.query(sql).value().contains("SELECT user, price > 0"), "{sql}");
+    }
+    server.database.session().execute("DROP VIEW paid").unwrap();
+    assert_eq!(client.query("SELECT count(*) FROM pg_views").value(), "0");
+}
+
+#[test]
+fn a_series_has_all_its_numbers() {
+    let server = TestServer::start(&[], SETUP);
+    let mut client = server.session_postgres(&[]);
+    for (arguments, count, last) in [
+        ("1, 20000", "20000", Some("20000")),
+        ("5, 1, -2", "3", Some("5")),
+        ("2, 1, 3", "0", None),
+        ("9223372036854775806, 9223372036854775807", "2", Some("9223372036854775807")),
+        (
+            "-9223372036854775807, 9223372036854775807, 9223372036854775807",
+            "3",
+            Some("9223372036854775807"),
+        ),
+        ("1, NULL", "0", None),
+    ] {
+        let sql = format!("SELECT count(*), max(n) FROM generate_series({arguments}) AS n");
+        let found = client.query(&sql);
+        assert_eq!(found.texts(), [[Some(count), last]], "{sql}: {found:?}");
+    }
+    for (arguments, code) in [
+        ("1, 1000000", "54001"),
+        ("-9223372036854775807, 9223372036854775807", "54001"),
+        ("1, 2, 0", "22023"),
+        ("'2024-01-01', '2024-02-01', '1 day'", "0A000"),
+    ] {
+        let sql = format!("SELECT count(*) FROM generate_series({arguments}) AS n");
+        assert_eq!(client.query(&sql).code(), code, "{sql}");
+    }
+}
+
+#[test]
+fn queries_of_catalogs_have_the_limits_of_the_session() {
+    let server = TestServer::start(&[], SETUP);
+    let mut client = server.session_postgres(&[]);
+    let long = "SELECT (SELECT count(*) FROM pg_type b, pg_type c, pg_type d \
+                WHERE b.oid + c.oid + d.oid > a.oid) FROM pg_type a";
+    client.query("SET statement_timeout = '20ms'");
+    assert_eq!(client.query(long).code(), "57014");
+    client.query("SET statement_timeout = '0'");
+    client.query("SET memory_limit = '1MB'");
+    let large = "SELECT a.typname, b.typname, c.typname FROM pg_type a, pg_type b, pg_type c";
+    let refused = client.query(large);
+    assert_eq!(refused.code(), "53200", "{:?}", refused.errors);
+    assert_eq!(client.query("SELECT count(*) FROM pg_am").value(), "1");
+    client.query("SET memory_limit = '0'");
+    client.send(&frame(b'Q', &texts(&[long])));
+    while !server.database.sessions().iter().any(|session| session.running.is_some()) {
+        std::thread::yield_now();
+    }
+    let (process, secret) = client.key.unwrap();
+    let mut canceller = server.connect_postgres();
+    canceller.send(&packet(80_877_102, &[process.to_be_bytes(), secret.to_be_bytes()].concat()));
+    assert_eq!(client.reply().code(), "57014");
 }
 
 #[test]

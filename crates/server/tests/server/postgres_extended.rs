@@ -1,7 +1,7 @@
 //! PostgreSQL's extended protocol and COPY.
 
 use crate::{
-    postgres_client::{PgClient, Reply, frame, texts},
+    postgres_client::{PgClient, Reply, frame, packet, texts},
     support::TestServer,
 };
 
@@ -160,8 +160,23 @@ fn a_portal_returns_rows_in_parts() {
         (rest.rows.len(), rest.tags),
         (1, vec!["SELECT 1".to_owned(), "SELECT 0".to_owned()])
     );
-    client.query("COMMIT");
+    send(
+        &mut client,
+        &[
+            bind("q", "", &[], (0, 0)),
+            parse("a", "CLOSE p", &[]),
+            bind("c", "a", &[], (0, 0)),
+            sync(),
+        ],
+    );
+    assert_eq!(send(&mut client, &[execute("c", 0), sync()]).tags, ["CLOSE CURSOR"]);
     assert_eq!(send(&mut client, &[execute("p", 2), sync()]).code(), "34000");
+    client.query("COMMIT");
+    assert_eq!(send(&mut client, &[execute("q", 2), sync()]).code(), "34000");
+    // What a pool of asyncpg sends before it gives a connection to somebody else.
+    let reset = "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL;";
+    let done = client.query(reset);
+    assert_eq!(done.tags, ["SELECT 1", "CLOSE CURSOR ALL", "UNLISTEN", "RESET"], "{done:?}");
 }
 
 #[test]
@@ -258,6 +273,46 @@ fn a_deployment_takes_parameters() {
 }
 
 #[test]
+fn a_replaced_deployment_has_the_types_that_were_described_or_is_refused() {
+    let server = server();
+    let mut client = server.session_postgres(&[]);
+    let call = "SELECT * FROM total(user => 'ann', price => 2, ts => 2000)";
+    let columns = |client: &mut PgClient, messages: &[Vec<u8>]| {
+        send(client, messages).columns.iter().map(|(_, number)| *number).collect::<Vec<_>>()
+    };
+    let prepared = [parse("s", call, &[]), describe("S", "s"), sync()];
+    assert_eq!(columns(&mut client, &prepared), [25, 701]);
+    let replace = |select: &str| {
+        let sql = format!(
+            "DEPLOY OR REPLACE total AS SELECT {select} FROM orders WINDOW w AS (PARTITION BY \
+             user ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW)"
+        );
+        server.session_postgres(&[]).query(&sql)
+    };
+    for select in ["user, count(price) OVER w AS spent", "user", "user, sum(price) OVER w AS s, ts"]
+    {
+        replace(select);
+        let bound = [bind("", "s", &[], (0, 1)), execute("", 0), sync()];
+        let refused = send(&mut client, &bound);
+        assert_eq!(refused.code(), "0A000", "{select}: {refused:?}");
+        assert_eq!(refused.error(b'M'), "cached plan must not change result type");
+    }
+    replace("user, sum(price) OVER w AS spent");
+    // Parse, bind and describe are answered before the deployment is replaced.
+    let unnamed =
+        [parse("", call, &[]), bind("p", "", &[], (0, 1)), describe("P", "p"), frame(b'H', b"")];
+    client.send(&unnamed.concat());
+    for _ in 0..3 {
+        client.message().unwrap();
+    }
+    replace("user, count(price) OVER w AS spent");
+    assert_eq!(send(&mut client, &[execute("p", 0), sync()]).code(), "0A000");
+    replace("user, sum(price) OVER w AS spent");
+    let found = send(&mut client, &[bind("", "s", &[], (0, 1)), execute("", 0), sync()]);
+    assert_eq!(found.rows[0][1], Some(3.5_f64.to_be_bytes().to_vec()));
+}
+
+#[test]
 fn rows_are_copied_in_and_out() {
     let server = server();
     let mut client = server.session_postgres(&[]);
@@ -319,6 +374,31 @@ fn a_copy_that_fails_leaves_the_session_as_it_was() {
     ] {
         assert_eq!(client.query(sql).code(), code, "{sql}");
     }
+}
+
+#[test]
+fn a_copy_is_cancelled_and_is_in_the_list_of_sessions() {
+    let server = server();
+    let mut client = server.session_postgres(&[]);
+    let (process, secret) = client.key.unwrap();
+    client.send(&frame(b'Q', &texts(&["COPY orders FROM STDIN"])));
+    assert_eq!(client.reply().status, 'G');
+    client.send(&frame(b'd', b"dan\t1\t1970-01-01 00:00:04+00\n"));
+    let running = server.session_postgres(&[]).query(
+        "SELECT running FROM lockstep.sessions WHERE running LIKE 'COPY%' AND NOT in_process",
+    );
+    assert_eq!(running.value(), "COPY orders FROM STDIN", "{running:?}");
+    let body = [process.to_be_bytes(), secret.to_be_bytes()].concat();
+    let mut canceller = server.connect_postgres();
+    canceller.send(&packet(80_877_102, &body));
+    assert!(canceller.message().is_none());
+    client.send(&frame(b'd', b"eve\t1\t1970-01-01 00:00:04+00\n"));
+    client.send(&frame(b'c', b""));
+    let ended = client.reply();
+    assert_eq!((ended.code(), ended.status), ("57014", 'I'), "{ended:?}");
+    assert_eq!(client.query("SELECT count(*) FROM orders").value(), "3");
+    let running = client.query("SELECT count(*) FROM lockstep.sessions WHERE running LIKE 'COPY%'");
+    assert_eq!(running.value(), "0");
 }
 
 #[test]

@@ -58,6 +58,18 @@ fn numbers_are_read_with_all_digits() {
         let row = format!("[null,null,null,null,{digits},null,null,null]");
         assert!(read(&row).unwrap().contains(&expected), "{digits}");
     }
+    for (digits, whole) in [
+        ("7787837581354064.00", 7_787_837_581_354_064_i64),
+        ("9007199254740991.0", 9_007_199_254_740_991),
+        ("2902355040049824.0000", 2_902_355_040_049_824),
+        ("1e18", 1_000_000_000_000_000_000),
+        ("-9223372036854775808.0", i64::MIN),
+    ] {
+        let row = format!("[null,null,{digits},null,null,{digits},null,null]");
+        let found = read(&row).unwrap();
+        assert!(found.contains(&format!("BigInt({whole})")), "{digits}: {found}");
+        assert!(found.contains(&format!("Timestamp({whole})")), "{digits}: {found}");
+    }
     let row = r#"[null,null,null,"NaN","-Infinity",null,null,null]"#;
     assert!(read(row).unwrap().contains("Float(NaN), Double(-inf)"));
 }
@@ -68,6 +80,14 @@ fn what_is_no_value_of_its_column_is_refused() {
         (r#"{"s":1}"#, "column `s` is STRING, the number 1 is not"),
         (r#"{"i":"1"}"#, "column `i` is INT, a text is not"),
         (r#"{"i":1.5}"#, "column `i` is INT, the number 1.5 is not"),
+        (
+            r#"{"b":4503599627370496.4}"#,
+            "column `b` is BIGINT, the number 4503599627370496.4 is not",
+        ),
+        (r#"{"b":1e19}"#, "column `b` is BIGINT, which does not hold 1e19"),
+        (r#"{"t":-9223372036854775809.0}"#, "does not hold -9223372036854775809"),
+        (r#"{"i":1e10}"#, "column `i` is INT, which does not hold 10000000000"),
+        (r#"{"f":16777217.0}"#, "column `f` is FLOAT, which does not hold 16777217"),
         (r#"{"i":3000000000}"#, "column `i` is INT, which does not hold 3000000000"),
         (r#"{"b":18446744073709551615}"#, "does not hold 18446744073709551615"),
         (r#"{"d":9007199254740993}"#, "does not hold 9007199254740993"),

@@ -58,15 +58,24 @@ impl ValueReader<'_, '_> {
         .ok_or_else(wrong)
     }
 
-    /// Converts a number with a point or an exponent.
+    /// Converts a number with a point or an exponent, or with more digits than 128 bits hold.
     #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
-    fn decimal<'a, E: Error>(&self, number: f64) -> Result<Datum<'a>, E> {
+    fn decimal<'a, E: Error>(&self, text: &str, number: f64) -> Result<Datum<'a>, E> {
         match self.data_type() {
             DataType::Double => Ok(Datum::Double(number)),
-            DataType::Float if (number as f32).is_infinite() => Err(self.out_of_range(&number)),
-            _ if number.fract() == 0.0 && number.abs() < 1e18 => self.whole(number as i128),
-            DataType::Float => Ok(Datum::Float(number as f32)),
-            _ => Err(self.mismatch(&format!("the number {number}"))),
+            DataType::Float if (number as f32).is_infinite() => Err(self.out_of_range(&text)),
+            DataType::Float => match whole_of(text) {
+                Decimal::Whole(whole) if number.abs() < 1e18 => self.whole(whole),
+                _ => Ok(Datum::Float(number as f32)),
+            },
+            DataType::SmallInt | DataType::Int | DataType::BigInt | DataType::Timestamp => {
+                match whole_of(text) {
+                    Decimal::Whole(whole) => self.whole(whole),
+                    Decimal::Fraction => Err(self.mismatch(&format!("the number {text}"))),
+                    Decimal::Large => Err(self.out_of_range(&text)),
+                }
+            }
+            _ => Err(self.mismatch(&format!("the number {text}"))),
         }
     }
 
@@ -105,14 +114,15 @@ impl<'de: 'a, 'a> DeserializeSeed<'de> for ValueReader<'_, 'a> {
     type Value = Datum<'a>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Datum<'a>, D::Error> {
-        if !self.data_type().is_float() {
+        if matches!(self.data_type(), DataType::String | DataType::Bool | DataType::Date) {
             return deserializer.deserialize_any(self);
         }
+        // The parser of JSON makes a DOUBLE of a number with a point, and not always the nearest one.
         let text = <&RawValue>::deserialize(deserializer)?.get();
         match number(text) {
-            Some(number) if text.contains(['.', 'e', 'E']) => self.decimal(number),
+            Some(number) if text.contains(['.', 'e', 'E']) => self.decimal(text, number),
             Some(number) => {
-                text.parse().map_or_else(|_large| self.decimal(number), |n| self.whole(n))
+                text.parse().map_or_else(|_large| self.decimal(text, number), |n| self.whole(n))
             }
             None => {
                 let mut inner = serde_json::Deserializer::from_str(text);
@@ -120,6 +130,50 @@ impl<'de: 'a, 'a> DeserializeSeed<'de> for ValueReader<'_, 'a> {
             }
         }
     }
+}
+
+/// The value of a JSON number.
+#[derive(Debug, PartialEq, Eq)]
+enum Decimal {
+    /// A whole number.
+    Whole(i128),
+    /// A number that is not whole.
+    Fraction,
+    /// A whole number of more than [`WHOLE_DIGITS_MAX`] digits.
+    Large,
+}
+
+/// The digits of the longest whole number that is read: those of the largest BIGINT.
+const WHOLE_DIGITS_MAX: i64 = 19;
+
+/// Reads the text of a JSON number without rounding: `1.50e1` is 15.
+fn whole_of(text: &str) -> Decimal {
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
+    let (before, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{before}{behind}");
+    let significant = digits.trim_end_matches('0');
+    let zeros = length(digits.len() - significant.len()) - length(behind.len());
+    let significant = significant.trim_start_matches('0');
+    if significant.is_empty() {
+        return Decimal::Whole(0);
+    }
+    // An exponent that is no i64 is far beyond every number of digits that a body has.
+    let beyond = if exponent.starts_with('-') { i64::MIN } else { i64::MAX };
+    let scale = exponent.parse().unwrap_or(beyond).saturating_add(zeros);
+    if scale < 0 {
+        return Decimal::Fraction;
+    }
+    if scale.saturating_add(length(significant.len())) > WHOLE_DIGITS_MAX {
+        return Decimal::Large;
+    }
+    let zeros = "0".repeat(usize::try_from(scale).unwrap_or(0));
+    let whole: i128 = format!("{significant}{zeros}").parse().expect("it has few digits");
+    Decimal::Whole(if text.starts_with('-') { -whole } else { whole })
+}
+
+fn length(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// Reads the text of a JSON number as the nearest DOUBLE, which the parser of JSON does not; `None` for
@@ -156,7 +210,7 @@ impl<'de: 'a, 'a> Visitor<'de> for ValueReader<'_, 'a> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Datum<'a>, E> {
-        self.decimal(value)
+        Err(self.mismatch(&format!("the number {value}")))
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Datum<'a>, E> {
@@ -179,5 +233,32 @@ impl<'de: 'a, 'a> Visitor<'de> for ValueReader<'_, 'a> {
 
     fn visit_map<A: MapAccess<'de>>(self, _entries: A) -> Result<Datum<'a>, A::Error> {
         Err(self.mismatch("an object"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Decimal, whole_of};
+
+    #[test]
+    fn whole_numbers_are_read_in_all_their_forms() {
+        for (text, whole) in [
+            ("7787837581354064.00", 7_787_837_581_354_064),
+            ("-9007199254740991.0", -9_007_199_254_740_991),
+            ("1e18", 1_000_000_000_000_000_000),
+            ("1.50E+1", 15),
+            ("1500e-2", 15),
+            ("-0.0", 0),
+            ("0e999999999999999999999", 0),
+            ("9223372036854775807.000", i64::MAX.into()),
+        ] {
+            assert_eq!(whole_of(text), Decimal::Whole(whole), "{text}");
+        }
+        for text in ["4503599627370496.4", "1e-1", "15e-1", "1e-99999999999999999999"] {
+            assert_eq!(whole_of(text), Decimal::Fraction, "{text}");
+        }
+        for text in ["1e19", "1e99999999999999999999", "12345678901234567890123.0"] {
+            assert_eq!(whole_of(text), Decimal::Large, "{text}");
+        }
     }
 }

@@ -24,7 +24,7 @@ use super::{
     ok, refusal, refusal_of,
     values::column_type,
 };
-use crate::{server_state::ServerState, work_pool::WorkClass};
+use crate::{append_columns::append_columns, server_state::ServerState, work_pool::WorkClass};
 
 /// The database that every directory has, and OpenMLDB has not.
 const DEFAULT_DATABASE: &str = "default";
@@ -193,7 +193,7 @@ fn append_row(session: &Session, table: &str, body: &Bytes) -> HttpResult<()> {
     };
     let wrong = || refusal("Invalid value in body, only support to put one row");
     let values = only.ok_or_else(wrong)?;
-    let columns: Vec<(String, DataType)> = session.table_columns(table)?;
+    let columns: Vec<(String, DataType)> = append_columns(session, table)?;
     let failed = |error| refusal_of("Translate to insert row failed", &error);
     if values.len() != columns.len() {
         return Err(failed(refusal("column size != schema size")));

@@ -88,6 +88,7 @@ impl Evaluator<'_> {
         let call = CatalogAggregate::new(function)?;
         let mut values: Vec<(CatalogValue, Vec<CatalogValue>)> = Vec::new();
         for row in group {
+            self.step()?;
             let row = Scope::new(scope.tables, row, scope.outer);
             if let Some(filter) = call.filter
                 && !self.value(filter, &row)?.is_true()

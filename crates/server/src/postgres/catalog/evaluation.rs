@@ -13,9 +13,12 @@
 
 use std::collections::BTreeMap;
 
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::Session;
-use lockstep_host::{query::checkpoint, with_large_stack};
+use lockstep_host::{
+    query::{checkpoint, current},
+    with_large_stack,
+};
 use sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr, Function, FunctionArguments, Query, Subscript,
     TrimWhereField, UnaryOperator, Value,
@@ -48,11 +51,23 @@ pub(super) struct Evaluator<'s> {
     pub(super) named: Vec<(String, CatalogRelation)>,
     relations: BTreeMap<String, CatalogRelation>,
     steps: u64,
+    /// About how many bytes the rows have that are kept.
+    held_bytes: u64,
+    held_bytes_max: u64,
 }
 
 impl<'s> Evaluator<'s> {
     pub(super) fn new(session: &'s Session, parameters: Vec<CatalogValue>) -> Self {
-        Self { session, parameters, named: Vec::new(), relations: BTreeMap::new(), steps: 0 }
+        let held_bytes_max = current().and_then(|context| context.memory_bytes());
+        Self {
+            session,
+            parameters,
+            named: Vec::new(),
+            relations: BTreeMap::new(),
+            steps: 0,
+            held_bytes: 0,
+            held_bytes_max: held_bytes_max.unwrap_or(u64::MAX),
+        }
     }
 
     /// Returns a table: one of WITH, or one of the catalogs.
@@ -78,6 +93,40 @@ impl<'s> Evaluator<'s> {
             return Diagnostic::interrupted(interrupt.limit_ms()).err();
         }
         Ok(())
+    }
+
+    /// Notes that rows of so many bytes are kept until the query ends around which they are.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<()> {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.held_bytes = self.held_bytes.saturating_add(bytes);
+        if self.held_bytes <= self.held_bytes_max {
+            return Ok(());
+        }
+        Diagnostic::new(code::OUT_OF_MEMORY, "the query needs more memory than it may use")
+            .with_kind(Kind::FreeResources)
+            .with_detail(format!(
+                "It is a query of the catalogs, with {} bytes.",
+                self.held_bytes_max
+            ))
+            .with_hint("SET memory_limit = '…' allows more, 0 any.")
+            .err()
+    }
+
+    /// Notes that the rows of an inner query are kept.
+    pub(super) fn hold_relation(&mut self, relation: &CatalogRelation) -> Result<()> {
+        let sizes = relation.rows.iter().map(|row| row_bytes(row));
+        self.hold(sizes.sum())
+    }
+
+    /// Returns how many bytes are kept, to forget later ones with [`Self::release_to`].
+    pub(super) fn held(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// Forgets what was kept since.
+    pub(super) fn release_to(&mut self, held: u64) {
+        debug_assert!(held <= self.held_bytes, "what was kept before is kept");
+        self.held_bytes = held;
     }
 
     /// Computes an expression.
@@ -462,12 +511,17 @@ impl<'s> Evaluator<'s> {
     }
 }
 
+/// Returns about how many bytes the values of a row have.
+pub(super) fn row_bytes(row: &[CatalogValue]) -> usize {
+    row.iter().map(|value| size_of::<CatalogValue>() + value.heap_bytes()).sum()
+}
+
 /// Fails where a join has too many rows.
 pub(super) fn check_row_count(count: usize) -> Result<()> {
     if count > JOINED_ROWS_MAX { too_many_rows() } else { Ok(()) }
 }
 
-fn too_many_rows() -> Result<()> {
+pub(super) fn too_many_rows<T>() -> Result<T> {
     let message = "the query of the catalogs has too many rows to look at";
     Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).err()
 }

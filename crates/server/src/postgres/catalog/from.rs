@@ -50,6 +50,7 @@ impl Evaluator<'_> {
         }
         let mut kept = Vec::new();
         for row in std::mem::take(&mut joined.rows) {
+            self.step()?;
             let scope = Scope::new(&joined.tables, &row, outer);
             if self.all_true(&conditions.list, &scope)? {
                 kept.push(row);

@@ -3,13 +3,14 @@
 use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use super::{
-    evaluation::Evaluator,
+    evaluation::{Evaluator, check_row_count},
+    from::unsupported,
     static_type::{type_number, type_word},
     text_function::call_on_texts,
     types::{type_of_number, type_of_word},
     value::CatalogValue,
 };
-use crate::postgres::{client_settings::VERSION, types::oid};
+use crate::postgres::{client_settings::VERSION, session_start::zone_name, types::oid};
 
 impl Evaluator<'_> {
     /// Calls a function.
@@ -26,6 +27,7 @@ impl Evaluator<'_> {
                 CatalogValue::text(&self.session.current_database())
             }
             "current_setting" => self.setting(first)?,
+            "pg_get_viewdef" => self.view_definition(first)?,
             "pg_get_indexdef" => self.index_definition(values)?,
             "pg_get_function_result" => self.routine(first, "result")?,
             "pg_get_function_arguments" | "pg_get_function_identity_arguments" => {
@@ -56,22 +58,25 @@ impl Evaluator<'_> {
         let name = name.map(CatalogValue::display).unwrap_or_default().to_lowercase();
         let settings = self.relation("pg_settings")?;
         let row = settings.rows.iter().find(|row| row[0].display() == name);
-        Ok(row.map_or(CatalogValue::Null, |row| row[1].clone()))
+        Ok(match row {
+            Some(row) => row[1].clone(),
+            None if name == "timezone" => CatalogValue::text(&zone_name(self.session)),
+            None => {
+                let variable = self.session.variable(&name);
+                variable.map_or(CatalogValue::Null, |value| CatalogValue::text(&value))
+            }
+        })
     }
 
     /// Returns the elements of what a function that returns a set gives.
     pub(super) fn set(&mut self, name: &str, values: &[CatalogValue]) -> Result<Vec<CatalogValue>> {
-        let number = |at: usize| values.get(at).and_then(CatalogValue::number);
         let array = || match values.first() {
             Some(CatalogValue::Array(array)) => Some((array.items.clone(), array.first)),
             Some(value) => value.elements().map(|items| (items, 1)),
             None => None,
         };
         Ok(match name {
-            "generate_series" => match (number(0), number(1)) {
-                (Some(first), Some(last)) => series(first, last, number(2).unwrap_or(1)),
-                _ => Vec::new(),
-            },
+            "generate_series" => series(values)?,
             "generate_subscripts" => match array() {
                 Some((items, first)) => {
                     (first..).take(items.len()).map(CatalogValue::Number).collect()
@@ -196,6 +201,18 @@ impl Evaluator<'_> {
         Ok(at.map_or(CatalogValue::Null, |at| relation.rows[*at][1].clone()))
     }
 
+    /// Returns the query of a view, which is given by its number or its name.
+    fn view_definition(&mut self, view: Option<&CatalogValue>) -> Result<CatalogValue> {
+        let number = match view {
+            Some(CatalogValue::Text(name)) => self.object(name, "regclass")?,
+            Some(other) => other.clone(),
+            None => CatalogValue::Null,
+        };
+        let texts = self.relation("lockstep_views")?;
+        let found = texts.lookup(0, &number).first();
+        Ok(found.map_or(CatalogValue::Null, |at| texts.rows[*at][1].clone()))
+    }
+
     /// Returns the definition of an index, or one of its columns.
     fn index_definition(&mut self, values: &[CatalogValue]) -> Result<CatalogValue> {
         let indexes = self.relation("lockstep_indexes")?;
@@ -273,11 +290,32 @@ fn catalog_of(word: &str) -> &'static str {
     }
 }
 
-/// Returns the whole numbers from the first to the last.
-fn series(first: i64, last: i64, step: i64) -> Vec<CatalogValue> {
-    let count = if step == 0 { 0 } else { (last.saturating_sub(first)) / step };
-    let count = usize::try_from(count).map_or(0, |count| (count + 1).min(10_000));
-    (0_i64..).take(count).map(|at| CatalogValue::Number(first + at * step)).collect()
+/// Returns the whole numbers from the first to the last: `generate_series(first, last, step)`. There are
+/// none where an argument is NULL.
+fn series(values: &[CatalogValue]) -> Result<Vec<CatalogValue>> {
+    if values.iter().any(CatalogValue::is_null) {
+        return Ok(Vec::new());
+    }
+    let numbers: Option<Vec<i64>> = values.iter().map(CatalogValue::number).collect();
+    let (first, last, step) = match numbers.as_deref() {
+        Some([first, last]) => (*first, *last, 1),
+        Some([first, last, step]) => (*first, *last, *step),
+        _ => return unsupported("generate_series of other than two or three whole numbers"),
+    };
+    if step == 0 {
+        let message = "step size cannot equal zero";
+        return Diagnostic::new(code::INVALID_PARAMETER, message).err();
+    }
+    let (first_wide, last_wide) = (i128::from(first), i128::from(last));
+    let distance = if step > 0 { last_wide - first_wide } else { first_wide - last_wide };
+    if distance < 0 {
+        return Ok(Vec::new());
+    }
+    let count = distance / i128::from(step.unsigned_abs()) + 1;
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    check_row_count(count)?;
+    let at = |at: i64| CatalogValue::Number(first.wrapping_add(at.wrapping_mul(step)));
+    Ok((0..).take(count).map(at).collect())
 }
 
 /// Calls a function that looks at its arguments only.
@@ -335,7 +373,7 @@ fn call_on_values(name: &str, values: &[CatalogValue]) -> Option<CatalogValue> {
 
 /// Returns whether a function says something that there is nothing of here.
 fn is_without_value(name: &str) -> bool {
-    const NAMES: [&str; 24] = [
+    const NAMES: [&str; 23] = [
         "array_ndims",
         "col_description",
         "inet_client_addr",
@@ -353,7 +391,6 @@ fn is_without_value(name: &str) -> bool {
         "pg_get_serial_sequence",
         "pg_get_statisticsobjdef_columns",
         "pg_get_triggerdef",
-        "pg_get_viewdef",
         "pg_last_wal_receive_lsn",
         "pg_relation_is_publishable",
         "pg_sequence_last_value",

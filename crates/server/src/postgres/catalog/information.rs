@@ -10,6 +10,7 @@ use super::{
     routines::routines,
     types::short_name,
     value::CatalogValue,
+    views::views,
 };
 use crate::postgres::types::{oid, oid_of, type_name};
 
@@ -29,19 +30,35 @@ pub(super) fn schemata(session: &Session) -> CatalogRelation {
 /// Makes `information_schema.tables`.
 pub(super) fn table_views(session: &Session) -> Result<CatalogRelation> {
     let database = session.current_database();
-    let names: Vec<String> = tables(session)?.into_iter().map(|table| table.name).collect();
-    let fields = |name: &String| -> Vec<CatalogField> {
+    let mut rows: Vec<TableRow> = Vec::new();
+    rows.extend(tables(session)?.into_iter().map(|table| TableRow::new(table.name, false)));
+    rows.extend(views(session)?.into_iter().map(|view| TableRow::new(view.name, true)));
+    let fields = |row: &TableRow| -> Vec<CatalogField> {
+        let (kind, takes_rows) = if row.is_view { ("VIEW", "NO") } else { ("BASE TABLE", "YES") };
         vec![
             ("table_catalog", oid::NAME, text(&database)),
             ("table_schema", oid::NAME, text("public")),
-            ("table_name", oid::NAME, text(name)),
-            ("table_type", oid::TEXT, text("BASE TABLE")),
+            ("table_name", oid::NAME, text(&row.name)),
+            ("table_type", oid::TEXT, text(kind)),
             ("self_referencing_column_name", oid::NAME, CatalogValue::Null),
-            ("is_insertable_into", oid::TEXT, text("YES")),
+            ("is_insertable_into", oid::TEXT, text(takes_rows)),
             ("is_typed", oid::TEXT, text("NO")),
         ]
     };
-    Ok(CatalogRelation::listing(&names, fields))
+    Ok(CatalogRelation::listing(&rows, fields))
+}
+
+/// A row of `information_schema.tables`.
+#[derive(Debug, Default)]
+struct TableRow {
+    name: String,
+    is_view: bool,
+}
+
+impl TableRow {
+    fn new(name: String, is_view: bool) -> Self {
+        Self { name, is_view }
+    }
 }
 
 /// A row of `information_schema.columns`.
@@ -50,15 +67,18 @@ struct ColumnRow {
     table: String,
     position: i64,
     column: VisibleColumn,
+    is_of_view: bool,
 }
 
 /// Makes `information_schema.columns`.
 pub(super) fn columns(session: &Session) -> Result<CatalogRelation> {
     let database = session.current_database();
     let mut rows = Vec::new();
-    for table in tables(session)? {
-        for (position, column) in (1..).zip(table.columns) {
-            rows.push(ColumnRow { table: table.name.clone(), position, column });
+    let relations = tables(session)?.into_iter().map(|table| (table.name, table.columns, false));
+    let of_views = views(session)?.into_iter().map(|view| (view.name, view.columns, true));
+    for (table, columns, is_of_view) in relations.chain(of_views) {
+        for (position, column) in (1..).zip(columns) {
+            rows.push(ColumnRow { table: table.clone(), position, column, is_of_view });
         }
     }
     Ok(CatalogRelation::listing(&rows, |row| column_fields(row, &database)))
@@ -107,7 +127,7 @@ fn column_fields(row: &ColumnRow, database: &str) -> Vec<CatalogField> {
         ("identity_generation", oid::TEXT, CatalogValue::Null),
         ("is_generated", oid::TEXT, text("NEVER")),
         ("generation_expression", oid::TEXT, CatalogValue::Null),
-        ("is_updatable", oid::TEXT, yes_or_no(true)),
+        ("is_updatable", oid::TEXT, yes_or_no(!row.is_of_view)),
     ]
 }
 

@@ -251,6 +251,7 @@ impl Evaluator<'_> {
                 *has_partner = true;
             }
             if self.all_true(&step.ready, &scope)? {
+                self.hold(size_of_val(row.as_slice()))?;
                 output.rows.push(row);
             }
         }

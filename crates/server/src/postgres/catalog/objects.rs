@@ -1,7 +1,7 @@
 //! The relations, columns, indexes and deployments that a session sees, as PostgreSQL's catalogs have them.
 //!
-//! A table is a relation of kind `r`, an index one of kind `i`, a deployment a function; all are in the
-//! schema `public` of the session's database.
+//! A table is a relation of kind `r`, an index one of kind `i`, a view one of kind `v`, a deployment a
+//! function; all are in the schema `public` of the session's database.
 
 use lockstep_diagnostic::Result;
 use lockstep_engine::Session;
@@ -10,6 +10,7 @@ use lockstep_row::{Arena, DataType, Value, arrow::ColumnReader};
 use super::{
     relation::{CatalogField, CatalogRelation},
     value::CatalogValue,
+    views::{VisibleView, views},
 };
 use crate::postgres::types::{oid, oid_of, type_size};
 
@@ -69,7 +70,7 @@ pub(super) struct VisibleColumn {
     pub(super) name: String,
     pub(super) data_type: DataType,
     pub(super) is_nullable: bool,
-    has_default: bool,
+    pub(super) has_default: bool,
 }
 
 impl Default for VisibleColumn {
@@ -180,6 +181,14 @@ pub(super) fn classes(session: &Session) -> Result<CatalogRelation> {
     };
     let mut classes: Vec<Class> = tables.iter().map(of_table).collect();
     classes.extend(indexes.iter().map(of_index));
+    let of_view = |view: VisibleView| Class {
+        number: view.number,
+        name: view.name,
+        kind: "v",
+        columns: view.columns.len(),
+        rows: 0,
+    };
+    classes.extend(views(session)?.into_iter().map(of_view));
     Ok(CatalogRelation::listing(&classes, class_fields))
 }
 
@@ -187,6 +196,7 @@ fn class_fields(class: &Class) -> Vec<CatalogField> {
     let no = || CatalogValue::Bool(false);
     #[expect(clippy::cast_precision_loss, reason = "an estimate for people")]
     let rows = CatalogValue::Real(class.rows as f64);
+    let is_view = class.kind == "v";
     vec![
         ("oid", oid::OID, number(class.number)),
         ("relname", oid::NAME, text(&class.name)),
@@ -194,8 +204,8 @@ fn class_fields(class: &Class) -> Vec<CatalogField> {
         ("reltype", oid::OID, number(0)),
         ("reloftype", oid::OID, number(0)),
         ("relowner", oid::OID, number(ROOT_OID)),
-        ("relam", oid::OID, number(ACCESS_METHOD)),
-        ("relfilenode", oid::OID, number(class.number)),
+        ("relam", oid::OID, number(if is_view { 0 } else { ACCESS_METHOD })),
+        ("relfilenode", oid::OID, number(if is_view { 0 } else { class.number })),
         ("reltablespace", oid::OID, number(0)),
         ("relpages", oid::INT4, number(0)),
         ("reltuples", oid::FLOAT4, rows),
@@ -207,7 +217,7 @@ fn class_fields(class: &Class) -> Vec<CatalogField> {
         ("relkind", oid::CHAR, text(class.kind)),
         ("relnatts", oid::INT2, CatalogValue::count(class.columns)),
         ("relchecks", oid::INT2, number(0)),
-        ("relhasrules", oid::BOOL, no()),
+        ("relhasrules", oid::BOOL, CatalogValue::Bool(is_view)),
         ("relhastriggers", oid::BOOL, no()),
         ("relhassubclass", oid::BOOL, no()),
         ("relrowsecurity", oid::BOOL, no()),
@@ -239,6 +249,10 @@ pub(super) fn attributes(session: &Session) -> Result<CatalogRelation> {
                 attributes.extend(column.map(|column| attribute(index.number, at, column)));
             }
         }
+    }
+    for view in views(session)? {
+        let columns = (1_i64..).zip(&view.columns);
+        attributes.extend(columns.map(|(at, column)| attribute(view.number, at, column)));
     }
     Ok(CatalogRelation::listing(&attributes, attribute_fields))
 }

@@ -15,7 +15,7 @@ use sqlparser::ast::{
 use super::{
     aggregate::window_values,
     analysis::{has_aggregate, has_set, object_name},
-    evaluation::Evaluator,
+    evaluation::{Evaluator, row_bytes},
     from::{JoinedRows, folded, unsupported},
     query::{SortTerm, compare_keys, output_column, row_key},
     relation::{CatalogRelation, CatalogRow},
@@ -111,6 +111,7 @@ impl Evaluator<'_> {
         let mut order: Vec<Vec<JoinedRow>> = Vec::new();
         let mut numbers: HashMap<String, usize> = HashMap::new();
         for row in &joined.rows {
+            self.step()?;
             let scope = Scope::new(&joined.tables, row, outer);
             let keys = group_by.iter().map(|expr| self.value(expr, &scope));
             let key = row_key(&keys.collect::<Result<Vec<_>>>()?);
@@ -162,11 +163,12 @@ impl Evaluator<'_> {
             let position = SetPosition { at, count: Cell::new(0) };
             let scope = Scope { set: Some(&position), ..*scope };
             let row = self.output_row(list, &scope)?;
-            if !list.has_set {
-                rows.push(row);
+            if list.has_set && at >= position.count.get() {
                 return Ok(());
             }
-            if at >= position.count.get() {
+            self.hold(row_bytes(&row.values) + row_bytes(&row.keys) + row.distinct.len())?;
+            if !list.has_set {
+                rows.push(row);
                 return Ok(());
             }
             rows.push(row);
@@ -237,6 +239,7 @@ impl Evaluator<'_> {
         let terms: Vec<SortTerm<'_>> = spec.order_by.iter().map(SortTerm::new).collect();
         let mut partitions: HashMap<String, Vec<(usize, Vec<CatalogValue>)>> = HashMap::new();
         for (at, row) in rows.iter().enumerate() {
+            self.step()?;
             let scope = Scope::new(scope.tables, row, scope.outer);
             let keys = spec.partition_by.iter().map(|expr| self.value(expr, &scope));
             let key = row_key(&keys.collect::<Result<Vec<_>>>()?);

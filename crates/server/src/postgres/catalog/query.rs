@@ -93,9 +93,10 @@ impl Evaluator<'_> {
         outer: Option<&Scope<'_>>,
     ) -> Result<CatalogRelation> {
         with_large_stack(|| {
-            let before = self.named.len();
+            let (before, held) = (self.named.len(), self.held());
             let result = self.query_with_names(query, outer);
             self.named.truncate(before);
+            self.release_to(held);
             result
         })
     }
@@ -108,6 +109,7 @@ impl Evaluator<'_> {
         if let Some(with) = &query.with {
             for cte in &with.cte_tables {
                 let relation = self.named_query(cte, with.recursive, outer)?;
+                self.hold_relation(&relation)?;
                 self.named.push((folded(&cte.alias.name), relation));
             }
         }

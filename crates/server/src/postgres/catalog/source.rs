@@ -67,7 +67,9 @@ impl Evaluator<'_> {
                 Source::Relation(self.relation(&relation_name(name))?)
             }
             TableFactor::Derived { lateral: false, subquery, .. } => {
-                Source::Relation(self.query(subquery, outer)?)
+                let relation = self.query(subquery, outer)?;
+                self.hold_relation(&relation)?;
+                Source::Relation(relation)
             }
             TableFactor::NestedJoin { table_with_joins, .. } => {
                 let aliases: Vec<String> = aliases_of(table_with_joins).collect();

@@ -5,7 +5,7 @@
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::Session;
 
-use super::{cluster, information, objects, relation::CatalogRelation, routines, types};
+use super::{cluster, information, objects, relation::CatalogRelation, routines, types, views};
 
 /// Tables without rows.
 const EMPTY: &[&str] = &[
@@ -32,7 +32,6 @@ const EMPTY: &[&str] = &[
     "information_schema.user_defined_types",
     "information_schema.view_column_usage",
     "information_schema.view_table_usage",
-    "information_schema.views",
     "pg_aggregate",
     "pg_amop",
     "pg_amproc",
@@ -112,7 +111,6 @@ const EMPTY: &[&str] = &[
     "pg_ts_template",
     "pg_user_mapping",
     "pg_user_mappings",
-    "pg_views",
 ];
 
 /// Makes a table of the catalogs.
@@ -135,6 +133,9 @@ pub(super) fn make_table(session: &Session, name: &str) -> Result<CatalogRelatio
         "pg_am" => cluster::access_methods(),
         "pg_tablespace" => cluster::tablespaces(),
         "pg_settings" => cluster::settings(),
+        "pg_views" => views::view_list(session)?,
+        "lockstep_views" => views::view_texts(session)?,
+        "information_schema.views" => views::information_views(session)?,
         "pg_tables" => objects::table_list(session)?,
         "pg_stat_user_tables" => objects::table_statistics(session)?,
         "information_schema.schemata" => information::schemata(session),

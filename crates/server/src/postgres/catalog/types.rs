@@ -39,13 +39,15 @@ const TYPES: &[CatalogType] = &[
     declared(oid::OID, ["oid", "oid", "N"], 1028),
     declared(30, ["oidvector", "oidvector", "A"], 1013),
     declared(oid::JSON, ["json", "json", "U"], 199),
+    declared(oid::XML, ["xml", "xml", "U"], 143),
     declared(oid::FLOAT4, ["float4", "real", "N"], 1021),
     declared(oid::FLOAT8, ["float8", "double precision", "N"], 1022),
     declared(oid::UNKNOWN, ["unknown", "unknown", "X"], 0),
+    declared(oid::INET, ["inet", "inet", "I"], 1041),
     declared(oid::BPCHAR, ["bpchar", "character", "S"], 1014),
     declared(oid::VARCHAR, ["varchar", "character varying", "S"], 1015),
     declared(oid::DATE, ["date", "date", "D"], 1182),
-    declared(1083, ["time", "time without time zone", "D"], 1183),
+    declared(oid::TIME, ["time", "time without time zone", "D"], 1183),
     declared(oid::TIMESTAMP, ["timestamp", "timestamp without time zone", "D"], 1115),
     declared(oid::TIMESTAMPTZ, ["timestamptz", "timestamp with time zone", "D"], 1185),
     declared(1186, ["interval", "interval", "T"], 1187),
@@ -54,12 +56,12 @@ const TYPES: &[CatalogType] = &[
     declared(2206, ["regtype", "regtype", "N"], 2211),
     declared(2249, ["record", "record", "P"], 2287),
     declared(2278, ["void", "void", "P"], 0),
-    declared(2950, ["uuid", "uuid", "U"], 2951),
-    declared(3802, ["jsonb", "jsonb", "U"], 3807),
+    declared(oid::UUID, ["uuid", "uuid", "U"], 2951),
+    declared(oid::JSONB, ["jsonb", "jsonb", "U"], 3807),
 ];
 
 /// Returns the name of a type as PostgreSQL prints it.
-pub(super) fn type_of_number(found: i64) -> String {
+pub(crate) fn type_of_number(found: i64) -> String {
     let has_number = |number: Oid| i64::from(number) == found;
     for known in TYPES {
         if has_number(known.number) {

@@ -65,6 +65,17 @@ impl CatalogValue {
         }
     }
 
+    /// Returns about how many bytes it has beside its own.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let nested = |value: &Self| size_of::<Self>() + value.heap_bytes();
+        match self {
+            Self::Text(text) | Self::Object(_, text) => text.len(),
+            Self::Array(array) => array.items.iter().map(nested).sum(),
+            Self::Record(fields) => fields.iter().map(|(_, value)| nested(value)).sum(),
+            Self::Null | Self::Bool(_) | Self::Number(_) | Self::Real(_) => 0,
+        }
+    }
+
     /// Returns whether it is NULL.
     pub(super) fn is_null(&self) -> bool {
         *self == Self::Null

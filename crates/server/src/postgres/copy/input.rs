@@ -12,7 +12,7 @@ use lockstep_row::{
     arrow::{ColumnBuilder, arrow_type},
 };
 
-use super::{BinaryReader, CopyFormat, CopyTarget, TextReader};
+use super::{BinaryReader, CopyFormat, CopyHeader, CopyTarget, TextReader};
 use crate::postgres::{types::oid_of, value_input::InputRules};
 
 /// The bytes of the client from which a batch is stored.
@@ -65,7 +65,8 @@ impl CopyInput {
         let reader = match target.options.format {
             CopyFormat::Binary => CopyRowReader::Binary(BinaryReader::default()),
             CopyFormat::Text | CopyFormat::Csv => {
-                CopyRowReader::Text(TextReader::new(target.options.clone()))
+                let names = columns.iter().map(|(name, _)| name.clone()).collect();
+                CopyRowReader::Text(TextReader::new(target.options.clone(), names))
             }
         };
         let rows = PendingRows {
@@ -75,7 +76,7 @@ impl CopyInput {
             rules,
             count: 0,
             bytes: 0,
-            line: u64::from(target.options.has_header),
+            line: u64::from(target.options.header != CopyHeader::No),
         };
         Ok(Self { reader: Some(reader), rows })
     }

@@ -2,10 +2,10 @@
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::Zone;
-use lockstep_row::Datum;
+use lockstep_row::{DataType, Datum};
 
-use super::{CopyFormat, CopyOptions};
-use crate::postgres::value_text::write_text;
+use super::{CopyFormat, CopyHeader, CopyOptions};
+use crate::postgres::value_text::write_typed_text;
 
 /// The fields of a row; `None` is NULL.
 pub(crate) type CopyFields = Vec<Option<String>>;
@@ -14,6 +14,8 @@ pub(crate) type CopyFields = Vec<Option<String>>;
 #[derive(Debug)]
 pub(crate) struct TextReader {
     options: CopyOptions,
+    /// The names of the columns, with which a header may be compared.
+    names: Vec<String>,
     /// What is left of the parts before.
     buffer: Vec<u8>,
     /// How much of the buffer has no end of a row.
@@ -34,10 +36,11 @@ enum TextProgress {
 }
 
 impl TextReader {
-    /// Reads rows of these options.
-    pub(crate) fn new(options: CopyOptions) -> Self {
-        let progress = if options.has_header { TextProgress::Header } else { TextProgress::Rows };
-        Self { options, buffer: Vec::new(), scanned: 0, is_quoted: false, progress }
+    /// Reads rows of columns with these names.
+    pub(crate) fn new(options: CopyOptions, names: Vec<String>) -> Self {
+        let has_header = options.header != CopyHeader::No;
+        let progress = if has_header { TextProgress::Header } else { TextProgress::Rows };
+        Self { options, names, buffer: Vec::new(), scanned: 0, is_quoted: false, progress }
     }
 
     /// Returns how many bytes wait for the end of their row.
@@ -112,15 +115,49 @@ impl TextReader {
             TextProgress::Rows => {}
             TextProgress::Header => {
                 self.progress = TextProgress::Rows;
+                if self.options.header == CopyHeader::Match {
+                    self.check_header(&self.fields(line)?)?;
+                }
                 return Ok(());
             }
             TextProgress::End => return Ok(()),
         }
-        let fields = match self.options.format {
-            CopyFormat::Csv => self.csv_fields(line)?,
-            CopyFormat::Text | CopyFormat::Binary => self.text_fields(line)?,
+        give(self.fields(line)?)
+    }
+
+    fn fields(&self, line: &[u8]) -> Result<CopyFields> {
+        match self.options.format {
+            CopyFormat::Csv => self.csv_fields(line),
+            CopyFormat::Text | CopyFormat::Binary => self.text_fields(line),
+        }
+    }
+
+    /// Fails where the header has other names than the columns, or another order.
+    fn check_header(&self, found: &CopyFields) -> Result<()> {
+        let hint = || format!("The columns are {}.", self.names.join(", "));
+        let refused = |message: String| {
+            Diagnostic::new(code::BAD_COPY_FORMAT, message)
+                .with_kind(Kind::FixData)
+                .with_hint(hint())
+                .err()
         };
-        give(fields)
+        let (count, expected) = (found.len(), self.names.len());
+        if count != expected {
+            return refused(format!(
+                "wrong number of fields in header line: got {count}, expected {expected}"
+            ));
+        }
+        let pairs = found.iter().zip(&self.names).enumerate();
+        let different = |(_, (found, name)): &(usize, (&Option<String>, &String))| {
+            found.as_ref() != Some(*name)
+        };
+        let Some((at, (found, name))) = pairs.into_iter().find(different) else { return Ok(()) };
+        let found =
+            found.as_ref().map_or("a null value".to_owned(), |found| format!("\"{found}\""));
+        refused(format!(
+            "column name mismatch in header line field {}: got {found}, expected \"{name}\"",
+            at + 1
+        ))
     }
 
     fn text_fields(&self, line: &[u8]) -> Result<CopyFields> {
@@ -241,13 +278,14 @@ fn without_escapes(raw: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct TextWriter<'o> {
     options: &'o CopyOptions,
+    types: Vec<&'o DataType>,
     zone: Zone,
 }
 
 impl<'o> TextWriter<'o> {
-    /// Writes rows of these options, with times in a zone.
-    pub(crate) fn new(options: &'o CopyOptions, zone: Zone) -> Self {
-        Self { options, zone }
+    /// Writes rows of columns of these types, with times in a zone.
+    pub(crate) fn new(options: &'o CopyOptions, types: Vec<&'o DataType>, zone: Zone) -> Self {
+        Self { options, types, zone }
     }
 
     /// Appends the names of the columns.
@@ -264,7 +302,7 @@ impl<'o> TextWriter<'o> {
     /// Appends a row.
     pub(crate) fn row(&self, out: &mut Vec<u8>, row: &[Datum<'_>]) {
         let mut text = Vec::new();
-        for (at, value) in row.iter().enumerate() {
+        for (at, (value, data_type)) in row.iter().zip(&self.types).enumerate() {
             if at > 0 {
                 out.push(self.options.delimiter);
             }
@@ -273,7 +311,7 @@ impl<'o> TextWriter<'o> {
                 continue;
             }
             text.clear();
-            write_text(&mut text, value, self.zone);
+            write_typed_text(&mut text, value, data_type, self.zone);
             self.field(out, &text);
         }
         out.push(b'\n');
@@ -329,9 +367,9 @@ impl<'o> TextWriter<'o> {
 #[cfg(test)]
 mod tests {
     use lockstep_function::{TimeZone, Zone};
-    use lockstep_row::Datum;
+    use lockstep_row::{DataType, Datum};
 
-    use super::{CopyFormat, CopyOptions, TextReader, TextWriter};
+    use super::{CopyFormat, CopyHeader, CopyOptions, TextReader, TextWriter};
 
     fn options(format: CopyFormat) -> CopyOptions {
         let is_csv = format == CopyFormat::Csv;
@@ -339,7 +377,7 @@ mod tests {
             format,
             delimiter: if is_csv { b',' } else { b'\t' },
             null: if is_csv { "" } else { "\\N" }.to_owned(),
-            has_header: false,
+            header: CopyHeader::No,
             quote: b'"',
             escape: b'"',
         }
@@ -347,7 +385,7 @@ mod tests {
 
     /// Reads rows whose bytes arrive in parts of `size`.
     fn read(options: &CopyOptions, bytes: &[u8], size: usize) -> Vec<Vec<Option<String>>> {
-        let mut reader = TextReader::new(options.clone());
+        let mut reader = TextReader::new(options.clone(), Vec::new());
         let mut rows = Vec::new();
         for part in bytes.chunks(size) {
             reader
@@ -394,17 +432,44 @@ mod tests {
             "a,,\"\"\n\"x\ny\"\"z\",\"a,b\"\r\n",
             &[&[Some("a"), None, Some("")], &[Some("x\ny\"z"), Some("a,b")]],
         );
-        check(&CopyOptions { has_header: true, ..csv.clone() }, "h\n1\n", &[&[Some("1")]]);
+        check(&CopyOptions { header: CopyHeader::Names, ..csv.clone() }, "h\n1\n", &[&[Some("1")]]);
         check(&CopyOptions { escape: b'\\', ..csv }, "\"a\\\"b\"\n", &[&[Some("a\"b")]]);
     }
 
     #[test]
     fn a_quote_without_its_end_is_an_error() {
-        let mut reader = TextReader::new(options(CopyFormat::Csv));
+        let mut reader = TextReader::new(options(CopyFormat::Csv), Vec::new());
         reader.push(b"\"a\n", |_| Ok(())).unwrap();
         assert_eq!(reader.finish(|_| Ok(())).unwrap_err().code, "22P04");
-        let mut reader = TextReader::new(options(CopyFormat::Text));
+        let mut reader = TextReader::new(options(CopyFormat::Text), Vec::new());
         assert_eq!(reader.push(b"\xff\n", |_| Ok(())).unwrap_err().code, "22021");
+    }
+
+    #[test]
+    fn a_header_is_compared_with_the_columns() {
+        let csv = CopyOptions { header: CopyHeader::Match, ..options(CopyFormat::Csv) };
+        let read = |bytes: &[u8]| {
+            let names = ["a", "b"].map(str::to_owned).to_vec();
+            let mut rows = 0;
+            TextReader::new(csv.clone(), names)
+                .push(bytes, |_| {
+                    rows += 1;
+                    Ok(())
+                })
+                .map(|()| rows)
+        };
+        assert_eq!(read(b"a,\"b\"\n1,2\n").unwrap(), 1);
+        for (bytes, message) in [
+            ("b,a\n", "column name mismatch in header line field 1: got \"b\", expected \"a\""),
+            (
+                "a,\n",
+                "column name mismatch in header line field 2: got a null value, expected \"b\"",
+            ),
+            ("a\n", "wrong number of fields in header line: got 1, expected 2"),
+        ] {
+            let error = read(bytes.as_bytes()).unwrap_err();
+            assert_eq!((error.code, error.message.as_str()), ("22P04", message));
+        }
     }
 
     #[test]
@@ -413,7 +478,7 @@ mod tests {
         let zone = Zone::new(TimeZone::parse("UTC").unwrap());
         for format in [CopyFormat::Text, CopyFormat::Csv] {
             let options = options(format);
-            let writer = TextWriter::new(&options, zone);
+            let writer = TextWriter::new(&options, vec![&DataType::String; 2], zone);
             let mut out = Vec::new();
             for text in texts {
                 writer.row(&mut out, &[Datum::String(text), Datum::Null]);
