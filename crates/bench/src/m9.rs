@@ -1,7 +1,8 @@
 //! M9: training sets, from rows in memory to a Parquet file.
 //!
 //! Five aggregates of each window, over one window, four windows of different keys, one window of which 80 %
-//! of the rows have one key, and two point-in-time joins. Each system runs in a process of its own, which is
+//! of the rows have one key; two point-in-time joins; and a wide query, ten aggregates of each of ten windows
+//! with the joins. Each system runs in a process of its own, which is
 //! filled from one file first; the time is that of the query with the writing of its result, memory by how
 //! much the process grew at its greatest, both read from outside. Every result is read afterwards: it must
 //! have the same number of rows and the same sums.

@@ -31,7 +31,7 @@ use crate::{
 struct CommandLine {
     /// Runs these statements and commands of the shell, and ends. May be repeated; several `-c` and `-f`
     /// run in their order, and the first that fails ends the run.
-    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    #[arg(short = 'c', long = "command", value_name = "SQL", allow_hyphen_values = true)]
     command: Vec<String>,
 
     /// Runs the script in this file, and ends; `-` is the standard input. May be repeated.

@@ -275,8 +275,8 @@ fn an_object_has_a_name_and_a_column_a_type_that_is_stored() {
         assert_eq!(error.code, "42601");
     }
     let error = create("u", "SELECT [v, v] AS pair FROM t").unwrap_err();
-    let message = "column `pair` is ARRAY<BIGINT>, which is not stored".to_owned();
-    assert_eq!(refused(error), ("42804", message));
+    let message = "column `pair` cannot be ARRAY<BIGINT>".to_owned();
+    assert_eq!(refused(error), ("42P16", message));
     for sql in ["CREATE USER ''", "CREATE USER IF NOT EXISTS ''"] {
         let error = session.execute(sql).unwrap_err();
         assert_eq!(refused(error), ("42601", "the name of a user is empty".to_owned()), "{sql}");

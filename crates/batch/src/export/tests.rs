@@ -149,7 +149,7 @@ fn json_has_words_for_the_floats_that_are_no_numbers() {
     let expected = "{\"wide\":\"NaN\",\"narrow\":\"Infinity\"}\n{\"wide\":null,\"narrow\":0.1}\n\
                     {\"wide\":\"Infinity\",\"narrow\":null}\n\
                     {\"wide\":\"-Infinity\",\"narrow\":\"NaN\"}\n\
-                    {\"wide\":1e22,\"narrow\":-0.0}\n";
+                    {\"wide\":1.0e22,\"narrow\":-0.0}\n";
     assert_eq!(text, expected);
 
     let load = LoadOptions { format: FileFormat::Json, ..LoadOptions::default() };

@@ -34,10 +34,12 @@ pub(super) enum TrainingShape {
     FourWindows,
     Skew,
     Joins,
+    Wide,
 }
 
 impl TrainingShape {
-    pub(super) const ALL: [Self; 4] = [Self::OneWindow, Self::FourWindows, Self::Skew, Self::Joins];
+    pub(super) const ALL: [Self; 5] =
+        [Self::OneWindow, Self::FourWindows, Self::Skew, Self::Joins, Self::Wide];
 
     /// Returns its name on the command line.
     pub(super) fn name(self) -> &'static str {
@@ -46,6 +48,7 @@ impl TrainingShape {
             Self::FourWindows => "four_windows",
             Self::Skew => "skew",
             Self::Joins => "joins",
+            Self::Wide => "wide",
         }
     }
 
@@ -55,6 +58,7 @@ impl TrainingShape {
             Self::FourWindows => "four windows of different keys",
             Self::Skew => "one window, 80 % of the rows in one key",
             Self::Joins => "two point-in-time joins",
+            Self::Wide => "100 aggregates of ten windows, and two point-in-time joins",
         }
     }
 
@@ -65,18 +69,31 @@ impl TrainingShape {
             Self::FourWindows => &["k1", "k2", "k3", "k4"],
             Self::Skew => &["hot"],
             Self::Joins => &[],
+            Self::Wide => &["k1", "k2", "k3", "k4", "k1", "k2", "k3", "k4", "k1", "k2"],
         }
+    }
+
+    /// Returns the columns whose values are aggregated.
+    fn values(self) -> &'static [&'static str] {
+        if self == Self::Wide { &["v", "hot"] } else { &["v"] }
+    }
+
+    /// Whether rows of `r1` and `r2` are joined.
+    pub(super) fn has_joins(self) -> bool {
+        matches!(self, Self::Joins | Self::Wide)
     }
 
     /// Returns the columns of the result.
     pub(super) fn columns(self) -> Vec<String> {
         let mut columns = vec!["id".to_owned()];
-        if self == Self::Joins {
+        if self.has_joins() {
             columns.extend(["first".to_owned(), "second".to_owned()]);
         }
         for number in 1..=self.keys().len() {
-            let names = ["n", "total", "mean", "least", "greatest"];
-            columns.extend(names.map(|name| format!("{name}{number}")));
+            for value in 0..self.values().len() {
+                let names = ["n", "total", "mean", "least", "greatest"];
+                columns.extend(names.map(|name| output(name, number, value)));
+            }
         }
         columns
     }
@@ -84,22 +101,38 @@ impl TrainingShape {
     /// Returns its query over the tables `t`, `r1` and `r2`.
     pub(super) fn query(self, dialect: QueryDialect, rows: u64) -> String {
         if self == Self::Joins {
-            return joins(dialect).to_owned();
+            return format!("SELECT t.id, {}", joined(dialect));
         }
         let frame_ms = frame_ms(rows);
         let (mut columns, mut windows) = (vec!["id".to_owned()], Vec::new());
+        if self.has_joins() {
+            columns.extend(["first".to_owned(), "second".to_owned()]);
+        }
         for (number, key) in (1..).zip(self.keys()) {
-            columns.push(format!(
-                "count(v) OVER w{number} AS n{number}, sum(v) OVER w{number} AS total{number}, \
-                 avg(v) OVER w{number} AS mean{number}, min(v) OVER w{number} AS least{number}, \
-                 max(v) OVER w{number} AS greatest{number}"
-            ));
+            for (at, value) in self.values().iter().enumerate() {
+                let calls = [
+                    ("count", "n"),
+                    ("sum", "total"),
+                    ("avg", "mean"),
+                    ("min", "least"),
+                    ("max", "greatest"),
+                ];
+                columns.extend(calls.map(|(call, name)| {
+                    format!("{call}({value}) OVER w{number} AS {}", output(name, number, at))
+                }));
+            }
+            // Windows of one key differ in their frames.
+            let frame_ms = frame_ms / (1 + (number as u64 - 1) / KEYS.len() as u64);
             let frame = if dialect == QueryDialect::Lockstep { "ROWS_RANGE" } else { "RANGE" };
             windows.push(format!(
                 "w{number} AS (PARTITION BY {key} ORDER BY ts {frame} BETWEEN {frame_ms} PRECEDING AND CURRENT ROW)"
             ));
         }
-        format!("SELECT {} FROM t WINDOW {}", columns.join(", "), windows.join(", "))
+        let from = match self.has_joins() {
+            true => format!("(SELECT t.*, {}) AS q", joined(dialect)),
+            false => "t".to_owned(),
+        };
+        format!("SELECT {} FROM {from} WINDOW {}", columns.join(", "), windows.join(", "))
     }
 }
 
@@ -109,13 +142,19 @@ pub(super) fn frame_ms(rows: u64) -> u64 {
     (rows * STEP_MS / FRAMES_OF_TIME).max(1)
 }
 
-fn joins(dialect: QueryDialect) -> &'static str {
+/// Returns the name of a column of the result: of an aggregate of a value of a window, from 1.
+fn output(name: &str, window: usize, value: usize) -> String {
+    if value == 0 { format!("{name}{window}") } else { format!("{name}{window}_{value}") }
+}
+
+/// Returns the joined columns, and FROM.
+fn joined(dialect: QueryDialect) -> &'static str {
     if dialect == QueryDialect::Lockstep {
-        return "SELECT t.id, r1.x AS first, r2.x AS second FROM t \
+        return "r1.x AS first, r2.x AS second FROM t \
                 LAST JOIN r1 ORDER BY r1.ts ON t.k1 = r1.k AND r1.ts <= t.ts \
                 LAST JOIN r2 ORDER BY r2.ts ON t.k2 = r2.k AND r2.ts <= t.ts";
     }
-    "SELECT t.id, r1.x AS first, r2.x AS second FROM t \
+    "r1.x AS first, r2.x AS second FROM t \
      ASOF LEFT JOIN r1 ON t.k1 = r1.k AND t.ts >= r1.ts \
      ASOF LEFT JOIN r2 ON t.k2 = r2.k AND t.ts >= r2.ts"
 }

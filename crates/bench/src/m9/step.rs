@@ -49,11 +49,13 @@ impl TrainingSystem {
     }
 
     /// Whether it can do this in minutes. Spark has no point-in-time join, and adds all rows of each frame
-    /// anew, which 80 % of the rows in one key make a quadratic number; the loop is for windows.
+    /// anew, which 80 % of the rows in one key make a quadratic number; the loop is for windows of one
+    /// frame. The wide query is beside DuckDB only.
     pub(super) fn has(self, shape: TrainingShape) -> bool {
         match shape {
             TrainingShape::Joins => !matches!(self, Self::Spark | Self::SpeedOfLight),
             TrainingShape::Skew => self != Self::Spark,
+            TrainingShape::Wide => matches!(self, Self::Lockstep | Self::DuckDb),
             TrainingShape::OneWindow | TrainingShape::FourWindows => true,
         }
     }
@@ -129,9 +131,9 @@ impl TrainingStep {
 
     /// Fills a system in this process.
     pub(super) fn fill(&self) -> Result<TrainingTables> {
-        let names = match self.shape {
-            TrainingShape::Joins => ["t", "r1", "r2"].as_slice(),
-            _ => ["t"].as_slice(),
+        let names = match self.shape.has_joins() {
+            true => ["t", "r1", "r2"].as_slice(),
+            false => ["t"].as_slice(),
         };
         let file = |name: &str| self.source.join(format!("{name}.parquet")).display().to_string();
         let create = |name: &&str| format!("CREATE TABLE {name} AS SELECT * FROM '{}'", file(name));

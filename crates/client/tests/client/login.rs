@@ -64,7 +64,7 @@ fn a_session_that_was_ended_is_an_error() {
     for info in server.database.sessions().iter().filter(|info| info.user == "ann") {
         session.execute(&format!("KILL {}", info.id)).unwrap();
     }
-    assert_eq!(ann.execute("SELECT 1", None).unwrap_err().code, "28000");
+    assert_eq!(ann.execute("SELECT 1", None).unwrap_err().code, "57P01");
     // KILL has ended what the server had kept of the login, too: the next attempt is verified again.
     let connect = || RemoteClient::connect(&server.url("ann:p%40ss@", ""));
     assert_eq!(connect().unwrap_err().code, "57P01");

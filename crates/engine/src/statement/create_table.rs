@@ -51,7 +51,7 @@ impl Session {
             plan: &no_plan,
         };
         self.enter(operation, || {
-            check_name(&name)?;
+            check_name("a table", &name.name.text)?;
             let schema = schema_of_arrow(table, schema)?;
             let created =
                 NewTable { name: &name, options: TableOptions::default(), rule: NameRule::Free };
@@ -106,7 +106,7 @@ impl Session {
         };
         let create = || {
             self.check_insert_memory()?;
-            check_name(&name)?;
+            check_name("a table", &name.name.text)?;
             let schema = schema_of_arrow(table, schema)?;
             let new = NewTable { name: &name, options: TableOptions::default(), rule };
             self.add_table_with_rows(new, schema, batches)
@@ -357,14 +357,6 @@ fn check_columns(columns: &[Column]) -> Result<()> {
         .err()
 }
 
-/// Refuses a table without a name.
-fn check_name(name: &ObjectName) -> Result<()> {
-    match name.name.text.is_empty() {
-        true => Diagnostic::new(code::SYNTAX_ERROR, "the name of a table is empty").err(),
-        false => Ok(()),
-    }
-}
-
 /// Returns the schema of an Arrow schema's columns.
 fn schema_of_arrow(table: &str, schema: &SchemaRef) -> Result<TableSchema> {
     check_name("a table", &object_name(table).name.text)?;
@@ -388,15 +380,6 @@ fn schema_of_arrow(table: &str, schema: &SchemaRef) -> Result<TableSchema> {
             return Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .with_kind(Kind::FixData)
                 .with_hint("CREATE TABLE first, or give the column a type.")
-                .err();
-        }
-        if let DataType::Array(_) = data_type {
-            let message = format!("column `{}` is {data_type}, which is not stored", field.name());
-            return Diagnostic::new(code::DATATYPE_MISMATCH, message)
-                .with_kind(Kind::FixData)
-                .with_hint(
-                    "Give each element a column or a row of its own, or make a text of them.",
-                )
                 .err();
         }
         columns.push(Column::new(field.name(), data_type));
