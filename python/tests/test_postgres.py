@@ -272,7 +272,10 @@ def test_asyncpg_gives_connections_back_and_follows_deployments(port):
         async with asyncpg.create_pool(**where, min_size=1, max_size=1) as pool:
             for _ in range(2):
                 assert await pool.fetchval("SELECT 1") == 1
-            deploy = "DEPLOY OR REPLACE replaced AS SELECT {} OVER w AS found FROM orders WINDOW w AS (PARTITION BY user ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"
+            deploy = (
+                "DEPLOY OR REPLACE replaced AS SELECT {} OVER w AS found FROM orders WINDOW w AS "
+                "(PARTITION BY user ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"
+            )
             call = "SELECT found FROM replaced(user => 'nobody', price => 1.5, ts => $1)"
             async with pool.acquire() as db:
                 await db.execute(deploy.format("sum(price)"))

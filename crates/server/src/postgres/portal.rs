@@ -6,7 +6,10 @@ use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{Parameter, PreparedStatement};
 
 use super::{
-    command::ClientCommand, response::ResultColumn, rows::RowCursor, types::Oid,
+    command::ClientCommand,
+    response::{ResultColumn, STALE_PLAN},
+    rows::RowCursor,
+    types::Oid,
     value_input::WireFormat,
 };
 
@@ -150,9 +153,7 @@ pub(crate) fn check_described(described: &[ResultColumn], found: &[ResultColumn]
     if is_same {
         return Ok(());
     }
-    Diagnostic::unsupported("cached plan must not change result type")
-        .with_hint("Prepare the statement again.")
-        .err()
+    Diagnostic::unsupported(STALE_PLAN).with_hint("Prepare the statement again.").err()
 }
 
 fn too_many<T>(what: &str, most: usize) -> Result<T> {

@@ -178,6 +178,9 @@ impl Severity {
     }
 }
 
+/// The message of an answer that has other columns than were described.
+pub(crate) const STALE_PLAN: &str = "cached plan must not change result type";
+
 /// Writes an error or a notice. `position` is that of its first character in the script, from 1.
 pub(crate) fn report(
     out: &mut Vec<u8>,
@@ -206,6 +209,10 @@ pub(crate) fn report(
         }
         if let Some(position) = position {
             field(b'P', &position.to_string());
+        }
+        if diagnostic.message == STALE_PLAN {
+            // By the function of PostgreSQL asyncpg and pgJDBC know that they may prepare again.
+            field(b'R', "RevalidateCachedQuery");
         }
         out.push(0);
     });

@@ -293,6 +293,19 @@ fn settings_of_postgresql_and_of_the_engine_are_set() {
     ] {
         assert_eq!(client.query(sql).code(), code, "{sql}");
     }
+    assert_eq!(client.query("SHOW standard_conforming_strings").value(), "on");
+    assert_eq!(client.query("SHOW TRANSACTION ISOLATION LEVEL").value(), "read committed");
+    assert!(client.query("SHOW ALL").rows.len() > 20);
+    assert!(client.query("SHOW TABLES").texts().concat().contains(&Some("orders")));
+    let known = client.query("SELECT version() AS v, current_schema(), pg_backend_pid()");
+    assert_eq!(known.columns[0].0, "v");
+    assert!(known.texts()[0][0].unwrap().starts_with("PostgreSQL 16.0 (Lockstep"));
+}
+
+#[test]
+fn parts_are_discarded_and_variables_are_shown() {
+    let server = server();
+    let mut client = server.session_postgres(&[]);
     for (sql, tag) in [
         ("DISCARD TEMP", "DISCARD TEMP"),
         ("DISCARD PLANS", "DISCARD PLANS"),
@@ -321,14 +334,6 @@ fn settings_of_postgresql_and_of_the_engine_are_set() {
     }
     assert_eq!(client.query("SELECT current_setting('a.b', true)").texts(), [[None]]);
     assert_eq!(client.query("SELECT current_setting('nothing_like_it')").code(), "42704");
-    client.query("SET timezone = 'UTC'");
-    assert_eq!(client.query("SHOW standard_conforming_strings").value(), "on");
-    assert_eq!(client.query("SHOW TRANSACTION ISOLATION LEVEL").value(), "read committed");
-    assert!(client.query("SHOW ALL").rows.len() > 20);
-    assert!(client.query("SHOW TABLES").texts().concat().contains(&Some("orders")));
-    let known = client.query("SELECT version() AS v, current_schema(), pg_backend_pid()");
-    assert_eq!(known.columns[0].0, "v");
-    assert!(known.texts()[0][0].unwrap().starts_with("PostgreSQL 16.0 (Lockstep"));
 }
 
 #[test]

@@ -296,6 +296,7 @@ fn a_replaced_deployment_has_the_types_that_were_described_or_is_refused() {
         let refused = send(&mut client, &bound);
         assert_eq!(refused.code(), "0A000", "{select}: {refused:?}");
         assert_eq!(refused.error(b'M'), "cached plan must not change result type");
+        assert_eq!(refused.error(b'R'), "RevalidateCachedQuery");
     }
     replace("user, sum(price) OVER w AS spent");
     // Parse, bind and describe are answered before the deployment is replaced.
