@@ -78,7 +78,7 @@ fn join_in_order(plan: &LogicalPlan) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(join).sort(by)?.project(columns.collect::<Vec<_>>())?.build()
 }
 
-/// Sorts rows with equal values by the order in which they came: DataFusion's sorts leave it open, and it
+/// Sorts rows with equal values in the order of the input: DataFusion's sorts leave it open, and it
 /// differs with the memory that they have.
 fn sort_in_order(sort: &Sort) -> Result<LogicalPlan> {
     let columns = sort.input.schema().columns().into_iter().map(Expr::Column);

@@ -195,11 +195,11 @@ pub(crate) async fn compute<T: Send + 'static>(
 }
 
 /// The rows of an input.
-pub(crate) type Rows = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
+pub(crate) type RowStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
 
 /// Rows that a stream gives, once.
 struct GivenRows {
-    rows: Mutex<Option<Rows>>,
+    rows: Mutex<Option<RowStream>>,
     schema: SchemaRef,
 }
 
@@ -222,7 +222,7 @@ impl PartitionStream for GivenRows {
 }
 
 /// Returns an operator of these rows.
-pub(crate) fn given(rows: Rows, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn given(rows: RowStream, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
     let given = GivenRows { rows: Mutex::new(Some(rows)), schema: Arc::clone(schema) };
     let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(given)];
     let exec = StreamingTableExec::try_new(Arc::clone(schema), partitions, None, [], false, None)?;

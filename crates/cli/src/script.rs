@@ -202,6 +202,7 @@ impl Iterator for Tokens<'_> {
         if kind == ScriptTokenKind::Blank && (first == '#' || first == '-') {
             is_open = length == rest.len();
         }
+        debug_assert!(0 < length && length <= rest.len(), "a token is of the text");
         let start = self.at;
         self.at += length;
         let kind = match kind {

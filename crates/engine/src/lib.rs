@@ -125,7 +125,7 @@ pub use recovery::StorageTuning;
 pub use recovery::{OpenListener, OpenOptions, OpenProgress, Opened};
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
-pub use session_list::{ClientInfo, ListedCall, SessionInfo};
+pub use session_list::{CallListing, ClientInfo, SessionInfo};
 pub use statement::{IfExists, only_writes_rows, verification_columns};
 pub use statement_description::{StatementDescription, StatementEffect};
 pub use training_set::TrainingSetOptions;

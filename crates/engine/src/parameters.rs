@@ -233,7 +233,7 @@ mod tests {
         session.execute("CREATE TABLE t (s STRING, m MAP<STRING, INT>)").unwrap();
         let text = DataType::String;
         let array = (Value::Array(vec![Value::Null]), DataType::Array(Box::new(text.clone())));
-        let map_type = DataType::Map(Box::new(text.clone()), Box::new(DataType::Int));
+        let map_type = DataType::Map(Box::new(text), Box::new(DataType::Int));
         let map = (Value::Map(vec![(Value::String("a".into()), Value::Int(1))]), map_type);
         for sql in ["INSERT INTO t (s) VALUES (?)", "SELECT ?", "DELETE FROM t WHERE s = ?"] {
             let error = session.execute_with(sql, std::slice::from_ref(&array)).unwrap_err();

@@ -108,7 +108,7 @@ impl SessionShared {
         context: &QueryContext,
         started_ms: i64,
         text: &str,
-    ) -> ListedCall<'_> {
+    ) -> CallListing<'_> {
         let text = lockstep_sql::masked(text).into_owned();
         let call =
             RunningCall { context: context.clone(), started_ms, text, request_id: request_id() };
@@ -117,7 +117,7 @@ impl SessionShared {
         calls.next += 1;
         let former = calls.running.insert(number, call);
         debug_assert!(former.is_none(), "each call has a number of its own");
-        ListedCall { session: self, number }
+        CallListing { session: self, number }
     }
 
     /// Cancels what the session runs.
@@ -151,7 +151,7 @@ fn ended() -> Result<()> {
 impl Session {
     /// Lists a call that a front end makes of work of its own until the result is dropped: it is shown as
     /// what the session runs, and KILL cancels its context.
-    pub fn list_call(&self, context: &QueryContext, text: &str) -> ListedCall<'_> {
+    pub fn list_call(&self, context: &QueryContext, text: &str) -> CallListing<'_> {
         self.shared.list(context, self.database.now_ms(), text)
     }
 }
@@ -159,12 +159,12 @@ impl Session {
 /// A call in the list of its session.
 #[derive(Debug)]
 #[must_use]
-pub struct ListedCall<'s> {
+pub struct CallListing<'s> {
     session: &'s SessionShared,
     number: u64,
 }
 
-impl Drop for ListedCall<'_> {
+impl Drop for CallListing<'_> {
     fn drop(&mut self) {
         let removed = self.session.calls.lock().running.remove(&self.number);
         debug_assert!(removed.is_some(), "a call is listed once");

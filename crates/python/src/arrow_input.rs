@@ -30,6 +30,7 @@ pub(crate) fn arrow_rows(object: &Bound<'_, PyAny>) -> PyResult<(Vec<RecordBatch
 fn check(batches: &[RecordBatch]) -> Result<()> {
     let mut row_count = 0;
     for batch in batches {
+        debug_assert_eq!(batch.schema_ref(), batches[0].schema_ref(), "a table has one schema");
         check_batch(batch).map_err(|invalid| diagnostic_of(invalid, row_count))?;
         row_count += batch.num_rows();
     }
@@ -52,8 +53,8 @@ fn diagnostic_of(mut invalid: InvalidColumn, first_row: usize) -> Box<Diagnostic
 /// Returns the error for an object that Arrow does not take; an exception of the program stays itself.
 fn not_taken(py: Python<'_>, error: PyErr) -> PyErr {
     let value = error.value(py);
-    let is_of_arrow = value.get_type().is(&py.get_type::<PyValueError>())
-        || value.get_type().is(&py.get_type::<PyTypeError>());
+    let is_of_arrow = value.get_type().is(py.get_type::<PyValueError>())
+        || value.get_type().is(py.get_type::<PyTypeError>());
     if !is_of_arrow {
         return error;
     }

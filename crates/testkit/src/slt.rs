@@ -24,7 +24,7 @@
 //! of both sides. The warnings of a `statement ok` follow it like an error, in full.
 //!
 //! `{folder}` is a temporary folder of the file; a record `file NAME` writes a file there, or
-//! in a folder in it, whose lines follow. Every file runs under each of [`CONFIGURATIONS`], with the same results. A comment
+//! in a folder in it, whose lines follow; `link NAME TARGET` makes a link there, `socket NAME` a socket. Every file runs under each of [`CONFIGURATIONS`], with the same results. A comment
 //! `# not under NAME: why` excludes it from one.
 
 use std::{
@@ -242,7 +242,11 @@ fn parse_block(block: &[&str], first_line: usize) -> Result<Record, (usize, Stri
     let words: Vec<&str> = header.split_whitespace().collect();
     if !matches!(
         words[..],
-        ["statement", "ok" | "error"] | ["query", _] | ["query", _, "rowsort"] | ["file", _]
+        ["statement", "ok" | "error"]
+            | ["query", _]
+            | ["query", _, "rowsort"]
+            | ["file" | "socket", _]
+            | ["link", _, _]
     ) {
         return Err((line, format!("`{header}` begins no record")));
     }
@@ -300,6 +304,10 @@ impl Player {
             let lines = written.err().map(|error| error.to_string()).into_iter().collect();
             return RecordOutcome { header: record.header.clone(), lines };
         }
+        if let Some(made) = self.make_special_file(&record.header) {
+            let lines = made.err().map(|error| error.to_string()).into_iter().collect();
+            return RecordOutcome { header: record.header.clone(), lines };
+        }
         let folder = self.folder.to_string_lossy().into_owned();
         let sql = record.sql.replace("{folder}", &folder);
         let mut outcome = outcome_of_statement(self.execute(&sql), &sql, &record.header);
@@ -308,6 +316,22 @@ impl Player {
             self.database.make_pre_aggregates();
         }
         outcome
+    }
+
+    /// Makes the link or the socket of a record; `None` for other records.
+    fn make_special_file(&self, header: &str) -> Option<std::io::Result<()>> {
+        let words: Vec<&str> = header.split_whitespace().collect();
+        match words[..] {
+            ["link", name, target] => {
+                Some(std::os::unix::fs::symlink(self.folder.join(target), self.folder.join(name)))
+            }
+            // The file of a socket stays when the socket is closed.
+            ["socket", name] => {
+                let socket = std::os::unix::net::UnixListener::bind(self.folder.join(name));
+                Some(socket.map(drop))
+            }
+            _ => None,
+        }
     }
 
     fn execute(&self, sql: &str) -> Result<Output, Box<Diagnostic>> {

@@ -144,7 +144,7 @@ fn json_has_words_for_the_floats_that_are_no_numbers() {
     let names = ["wide", "narrow"].map(str::to_owned);
     let options = ExportOptions { format: FileFormat::Json.into(), ..ExportOptions::default() };
     let schema = batch.schema();
-    export(&path.to_string_lossy(), &names, &schema, [Ok(batch.clone())], &options).unwrap();
+    export(&path.to_string_lossy(), &names, &schema, [Ok(batch)], &options).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     let expected = "{\"wide\":\"NaN\",\"narrow\":\"Infinity\"}\n{\"wide\":null,\"narrow\":0.1}\n\
                     {\"wide\":\"Infinity\",\"narrow\":null}\n\

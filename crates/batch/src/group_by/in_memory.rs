@@ -34,7 +34,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use super::{numbered_groups, numbered_last, with_number};
 use crate::{
     key_index::for_each_key,
-    operator::{BATCH_ROWS, BATCHES_AHEAD, OperatorOptions, Rows, given, with_runtime},
+    operator::{BATCH_ROWS, BATCHES_AHEAD, OperatorOptions, RowStream, given, with_runtime},
 };
 
 /// Groups the rows of an input, and sends the groups. The error for too little memory comes before the first
@@ -54,7 +54,7 @@ pub(super) async fn in_memory(
         count += batch.num_rows();
         first.push(batch);
     }
-    let rows: Rows = stream::iter(first.into_iter().map(Ok)).chain(rows).boxed();
+    let rows: RowStream = stream::iter(first.into_iter().map(Ok)).chain(rows).boxed();
     let context = without_disk(context)?;
     if threads > 1 && count >= options.parallel_rows_min {
         return in_parallel(aggregate, rows, (options, &context), sender).await;
@@ -86,7 +86,7 @@ type PartMessage = Option<RecordBatch>;
 /// Groups the rows on as many threads as there are, and sends the groups in the order of their first rows.
 async fn in_parallel(
     aggregate: &AggregateExec,
-    rows: Rows,
+    rows: RowStream,
     (options, context): (&OperatorOptions, &Arc<TaskContext>),
     sender: &Sender<Result<RecordBatch>>,
 ) -> Result<()> {
@@ -163,7 +163,7 @@ struct RowSplit {
 
 impl RowSplit {
     /// Sends each row to the part of its group, and its end to each part, unless a part has failed.
-    async fn run(self, mut rows: Rows) -> Result<()> {
+    async fn run(self, mut rows: RowStream) -> Result<()> {
         let hasher = DefaultHashBuilder::default();
         let part_count = u64::try_from(self.senders.len()).unwrap_or(1);
         let mut start = 0_u64;

@@ -43,6 +43,7 @@ fn shown_row(row: Option<usize>) -> String {
 /// numbers are not read.
 pub fn check_batch(batch: &RecordBatch) -> Result<(), InvalidColumn> {
     let schema = batch.schema_ref();
+    debug_assert_eq!(schema.fields().len(), batch.num_columns(), "a column for each field");
     for (field, array) in schema.fields().iter().zip(batch.columns()) {
         let checked = match array.data_type() {
             ArrowType::Utf8 => check_text(array.as_string::<i32>()),
@@ -74,6 +75,11 @@ fn check_text<O: OffsetSizeTrait>(array: &GenericStringArray<O>) -> Result<(), C
         return fault(None, false, error.to_string());
     }
     // A negative offset becomes a large one.
+    debug_assert_eq!(
+        array.value_offsets().len(),
+        array.len() + 1,
+        "a text lies between two offsets"
+    );
     let offsets = || array.value_offsets().iter().map(|offset| offset.as_usize());
     let bytes = array.value_data();
     let start = offsets().next().unwrap_or(0);
@@ -125,6 +131,7 @@ fn first_invalid_row(data: &ArrayData) -> Option<usize> {
             false => invalid = middle,
         }
     }
+    debug_assert!(valid <= data.len(), "a prefix is of the rows");
     (valid < data.len()).then_some(valid)
 }
 
@@ -156,7 +163,6 @@ mod tests {
     use super::check_batch;
 
     /// Makes an array that nobody has checked, as the C data interface does.
-    #[expect(clippy::needless_pass_by_value, reason = "arrays are made in the call")]
     fn unchecked(data: ArrayData, data_type: ArrowType) -> ArrayRef {
         let builder = data.into_builder().data_type(data_type);
         // SAFETY: the arrays are given to the check and nothing else reads their values.

@@ -221,7 +221,7 @@ impl HttpCall {
             rows_max: limit(settings.answer_rows_max),
         };
         let deadline =
-            CallDeadline { kind, limit_ms: self.limit_ms(kind)?, left_ms: self.left_ms(kind)? };
+            HttpDeadline { kind, limit_ms: self.limit_ms(kind)?, left_ms: self.left_ms(kind)? };
         let context = self.context_of(deadline.left_ms);
         let trace = self.trace().cloned();
         let login = Arc::clone(&self.login);
@@ -239,13 +239,13 @@ impl HttpCall {
 
 /// The deadline of a call: the whole, and what was left when it began to run.
 #[derive(Debug, Clone, Copy)]
-struct CallDeadline {
+struct HttpDeadline {
     kind: DeadlineKind,
     limit_ms: u64,
     left_ms: u64,
 }
 
-impl CallDeadline {
+impl HttpDeadline {
     /// Lets an error of the engine say whose limit has passed: it knows those of sessions only.
     fn named(self, mut error: HttpError) -> HttpError {
         let by_engine = Diagnostic::interrupted(Some(self.left_ms));
@@ -276,7 +276,7 @@ fn past_deadline(limit_ms: u64, kind: DeadlineKind) -> Diagnostic {
 pub(crate) struct EngineCall {
     login: Arc<Login>,
     context: QueryContext,
-    deadline: CallDeadline,
+    deadline: HttpDeadline,
     call: CallOptions,
     database: Option<String>,
     trace: Option<Arc<CallTrace>>,

@@ -11,7 +11,7 @@ use super::{
     cancel::{CancelKey, CancellableCall},
     client_settings::ClientSettings,
     command::ClientCommand,
-    deployment_call::CallDescription,
+    deployment_call::DescribedAnswer,
     execution::StatementAnswer,
     fatal_error,
     frame::{FrameError, FrameStream},
@@ -297,7 +297,7 @@ impl Connection {
             return self.copy(copy).await;
         }
         if let ClientCommand::FunctionCall(call) = command
-            && let Some(rows) = self.call_here(call, &[], &[], CallDescription::Missing)?
+            && let Some(rows) = self.call_here(call, &[], &[], DescribedAnswer::Missing)?
         {
             command_complete(&mut self.frames.output, &format!("SELECT {rows}"));
             return Ok(());

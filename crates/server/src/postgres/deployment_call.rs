@@ -32,10 +32,10 @@ use crate::{
 
 /// What the client knows of the columns of a call's answer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum CallDescription<'d> {
+pub(crate) enum DescribedAnswer<'d> {
     /// Nothing: it is told before the row.
     Missing,
-    /// What it was told where it has asked; the row has to be of these types.
+    /// What it was told, where Describe was sent; the row has to be of these types.
     Told(Option<&'d [ResultColumn]>),
 }
 
@@ -47,7 +47,7 @@ impl Connection {
         call: &FunctionCall,
         parameters: &[Parameter],
         formats: &[WireFormat],
-        description: CallDescription<'_>,
+        description: DescribedAnswer<'_>,
     ) -> Result<Option<usize>> {
         if let Some(trace) = self.trace() {
             trace.set_text("lockstep.deployment", &call.deployment);
@@ -65,7 +65,7 @@ impl Connection {
         call: &FunctionCall,
         parameters: &[Parameter],
         formats: &[WireFormat],
-        description: CallDescription<'_>,
+        description: DescribedAnswer<'_>,
     ) -> Result<Option<usize>> {
         let state = Arc::clone(&self.state);
         let (deployment, request) = self.deployment(call)?;
@@ -79,7 +79,7 @@ impl Connection {
         let row: Vec<Datum<'_>> =
             row.iter().map(|value| value.as_scalar().unwrap_or(Datum::Null)).collect();
         let columns = chosen_columns(call, &deployment.output)?;
-        if let CallDescription::Told(Some(described)) = description {
+        if let DescribedAnswer::Told(Some(described)) = description {
             check_described(described, &columns.told)?;
         }
         let read_ns = clock.monotonic_ns();
@@ -94,7 +94,7 @@ impl Connection {
         metrics.record(CallPhase::Answer, answered_ns.saturating_sub(read_ns));
         let zone = self.zone();
         let out = &mut self.frames.output;
-        if matches!(description, CallDescription::Missing) {
+        if matches!(description, DescribedAnswer::Missing) {
             row_description(out, &columns.told, formats);
         }
         if let Some(answer) = answered {

@@ -10,7 +10,7 @@ use super::{
     ClientFailure,
     command::ClientCommand,
     connection::Connection,
-    deployment_call::CallDescription,
+    deployment_call::DescribedAnswer,
     function_call::CallColumns,
     inference::parameter_types,
     message::{BindMessage, ClientMessage, DescribedObject, ParseMessage, violation},
@@ -360,7 +360,7 @@ impl Connection {
             return Ok(None);
         }
         if let ClientCommand::FunctionCall(call) = command {
-            let told = CallDescription::Told(portal.described.as_deref());
+            let told = DescribedAnswer::Told(portal.described.as_deref());
             let written = self.call_here(call, &portal.parameters, &portal.formats, told)?;
             if let Some(count) = written {
                 command_complete(&mut self.frames.output, &format!("SELECT {count}"));

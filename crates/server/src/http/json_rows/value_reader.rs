@@ -65,14 +65,14 @@ impl ValueReader<'_, '_> {
             DataType::Double => Ok(Datum::Double(number)),
             DataType::Float if (number as f32).is_infinite() => Err(self.out_of_range(&text)),
             DataType::Float => match whole_of(text) {
-                Decimal::Whole(whole) if number.abs() < 1e18 => self.whole(whole),
+                JsonNumber::Whole(whole) if number.abs() < 1e18 => self.whole(whole),
                 _ => Ok(Datum::Float(number as f32)),
             },
             DataType::SmallInt | DataType::Int | DataType::BigInt | DataType::Timestamp => {
                 match whole_of(text) {
-                    Decimal::Whole(whole) => self.whole(whole),
-                    Decimal::Fraction => Err(self.mismatch(&format!("the number {text}"))),
-                    Decimal::Large => Err(self.out_of_range(&text)),
+                    JsonNumber::Whole(whole) => self.whole(whole),
+                    JsonNumber::Fraction => Err(self.mismatch(&format!("the number {text}"))),
+                    JsonNumber::Large => Err(self.out_of_range(&text)),
                 }
             }
             _ => Err(self.mismatch(&format!("the number {text}"))),
@@ -134,7 +134,7 @@ impl<'de: 'a, 'a> DeserializeSeed<'de> for ValueReader<'_, 'a> {
 
 /// The value of a JSON number.
 #[derive(Debug, PartialEq, Eq)]
-enum Decimal {
+enum JsonNumber {
     /// A whole number.
     Whole(i128),
     /// A number that is not whole.
@@ -147,7 +147,7 @@ enum Decimal {
 const WHOLE_DIGITS_MAX: i64 = 19;
 
 /// Reads the text of a JSON number without rounding: `1.50e1` is 15.
-fn whole_of(text: &str) -> Decimal {
+fn whole_of(text: &str) -> JsonNumber {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
     let (before, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -156,20 +156,20 @@ fn whole_of(text: &str) -> Decimal {
     let zeros = length(digits.len() - significant.len()) - length(behind.len());
     let significant = significant.trim_start_matches('0');
     if significant.is_empty() {
-        return Decimal::Whole(0);
+        return JsonNumber::Whole(0);
     }
     // An exponent that is no i64 is far beyond every number of digits that a body has.
     let beyond = if exponent.starts_with('-') { i64::MIN } else { i64::MAX };
     let scale = exponent.parse().unwrap_or(beyond).saturating_add(zeros);
     if scale < 0 {
-        return Decimal::Fraction;
+        return JsonNumber::Fraction;
     }
     if scale.saturating_add(length(significant.len())) > WHOLE_DIGITS_MAX {
-        return Decimal::Large;
+        return JsonNumber::Large;
     }
     let zeros = "0".repeat(usize::try_from(scale).unwrap_or(0));
     let whole: i128 = format!("{significant}{zeros}").parse().expect("it has few digits");
-    Decimal::Whole(if text.starts_with('-') { -whole } else { whole })
+    JsonNumber::Whole(if text.starts_with('-') { -whole } else { whole })
 }
 
 fn length(count: usize) -> i64 {
@@ -238,7 +238,7 @@ impl<'de: 'a, 'a> Visitor<'de> for ValueReader<'_, 'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Decimal, whole_of};
+    use super::{JsonNumber, whole_of};
 
     #[test]
     fn whole_numbers_are_read_in_all_their_forms() {
@@ -252,13 +252,13 @@ mod tests {
             ("0e999999999999999999999", 0),
             ("9223372036854775807.000", i64::MAX.into()),
         ] {
-            assert_eq!(whole_of(text), Decimal::Whole(whole), "{text}");
+            assert_eq!(whole_of(text), JsonNumber::Whole(whole), "{text}");
         }
         for text in ["4503599627370496.4", "1e-1", "15e-1", "1e-99999999999999999999"] {
-            assert_eq!(whole_of(text), Decimal::Fraction, "{text}");
+            assert_eq!(whole_of(text), JsonNumber::Fraction, "{text}");
         }
         for text in ["1e19", "1e99999999999999999999", "12345678901234567890123.0"] {
-            assert_eq!(whole_of(text), Decimal::Large, "{text}");
+            assert_eq!(whole_of(text), JsonNumber::Large, "{text}");
         }
     }
 }
