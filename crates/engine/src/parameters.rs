@@ -220,27 +220,3 @@ pub(crate) fn only_rows(parsed: &Parsed) -> Result<&Query> {
     let error = Diagnostic::new(code::SYNTAX_ERROR, message).at(parsed.span);
     error.with_hint("Run it with execute.").err()
 }
-
-#[cfg(test)]
-mod tests {
-    use lockstep_row::{DataType, Value};
-
-    use crate::Database;
-
-    #[test]
-    fn a_value_that_no_statement_takes_is_refused() {
-        let session = Database::in_memory().session();
-        session.execute("CREATE TABLE t (s STRING, m MAP<STRING, INT>)").unwrap();
-        let text = DataType::String;
-        let array = (Value::Array(vec![Value::Null]), DataType::Array(Box::new(text.clone())));
-        let map_type = DataType::Map(Box::new(text), Box::new(DataType::Int));
-        let map = (Value::Map(vec![(Value::String("a".into()), Value::Int(1))]), map_type);
-        for sql in ["INSERT INTO t (s) VALUES (?)", "SELECT ?", "DELETE FROM t WHERE s = ?"] {
-            let error = session.execute_with(sql, std::slice::from_ref(&array)).unwrap_err();
-            assert_eq!(error.code, "0A000", "{sql}: {error:?}");
-        }
-        let error = session.query_with("SELECT ? AS a", std::slice::from_ref(&map)).unwrap_err();
-        assert_eq!(error.message, "parameter 1 is a MAP, which no query takes");
-        session.execute_with("INSERT INTO t (m) VALUES (?)", &[map]).unwrap();
-    }
-}

@@ -410,3 +410,21 @@ fn insert_stops_at_a_part_of_the_memory() {
     session.execute("INSERT INTO t VALUES (2)").unwrap();
     assert_eq!(rows(&session, "SELECT v FROM t"), ["1", "2"]);
 }
+
+#[test]
+fn a_parameter_that_no_statement_takes_is_refused() {
+    let session = Database::in_memory().session();
+    session.execute("CREATE TABLE t (s STRING, m MAP<STRING, INT>)").unwrap();
+    let text = DataType::String;
+    let array = (Value::Array(vec![Value::Null]), DataType::Array(Box::new(text.clone())));
+    let map_type = DataType::Map(Box::new(text), Box::new(DataType::Int));
+    let map = (Value::Map(vec![(Value::String("a".into()), Value::Int(1))]), map_type);
+    for sql in ["INSERT INTO t (s) VALUES (?)", "SELECT ?", "DELETE FROM t WHERE s = ?"] {
+        let error = session.execute_with(sql, std::slice::from_ref(&array)).unwrap_err();
+        assert_eq!(error.code, "0A000", "{sql}: {error:?}");
+        assert_eq!(error.message, "parameter 1 is an ARRAY, which no statement takes", "{sql}");
+    }
+    let error = session.query_with("SELECT ? AS a", std::slice::from_ref(&map)).err().unwrap();
+    assert_eq!(error.message, "parameter 1 is a MAP, which no query takes");
+    session.execute_with("INSERT INTO t (m) VALUES (?)", &[map]).unwrap();
+}
