@@ -77,7 +77,7 @@ def test_adbc_reads_the_catalog(server, adbc):
     adbc.execute("CREATE TABLE adbc.t (a INT, b STRING)")
     with dbapi.connect(f"grpc://{server.flight}", autocommit=True) as connection:
         assert connection.adbc_get_info()["vendor_name"] == "Lockstep"
-        assert connection.adbc_get_table_types() == ["SYSTEM TABLE", "TABLE"]
+        assert connection.adbc_get_table_types() == ["SYSTEM TABLE", "TABLE", "VIEW"]
         objects = connection.adbc_get_objects(depth="all", db_schema_filter="adbc")
         catalogs = objects.read_all().to_pylist()
         assert [catalog["catalog_name"] for catalog in catalogs] == ["lockstep"]

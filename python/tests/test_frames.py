@@ -143,8 +143,9 @@ def test_arrow_data_that_is_not_valid_does_not_come_in(local: lockstep.Connectio
     backwards = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abc")])
     keys = pa.array([0, 7], pa.int8())
     stray = pa.DictionaryArray.from_arrays(keys, pa.array(["x"]), safe=False)
-    for column in (backwards, stray):
-        problem = "column `a`, row 2: the Arrow data is not valid"
+    # The bytes of a text end where the last offset says, which is before those of the first row.
+    for column, row in ((backwards, 1), (stray, 2)):
+        problem = f"column `a`, row {row}: the Arrow data is not valid"
         with refused("42804", problem, "Arrow says"):
             local.append("t", pa.table({"a": column}))
     text = pa.array([b"caf\xe9"]).view(pa.string())

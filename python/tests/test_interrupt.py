@@ -61,7 +61,7 @@ def child(script: str) -> str:
 PAIRS = "FROM t AS a {} t AS b {} ON a.k = b.k AND a.v + b.v < 0"
 JOIN = f"SELECT count(*) AS n {PAIRS.format('JOIN', '')}"
 LAST_JOIN = f"SELECT a.v {PAIRS.format('LAST JOIN', 'ORDER BY b.v')}"
-WINDOW = """SELECT distinct_count(v) OVER w AS d FROM t
+WINDOW = """SELECT ew_avg(v, 0.5) OVER w AS d FROM t
     WINDOW w AS (UNION u PARTITION BY k ORDER BY v
         ROWS BETWEEN 100000 PRECEDING AND CURRENT ROW INSTANCE_NOT_IN_WINDOW)"""
 

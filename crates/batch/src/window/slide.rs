@@ -13,7 +13,7 @@
 use std::{borrow::Cow, ops::Range};
 
 use arrow::array::ArrayRef;
-use lockstep_function::{AggregateState, BoundAggregate, RowsEnd, StateUse};
+use lockstep_function::{AggregateState, BoundAggregate, RowsEnd, StateForm, StateUse};
 use lockstep_plan::{Frame, Window};
 use lockstep_row::{
     Arena, Datum,
@@ -24,6 +24,9 @@ use super::partition::{Ordering, WindowChunk};
 
 /// The approximate number of rows between two checks for an interrupt.
 const ROWS_PER_CHECK: usize = 1 << 14;
+
+/// So many rows of a frame take at most about as long as one that is added.
+const FRAME_ROWS_PER_ROW: usize = 64;
 
 /// The arena is reset when it has allocated more bytes than this.
 const ARENA_BYTES_MAX: usize = 1 << 20;
@@ -322,6 +325,10 @@ impl<'a> CallSlide<'a> {
             }
             debug_assert!(start <= frame_start && end <= frame_end, "frames only move forward");
             fed += 1 + (frame_end - end) + (frame_start - start);
+            if let StateForm::Rows(_) = self.bound.state {
+                // A result, or a step, may take a time that grows with the rows of the frame.
+                fed += (frame_end - frame_start) / FRAME_ROWS_PER_ROW;
+            }
             self.feed(&key.candidates[end..frame_end], FeedDirection::Add);
             self.feed(&key.candidates[start..frame_start], FeedDirection::Remove);
             (start, end) = (frame_start, frame_end);
