@@ -19,7 +19,7 @@ use datafusion::{
         memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool, MemoryReservation},
         runtime_env::RuntimeEnvBuilder,
     },
-    physical_expr::{OrderingRequirements, PhysicalExpr},
+    physical_expr::PhysicalExpr,
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
@@ -78,6 +78,11 @@ struct SharedSort {
 }
 
 impl SharedSort {
+    /// Returns the same sort of another input, which has one partition as all have here.
+    fn sort_of(&self, input: Arc<dyn ExecutionPlan>) -> SortExec {
+        SortExec::new(self.sort.expr().clone(), input).with_fetch(self.sort.fetch())
+    }
+
     /// Returns the context of the sort itself.
     fn context(&self, context: &TaskContext) -> Result<TaskContext> {
         let parent = Arc::clone(context.memory_pool());
@@ -111,10 +116,6 @@ impl ExecutionPlan for SharedSort {
         vec![self.sort.input()]
     }
 
-    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-        vec![None]
-    }
-
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
@@ -129,11 +130,7 @@ impl ExecutionPlan for SharedSort {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
             (Some(input), true) => {
-                let sort = SortExec::new(self.sort.expr().clone(), input);
-                let sort = sort
-                    .with_fetch(self.sort.fetch())
-                    .with_preserve_partitioning(self.sort.preserve_partitioning());
-                Ok(Arc::new(Self { sort, bytes: self.bytes }))
+                Ok(Arc::new(Self { sort: self.sort_of(input), bytes: self.bytes }))
             }
             _ => internal_err!("a sort has one input"),
         }
@@ -158,8 +155,7 @@ impl ExecutionPlan for SharedSort {
         let own = self.context(&context)?;
         let rows = self.sort.input().execute(partition, context)?;
         let input = given(Box::pin(rows), &self.sort.input().schema())?;
-        let sort = SortExec::new(self.sort.expr().clone(), input).with_fetch(self.sort.fetch());
-        sort.execute(0, Arc::new(own))
+        self.sort_of(input).execute(0, Arc::new(own))
     }
 }
 

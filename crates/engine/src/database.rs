@@ -17,7 +17,7 @@ use lockstep_host::{
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
     temporary::{TemporarySpace, TemporaryStorage},
 };
-use lockstep_plan::CatalogTable;
+use lockstep_plan::{CatalogTable, stored_tables};
 use lockstep_request::CheckShare;
 use lockstep_row::TableSchema;
 use lockstep_table::{Arrivals, LevelsWaker, MemoryBudget, MemoryUse, Table, TableError};
@@ -29,7 +29,7 @@ use crate::{
     audit::CallRecords,
     catalog::{CatalogCommand, CatalogRecord, Objects, QualifiedName, TableEntry, TableReference},
     context,
-    deployment::{source_of, tables_of},
+    deployment::source_of,
     entrance::QueryMemory,
     job::{JobList, Jobs},
     log_error::log_error,
@@ -514,7 +514,7 @@ impl Database {
 
     /// Returns the entries of the stored tables that a plan reads beside files and objects.
     pub(crate) fn stored_entries_of(&self, plan: &LogicalPlan) -> Result<Vec<TableEntry>> {
-        let named = tables_of(plan);
+        let named = stored_tables(plan);
         if let Some(table) = named.iter().find(|table| system::is_system(table.id)) {
             return system::read_only(&table.name).err();
         }
@@ -532,7 +532,7 @@ impl Database {
             true => self.system_entry(table, caller),
             false => self.objects().entry(&TableReference::of(table)).cloned(),
         };
-        tables_of(plan).iter().map(entry).collect()
+        stored_tables(plan).iter().map(entry).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Result, Span};
 use lockstep_function::{Compatibility, Settings};
-use lockstep_plan::{BoundQuery, CatalogTable, DeclaredIndex};
+use lockstep_plan::{BoundQuery, CatalogTable, DeclaredIndex, stored_tables};
 use lockstep_row::TableSchema;
 use lockstep_table::IndexHold;
 use serde::{Deserialize, Serialize};
@@ -284,23 +284,6 @@ fn table_names(tables: &[TableReference]) -> Vec<(String, String)> {
     tables.iter().map(name).collect()
 }
 
-/// Returns the stored tables that a plan reads, those of unions and joins included.
-pub(crate) fn tables_of(plan: &LogicalPlan) -> Vec<Arc<CatalogTable>> {
-    let mut tables: Vec<Arc<CatalogTable>> = Vec::new();
-    let visit = plan.apply(|node| {
-        if let LogicalPlan::TableScan(scan) = node
-            && let Some(table) = CatalogTable::of(scan.source.as_ref())
-            && table.source.is_none()
-            && tables.iter().all(|known| known.id != table.id)
-        {
-            tables.push(Arc::new(table.clone()));
-        }
-        Ok(TreeNodeRecursion::Continue)
-    });
-    visit.expect("the visitor never fails");
-    tables
-}
-
 /// Returns a table of a plan whose rows are not stored.
 pub(crate) fn source_of(plan: &LogicalPlan) -> Option<CatalogTable> {
     let mut found = None;
@@ -320,7 +303,7 @@ pub(crate) fn source_of(plan: &LogicalPlan) -> Option<CatalogTable> {
 
 /// Returns references to the stored tables that a plan reads.
 pub(crate) fn references(plan: &LogicalPlan) -> Vec<TableReference> {
-    tables_of(plan).iter().map(|table| TableReference::of(table)).collect()
+    stored_tables(plan).iter().map(|table| TableReference::of(table)).collect()
 }
 
 /// Returns the part of a script at `span`, without its semicolon.

@@ -9,7 +9,7 @@ use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_function::Settings;
 use lockstep_host::{QueryLimits, sync::RwLock};
-use lockstep_plan::{BindOptions, BoundQuery, CatalogTable, bind};
+use lockstep_plan::{BindOptions, BoundQuery, CatalogTable, bind, stored_tables};
 use lockstep_sql::{
     Parsed,
     ast::{Ident, ObjectName, OptionValue, Query, Statement},
@@ -23,7 +23,7 @@ use crate::{
     catalog::{CatalogView, DEFAULT_DATABASE, QualifiedName, TableEntry},
     context::{checkpoint, commit},
     conversion::Conversion,
-    deployment::{BoundIndexes, tables_of},
+    deployment::BoundIndexes,
     entrance::CallDescription,
     named_source::NamedSources,
     parameters::check_parameters,
@@ -283,7 +283,7 @@ impl Session {
             Some(bound) => bound.clone(),
             None => BoundIndexes::of(table),
         };
-        tables_of(plan).iter().map(of).collect()
+        stored_tables(plan).iter().map(of).collect()
     }
 
     pub(crate) fn set_current_database(&self, database: &str) {

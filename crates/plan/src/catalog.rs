@@ -4,8 +4,11 @@ use std::{any::Any, sync::Arc};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::{
-    common::Result as DataFusionResult,
-    logical_expr::{Expr, TableProviderFilterPushDown, TableSource},
+    common::{
+        Result as DataFusionResult,
+        tree_node::{TreeNode as _, TreeNodeRecursion},
+    },
+    logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableSource},
 };
 use lockstep_diagnostic::Result;
 use lockstep_row::TableSchema;
@@ -38,6 +41,23 @@ impl CatalogTable {
         let any: &dyn Any = source;
         any.downcast_ref()
     }
+}
+
+/// Returns the stored tables that a plan reads, those of unions and joins included.
+pub fn stored_tables(plan: &LogicalPlan) -> Vec<Arc<CatalogTable>> {
+    let mut tables: Vec<Arc<CatalogTable>> = Vec::new();
+    let visit = plan.apply(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Some(table) = CatalogTable::of(scan.source.as_ref())
+            && table.source.is_none()
+            && tables.iter().all(|known| known.id != table.id)
+        {
+            tables.push(Arc::new(table.clone()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visit.expect("the visitor never fails");
+    tables
 }
 
 /// What of a declared index decides the order of a LAST JOIN without ORDER BY: positions of columns.

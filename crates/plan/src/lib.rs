@@ -44,7 +44,7 @@ mod window;
 mod window_calls;
 mod written;
 
-pub use catalog::{Catalog, CatalogTable, DeclaredIndex, NamedQuery, SourceHandle};
+pub use catalog::{Catalog, CatalogTable, DeclaredIndex, NamedQuery, SourceHandle, stored_tables};
 pub use columns_read::{columns_read, mark_columns};
 pub use comparison::text_constant;
 pub use expression::quoted_name;

@@ -1,13 +1,9 @@
 //! Follows columns of a plan down to the table that they are stored in, so that an index can be used,
 //! and answers other questions about plans before the compiler compiles them.
 
-use datafusion::{
-    common::tree_node::{TreeNode as _, TreeNodeRecursion},
-    logical_expr::{Aggregate, Expr, FetchType, Limit, LogicalPlan, SkipType},
-};
+use datafusion::logical_expr::{Aggregate, Expr, FetchType, Limit, LogicalPlan, SkipType};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::udf::as_aggregate;
-use lockstep_plan::CatalogTable;
 pub(crate) use lockstep_plan::{
     lineage::{column, last_join, leaf_table, leftmost_table, to_leaf, window},
     mark_columns,
@@ -80,22 +76,6 @@ pub(crate) fn admits_one_row(limit: &Limit) -> Option<bool> {
         FetchType::Literal(fetch) => Some(fetch != Some(0)),
         FetchType::UnsupportedExpr => None,
     }
-}
-
-/// Returns the stored tables that a plan scans, each once for each scan.
-pub(crate) fn tables(plan: &LogicalPlan) -> Vec<CatalogTable> {
-    let mut tables = Vec::new();
-    let walked = plan.apply(|node| {
-        if let LogicalPlan::TableScan(scan) = node
-            && let Some(table) = CatalogTable::of(scan.source.as_ref())
-            && table.source.is_none()
-        {
-            tables.push(table.clone());
-        }
-        Ok(TreeNodeRecursion::Continue)
-    });
-    debug_assert!(walked.is_ok(), "the closure returns no error");
-    tables
 }
 
 /// Returns whether there is a window between the leaf and the plan's output.

@@ -25,7 +25,7 @@ use super::partition::{Ordering, WindowChunk};
 /// The approximate number of rows between two checks for an interrupt.
 const ROWS_PER_CHECK: usize = 1 << 14;
 
-/// So many rows of a frame take at most about as long as one that is added.
+/// How many rows of a frame count as one that is added, where a result may be computed over all of them.
 const FRAME_ROWS_PER_ROW: usize = 64;
 
 /// The arena is reset when it has allocated more bytes than this.

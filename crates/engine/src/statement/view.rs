@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_plan::stored_tables;
 use lockstep_sql::ast::{CreateView, ObjectName};
 
 use super::{at_name, outcome};
 use crate::{
     Output, Session,
     catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
-    deployment::{query_text, source_of, tables_of},
+    deployment::{query_text, source_of},
     system,
     view::{View, views_of},
 };
@@ -43,7 +44,7 @@ impl Session {
                 .err();
         }
         check_columns(create, &bound.columns)?;
-        let tables = tables_of(&bound.plan);
+        let tables = stored_tables(&bound.plan);
         let stored = tables.iter().filter(|table| !system::is_system(table.id));
         let view = View {
             definition: Definition::new(ObjectKind::View, name),

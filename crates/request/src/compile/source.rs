@@ -7,6 +7,7 @@ use datafusion::{
     logical_expr::{Expr, LogicalPlan},
 };
 use lockstep_diagnostic::Result;
+use lockstep_plan::stored_tables;
 use lockstep_row::DataType;
 use lockstep_table::IndexNeed;
 
@@ -160,7 +161,7 @@ impl Compiler<'_> {
     /// Adds a plan that batch mode runs, and makes a chain over its rows.
     fn materialise(&mut self, plan: &LogicalPlan) -> Result<CompiledChain> {
         // An answer sees these tables, too.
-        for table in trace::tables(plan) {
+        for table in stored_tables(plan) {
             self.table(&table)?;
         }
         let reads_request = self.request_table.is_read_by(plan);
