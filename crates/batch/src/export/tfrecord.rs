@@ -14,10 +14,7 @@
 //! `float_list` of 32 bits, STRING is `bytes_list`; an ARRAY is a list of its elements, without those
 //! that are NULL. A NULL is a feature that is not there.
 
-use std::{
-    collections::HashSet,
-    io::{self, Write},
-};
+use std::io::{self, Write};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Result, code};
@@ -28,26 +25,6 @@ use lockstep_row::{
 
 /// What is added to a rotated checksum, so that checksums of data with checksums stay random.
 const MASK_DELTA: u32 = 0xa282_ead8;
-
-/// The CRC-32C of each byte: the polynomial of Castagnoli, lowest bit first.
-const CHECKSUMS: [u32; 256] = checksums();
-
-const fn checksums() -> [u32; 256] {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    let mut start = 0;
-    while byte < 256 {
-        let (mut sum, mut bit) = (start, 0);
-        while bit < 8 {
-            sum = if sum & 1 == 1 { (sum >> 1) ^ 0x82f6_3b78 } else { sum >> 1 };
-            bit += 1;
-        }
-        table[byte] = sum;
-        byte += 1;
-        start += 1;
-    }
-    table
-}
 
 /// The wire type of a field with a length before it.
 const LENGTH_DELIMITED: u8 = 2;
@@ -73,18 +50,11 @@ enum ListKind {
 }
 
 impl TfRecordWriter {
-    /// Makes a writer. Fails for repeated names, and for types that an `Example` does not have.
+    /// Makes a writer of a schema whose names differ. Fails for types that an `Example` does not have.
     pub(super) fn new(schema: &SchemaRef) -> Result<Self> {
-        let mut names = HashSet::new();
         let mut columns = Vec::new();
         for field in schema.fields() {
             let name = field.name();
-            if !names.insert(name) {
-                let message = format!("tfrecord: two columns are named `{name}`");
-                return Diagnostic::new(code::INVALID_PARAMETER, message)
-                    .with_hint("Give one of them another name with AS.")
-                    .err();
-            }
             let of = data_type(field.data_type()).unwrap_or(DataType::Null);
             let Some(kind) = list_kind(&of) else {
                 let message = format!("tfrecord: column `{name}` is {of}");
@@ -202,12 +172,7 @@ fn push_varint(mut value: u64, out: &mut Vec<u8>) {
 }
 
 fn masked_checksum(bytes: &[u8]) -> [u8; 4] {
-    let add = |sum: u32, byte: &u8| {
-        let [low, ..] = sum.to_le_bytes();
-        CHECKSUMS[usize::from(low ^ byte)] ^ (sum >> 8)
-    };
-    let checksum = !bytes.iter().fold(u32::MAX, add);
-    checksum.rotate_right(15).wrapping_add(MASK_DELTA).to_le_bytes()
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(MASK_DELTA).to_le_bytes()
 }
 
 #[cfg(test)]
