@@ -19,8 +19,10 @@ mod distinct;
 mod drawdown;
 mod encoding;
 mod extreme;
+mod frequencies;
 pub(crate) mod groups;
 mod key;
+mod long_texts;
 mod moment;
 mod multiset;
 mod position;
@@ -31,6 +33,7 @@ pub mod state;
 mod total;
 mod weighted_mean;
 mod word_hash;
+mod word_table;
 
 use std::{fmt, sync::Arc};
 

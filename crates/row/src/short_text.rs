@@ -1,7 +1,7 @@
 //! Short texts as values of fixed size: the cells of records, which are compared and hashed as two
 //! words.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
 /// Bytes of a [`ShortText`].
 pub(crate) const CELL_SIZE: usize = 16;
@@ -81,6 +81,22 @@ impl ShortText {
     }
 }
 
+impl Ord for ShortText {
+    /// Compares the texts, byte by byte: a text is before those that it is the beginning of, whose size
+    /// is greater.
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        u128::from_be_bytes(self.0).cmp(&u128::from_be_bytes(other.0))
+    }
+}
+
+impl PartialOrd for ShortText {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl fmt::Debug for ShortText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_str().fmt(f)
@@ -102,5 +118,17 @@ mod tests {
         assert_eq!(ShortText::new("ééééééé").unwrap().as_str(), "ééééééé");
         assert_eq!(ShortText::new("abcdefghijklmnop"), None);
         assert_ne!(ShortText::new("a").unwrap().word(), ShortText::new("a\0").unwrap().word());
+    }
+
+    #[test]
+    fn short_texts_order_as_texts_do() {
+        let mut texts = vec!["", "\0", "a", "a\0", "a\0\0", "aa", "ab", "b", "é", "\u{10ffff}"];
+        texts.extend(["abcdefghijklmno", "abcdefghijklmn", "abcdefghijklmnp", "abcdefghijklmn\0"]);
+        for left in &texts {
+            for right in &texts {
+                let short = |text| ShortText::new(text).unwrap();
+                assert_eq!(short(left).cmp(&short(right)), left.cmp(right), "{left:?}, {right:?}");
+            }
+        }
     }
 }

@@ -411,11 +411,16 @@ impl Table {
         };
         self.insert_everywhere(state, group_keys, arrived, reservation, |_| true);
         failpoint::reach("table.rows_stored");
+        let mut durable = 0;
         if let Some(log) = self.log() {
+            if log.waits_for_disk() {
+                in_flight.stored();
+            }
             // Dropped in flight when it fails: nothing that was not logged becomes visible.
             log.wait(in_flight.end()).map_err(TableError::Log)?;
+            durable = log.log.durable_end();
         }
-        if !in_flight.commit() {
+        if !in_flight.commit(durable) {
             return Err(self.damaged());
         }
         self.note_appended(count);

@@ -9,6 +9,10 @@
 //! visible before; appends that wait behind it, and later ones, are refused until the table is emptied
 //! ([ADR 0019](../../../docs/adr/0019-memory-is-freed-by-who-writes.md)).
 //!
+//! An append that waits for the disk says before that its rows are stored. Who comes first after a sync
+//! makes all appends visible that the sync was for, and the others find theirs visible; one by one they
+//! would wait for each other's threads to wake.
+//!
 //! An append over several tables takes its arrivals under the locks of all their queues, so that such
 //! appends are in the same order in each. It becomes visible when it is the oldest one in all of them.
 
@@ -51,8 +55,29 @@ struct QueuedAppend {
     start: u64,
     /// One past its last arrival.
     end: u64,
-    /// Whether its rows are in every index.
-    is_applied: bool,
+    state: AppendState,
+}
+
+/// How far an append is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AppendState {
+    /// Its rows are not in every index.
+    Taken,
+    /// Its rows are in every index, and wait until the log is on the disk up to its end.
+    Stored,
+    /// It becomes visible when it is the oldest one.
+    Applied,
+}
+
+impl QueuedAppend {
+    /// Returns whether it may become visible, where the log is on the disk up to `durable`.
+    fn is_ready(&self, durable: u64) -> bool {
+        match self.state {
+            AppendState::Taken => false,
+            AppendState::Stored => self.end <= durable,
+            AppendState::Applied => true,
+        }
+    }
 }
 
 /// How often an append checks whether it is visible before it sleeps: for some microseconds.
@@ -70,6 +95,13 @@ pub(crate) struct InFlightAppend<'a> {
 pub(crate) struct QueueLock<'a> {
     queue: &'a CommitQueue,
     appends: MutexGuard<'a, QueueState>,
+}
+
+impl QueueState {
+    /// Returns the append that ends before `end`, unless it is visible.
+    fn find(&mut self, end: u64) -> Option<&mut QueuedAppend> {
+        self.in_flight.iter_mut().find(|append| append.end == end)
+    }
 }
 
 impl CommitQueue {
@@ -107,14 +139,21 @@ impl CommitQueue {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Makes an append visible as soon as those before it are. Returns `false` when one of them
-    /// panicked.
+    /// Makes an append visible as soon as those before it are; `durable` is up to where the log is on
+    /// the disk. Returns `false` when one of them panicked.
     #[must_use]
-    fn commit(&self, end: u64) -> bool {
+    fn commit(&self, end: u64, durable: u64) -> bool {
+        if self.visible() >= end {
+            // Another append did, after the sync that both waited for.
+            return true;
+        }
         let mut appends = self.appends.lock();
-        let own = appends.in_flight.iter_mut().find(|append| append.end == end);
-        own.expect("it is in flight until it is visible").is_applied = true;
-        if self.advance(&mut appends) {
+        if let Some(own) = appends.find(end) {
+            own.state = AppendState::Applied;
+        }
+        self.advance(&mut appends, durable);
+        // Relaxed: written under the lock.
+        if self.visible.load(Ordering::Relaxed) >= end {
             return true;
         }
         drop(appends);
@@ -136,12 +175,11 @@ impl CommitQueue {
         self.visible.load(Ordering::Relaxed) >= end
     }
 
-    /// Makes the applied appends at the front visible. Returns whether there are any.
-    fn advance(&self, appends: &mut QueueState) -> bool {
+    /// Makes the appends at the front visible that may be. Returns whether there are any.
+    fn advance(&self, appends: &mut QueueState, durable: u64) -> bool {
         let mut visible = None;
-        while let Some(QueuedAppend { end, is_applied: true, .. }) = appends.in_flight.front() {
-            visible = Some(*end);
-            appends.in_flight.pop_front();
+        while let Some(append) = appends.in_flight.pop_front_if(|append| append.is_ready(durable)) {
+            visible = Some(append.end);
         }
         let Some(visible) = visible else { return false };
         // Relaxed: written under the lock.
@@ -190,7 +228,7 @@ impl<'a> QueueLock<'a> {
     pub(crate) fn take_from(&mut self, start: u64, end: u64) -> InFlightAppend<'a> {
         let last = self.appends.in_flight.back();
         assert!(last.is_none_or(|last| last.end < end), "arrivals of a table ascend");
-        self.appends.in_flight.push_back(QueuedAppend { start, end, is_applied: false });
+        self.appends.in_flight.push_back(QueuedAppend { start, end, state: AppendState::Taken });
         InFlightAppend { queue: self.queue, end, is_ended: false }
     }
 }
@@ -201,12 +239,20 @@ impl InFlightAppend<'_> {
         self.end
     }
 
-    /// Makes the append visible as soon as those before it are, for which it waits. Returns `false`
-    /// when one of them panicked, so that it will never be visible.
+    /// Says that the rows are in every index, before waiting until the log is on the disk up to them.
+    pub(crate) fn stored(&self) {
+        let mut appends = self.queue.appends.lock();
+        let own = appends.find(self.end).expect("it is in flight until it is visible");
+        own.state = AppendState::Stored;
+    }
+
+    /// Makes the append visible as soon as those before it are, for which it waits; `durable` is up to
+    /// where the log is on the disk. Returns `false` when one of them panicked, so that it will never be
+    /// visible.
     #[must_use]
-    pub(crate) fn commit(mut self) -> bool {
+    pub(crate) fn commit(mut self, durable: u64) -> bool {
         self.is_ended = true;
-        self.queue.commit(self.end)
+        self.queue.commit(self.end, durable)
     }
 
     /// Makes appends of several tables, which took their arrivals together, visible together, as soon
@@ -224,8 +270,8 @@ impl InFlightAppend<'_> {
             for (append, state) in appends.iter_mut().zip(&mut locked) {
                 let oldest = state.in_flight.front_mut().expect("it was waited for");
                 assert_eq!(oldest.end, append.end, "the oldest append stays the oldest");
-                oldest.is_applied = true;
-                append.is_ended = append.queue.advance(state);
+                oldest.state = AppendState::Applied;
+                append.is_ended = append.queue.advance(state, 0);
             }
         });
         true
@@ -256,9 +302,9 @@ mod tests {
         let queue: &'static CommitQueue = Box::leak(Box::default());
         let first = take(queue, 3);
         let second = take(queue, 7);
-        let ending = lockstep_host::spawn("second", move || (second.commit(), queue.visible()));
+        let ending = lockstep_host::spawn("second", move || (second.commit(0), queue.visible()));
         assert_eq!(queue.visible(), 0);
-        assert!(first.commit());
+        assert!(first.commit(0));
         assert_eq!(ending.unwrap().join().unwrap(), (true, 7));
         assert_eq!(queue.visible(), 7);
     }
@@ -268,17 +314,37 @@ mod tests {
     }
 
     #[test]
+    fn what_a_sync_was_for_becomes_visible_together() {
+        let queue: &'static CommitQueue = Box::leak(Box::default());
+        let [first, second, third] = [3, 7, 9].map(|end| take(queue, end));
+        let fourth = take(queue, 12);
+        first.stored();
+        third.stored();
+        fourth.stored();
+        // The first one is on the disk, but the second one, which is in no index, stands before the others.
+        assert!(first.commit(9));
+        assert_eq!(queue.visible(), 3);
+        second.stored();
+        assert_eq!(queue.visible(), 3, "stored rows wait for the disk");
+        assert!(second.commit(9));
+        assert_eq!(queue.visible(), 9, "the fourth one is not on the disk");
+        assert!(third.commit(9), "it is visible already");
+        assert!(fourth.commit(12));
+        assert_eq!(queue.visible(), 12);
+    }
+
+    #[test]
     fn nothing_becomes_visible_after_an_append_that_panicked() {
         let queue: &'static CommitQueue = Box::leak(Box::default());
         let [first, second, third] = [3, 7, 9].map(|end| take(queue, end));
-        let ending = lockstep_host::spawn("third", move || third.commit());
+        let ending = lockstep_host::spawn("third", move || third.commit(0));
         drop(second);
         assert!(!ending.unwrap().join().unwrap());
-        assert!(first.commit());
+        assert!(first.commit(0));
         assert_eq!(queue.visible(), 3);
         assert!(queue.lock().is_none());
         queue.repair();
-        assert!(take(queue, 11).commit());
+        assert!(take(queue, 11).commit(0));
         assert_eq!(queue.visible(), 11);
     }
 

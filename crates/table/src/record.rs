@@ -391,9 +391,17 @@ impl TableLog<'_> {
 
     /// Waits until everything before a position is as durable as the thread's writes are to be.
     pub(crate) fn wait(self, end: u64) -> Result<(), LogFailure> {
+        if self.waits_for_disk() {
+            self.log.wait(end, Durability::Disk)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the thread's writes are to be on the disk before they are acknowledged.
+    pub(crate) fn waits_for_disk(self) -> bool {
         match durability() {
-            Durability::Disk => Ok(self.log.wait(end, Durability::Disk)?),
-            Durability::Os | Durability::Memory => Ok(()),
+            Durability::Disk => true,
+            Durability::Os | Durability::Memory => false,
         }
     }
 }

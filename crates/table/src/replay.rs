@@ -185,7 +185,7 @@ impl TableReplay {
         drop(queue);
         reservation.add(grown);
         self.stored.push(StoredRows(ArrivedRows { position, count, arrival_ms }));
-        if in_flight.commit() { Ok(()) } else { Err(damaged()) }
+        if in_flight.commit(0) { Ok(()) } else { Err(damaged()) }
     }
 
     /// Gives the table other indexes.

@@ -67,7 +67,7 @@ pub(crate) struct LogCore {
     options: Options,
     log_id: LogId,
     tail: Mutex<Tail>,
-    commit: GroupCommit,
+    commit: GroupCommit<SyncTarget>,
     preparing: Mutex<()>,
     /// The position after the last one appended.
     end: AtomicU64,
@@ -99,6 +99,15 @@ struct Tail {
 struct SegmentOffset {
     number: u64,
     offset: u64,
+}
+
+/// Up to where the log is to be on the disk.
+#[derive(Debug, Clone, Copy)]
+enum SyncTarget {
+    /// The position of a row: what writers wait for.
+    Position(u64),
+    /// An offset, also behind records that have no row.
+    Offset(SegmentOffset),
 }
 
 impl SegmentedLog {
@@ -197,7 +206,7 @@ impl Log for SegmentedLog {
             // The mapping is the page cache: what was copied there survives the process.
             Durability::Memory | Durability::Os => Ok(()),
             Durability::Disk if bug::is_seeded(Bug::AcknowledgedBeforeSync) => Ok(()),
-            Durability::Disk => self.inner.sync_until(&|| self.durable_end() >= end),
+            Durability::Disk => self.inner.sync_until(SyncTarget::Position(end)),
         }
     }
 
@@ -343,10 +352,15 @@ impl LogCore {
         self.commit.stop(error);
     }
 
-    /// Syncs, or waits for others who do, until `is_done`.
-    fn sync_until(&self, is_done: &dyn Fn() -> bool) -> Result<(), Error> {
+    /// Syncs, or waits for others who do, until the log is on the disk up to there.
+    fn sync_until(&self, target: SyncTarget) -> Result<(), Error> {
         self.check_owner()?;
-        self.commit.wait_until(self.clock(), is_done, &|| self.sync_changed())
+        let is_done = |target| match target {
+            // Acquire: pairs with the Release in sync_changed.
+            SyncTarget::Position(end) => self.durable.load(Ordering::Acquire) >= end,
+            SyncTarget::Offset(place) => self.tail.lock().synced >= place,
+        };
+        self.commit.wait_until(self.clock(), target, &is_done, &|| self.sync_changed())
     }
 
     /// Syncs all segments that have changed since the last time.
@@ -379,7 +393,7 @@ impl LogCore {
     /// Syncs everything that was appended before the call.
     fn sync(&self) -> Result<(), Error> {
         let place = self.tail.lock().place();
-        self.sync_until(&|| self.tail.lock().synced >= place)
+        self.sync_until(SyncTarget::Offset(place))
     }
 
     /// Says in the log how far it is durable, if no record does and there is space for one that does.

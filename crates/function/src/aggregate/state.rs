@@ -29,9 +29,10 @@ use super::{
     drawdown::{Drawdown, SlidingDrawdown},
     encoding::{StateReader, put_unsigned},
     extreme::{ExtremeQueue, ExtremeState},
+    frequencies::Frequencies,
     key::KeyRef,
     moment::MomentAnswer,
-    multiset::{Frequencies, MultisetAnswer},
+    multiset::MultisetAnswer,
     total::{Sums, TotalAnswer},
 };
 use crate::exact_sum::ExactMoments;

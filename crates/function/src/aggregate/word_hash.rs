@@ -1,6 +1,6 @@
 //! The hash function of 128-bit words, which represent short texts and values of fixed width.
 //!
-//! `distinct` and `multiset` use it for their hash tables.
+//! `word_table` and `dictionary` use it for their hash tables.
 
 use std::hash::BuildHasher;
 
