@@ -71,9 +71,6 @@ const BATCHES_AHEAD: usize = 4;
 /// The interval at which the caller's thread checks whether its call was interrupted.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A sort sets aside at most this fraction of the memory.
-const SORT_RESERVATION_SHARE: usize = 8;
-
 /// A row of a batch for so many bytes of memory, and at least so many.
 const BATCH_SHARE_BYTES: usize = 8 << 10;
 const BATCH_ROWS_MIN: usize = 256;
@@ -384,9 +381,6 @@ fn session(
     let disk = DiskManagerBuilder::default().with_temp_file_factory(files);
     let mut runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disk);
     if let Some(bytes) = memory_bytes {
-        // What a sort sets aside for reading its files, which is more than small limits allow.
-        let reserved = &mut config.options_mut().execution.sort_spill_reservation_bytes;
-        *reserved = (*reserved).min(bytes / SORT_RESERVATION_SHARE);
         // Sorts and joins hold some batches, which are to be small beside the memory.
         config =
             config.with_batch_size((bytes / BATCH_SHARE_BYTES).clamp(BATCH_ROWS_MIN, BATCH_ROWS));
@@ -415,7 +409,10 @@ fn session(
     debug_assert!(rules.iter().any(|rule| rule.name() == "JoinsOnDisk"), "sorts are enforced");
     rules.push(Arc::new(PreserveOrder::CoalescedPartitions));
     rules.push(Arc::new(GroupsInOrder { options: operators.clone() }));
-    rules.extend(memory_bytes.map(|bytes| -> PhysicalRule { Arc::new(SortMemory { bytes }) }));
+    let sorts_on_disk = operators.on_disk.then_some(usize::MAX);
+    rules.extend(memory_bytes.or(sorts_on_disk).map(|bytes| -> PhysicalRule {
+        Arc::new(SortMemory { bytes, options: operators.clone() })
+    }));
     rules.push(Arc::new(Interruptible { context: run.context.clone() }));
     // The rule replaces a UNION of which only one side has rows by a projection whose columns have
     // no qualifier, so that a condition pushed below it takes the table's columns of the same name.

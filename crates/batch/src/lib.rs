@@ -26,6 +26,7 @@ mod boundary;
 mod error;
 mod execute;
 pub mod export;
+mod external_sort;
 mod filter_pushdown;
 mod group_by;
 mod in_order;

@@ -41,6 +41,10 @@ pub(crate) const PARTS: usize = 64;
 
 /// The least rows of a written batch, but for the last one of a file.
 const WRITTEN_ROWS_MIN: usize = 1024;
+/// The most rows of a written batch: who reads many files at once has one batch of each in memory.
+const WRITTEN_ROWS_MAX: usize = 2048;
+
+const _: () = assert!(WRITTEN_ROWS_MIN <= WRITTEN_ROWS_MAX);
 
 /// The rows of queries that go to disk although they fit into memory.
 #[doc(hidden)]
@@ -143,7 +147,11 @@ impl SpillWriter {
             Some(file) => file,
             None => self.file.insert(OpenFile::new(&self.env, &self.schema)?),
         };
-        Ok(file.writer.write(&batch)?)
+        for start in (0..batch.num_rows()).step_by(WRITTEN_ROWS_MAX) {
+            let rows = WRITTEN_ROWS_MAX.min(batch.num_rows() - start);
+            file.writer.write(&batch.slice(start, rows))?;
+        }
+        Ok(())
     }
 
     /// Completes the file.

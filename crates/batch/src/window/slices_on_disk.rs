@@ -38,6 +38,7 @@ use super::{
     slide::first_needed,
 };
 use crate::{
+    external_sort::ExternalSort,
     key_index::for_each_key,
     operator::batch_bytes,
     source::{BlockingScan, SourceBatches, SourceExec},
@@ -52,9 +53,11 @@ const NUMBER: usize = 3;
 
 /// A slice takes at most this fraction of the memory: beside its rows there are those that an
 /// earlier slice left, their order and the results.
-const MEMORY_SHARE: usize = 8;
-/// The bytes of a slice where the memory has no limit.
-const SLICE_BYTES: usize = 64 << 20;
+const SLICE_SHARE: usize = 8;
+/// The sort that the slices come from takes at most this fraction.
+const SORT_SHARE: usize = 4;
+/// What the memory counts as where it has no limit.
+const UNLIMITED_BYTES: usize = 512 << 20;
 
 /// Computes a part in time slices. `files` are the rows of its sources, the main rows first. Returns
 /// the files of the results. Blocks.
@@ -66,14 +69,14 @@ pub(super) fn in_slices(
 ) -> Result<Vec<SpilledRows>> {
     let scan = SpilledPartScan::new(order, files)?;
     let schema = Arc::clone(&scan.schema);
-    let mut sorted = SortedRows::new(scan, order, context)?;
-    let limit = match context.memory_pool().memory_limit() {
-        MemoryLimit::Finite(bytes) => bytes / MEMORY_SHARE,
-        MemoryLimit::Infinite | MemoryLimit::Unknown => SLICE_BYTES,
+    let bytes = match context.memory_pool().memory_limit() {
+        MemoryLimit::Finite(bytes) => bytes,
+        MemoryLimit::Infinite | MemoryLimit::Unknown => UNLIMITED_BYTES,
     };
+    let mut sorted = SortedRows::new(scan, order, context, bytes / SORT_SHARE)?;
     let mut limit = SliceLimit {
         rows: order.spec.options.slice_rows.unwrap_or(usize::MAX),
-        bytes: limit.max(1),
+        bytes: (bytes / SLICE_SHARE).max(1),
     };
     let mut results = Vec::new();
     let mut kept = RecordBatch::new_empty(Arc::clone(&schema));
@@ -351,7 +354,12 @@ struct SortedRows {
 }
 
 impl SortedRows {
-    fn new(scan: SpilledPartScan, order: &SharedOrder, context: &Arc<TaskContext>) -> Result<Self> {
+    fn new(
+        scan: SpilledPartScan,
+        order: &SharedOrder,
+        context: &Arc<TaskContext>,
+        bytes: usize,
+    ) -> Result<Self> {
         let schema = Arc::clone(&scan.schema);
         let by = [HASH, ORDER, SOURCE, NUMBER].map(|column| {
             let expr = Arc::new(Column::new(schema.field(column).name(), column));
@@ -361,6 +369,11 @@ impl SortedRows {
             LexOrdering::new(by).ok_or_else(|| internal_datafusion_err!("an order has columns"))?;
         let scan = SourceExec::new(Arc::new(scan), schema, order.spec.options.context.clone());
         let sort = SortExec::new(by, Arc::new(scan));
+        let sort: Arc<dyn ExecutionPlan> = match ExternalSort::of(&sort, bytes, &order.spec.options)
+        {
+            Some(external) => Arc::new(external),
+            None => Arc::new(sort),
+        };
         let stream = sort.execute(0, Arc::clone(context))?;
         Ok(Self { stream, runtime: Handle::current(), waiting: Vec::new() })
     }
