@@ -186,7 +186,7 @@ impl SortKeys {
     }
 
     /// Sorts a batch of the input.
-    fn sort(&self, batch: RecordBatch) -> Result<Source> {
+    fn sort(&self, batch: RecordBatch) -> Result<MergedSource> {
         let keys = self.of(&batch)?;
         let count = u32::try_from(batch.num_rows()).expect("a batch is small");
         let mut order: Vec<(u64, u32)> = (0..count).map(|row| (prefix(&keys, row), row)).collect();
@@ -196,15 +196,15 @@ impl SortKeys {
             prefixes.then_with(|| key(left).cmp(&key(right))).then(left.cmp(right))
         });
         let order = order.into_iter().map(|(_, row)| row).collect();
-        Source { batch, keys, order: Some(order), at: 0, run: None }.compacted(self)
+        MergedSource { batch, keys, order: Some(order), at: 0, run: None }.compacted(self)
     }
 
     /// Opens a run; `None` where it has no row.
-    fn open(&self, run: &SpilledRows) -> Result<Option<Source>> {
+    fn open(&self, run: &SpilledRows) -> Result<Option<MergedSource>> {
         let mut reader = run.read(None)?;
         let Some(batch) = reader.next().transpose()? else { return Ok(None) };
         let keys = self.of(&batch)?;
-        Ok(Some(Source { batch, keys, order: None, at: 0, run: Some(reader) }))
+        Ok(Some(MergedSource { batch, keys, order: None, at: 0, run: Some(reader) }))
     }
 }
 
@@ -224,7 +224,7 @@ fn prefix(keys: &Rows, row: u32) -> u64 {
 }
 
 /// Sorted rows that are merged with others.
-struct Source {
+struct MergedSource {
     batch: RecordBatch,
     keys: Rows,
     /// The rows of the batch in order; `None` where they are in order.
@@ -235,7 +235,7 @@ struct Source {
     run: Option<SpillReader>,
 }
 
-impl Source {
+impl MergedSource {
     /// Returns the number of the next row in its batch.
     #[inline]
     fn row(&self) -> u32 {
@@ -304,20 +304,20 @@ struct Head {
 }
 
 /// A merge of sorted rows.
-struct Merge {
+struct RunMerge {
     keys: SortKeys,
     schema: SchemaRef,
     /// In the order of the input.
-    sources: Vec<Source>,
+    sources: Vec<MergedSource>,
     /// The sources that have a row, as a binary heap: the one whose row is first is at the front.
     heap: Vec<Head>,
     /// The rows that are still wanted.
     wanted: usize,
 }
 
-impl Merge {
-    fn new(keys: SortKeys, schema: SchemaRef, sources: Vec<Source>, wanted: usize) -> Self {
-        let head = |(source, rows): (usize, &Source)| Head { prefix: rows.prefix(), source };
+impl RunMerge {
+    fn new(keys: SortKeys, schema: SchemaRef, sources: Vec<MergedSource>, wanted: usize) -> Self {
+        let head = |(source, rows): (usize, &MergedSource)| Head { prefix: rows.prefix(), source };
         let heap = sources.iter().enumerate().map(head).collect();
         let mut merge = Self { keys, schema, sources, heap, wanted };
         for at in (0..merge.heap.len() / 2).rev() {
@@ -398,7 +398,7 @@ impl Merge {
 }
 
 /// A run on disk.
-struct Run {
+struct SortedRun {
     rows: SpilledRows,
     /// What its largest batch takes in memory.
     batch_bytes: usize,
@@ -464,8 +464,8 @@ impl SortWork {
     }
 
     /// Merges sorted rows into a run.
-    async fn write_run(&self, sources: Vec<Source>) -> Result<Run> {
-        let bytes = sources.iter().map(Source::bytes).sum::<usize>();
+    async fn write_run(&self, sources: Vec<MergedSource>) -> Result<SortedRun> {
+        let bytes = sources.iter().map(MergedSource::bytes).sum::<usize>();
         let rows = sources.iter().map(|source| source.batch.num_rows()).sum::<usize>();
         let row_bytes = bytes.div_ceil(rows.max(1)).max(1);
         let batch_rows = (self.bytes / RUN_BATCH_SHARE / row_bytes).clamp(RUN_ROWS_MIN, BATCH_ROWS);
@@ -479,17 +479,17 @@ impl SortWork {
                 largest = largest.max(batch_bytes(&batch) + merge.keys.of(&batch)?.size());
                 writer.write(batch)?;
             }
-            Ok(Run { rows: writer.finish()?, batch_bytes: largest })
+            Ok(SortedRun { rows: writer.finish()?, batch_bytes: largest })
         })
         .await
     }
 
-    fn merge(&self, sources: Vec<Source>) -> Merge {
-        Merge::new(self.keys.clone(), Arc::clone(&self.schema), sources, self.fetch)
+    fn merge(&self, sources: Vec<MergedSource>) -> RunMerge {
+        RunMerge::new(self.keys.clone(), Arc::clone(&self.schema), sources, self.fetch)
     }
 
     /// Merges neighbouring runs until those that are left can be merged at once, and opens these.
-    async fn open_last(&self, mut runs: Vec<Run>) -> Result<Vec<Source>> {
+    async fn open_last(&self, mut runs: Vec<SortedRun>) -> Result<Vec<MergedSource>> {
         loop {
             let batch_bytes = runs.iter().map(|run| run.batch_bytes).max().unwrap_or(1).max(1);
             let bytes = READ_BATCH_COPIES * batch_bytes;
@@ -517,14 +517,14 @@ impl SortWork {
         }
     }
 
-    async fn open(&self, runs: &[Run]) -> Result<Vec<Source>> {
+    async fn open(&self, runs: &[SortedRun]) -> Result<Vec<MergedSource>> {
         let (keys, rows) = (self.keys.clone(), runs.iter().map(|run| run.rows.clone()));
         let rows: Vec<SpilledRows> = rows.collect();
         compute(move || rows.iter().filter_map(|rows| keys.open(rows).transpose()).collect()).await
     }
 
     /// Returns the merged rows as the output, which are merged while the operator above computes.
-    fn output(self, sources: Vec<Source>) -> SendableRecordBatchStream {
+    fn output(self, sources: Vec<MergedSource>) -> SendableRecordBatchStream {
         let mut merge = self.merge(sources);
         let mut builder =
             RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), BATCHES_AHEAD);

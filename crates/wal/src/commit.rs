@@ -66,19 +66,19 @@ struct GroupState<T> {
 #[derive(Debug)]
 struct Waiter<T> {
     target: T,
-    signal: Arc<Signal>,
+    signal: Arc<WaitSignal>,
 }
 
 /// What a thread sleeps on.
 #[derive(Debug, Default)]
-struct Signal {
-    wake: Mutex<Option<Wake>>,
+struct WaitSignal {
+    wake: Mutex<Option<WakeReason>>,
     woken: Condvar,
 }
 
 /// Why a thread wakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wake {
+enum WakeReason {
     /// What it waits for is there.
     Synced,
     /// It is the leader.
@@ -87,13 +87,13 @@ enum Wake {
     Stopped,
 }
 
-impl Signal {
-    fn wake(&self, why: Wake) {
+impl WaitSignal {
+    fn wake(&self, why: WakeReason) {
         *self.wake.lock() = Some(why);
         self.woken.notify_one();
     }
 
-    fn wait(&self) -> Wake {
+    fn wait(&self) -> WakeReason {
         let mut wake = self.wake.lock();
         loop {
             match *wake {
@@ -135,7 +135,7 @@ impl<T: Copy> GroupCommit<T> {
         self.failure.get_or_init(|| Arc::new(error));
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        waiting.iter().for_each(|waiter| waiter.signal.wake(Wake::Stopped));
+        waiting.iter().for_each(|waiter| waiter.signal.wake(WakeReason::Stopped));
     }
 
     /// Calls `sync`, or waits for others who do, until `is_done` for the target. What is waited for was
@@ -157,16 +157,16 @@ impl<T: Copy> GroupCommit<T> {
         }
         self.check()?;
         if state.has_leader {
-            let signal = Arc::new(Signal::default());
+            let signal = Arc::new(WaitSignal::default());
             state.waiting.push(Waiter { target, signal: Arc::clone(&signal) });
             if state.is_gathering && state.is_complete() {
                 self.gathered.notify_all();
             }
             drop(state);
             match signal.wait() {
-                Wake::Synced => return Ok(()),
-                Wake::Stopped => return self.check(),
-                Wake::Leads => {}
+                WakeReason::Synced => return Ok(()),
+                WakeReason::Stopped => return self.check(),
+                WakeReason::Leads => {}
             }
         } else {
             state.has_leader = true;
@@ -202,9 +202,9 @@ impl<T: Copy> GroupCommit<T> {
         drop(state);
         // First, since the disk is idle until it has begun.
         if let Some(next) = next {
-            next.wake(Wake::Leads);
+            next.wake(WakeReason::Leads);
         }
-        synced.iter().for_each(|waiter| waiter.signal.wake(Wake::Synced));
+        synced.iter().for_each(|waiter| waiter.signal.wake(WakeReason::Synced));
         result
     }
 
@@ -251,7 +251,7 @@ impl<T: Copy> GroupState<T> {
         &mut self,
         sync_ns: u64,
         is_done: &dyn Fn(T) -> bool,
-    ) -> (Vec<Waiter<T>>, Option<Arc<Signal>>) {
+    ) -> (Vec<Waiter<T>>, Option<Arc<WaitSignal>>) {
         self.expected = self.waiting.len() + 1;
         self.sync_ns = if self.sync_ns == 0 { sync_ns } else { (7 * self.sync_ns + sync_ns) / 8 };
         let synced = self.waiting.extract_if(.., |waiter| is_done(waiter.target)).collect();

@@ -50,7 +50,7 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     ("cranelift*", &["request"]),
     ("rustyline", &["cli"]),
     ("memmap2", &["host"]),
-    ("crc32c", &["wal"]),
+    ("crc32c", &["batch", "wal"]),
     ("pgwire", &["server"]),
     ("arrow-flight", &["server", "client", "protocol"]),
     ("tonic*", &["server", "client"]),

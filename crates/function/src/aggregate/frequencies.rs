@@ -165,6 +165,7 @@ impl Frequencies {
         }
         self.long.compact();
         self.empty = 0;
+        debug_assert_eq!(self.words.len(), self.counts.len(), "each word has a count");
     }
 
     /// Adds the values of another state.
@@ -208,7 +209,9 @@ impl Frequencies {
     /// Counts a value by its word.
     #[inline]
     fn count_word(&mut self, word: u128, count: u64) {
+        debug_assert!(count > 0, "a value that is counted occurs");
         let number = self.words.insert(word);
+        debug_assert!(number <= self.counts.len(), "each word has a count");
         match self.counts.get_mut(number) {
             Some(counted) => {
                 self.empty -= usize::from(*counted == 0);

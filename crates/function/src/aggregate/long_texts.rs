@@ -50,6 +50,7 @@ impl LongTexts {
 
     /// Removes one occurrence of a text. Returns how many are left; `None` when there was none.
     pub(super) fn remove(&mut self, text: &str) -> Option<u64> {
+        debug_assert_eq!(self.table.len(), self.entries.len(), "each text has an entry");
         let hash = self.hasher.hash_one(text);
         let Self { table, entries, texts, .. } = self;
         let at = table.find(hash, |at| entries[*at as usize].text(texts) == text)?;
@@ -79,6 +80,7 @@ impl LongTexts {
         for (text, count) in self.iter().filter(|(_, count)| *count > 0) {
             compacted.add(text, count);
         }
+        debug_assert!(compacted.len() <= self.len(), "no text is added");
         *self = compacted;
     }
 

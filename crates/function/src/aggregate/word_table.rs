@@ -51,6 +51,7 @@ impl WordTable {
     /// Returns the number of a word, or the slot at which its probe chain ends.
     #[inline]
     pub(super) fn find(&self, word: u128) -> Result<usize, usize> {
+        debug_assert!(self.taken * 4 <= self.slots.len(), "at most a quarter is occupied");
         let mask = self.slots.len().wrapping_sub(1);
         let mut at = self.first_slot(word) & mask;
         // An empty table has no slot at all.
@@ -84,6 +85,7 @@ impl WordTable {
     /// Returns the slot for a word that is not in the table.
     #[inline]
     fn empty_slot(&self, word: u128) -> usize {
+        debug_assert!(self.taken < self.slots.len(), "there is an empty slot");
         let mask = self.slots.len() - 1;
         let mut at = self.first_slot(word) & mask;
         while self.slots[at] != 0 {
