@@ -17,6 +17,7 @@
 //! | `window` | the window operator |
 //! | `last_join` | the LAST JOIN operator |
 //! | `group_by` | the GROUP BY operator |
+//! | `external_sort` | sorts of rows that do not fit into memory |
 //! | `filter_pushdown` | the rule that moves filters towards the scans |
 //! | `joins_on_disk` | joins over rows that do not fit into memory |
 //! | [`load`] | files in: CSV, Parquet, JSON, Arrow IPC; tables of Delta and Iceberg |
