@@ -12,8 +12,8 @@
 //! goes first. Merges have one batch of each run in memory, so the memory bounds how many are merged at
 //! once; the least are two, so that a sort ends whatever its memory is, if slowly.
 //!
-//! DataFusion's `SortExec` fails with a memory of less than about ten batches of each of its merges, and
-//! takes several times its memory where it has more (ADR 0050).
+//! DataFusion's `SortExec` fails within some limits, and takes several times its memory within others
+//! (ADR 0050 has the measurements).
 
 use std::{fmt, sync::Arc};
 
