@@ -25,7 +25,7 @@
 //! # Cost
 //!
 //! 32 bytes, and 296 more once a value is not ordinary. Adding takes 4 to 9 ns where a plain float
-//! sum takes 0.5 ns, rounding about 20 ns (`cargo run --example exact_sum_cost`).
+//! sum takes 0.5 ns, rounding about 7 ns (`cargo run --example exact_sum_cost`).
 //!
 //! # Edge cases
 //!
@@ -172,13 +172,36 @@ impl ExactSum {
     }
 
     /// The sum, rounded once to the nearest double, ties to even.
+    #[inline]
+    #[expect(clippy::cast_precision_loss, reason = "rounds to nearest, ties to even")]
     pub fn to_f64(&self) -> f64 {
+        if self.rare.is_some() {
+            return self.to_f64_wide();
+        }
+        let (number, last_place) = self.number_to_round();
+        number as f64 * f64::from_bits(power_of_two(last_place))
+    }
+
+    /// The sum, rounded once to the nearest FLOAT, ties to even.
+    #[expect(clippy::cast_precision_loss, reason = "rounds to nearest, ties to even")]
+    pub fn to_f32(&self) -> f32 {
+        if self.rare.is_some() {
+            return self.to_f32_wide();
+        }
+        let (number, last_place) = self.number_to_round();
+        #[expect(clippy::cast_possible_truncation, reason = "a FLOAT has this power of two")]
+        let last_place = f64::from_bits(power_of_two(last_place)) as f32;
+        number as f32 * last_place
+    }
+
+    #[cold]
+    fn to_f64_wide(&self) -> f64 {
         let specials = self.specials();
         specials.unwrap_or_else(|| f64::from_bits(self.round(Format::DOUBLE)))
     }
 
-    /// The sum, rounded once to the nearest FLOAT, ties to even.
-    pub fn to_f32(&self) -> f32 {
+    #[cold]
+    fn to_f32_wide(&self) -> f32 {
         #[expect(clippy::cast_possible_truncation, reason = "a NaN or an infinity stays one")]
         let special = self.specials().map(|special| special as f32);
         special.unwrap_or_else(|| {
@@ -197,6 +220,20 @@ impl ExactSum {
             None => limbs::round_signed(&mut self.ordinary(), ORDINARY_LAST_PLACE, format),
             Some(mut sum) => limbs::round_signed(&mut sum, WIDE_LAST_PLACE, format),
         }
+    }
+
+    /// The sum of ordinary values as an integer times a power of two, which rounds as the sum
+    /// does: one that 128 bits hold is itself, another loses 64 bits and is made odd where they
+    /// were not zero, which keeps it on its side of every double and of every middle of two.
+    #[inline]
+    fn number_to_round(&self) -> (i128, i32) {
+        let low = self.low.cast_signed();
+        if i128::from(self.high) == low >> 127 {
+            return (low, ORDINARY_LAST_PLACE);
+        }
+        let lost = self.low << 64 != 0;
+        let above = i128::from(self.high) << 64 | (self.low >> 64).cast_signed();
+        (above | i128::from(lost), ORDINARY_LAST_PLACE + 64)
     }
 
     /// Both parts in one number, unless there are ordinary values only.
@@ -357,6 +394,12 @@ fn sum_places(block: &[f64], least: u32, place: impl Fn(i64, u32) -> i128) -> i1
         sum = sum.wrapping_add(place(signed, exponent.wrapping_sub(least) & 63));
     }
     sum
+}
+
+/// The bits of `2^exponent`, which must be that of a normal double.
+#[inline]
+fn power_of_two(exponent: i32) -> u64 {
+    u64::from((exponent + 1023).cast_unsigned()) << 52
 }
 
 #[inline]

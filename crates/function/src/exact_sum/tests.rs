@@ -132,6 +132,33 @@ proptest! {
         prop_assert_eq!(sum_of(&[value]).to_f32().to_bits(), float.to_bits());
     }
 
+    /// Numbers of up to 190 bits, near the middle of two floats and not, beside the rounding of
+    /// long numbers.
+    #[test]
+    fn a_short_number_rounds_as_a_long_one_does(
+        leading in any::<u64>(),
+        // Of 64 bits, 54 and 25 are kept where the last one is half a unit of a float.
+        dropped_bits in prop_oneof![Just(10_u32), Just(39), 0_u32..64],
+        place in 0_u32..127,
+        tail in prop_oneof![Just(0_i128), Just(1), Just(-1), any::<i64>().prop_map(i128::from)],
+        tail_place in 0_u32..64,
+        is_negative in any::<bool>(),
+    ) {
+        let mut sum = ExactSum::new();
+        let leading = u128::from(leading >> dropped_bits);
+        let above = if place > 0 { leading >> (128 - place) } else { 0 };
+        sum.add_ordinary(leading << place, i64::try_from(above).unwrap());
+        let tail = tail << tail_place;
+        sum.add_ordinary(tail.cast_unsigned(), if tail < 0 { -1 } else { 0 });
+        if is_negative {
+            let magnitude = sum;
+            sum = ExactSum::new();
+            sum.subtract_ordinary(magnitude.low, magnitude.high);
+        }
+        prop_assert_eq!(sum.to_f64().to_bits(), sum.to_f64_wide().to_bits(), "{:?}", sum);
+        prop_assert_eq!(sum.to_f32().to_bits(), sum.to_f32_wide().to_bits(), "{:?}", sum);
+    }
+
     #[test]
     fn variance_of_integers_is_the_exact_one(
         values in proptest::collection::vec(-100_000_i32..100_000, 2..40),
