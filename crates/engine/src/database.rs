@@ -59,6 +59,13 @@ struct EngineOwner(Arc<EngineState>);
 impl Drop for EngineOwner {
     fn drop(&mut self) {
         self.0.pre_aggregates.end();
+        // What deployments release is removed with the tables: no index is built without it.
+        let objects = self.0.objects.read();
+        let databases = objects.databases().values();
+        databases
+            .flat_map(|found| found.tables.values())
+            .for_each(|entry| entry.table.defer_removal());
+        drop(objects);
         // Before the deployments are dropped: what they release is not a change of the tables.
         if let Some(store) = self.0.store.get() {
             // A failed sync is in the log's state; there is nobody left to tell.
@@ -623,3 +630,6 @@ impl lockstep_request::TableResolver for TableSet {
         table_error(error)
     }
 }
+
+#[cfg(test)]
+mod tests;

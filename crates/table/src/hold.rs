@@ -289,7 +289,7 @@ impl Table {
     }
 
     /// Keeps what nothing holds until [`Self::remove_unheld`]: the readers of a table that is read from a
-    /// log take their holds one after the other.
+    /// log take their holds one after the other, and those of an engine that ends release them so.
     pub fn defer_removal(&self) {
         self.holds.lock().is_deferred = true;
     }
