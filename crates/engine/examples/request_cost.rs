@@ -1,8 +1,8 @@
 //! Measures requests of the benchmark M1 (two windows of six aggregates, two LAST JOINs, 14 scalar
-//! expressions over tables of 30 columns) and M2 (many features over one window), in
-//! microseconds.
+//! expressions over tables of 30 columns), M2 (many features over one window), and of two
+//! aggregates over three rows (`small`), in microseconds.
 //!
-//! `cargo run -p lockstep-engine --example request_cost [m1|m2|all] [rows per window] [keys]`
+//! `cargo run -p lockstep-engine --example request_cost [m1|m2|small|all] [rows per window] [keys]`
 
 use std::{fmt::Write, sync::Arc};
 
@@ -23,6 +23,14 @@ fn main() {
     };
     let which = argument(0).unwrap_or("all");
     let (rows, keys) = (number(1, 1_000), number(2, 20));
+    if matches!(which, "small" | "all") {
+        let (session, shape) = (Database::in_memory().session(), (1, 1, 1, 0));
+        let sql = "SELECT c1, count(d1) OVER w AS n, avg(d1) OVER w AS a FROM t
+            WINDOW w AS (PARTITION BY c1 ORDER BY t1
+                         ROWS_RANGE BETWEEN 5m PRECEDING AND CURRENT ROW)";
+        create(&session, keys, 3, shape);
+        measure("small", &session, sql, (3, shape));
+    }
     if matches!(which, "m1" | "all") {
         let session = Database::in_memory().session();
         create(&session, keys, rows, (15, 5, 5, 5));
@@ -62,7 +70,7 @@ fn create(session: &Session, keys: i64, rows: i64, shape: Shape) {
         columns(shape).iter().map(|(name, kind)| format!("{name} {kind}")).collect();
     let list = list.join(", ");
     for table in ["t", "r1", "r2"] {
-        let index = if table == "t" {
+        let index = if table == "t" && shape.0 > 1 {
             "INDEX(KEY=c1, TS=t1), INDEX(KEY=c2, TS=t1)"
         } else {
             "INDEX(KEY=c1, TS=t1)"

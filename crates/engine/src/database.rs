@@ -289,6 +289,11 @@ impl Database {
         self.state.objects.read()
     }
 
+    /// Locks the catalog for reading unless that would have to wait.
+    pub(crate) fn try_objects(&self) -> Option<RwLockReadGuard<'_, Objects>> {
+        self.state.objects.try_read()
+    }
+
     /// Applies a command to the catalog. A command that depends on a definition that was dropped
     /// meanwhile fails with [`lockstep_diagnostic::code::STALE_DEFINITION`] and changes nothing;
     /// see `session::retried`. A command of an interrupted call changes nothing either.

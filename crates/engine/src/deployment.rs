@@ -191,6 +191,14 @@ impl Session {
         self.enter(operation, || retried(answer))
     }
 
+    /// Returns the request of a deployment, if it exists and the catalog is not being changed.
+    pub(crate) fn try_find_deployment(&self, name: &str) -> Option<Arc<PreparedRequest>> {
+        let name = self.qualified(&object_name(name.trim()));
+        let objects = self.database.try_objects()?;
+        let found = objects.databases().get(&name.database)?.deployments.get(&name.name)?;
+        Some(Arc::clone(&found.request))
+    }
+
     /// Finds a deployment by its name, which may be qualified.
     pub(crate) fn find_deployment(&self, name: &str) -> Result<Arc<Deployment>> {
         let name = self.qualified(&object_name(name.trim()));

@@ -29,15 +29,28 @@ impl Session {
         self.enter(|| self.request_operation(target, &no_plan), || self.find_request(target))
     }
 
+    /// Returns what [`Self::prepare_request`] returns where it is there already and no lock has to be
+    /// waited for: `None` for a query that is to be compiled, and for what does not exist.
+    pub fn find_prepared(&self, target: &str) -> Result<Option<Arc<PreparedRequest>>> {
+        let find = || {
+            let found = match is_name(target) {
+                true => self.try_find_deployment(target),
+                false => self.find_cached(target),
+            };
+            found.map(|request| request.for_session(self)).transpose()
+        };
+        self.enter(|| self.request_operation(target, &no_plan), find)
+    }
+
     /// Describes a request for the entrance. Where the target is a name, it need not exist to be refused.
     fn request_operation<'a>(
         &self,
         target: &'a str,
         plan: &'a dyn Fn() -> Option<String>,
     ) -> CallDescription<'a> {
-        let needs = match target.trim().contains(char::is_whitespace) {
-            true => Needs::default(),
-            false => Needs::of(vec![self.execution_of(target)]),
+        let needs = match is_name(target) {
+            true => Needs::of(vec![self.execution_of(target)]),
+            false => Needs::default(),
         };
         CallDescription { action: "REQUEST", text: target, needs, is_audited: false, plan }
     }
@@ -49,12 +62,10 @@ impl Session {
     }
 
     fn find_request(&self, target: &str) -> Result<Arc<PreparedRequest>> {
-        if !target.trim().contains(char::is_whitespace) {
+        if is_name(target) {
             return self.find_deployment(target)?.request.for_session(self);
         }
-        let (database, settings) = (self.current_database(), self.settings());
-        let key = RequestKey { text: target.to_owned(), database, settings };
-        if let Some(request) = self.database.requests().find(&key) {
+        if let Some(request) = self.find_cached(target) {
             return request.for_session(self);
         }
         // The name of a deployment may have spaces in it.
@@ -62,8 +73,17 @@ impl Session {
             return found.request.for_session(self);
         }
         let request = retried(|| self.compile_request(target)).map(Arc::new)?;
+        let (text, database) = (target.to_owned(), self.current_database());
+        let key = RequestKey { text, database, settings: self.settings() };
         self.database.requests().insert(key, &request);
         request.for_session(self)
+    }
+
+    /// Returns the request of a query that was compiled before.
+    fn find_cached(&self, query: &str) -> Option<Arc<PreparedRequest>> {
+        self.with_current_database(|database, settings| {
+            self.database.requests().find(query, database, settings)
+        })
     }
 
     fn compile_request(&self, sql: &str) -> Result<PreparedRequest> {
@@ -107,4 +127,9 @@ impl Session {
         let operation = || self.request_operation(target, &plan);
         self.enter(operation, || request.answer_batches(rows, conversion))
     }
+}
+
+/// Returns whether a target is the name of a deployment for certain: another one may be a query.
+fn is_name(target: &str) -> bool {
+    !target.trim().contains(char::is_whitespace)
 }

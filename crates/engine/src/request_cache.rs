@@ -38,9 +38,16 @@ struct CachedRequest {
 
 impl RequestCache {
     /// Returns the request of a query, unless a definition from which it was compiled was dropped.
-    pub(crate) fn find(&self, key: &RequestKey) -> Option<Arc<PreparedRequest>> {
+    pub(crate) fn find(
+        &self,
+        text: &str,
+        database: &str,
+        settings: &Settings,
+    ) -> Option<Arc<PreparedRequest>> {
         let mut entries = self.entries.lock();
-        let at = entries.iter().position(|entry| entry.key == *key)?;
+        let at = entries.iter().position(|CachedRequest { key, .. }| {
+            key.text == text && key.database == database && key.settings == *settings
+        })?;
         entries[..=at].rotate_right(1);
         let request = &entries[0].request;
         request.check_definitions().is_ok().then(|| Arc::clone(request))

@@ -271,6 +271,12 @@ impl Session {
         self.state.read().current_database.clone()
     }
 
+    /// Gives `read` the current database and the settings of functions.
+    pub(crate) fn with_current_database<T>(&self, read: impl FnOnce(&str, &Settings) -> T) -> T {
+        let state = self.state.read();
+        read(&state.current_database, &state.variables.settings)
+    }
+
     /// Binds queries of this session as if these were the declared indexes of the tables.
     pub(crate) fn set_bound_indexes(&self, indexes: &[BoundIndexes]) {
         self.state.write().bound_indexes = indexes.to_vec();

@@ -84,6 +84,12 @@ pub(crate) enum BackendRequest {
     },
 }
 
+impl BackendRequest {
+    fn of_session(session: &Session, request: Arc<PreparedRequest>) -> Self {
+        Self::Engine { database: session.database().clone(), request, limits: session.limits() }
+    }
+}
+
 impl Backend {
     /// Ends the database in the process, or the session with a server.
     pub(crate) fn close(&self) -> Result<()> {
@@ -243,14 +249,20 @@ impl Backend {
         }
     }
 
+    /// Returns what [`Self::prepare_request`] returns if it is in the process and there already.
+    pub(crate) fn find_prepared(&self, target: &str) -> Result<Option<BackendRequest>> {
+        let Self::Engine(session) = self else { return Ok(None) };
+        let found = session.find_prepared(target)?;
+        Ok(found.map(|request| BackendRequest::of_session(session, request)))
+    }
+
     /// Compiles a deployment or a query.
     pub(crate) fn prepare_request(&self, target: &str) -> Result<BackendRequest> {
         match self {
-            Self::Engine(session) => Ok(BackendRequest::Engine {
-                database: session.database().clone(),
-                request: session.prepare_request(target)?,
-                limits: session.limits(),
-            }),
+            Self::Engine(session) => {
+                let request = session.prepare_request(target)?;
+                Ok(BackendRequest::of_session(session, request))
+            }
             Self::Server(client) => {
                 let request = client.prepare_request(target)?;
                 let (input, output) = (columns_of(request.input())?, columns_of(request.output())?);

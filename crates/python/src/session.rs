@@ -231,7 +231,10 @@ impl PySession {
 
     /// Compiles a deployment or a query for request mode.
     fn prepare(&self, py: Python<'_>, target: &str) -> PyResult<PyPrepared> {
-        let request = detached(py, Some(target), || self.session.prepare_request(target))?;
+        let request = match attached(py, || self.session.find_prepared(target))? {
+            Some(request) => request,
+            None => detached(py, Some(target), || self.session.prepare_request(target))?,
+        };
         Ok(PyPrepared::new(py, request, self.session.conversion(), &self.columns))
     }
 
