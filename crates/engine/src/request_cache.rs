@@ -42,11 +42,11 @@ impl RequestCache {
         &self,
         text: &str,
         database: &str,
-        settings: &Settings,
+        settings: Settings,
     ) -> Option<Arc<PreparedRequest>> {
         let mut entries = self.entries.lock();
         let at = entries.iter().position(|CachedRequest { key, .. }| {
-            key.text == text && key.database == database && key.settings == *settings
+            key.text == text && key.database == database && key.settings == settings
         })?;
         entries[..=at].rotate_right(1);
         let request = &entries[0].request;

@@ -272,9 +272,9 @@ impl Session {
     }
 
     /// Gives `read` the current database and the settings of functions.
-    pub(crate) fn with_current_database<T>(&self, read: impl FnOnce(&str, &Settings) -> T) -> T {
+    pub(crate) fn with_current_database<T>(&self, read: impl FnOnce(&str, Settings) -> T) -> T {
         let state = self.state.read();
-        read(&state.current_database, &state.variables.settings)
+        read(&state.current_database, state.variables.settings)
     }
 
     /// Binds queries of this session as if these were the declared indexes of the tables.

@@ -1,7 +1,7 @@
 //! SHOW JOBS, SHOW JOB, SHOW JOBLOG, STOP JOB and DELETE JOB.
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_function::scalar::is_like;
+use lockstep_function::scalar::{CaseSensitivity, is_like};
 use lockstep_row::{DataType, Value};
 
 use crate::{
@@ -31,8 +31,11 @@ impl Session {
     /// component.
     pub(crate) fn show_jobs(&self, like: Option<&str>) -> Result<Output> {
         let jobs = self.database.jobs().shown();
-        let is_shown =
-            |job: &&ShownJob| like.is_none_or(|pattern| is_like(&job.job.id.to_string(), pattern));
+        let is_shown = |job: &&ShownJob| {
+            like.is_none_or(|pattern| {
+                is_like(&job.job.id.to_string(), pattern, "", CaseSensitivity::Sensitive)
+            })
+        };
         let listed = jobs.iter().filter(is_shown).map(job_row);
         debug_assert!(
             jobs.is_sorted_by_key(|job| job.job.id),

@@ -32,6 +32,7 @@ use std::{collections::HashMap, fmt, sync::Arc, sync::LazyLock};
 
 use lockstep_row::{Arena, DataType, Datum, Value};
 
+pub use self::pattern::CaseSensitivity;
 use crate::Settings;
 
 /// The arguments of a call, as far as they are known when it is bound.
@@ -204,9 +205,20 @@ pub fn operator(name: &str) -> Option<&'static ScalarFunction> {
     operators().find(|operator| operator.name == name)
 }
 
-/// Returns whether a text matches a LIKE pattern without an escape character.
-pub fn is_like(text: &str, pattern: &str) -> bool {
-    pattern::is_like(text, pattern)
+/// Returns whether the whole text matches a LIKE pattern with an escape character; none where `escape`
+/// is empty, and where it has several, nothing matches.
+///
+/// *Cost*: at most the product of the lengths.
+pub fn is_like(text: &str, pattern: &str, escape: &str, case: CaseSensitivity) -> bool {
+    pattern::is_like(text, pattern, escape, case)
+}
+
+/// Returns whether a regular expression matches some characters of a text, of which `.` matches any;
+/// `None` where it is none. Each thread keeps the last one that it compiled.
+///
+/// *Cost*: the product of the lengths, at most.
+pub fn has_match(text: &str, pattern: &str, case: CaseSensitivity) -> Option<bool> {
+    pattern::has_match(text, pattern, case)
 }
 
 /// Makes a row form from a closure that returns `None` for NULL.

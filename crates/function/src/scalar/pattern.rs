@@ -79,9 +79,11 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
 ];
 
 /// Whether upper and lower case are different.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CaseSensitivity {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaseSensitivity {
+    /// `a` is not `A`.
     Sensitive,
+    /// `a` is `A`.
     Insensitive,
 }
 
@@ -163,9 +165,10 @@ fn step(
     }))
 }
 
-/// Returns whether a text matches a LIKE pattern without an escape character.
-pub(super) fn is_like(text: &str, pattern: &str) -> bool {
-    matches(text, pattern, None, Alphabet { by_bytes: false, case: CaseSensitivity::Sensitive })
+/// Does what [`super::is_like`] says.
+pub(super) fn is_like(text: &str, pattern: &str, escape: &str, case: CaseSensitivity) -> bool {
+    let alphabet = Alphabet { by_bytes: false, case };
+    escape_of(escape, alphabet).is_ok_and(|escape| matches(text, pattern, escape, alphabet))
 }
 
 /// Returns whether the whole text matches. Backtracks to the last `%` only, so that the time is at
@@ -303,10 +306,24 @@ fn check_escape(arguments: &CallArguments<'_>, alphabet: Alphabet) -> Result<(),
     })
 }
 
-/// Compiles a pattern that must match a whole text; `None` where it is not valid.
-fn compile(pattern: &str, flags: &str) -> Option<Regex> {
+/// Where a regular expression has to match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum MatchExtent {
+    /// From the first character to the last.
+    #[default]
+    Whole,
+    /// Some characters of the text.
+    Part,
+}
+
+/// Compiles a pattern; `None` where it is not valid.
+fn compile(pattern: &str, flags: &str, extent: MatchExtent) -> Option<Regex> {
     let has = |flag: char| flags.contains(flag);
-    RegexBuilder::new(&format!("\\A(?:{pattern})\\z"))
+    let whole = match extent {
+        MatchExtent::Whole => Some(format!("\\A(?:{pattern})\\z")),
+        MatchExtent::Part => None,
+    };
+    RegexBuilder::new(whole.as_deref().unwrap_or(pattern))
         .case_insensitive(flags.rfind('i') > flags.rfind('c'))
         .multi_line(has('m'))
         .dot_matches_new_line(has('s'))
@@ -314,21 +331,40 @@ fn compile(pattern: &str, flags: &str) -> Option<Regex> {
         .ok()
 }
 
-thread_local! {
-    /// The last pattern and flags that this thread compiled, with the regular expression.
-    static COMPILED: RefCell<(String, String, Option<Regex>)> = RefCell::default();
+/// A regular expression, and what it was compiled from.
+#[derive(Default)]
+struct CompiledPattern {
+    pattern: String,
+    flags: String,
+    extent: MatchExtent,
+    regex: Option<Regex>,
 }
 
-fn is_match(text: &str, pattern: &str, flags: &str) -> Option<bool> {
-    COMPILED.with_borrow_mut(|(known_pattern, known_flags, regex)| {
-        let is_known = known_pattern == pattern && known_flags == flags && !pattern.is_empty();
-        if !is_known {
-            *regex = compile(pattern, flags);
-            known_pattern.replace_range(.., pattern);
-            known_flags.replace_range(.., flags);
+thread_local! {
+    /// The last one that this thread compiled.
+    static COMPILED: RefCell<CompiledPattern> = RefCell::default();
+}
+
+fn is_match(text: &str, pattern: &str, flags: &str, extent: MatchExtent) -> Option<bool> {
+    COMPILED.with_borrow_mut(|known| {
+        let is_known = (&*known.pattern, &*known.flags, known.extent) == (pattern, flags, extent);
+        if !is_known || pattern.is_empty() {
+            known.regex = compile(pattern, flags, extent);
+            known.pattern.replace_range(.., pattern);
+            known.flags.replace_range(.., flags);
+            known.extent = extent;
         }
-        regex.as_ref().map(|regex| regex.is_match(text))
+        known.regex.as_ref().map(|regex| regex.is_match(text))
     })
+}
+
+/// Does what [`super::has_match`] says.
+pub(super) fn has_match(text: &str, pattern: &str, case: CaseSensitivity) -> Option<bool> {
+    let flags = match case {
+        CaseSensitivity::Sensitive => "s",
+        CaseSensitivity::Insensitive => "si",
+    };
+    is_match(text, pattern, flags, MatchExtent::Part)
 }
 
 fn regexp_like(arguments: &CallArguments<'_>) -> Resolved {
@@ -339,7 +375,7 @@ fn regexp_like(arguments: &CallArguments<'_>) -> Resolved {
         _ => constant_text(arguments, 2),
     };
     if let (Some(pattern), Some(flags)) = (constant_text(arguments, 1), constant_flags) {
-        let regex = compile(pattern, flags);
+        let regex = compile(pattern, flags, MatchExtent::Whole);
         return Ok(ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
             Some(Datum::Bool(regex.as_ref()?.is_match(arguments[0].as_str()?)))
         }));
@@ -350,6 +386,6 @@ fn regexp_like(arguments: &CallArguments<'_>) -> Resolved {
             None => "",
         };
         let (text, pattern) = (arguments[0].as_str()?, arguments[1].as_str()?);
-        Some(Datum::Bool(is_match(text, pattern, flags)?))
+        Some(Datum::Bool(is_match(text, pattern, flags, MatchExtent::Whole)?))
     }))
 }

@@ -16,7 +16,6 @@ mod join;
 mod objects;
 mod operator;
 mod parameter;
-mod pattern;
 mod projection;
 mod query;
 mod relation;

@@ -98,6 +98,34 @@ fn drivers_find_tables_and_columns() {
     assert_eq!(found.value(), "t");
 }
 
+#[test]
+fn patterns_match_texts_of_any_length() {
+    let server = TestServer::start(&[], SETUP);
+    let mut client = server.session_postgres(&[]);
+    let long = "a".repeat(60_000);
+    let mut value = |condition: &str| client.query(&format!("SELECT {condition} FROM pg_am"));
+    for (condition, expected) in [
+        (format!("'{long}' ~ '^(aa?)*$'"), "t"),
+        (format!("'{long}b' ~* 'AB$'"), "t"),
+        (format!("'{long}' !~ '(a*)*b'"), "t"),
+        (format!("'{long}b' LIKE '%a_'"), "t"),
+        ("'bb' ~ '^(a|b+)$'".to_owned(), "t"),
+        ("'bz' ~ '[a-c]x?[^0-9]'".to_owned(), "t"),
+        ("'axb' ~ 'a\\.b'".to_owned(), "f"),
+        ("'a\\b%' LIKE 'a\\b!%' ESCAPE '!'".to_owned(), "t"),
+        ("'abc' LIKE 'A%'".to_owned(), "f"),
+        ("'abc' ILIKE 'A%'".to_owned(), "t"),
+    ] {
+        let found = value(&condition);
+        let condition = condition.replace(&long, "…");
+        assert_eq!(found.value(), expected, "{condition}");
+    }
+    for wrong in ["(", "a)", "[a", "*", "a\\"] {
+        let found = value(&format!("'a' ~ '{wrong}'"));
+        assert_eq!(found.code(), "22023", "{wrong}");
+    }
+}
+
 /// Queries with what tools use of SQL, and the first row of their answers.
 const FORMS: &[(&str, &[Option<&str>])] = &[
     (

@@ -1,7 +1,11 @@
 //! What SHOW and DESC say of a table: its definition, its indexes and its status.
 
 use lockstep_diagnostic::Result;
-use lockstep_function::{Settings, cast::print_datum, scalar::is_like};
+use lockstep_function::{
+    Settings,
+    cast::print_datum,
+    scalar::{CaseSensitivity, is_like},
+};
 use lockstep_row::{Column, DataType, IndexSpec, Retention, TableSchema, Value};
 use lockstep_sql::ast::ObjectName;
 use lockstep_table::Table;
@@ -51,7 +55,7 @@ impl Session {
             for (name, entry) in &found.tables {
                 let is_shown = match like {
                     None => *database == current,
-                    Some(pattern) => is_like(name, pattern),
+                    Some(pattern) => is_like(name, pattern, "", CaseSensitivity::Sensitive),
                 };
                 if is_shown && self.caller().sees_table(&objects, database, name) {
                     rows.push(status_row(database, name, entry));

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::Session;
+use lockstep_function::scalar::CaseSensitivity;
 use lockstep_host::{
     query::{checkpoint, current},
     with_large_stack,
@@ -386,11 +387,14 @@ impl<'s> Evaluator<'s> {
             }
             Expr::Like { expr: operand, pattern, escape_char, .. }
             | Expr::ILike { expr: operand, pattern, escape_char, .. } => {
-                let is_any_case = matches!(expr, Expr::ILike { .. });
+                let case = match expr {
+                    Expr::ILike { .. } => CaseSensitivity::Insensitive,
+                    _ => CaseSensitivity::Sensitive,
+                };
                 let escape = escape_char.as_ref().map(|value| self.constant(&value.value));
                 let escape = escape.transpose()?.map(|escape| escape.display());
                 let (text, pattern) = (self.value(operand, scope)?, self.value(pattern, scope)?);
-                Ok(like(&text, &pattern, escape.as_deref(), is_any_case))
+                Ok(like(&text, &pattern, escape.as_deref(), case))
             }
             other => unsupported(&format!("the expression {other}")),
         }

@@ -2,10 +2,11 @@
 
 use std::cmp::Ordering;
 
-use lockstep_diagnostic::Result;
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_function::scalar::{CaseSensitivity, has_match, is_like};
 use sqlparser::ast::BinaryOperator;
 
-use super::{from::unsupported, pattern::Pattern, value::CatalogValue};
+use super::{from::unsupported, value::CatalogValue};
 
 /// Whether one member has to fit, or all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,14 +62,14 @@ pub(super) fn operate(
         Op::LtEq => is(ordering().is_some_and(Ordering::is_le)),
         Op::Gt => is(ordering() == Some(Ordering::Greater)),
         Op::GtEq => is(ordering().is_some_and(Ordering::is_ge)),
-        Op::PGRegexMatch => is(fits(left, right, false)),
-        Op::PGRegexIMatch => is(fits(left, right, true)),
-        Op::PGRegexNotMatch => is(!fits(left, right, false)),
-        Op::PGRegexNotIMatch => is(!fits(left, right, true)),
-        Op::PGLikeMatch => Ok(like(left, right, None, false)),
-        Op::PGILikeMatch => Ok(like(left, right, None, true)),
-        Op::PGNotLikeMatch => Ok(negation(&like(left, right, None, false))),
-        Op::PGNotILikeMatch => Ok(negation(&like(left, right, None, true))),
+        Op::PGRegexMatch => is(fits(left, right, CaseSensitivity::Sensitive)?),
+        Op::PGRegexIMatch => is(fits(left, right, CaseSensitivity::Insensitive)?),
+        Op::PGRegexNotMatch => is(!fits(left, right, CaseSensitivity::Sensitive)?),
+        Op::PGRegexNotIMatch => is(!fits(left, right, CaseSensitivity::Insensitive)?),
+        Op::PGLikeMatch => Ok(like(left, right, None, CaseSensitivity::Sensitive)),
+        Op::PGILikeMatch => Ok(like(left, right, None, CaseSensitivity::Insensitive)),
+        Op::PGNotLikeMatch => Ok(negation(&like(left, right, None, CaseSensitivity::Sensitive))),
+        Op::PGNotILikeMatch => Ok(negation(&like(left, right, None, CaseSensitivity::Insensitive))),
         Op::PGStartsWith => is(left.display().starts_with(&right.display())),
         Op::StringConcat => Ok(concatenated(left, right)),
         Op::PGOverlap | Op::AtArrow | Op::ArrowAt => is(overlaps(left, operator, right)),
@@ -141,29 +142,31 @@ fn arithmetic(
     Ok(found.map_or(CatalogValue::Null, CatalogValue::Number))
 }
 
-/// Returns whether a regular expression is somewhere in a text.
-fn fits(text: &CatalogValue, pattern: &CatalogValue, is_any_case: bool) -> bool {
-    let pattern = Pattern::new(&pattern.display(), is_any_case);
-    pattern.is_some_and(|pattern| pattern.matches(&text.display()))
+/// Returns whether a regular expression matches some characters of a text.
+fn fits(text: &CatalogValue, pattern: &CatalogValue, case: CaseSensitivity) -> Result<bool> {
+    let pattern = pattern.display();
+    match has_match(&text.display(), &pattern, case) {
+        Some(fits) => Ok(fits),
+        None => {
+            let message = format!("`{pattern}` is no regular expression");
+            Diagnostic::new(code::INVALID_PARAMETER, message).err()
+        }
+    }
 }
 
-/// Compares a text with a pattern of LIKE; NULL where one is.
+/// Compares a text with a pattern of LIKE; NULL where one is. The escape character is a backslash unless
+/// another one is given.
 pub(super) fn like(
     text: &CatalogValue,
     pattern: &CatalogValue,
     escape: Option<&str>,
-    is_any_case: bool,
+    case: CaseSensitivity,
 ) -> CatalogValue {
     if text.is_null() || pattern.is_null() {
         return CatalogValue::Null;
     }
-    let mut pattern = pattern.display();
-    match escape {
-        Some("") => pattern = pattern.replace('\\', "\\\\"),
-        Some(escape) if escape != "\\" => pattern = pattern.replace(escape, "\\"),
-        _ => {}
-    }
-    CatalogValue::Bool(Pattern::like(&pattern, is_any_case).matches(&text.display()))
+    let escape = escape.unwrap_or("\\");
+    CatalogValue::Bool(is_like(&text.display(), &pattern.display(), escape, case))
 }
 
 /// Joins texts or arrays.
