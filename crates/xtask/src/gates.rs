@@ -56,7 +56,7 @@ pub fn miri() -> bool {
         return true;
     }
     let manifest = workspace_dir().join("crates/series/model/whole/Cargo.toml");
-    let status = Command::new("cargo")
+    let status = outside_package(&mut Command::new("cargo"))
         .args(["+nightly", "miri", "test", "--manifest-path"])
         .arg(manifest)
         .env("MIRIFLAGS", flags)
@@ -140,9 +140,26 @@ pub fn ci() -> bool {
         && conformance::run(&ConformanceOptions::default())
 }
 
+/// Takes away the variables by which `cargo run` describes this package to its program. The build script
+/// of `ring` runs again when one of them differs, so that DataFusion, above it, would be compiled anew
+/// whenever this program and somebody's shell call cargo in turn.
+fn outside_package(command: &mut Command) -> &mut Command {
+    let describes = |name: &str| {
+        ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
+            || ["CARGO_CRATE_NAME", "CARGO_BIN_NAME", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"]
+                .contains(&name)
+    };
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(describes) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 fn cargo(arguments: &[&str], variables: &[(&str, &str)]) -> bool {
     println!("$ cargo {}", arguments.join(" "));
-    let status = Command::new(env!("CARGO"))
+    let status = outside_package(&mut Command::new(env!("CARGO")))
         .args(arguments)
         .envs(variables.iter().copied())
         .current_dir(workspace_dir())
