@@ -72,9 +72,10 @@ impl Session {
         if let Ok(found) = self.find_deployment(target) {
             return found.request.for_session(self);
         }
-        let request = retried(|| self.compile_request(target)).map(Arc::new)?;
+        // Before it is compiled: another thread may change the session meanwhile.
         let (text, database) = (target.to_owned(), self.current_database());
         let key = RequestKey { text, database, settings: self.settings() };
+        let request = retried(|| self.compile_request(target)).map(Arc::new)?;
         self.database.requests().insert(key, &request);
         request.for_session(self)
     }
