@@ -29,8 +29,8 @@ impl Session {
         self.enter(|| self.request_operation(target, &no_plan), || self.find_request(target))
     }
 
-    /// Returns what [`Self::prepare_request`] returns where it is there already and no lock has to be
-    /// waited for: `None` for a query that is to be compiled, and for what does not exist.
+    /// Returns what [`Self::prepare_request`] returns where it is there already, without waiting for a
+    /// change of the catalog: `None` for a query that is to be compiled, and for what does not exist.
     pub fn find_prepared(&self, target: &str) -> Result<Option<Arc<PreparedRequest>>> {
         let find = || {
             let found = match is_name(target) {

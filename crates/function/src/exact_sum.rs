@@ -20,7 +20,7 @@
 //!
 //! Infinities and NaN are counted. All three parts are plain sums of integers: order does not
 //! matter, removing is subtracting, merging is adding. An answer adds the parts, finds the top bit
-//! and rounds.
+//! and rounds; one of ordinary values alone is converted from an integer of 128 bits.
 //!
 //! # Cost
 //!
@@ -179,7 +179,7 @@ impl ExactSum {
             return self.to_f64_wide();
         }
         let (number, last_place) = self.number_to_round();
-        number as f64 * f64::from_bits(power_of_two(last_place))
+        number as f64 * power_of_two(last_place)
     }
 
     /// The sum, rounded once to the nearest FLOAT, ties to even.
@@ -190,7 +190,7 @@ impl ExactSum {
         }
         let (number, last_place) = self.number_to_round();
         #[expect(clippy::cast_possible_truncation, reason = "a FLOAT has this power of two")]
-        let last_place = f64::from_bits(power_of_two(last_place)) as f32;
+        let last_place = power_of_two(last_place) as f32;
         number as f32 * last_place
     }
 
@@ -396,10 +396,10 @@ fn sum_places(block: &[f64], least: u32, place: impl Fn(i64, u32) -> i128) -> i1
     sum
 }
 
-/// The bits of `2^exponent`, which must be that of a normal double.
+/// `2^exponent`, which must be a normal double.
 #[inline]
-fn power_of_two(exponent: i32) -> u64 {
-    u64::from((exponent + 1023).cast_unsigned()) << 52
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(u64::from((exponent + 1023).cast_unsigned()) << 52)
 }
 
 #[inline]
