@@ -137,9 +137,9 @@ impl Jobs {
     }
 
     /// Records a job that has a number. Returns `false` and does not when that does not follow the
-    /// last one.
+    /// last one, or nothing can follow it.
     pub(crate) fn restore(&mut self, job: Job) -> bool {
-        if job.id <= self.last_id {
+        if job.id <= self.last_id || job.id == i32::MAX {
             return false;
         }
         self.last_id = job.id;
@@ -154,9 +154,10 @@ impl Jobs {
     }
 
     /// Records the end of a job. Its beginning may be missing: older versions did not log it, and a
-    /// full disk fails no statement that is a job. Returns `false` where the job has ended already.
+    /// full disk fails no statement that is a job. Returns `false` where the job has ended already, or
+    /// its number is none.
     pub(crate) fn restore_end(&mut self, job: Job) -> bool {
-        if job.id > self.last_id {
+        if job.id > self.last_id || job.id < 1 {
             return self.restore(job);
         }
         match self.jobs.binary_search_by_key(&job.id, |known| known.id) {

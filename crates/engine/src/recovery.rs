@@ -15,6 +15,7 @@ use std::{
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::{Host, QueryContext, Threads, failpoint};
+use lockstep_row::{Column, TableSchema};
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
 use lockstep_table::{ReplayError, RowsToStore, Table, TableChange, TableRecord};
 use lockstep_wal::{
@@ -156,6 +157,18 @@ struct RecoveredTable {
     replayed: ReplayedTable,
     /// Records of the table before this position are in the checkpoint.
     position: u64,
+    owner: RowsOwner,
+}
+
+/// What the catalog has rows for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RowsOwner {
+    /// Nothing yet, and nobody sees them.
+    None,
+    /// The table of the same id.
+    Table,
+    /// The offline data of the table with this id.
+    OfflineDataOf(u64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -298,7 +311,7 @@ impl<'d> EngineRecovery<'d> {
     /// Applies a record of a table. One of a table that was dropped by then was not acknowledged.
     fn apply_table(&mut self, record: &TableRecord<'_>, entry: &Entry<'_>) -> Result<()> {
         let position = entry.position;
-        let Some(RecoveredTable { replayed, position: from }) = self.tables.get(&record.table)
+        let Some(RecoveredTable { replayed, position: from, .. }) = self.tables.get(&record.table)
         else {
             if record.table < self.next_table_id {
                 return Ok(());
@@ -372,31 +385,36 @@ impl<'d> EngineRecovery<'d> {
             }
             CatalogRecord::CreateTable { id, name, schema, options, or_replace } => {
                 // Its rows may have come before it.
-                let table = match self.tables.get(&id) {
-                    Some(found) => Arc::clone(&found.replayed.table),
-                    None => self.make_table(id, schema)?,
-                };
+                if !self.tables.contains_key(&id) {
+                    self.make_table(id, &schema, position)?;
+                }
+                let table = self.take_rows(id, RowsOwner::Table, &schema.columns, position)?;
                 let replaced = self.id_of(&name);
                 self.run(&CatalogCommand::CreateTable { name, table, options, or_replace })?;
                 replaced.map(|replaced| self.tables.remove(&replaced));
                 Ok(())
             }
             CatalogRecord::DropTable { id, name } => {
+                if self.id_of(&name) != Some(id) {
+                    return Err(damaged(position, &format!("table {id} is not `{name}`")));
+                }
                 self.tables.remove(&id);
                 self.run(&CatalogCommand::DropTable { name, id })
             }
             CatalogRecord::CreateOfflineRows { id, schema } => {
-                self.make_table(id, schema).map(|_| ())
+                self.make_table(id, &schema, position)
             }
-            CatalogRecord::ChangeOffline { table, data } => {
-                let rows = match data.rows() {
-                    None => None,
-                    Some(id) => match self.tables.get(&id) {
-                        Some(found) => Some(Arc::clone(&found.replayed.table)),
-                        None => return Err(damaged(position, &format!("there is no table {id}"))),
-                    },
+            CatalogRecord::ChangeOffline { table: of, data } => {
+                let Some(RecoveredTable { replayed, owner: RowsOwner::Table, .. }) =
+                    self.tables.get(&of)
+                else {
+                    return Err(damaged(position, &format!("there is no table {of}")));
                 };
-                self.database.restore_offline(table, OfflineData::of_record(data, rows));
+                let schema = replayed.table.schema();
+                let owner = RowsOwner::OfflineDataOf(of);
+                let take = |id| self.take_rows(id, owner, &schema.columns, position);
+                let rows = data.rows().map(take).transpose()?;
+                self.database.restore_offline(of, OfflineData::of_record(data, rows));
                 Ok(())
             }
             CatalogRecord::SetVariable { name, value } => {
@@ -465,19 +483,43 @@ impl<'d> EngineRecovery<'d> {
         QueryContext::new().run(|| self.database.commit(command))
     }
 
-    fn make_table(&mut self, id: u64, schema: lockstep_row::TableSchema) -> Result<Arc<Table>> {
+    /// Makes a table that has no name and no rows yet.
+    fn make_table(&mut self, id: u64, schema: &TableSchema, position: u64) -> Result<()> {
         if self.tables.contains_key(&id) {
-            return Err(damaged(0, &format!("there is a table {id} already")));
+            return Err(damaged(position, &format!("there is a table {id} already")));
         }
-        let made = self.database.make_unlogged_table(schema);
+        let made = self.database.make_unlogged_table(schema.clone());
         let table = made.map_err(|error| crate::append::table_error(&error))?;
         let table = table.logged_as(id).shared(self.database.host().threads);
         table.defer_removal();
         self.next_table_id = self.next_table_id.max(id.saturating_add(1));
-        let replayed = ReplayedTable { table: Arc::clone(&table), replay: Arc::default() };
-        let recovered = RecoveredTable { replayed, position: 0 };
+        let replayed = ReplayedTable { table, replay: Arc::default() };
+        let recovered = RecoveredTable { replayed, position: 0, owner: RowsOwner::None };
         self.tables.insert(id, recovered);
-        Ok(table)
+        Ok(())
+    }
+
+    /// Gives the rows with this id an owner, which has these columns, and returns them. Fails when they
+    /// are another's.
+    fn take_rows(
+        &mut self,
+        id: u64,
+        owner: RowsOwner,
+        columns: &[Column],
+        position: u64,
+    ) -> Result<Arc<Table>> {
+        let wrong = |what: &str| damaged(position, &what.replace("{}", &id.to_string()));
+        let found = self.tables.get_mut(&id).ok_or_else(|| wrong("there is no table {}"))?;
+        let keeps = matches!(owner, RowsOwner::OfflineDataOf(_)) && found.owner == owner;
+        if found.owner != RowsOwner::None && !keeps {
+            return Err(wrong("there is a table {} already"));
+        }
+        let table = &found.replayed.table;
+        if table.schema().columns != columns {
+            return Err(wrong("table {} has other columns"));
+        }
+        found.owner = owner;
+        Ok(Arc::clone(table))
     }
 
     /// Compiles the queries and sets the variables. Returns how many rows were read, and how long it

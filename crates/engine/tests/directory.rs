@@ -2,7 +2,7 @@
 
 use std::{
     ops::ControlFlow,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -14,7 +14,7 @@ use lockstep_engine::{
 };
 use lockstep_host::{Clock, Host, file::SystemDisk, sync::Mutex};
 use lockstep_row::{Column, DataType, Datum, RowCodec, TableSchema};
-use lockstep_wal::{Access, DatabaseDirectory, Group, Log, Options};
+use lockstep_wal::{Access, DatabaseDirectory, Group, Log, Options, SegmentedLog};
 
 /// A directory of a test, removed when it is dropped.
 struct TestDirectory(PathBuf);
@@ -368,6 +368,95 @@ fn a_record_that_nobody_wrote_is_named() {
     assert_eq!(refused.code, code::DATA_CORRUPTED);
     let message = "the record at position 0 of the log cannot be applied: its kind 9 is not known";
     assert_eq!(refused.message, message);
+}
+
+/// The kind of a record of the catalog, which is JSON.
+const CATALOG: u8 = 16;
+
+/// Opens the log of a directory, and returns its records of the catalog.
+fn catalog_records(parts: &DatabaseDirectory) -> (SegmentedLog, Vec<String>) {
+    let mut found = Vec::new();
+    let opened = parts.open_log(Options::new(parts.database_id()), &mut |entries| {
+        for entry in entries.filter(|entry| entry.kind == CATALOG) {
+            found.push(String::from_utf8(entry.payload.to_vec()).expect("JSON is UTF-8"));
+        }
+    });
+    (opened.expect("the log is whole").0, found)
+}
+
+#[test]
+fn a_catalog_that_nobody_made_is_damage() {
+    let directory = TestDirectory::new("forged-catalog");
+    let source = TestDirectory::new("forged-catalog-source");
+    std::fs::create_dir(&source.0).unwrap();
+    let file = source.0.join("t.csv");
+    std::fs::write(&file, "k,n\na,1\n").unwrap();
+    let session = directory.open();
+    run(&session, "CREATE TABLE t (k STRING, n INT)");
+    run(&session, "CREATE TABLE u (a INT)");
+    run(&session, "SET @@execute_mode = 'offline'");
+    run(&session, &format!("LOAD DATA INFILE '{}' INTO TABLE t", file.display()));
+    drop(session);
+    let (log, records) = catalog_records(&parts_of(&directory));
+    log.close().unwrap();
+    drop(log);
+    let find = |what: &str| {
+        let found = records.iter().find(|record| record.contains(what));
+        found.unwrap_or_else(|| panic!("{what} in {records:#?}")).clone()
+    };
+    let of_t = find(r#""command":"create_table","id":1,"#);
+    let (of_rows, change) = (find("create_offline_rows"), find("change_offline"));
+    let (end, start) = (find("end_job"), find("start_job"));
+    let other_rows = of_rows.replace(r#""id":3,"#, r#""id":9,"#).replace(r#""n""#, r#""m""#);
+    let rows = |id: u32| change.replace(r#""rows":3"#, &format!(r#""rows":{id}"#));
+    let forged = [
+        (vec![of_t.replace(r#""t""#, r#""v""#)], "there is a table 1 already"),
+        (vec![of_rows.clone()], "there is a table 3 already"),
+        (
+            vec![of_t.replace(r#""id":1"#, r#""id":3"#).replace(r#""t""#, r#""v""#)],
+            "table 3 already",
+        ),
+        (
+            vec![
+                r#"{"command":"drop_table","id":2,"name":{"database":"db","name":"t"}}"#.to_owned(),
+            ],
+            "table 2 is not `db.t`",
+        ),
+        (vec![rows(2)], "there is a table 2 already"),
+        (vec![rows(7)], "there is no table 7"),
+        (vec![change.replace(r#""table":1"#, r#""table":8"#)], "there is no table 8"),
+        (vec![other_rows, rows(9)], "table 9 has other columns"),
+        (vec![end.replace(r#""id":1,"#, r#""id":0,"#)], "a job ends twice"),
+        (vec![start.replace(r#""id":1,"#, r#""id":2147483647,"#)], "jobs are not in their order"),
+    ];
+    for (records, what) in forged {
+        let copy = TestDirectory::new("forged-catalog-copy");
+        copy_directory(&directory.0, &copy.0);
+        let parts = parts_of(&copy);
+        let (log, _) = catalog_records(&parts);
+        for record in &records {
+            log.append(&Group::of(CATALOG, 1, record.as_bytes()), &mut |_| ()).unwrap();
+        }
+        log.close().unwrap();
+        drop((log, parts));
+        let refused = Database::open(&copy.0).map(|_| records).expect_err(what);
+        assert_eq!(refused.code, code::DATA_CORRUPTED, "{refused:?}");
+        assert!(refused.message.contains(what), "{what}: {refused:?}");
+    }
+    let whole = directory.open();
+    assert_eq!(whole.execute("SELECT * FROM t").unwrap().row_count(), 0);
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let copied = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_directory(&entry.path(), &copied);
+        } else {
+            std::fs::copy(entry.path(), copied).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl<'d> Rescue<'d> {
         for checkpoint in body.tables {
             self.files.extend(checkpoint.extents.iter().map(|extent| (extent.file, checkpoint.id)));
             let Some(found) = self.recovery.tables.get_mut(&checkpoint.id) else { continue };
-            let RecoveredTable { replayed: ReplayedTable { table, replay }, position } = found;
+            let RecoveredTable { replayed: ReplayedTable { table, replay }, position, .. } = found;
             *position = checkpoint.position;
             let mut replay = replay.lock();
             let applied = replay.indexes(table, checkpoint.position, &checkpoint.indexes);
