@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from . import _lockstep
 from ._connection import (
     Connection,
     Deployment,
@@ -30,7 +27,8 @@ from ._connection import (
 )
 from ._error import Error
 from ._frames import finder
-from ._relation import ROWS_SHOWN, Relation
+from ._relation import BATCH_ROWS, ROWS_SHOWN, Relation
+from ._worker import Worker
 
 if TYPE_CHECKING:
     import pandas
@@ -41,9 +39,6 @@ Result = TypeVar("Result")
 
 ROWS_PER_FETCH = 1024
 """The rows that an ``async for`` takes from the thread at once."""
-
-INTERRUPT_INTERVAL_S = 0.01
-"""How often a call that is to end is interrupted: it may be between two parts of its work."""
 
 
 class Opening:
@@ -76,7 +71,7 @@ class Opening:
             await self._connection.close()
 
     async def _opened(self) -> AsyncConnection:
-        worker = _Worker()
+        worker = Worker()
         opened: list[Connection] = []
         try:
             await worker.run(lambda: opened.append(self._open()))
@@ -142,7 +137,7 @@ class AsyncConnection:
     [(2,)]
     """
 
-    def __init__(self, blocking: Connection, worker: _Worker) -> None:
+    def __init__(self, blocking: Connection, worker: Worker) -> None:
         self._blocking = blocking
         self._worker = worker
 
@@ -395,7 +390,7 @@ class AsyncPrepared:
     ({'p': 5.0}, None)
     """
 
-    def __init__(self, prepared: Prepared, worker: _Worker) -> None:
+    def __init__(self, prepared: Prepared, worker: Worker) -> None:
         self._prepared = prepared
         self._worker = worker
 
@@ -449,7 +444,7 @@ class AsyncRelation:
     def __init__(
         self,
         make: Callable[[], Relation],
-        worker: _Worker,
+        worker: Worker,
         relation: Relation | None = None,
     ) -> None:
         self._make = make
@@ -585,6 +580,93 @@ class AsyncRelation:
         """
         return await self._with(lambda relation: relation.to_numpy())
 
+    async def batches(
+        self, rows: int = BATCH_ROWS, *, shuffle: bool | int = False, seed: int = 0
+    ) -> AsyncIterator[pyarrow.RecordBatch]:
+        """Runs the query and yields its rows while they are computed, as ``Relation.batches`` does.
+
+        - ``rows``, ``shuffle``, ``seed``: as those of ``Relation.batches``.
+
+        Other calls of the connection run between two batches. The query ends when the iterator is
+        closed; one that an ``async for`` leaves early is closed by the event loop, or at once with
+        ``contextlib.aclosing``.
+
+        Raises what ``Relation.batches`` raises, at the first batch.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.append("t", [{"a": number} for number in range(5)])
+        ...         found = db.sql("SELECT a FROM t").batches(2)
+        ...         return [batch.num_rows async for batch in found]
+        >>> asyncio.run(main())
+        [2, 2, 1]
+        """
+        found = await self._with(
+            lambda relation: relation.batches(rows, shuffle=shuffle, seed=seed)
+        )
+        try:
+            while (batch := await self._worker.run(lambda: next(found, None))) is not None:
+                yield batch
+        finally:
+            # A generator that ends on the thread ends its query there, after the call that runs.
+            if close := getattr(found, "close", None):
+                await self._worker.run(close)
+
+    async def split(self, **bounds: Any) -> tuple[AsyncRelation, ...]:
+        """Splits the rows by time, into those to train with and those to test with.
+
+        - ``bounds``: the arguments of ``Relation.split``.
+
+        Raises what ``Relation.split`` raises.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.append("t", [{"day": number} for number in range(10)])
+        ...         days = db.sql("SELECT day FROM t")
+        ...         train, test = await days.split(by="day", train_until=7, gap=2)
+        ...         return await train.count(), await test.count()
+        >>> asyncio.run(main())
+        (5, 3)
+        """
+        parts = await self._with(lambda relation: relation.split(**bounds))
+        # Each is made, and `_make` of none is called.
+        return tuple(AsyncRelation(self._make, self._worker, part) for part in parts)
+
+    async def to_torch(self, rows: int = 1_024, **options: Any) -> Any:
+        """Returns a PyTorch ``IterableDataset``, as ``Relation.to_torch`` does.
+
+        - ``rows``, ``options``: as those of ``Relation.to_torch``.
+
+        The query has run when it returns. Who iterates the data set waits for its rows, so that is
+        done by the processes of a ``DataLoader``, or on a thread.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         return await db.sql("SELECT 1.5 AS x, 2 AS y").to_torch(256, label="y")
+        >>> dataset = asyncio.run(main())  # doctest: +SKIP
+        """
+        return await self._with(lambda relation: relation.to_torch(rows, **options))
+
+    async def to_tf(self, rows: int = 1_024, **options: Any) -> Any:
+        """Returns a ``tf.data.Dataset`` of batches, as ``Relation.to_tf`` does.
+
+        - ``rows``, ``options``: as those of ``Relation.to_tf``.
+
+        Each iteration runs the query on the thread that iterates, which waits for its rows; the
+        connection must be open then.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         rows = await db.sql("SELECT 1.5 AS x, 2 AS y").to_tf(256, label="y")
+        ...         await asyncio.to_thread(model.fit, rows)
+        >>> asyncio.run(main())  # doctest: +SKIP
+        """
+        return await self._with(lambda relation: relation.to_tf(rows, **options))
+
     async def write(self, path: str | os.PathLike[str], **options: Any) -> int:
         """Writes the rows to a file or a folder, and returns their number.
 
@@ -705,74 +787,6 @@ class AsyncRelation:
                 hint="Write `await relation` first.",
             )
         return self._relation
-
-
-class _Worker:
-    """The thread of a connection."""
-
-    def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lockstep")
-        self._is_ended = False
-
-    async def run(self, work: Callable[[], Result]) -> Result:
-        """Runs a call on the thread, after those before it, and returns its result.
-
-        When the task is cancelled, the call is interrupted, and the task ends when it has ended.
-        """
-        if self._is_ended:
-            # The connection is closed: the call raises the error that says so.
-            return work()
-        call = _Call(work)
-        ended = asyncio.wrap_future(self._executor.submit(call.run))
-        try:
-            return await asyncio.shield(ended)
-        except asyncio.CancelledError:
-            await call.interrupt_until(ended)
-            raise
-
-    def end(self) -> None:
-        """Lets the thread end. Later calls run on the thread that makes them."""
-        self._is_ended = True
-        self._executor.shutdown(wait=False)
-
-
-class _Call(Generic[Result]):
-    """A call that waits for its thread or runs there."""
-
-    def __init__(self, work: Callable[[], Result]) -> None:
-        self._work = work
-        # Guards the two fields: the thread's next call must not be interrupted for this one.
-        self._lock = threading.Lock()
-        self._thread: int | None = None
-        self._is_cancelled = False
-
-    def run(self) -> Result | None:
-        """Runs the call, on the thread of the connection."""
-        with self._lock:
-            if self._is_cancelled:
-                return None
-            self._thread = threading.get_ident()
-        try:
-            return self._work()
-        finally:
-            with self._lock:
-                self._thread = None
-
-    async def interrupt_until(self, ended: asyncio.Future[Any]) -> None:
-        """Interrupts the call until it has ended, whatever it returns or raises then."""
-        while not ended.done():
-            with self._lock:
-                self._is_cancelled = True
-                if self._thread is not None:
-                    _lockstep.interrupt(self._thread)
-            try:
-                await asyncio.wait([ended], timeout=INTERRUPT_INTERVAL_S)
-            except asyncio.CancelledError:
-                # Another cancellation: the caller is raising the first one.
-                continue
-        if not ended.cancelled():
-            # Nobody else reads what it has raised.
-            ended.exception()
 
 
 def _in_loop(progress: Callable[[float], object] | None) -> Callable[[float], object] | None:

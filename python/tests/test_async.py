@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
+import importlib.util
 import subprocess
 import sys
 
@@ -367,3 +369,61 @@ def test_a_query_reads_the_variables_of_its_caller():
             return rows, clicks
 
     assert asyncio.run(main()) == ([("ann",), ("bob",)], None)
+
+
+def test_batches_come_while_the_query_runs(opening):
+    async def main():
+        async with opening() as db:
+            rows = 300_000
+            await db.append("t", pa.table({"a": range(rows)}))
+            relation = db.sql("SELECT a FROM t")
+            seen, beside = [], []
+            async for batch in relation.batches(4_096):
+                seen += batch["a"].to_pylist()
+                if len(seen) == 8_192:
+                    beside = await db.sql("SELECT count(*) AS n FROM t").fetchall()
+            assert (seen == list(range(rows)), beside) == (True, [(rows,)])
+            async with contextlib.aclosing(relation.batches(10)) as left_early:
+                assert (await anext(left_early)).num_rows == 10
+            with pytest.raises(StopAsyncIteration):
+                await anext(left_early)
+            shuffled = [batch async for batch in relation.batches(10, shuffle=100, seed=3)]
+            assert sorted(a for batch in shuffled for a in batch["a"].to_pylist()) == seen
+            assert shuffled[0]["a"].to_pylist() != seen[:10]
+            with pytest.raises(lockstep.Error, match="at least 1 row") as refused:
+                await anext(relation.batches(0))
+            assert refused.value.code == "22023"
+
+    run(main)
+
+
+def test_a_split_has_the_parts_of_its_relation(opening):
+    async def main():
+        async with opening() as db:
+            await db.append("t", [{"day": number, "v": number * 2} for number in range(10)])
+            days = db.sql("SELECT day, v FROM t")
+            parts = await days.split(by="day", train_until=4, valid_until=7, gap=1)
+            found = [[day for day, _ in await part.fetchall()] for part in parts]
+            assert found == [[0, 1, 2], [4, 5], [7, 8, 9]]
+            assert parts[0].columns == ["day", "v"]
+            with pytest.raises(lockstep.Error) as refused:
+                await days.split(by="nothing", train_until=4)
+            assert refused.value.code == "42703"
+
+    run(main)
+
+
+@pytest.mark.parametrize(("library", "method"), [("torch", "to_torch"), ("tensorflow", "to_tf")])
+def test_training_data_is_made_as_by_a_relation(library, method):
+    async def main():
+        async with lockstep.connect_async() as db:
+            rows = db.sql("SELECT 1.5 AS x, 2 AS y")
+            if importlib.util.find_spec(library):
+                items = await asyncio.to_thread(list, await getattr(rows, method)(256, label="y"))
+                assert len(items) == 1
+                return
+            with pytest.raises(lockstep.Error, match=library) as refused:
+                await getattr(rows, method)(256, label="y")
+            assert refused.value.code == "58P01"
+
+    run(main)
