@@ -2,6 +2,9 @@
 //!
 //! The window and join operators call it from a blocking task; the threads live as long as the
 //! call. Results come back in the order of the tasks, whichever thread ran them.
+//!
+//! Where the caller has a low priority, it leaves the tasks to threads that only have a processor while
+//! nobody else needs it: the caller may hold locks for which others wait, a task does not.
 
 use std::{
     num::NonZeroUsize,
@@ -11,8 +14,8 @@ use std::{
 
 use datafusion::error::{DataFusionError, Result};
 
-/// Runs `body` for the tasks `0..count` on up to `threads` threads, the caller's among them, and
-/// stops early at the first error. A panic of a task is an error of the query, not of the process.
+/// Runs `body` for the tasks `0..count` on up to `threads` threads, the caller's among them unless it has
+/// a low priority, and stops early at the first error. A panic of a task is an error of the query, not of the process.
 pub(crate) fn run<T: Send>(
     threads: NonZeroUsize,
     count: usize,
@@ -38,15 +41,22 @@ pub(crate) fn run<T: Send>(
         }
         Ok(done)
     };
-    let helper_count = threads.get().min(count).saturating_sub(1);
+    let is_low = lockstep_host::has_low_priority();
+    let helper_count = threads.get().min(count).saturating_sub(usize::from(!is_low));
+    let help = || {
+        if is_low {
+            lockstep_host::become_idle();
+        }
+        work()
+    };
     let mut results = thread::scope(|scope| {
         let helpers: Vec<_> = (0..helper_count)
             .filter_map(|_| {
                 // Without another thread, the caller runs all tasks.
-                thread::Builder::new().name("batch".to_owned()).spawn_scoped(scope, work).ok()
+                thread::Builder::new().name("batch".to_owned()).spawn_scoped(scope, help).ok()
             })
             .collect();
-        let mut results = work();
+        let mut results = if is_low && !helpers.is_empty() { Ok(Vec::new()) } else { work() };
         for helper in helpers {
             let joined = helper.join().unwrap_or_else(|_| Err(panicked()));
             results = match (results, joined) {
@@ -82,6 +92,19 @@ mod tests {
     fn results_come_in_the_order_of_the_tasks() {
         let squares = run(THREADS, 100, |task| Ok(task * task)).unwrap();
         assert_eq!(squares, (0..100).map(|task| task * task).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_caller_of_low_priority_leaves_the_tasks_to_others() {
+        let threads = || run(THREADS, 20, |_| Ok(std::thread::current().id()));
+        let low = lockstep_host::spawn_background("low", move || {
+            (std::thread::current().id(), threads().unwrap())
+        });
+        let (caller, of_tasks) = low.unwrap().join().unwrap();
+        assert_eq!(of_tasks.len(), 20);
+        assert!(!of_tasks.contains(&caller));
+        let alone = run(NonZeroUsize::MIN, 3, |_| Ok(std::thread::current().id())).unwrap();
+        assert_eq!(alone, [std::thread::current().id(); 3]);
     }
 
     #[test]

@@ -26,4 +26,7 @@ pub use process::{OwnerProcess, PerProcess};
 pub use progress::{CallProgress, CallStep};
 pub use query::{Interrupt, QueryContext, QueryLimits};
 pub use stack::with_large_stack;
-pub use thread::{JoinHandle, in_background, pause, spawn, spawn_background};
+pub use thread::{
+    JoinHandle, become_idle, has_low_priority, in_background, pause, spawn, spawn_background,
+    spawn_idle,
+};

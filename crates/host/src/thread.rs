@@ -22,6 +22,7 @@ const WAIT_MS: u64 = 5;
 
 thread_local! {
     static IS_BACKGROUND: Cell<bool> = const { Cell::new(false) };
+    static HAS_LOW_PRIORITY: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Starts a thread; the name is what a debugger and a panic message show. Fails when the machine
@@ -43,6 +44,45 @@ pub fn spawn_background<T: Send + 'static>(
         lower_priority();
         body()
     })
+}
+
+/// Starts a thread that has a processor only while no other thread needs it, and so have the threads
+/// that it starts. It must not hold a lock for which threads of a higher priority wait, since it may
+/// not go on before they have ended their work.
+pub fn spawn_idle<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    spawn(name, || {
+        become_idle();
+        body()
+    })
+}
+
+/// Returns whether the thread was started with a low priority. Threads that it has started do not count.
+pub fn has_low_priority() -> bool {
+    HAS_LOW_PRIORITY.get()
+}
+
+/// Gives the current thread a processor only while no other thread needs it, as those of [`spawn_idle`]
+/// have. There is no way back.
+///
+/// A thread with the lowest of priorities is interrupted when another one has work, while one that is
+/// only less important goes on until its slice of some milliseconds has passed.
+#[cfg(target_os = "linux")]
+pub fn become_idle() {
+    lower_priority();
+    // SAFETY: a number in memory of its own, which says that nothing else is asked for.
+    let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameter.sched_priority = 0;
+    // SAFETY: the parameter is read while the call runs; 0 is the current thread.
+    let _refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter) };
+}
+
+/// Gives the current thread a low priority.
+#[cfg(not(target_os = "linux"))]
+pub fn become_idle() {
+    lower_priority();
 }
 
 /// Runs long work of a call on a separate thread of low priority, which leaves the processor to other
@@ -106,13 +146,16 @@ impl Drop for DoneSignal<'_> {
 /// Lowers the priority of the current thread.
 #[cfg(target_os = "linux")]
 fn lower_priority() {
+    HAS_LOW_PRIORITY.set(true);
     // Linux sets the priority of each thread separately. Where it is not allowed, nothing is lost.
     let this = rustix::thread::gettid();
     let _refused = rustix::process::setpriority_process(Some(this), BACKGROUND_NICE);
 }
 
 #[cfg(not(target_os = "linux"))]
-fn lower_priority() {}
+fn lower_priority() {
+    HAS_LOW_PRIORITY.set(true);
+}
 
 /// Waits for so many milliseconds. For background threads only, which poll from time to time.
 #[expect(clippy::disallowed_methods, reason = "this is where threads wait")]
@@ -153,6 +196,20 @@ mod tests {
         let before = nice();
         let there = super::in_background("worker", nice);
         assert_eq!((there, nice()), (super::BACKGROUND_NICE.max(before), before));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_idle_thread_starts_idle_threads() {
+        // SAFETY: it takes the number of a thread, and 0 is the current one.
+        let policy = || unsafe { libc::sched_getscheduler(0) };
+        let both = move || (policy(), std::thread::spawn(policy).join().unwrap());
+        let idle = super::spawn_idle("idle", both).unwrap().join().unwrap();
+        assert_eq!(idle, (libc::SCHED_IDLE, libc::SCHED_IDLE));
+        let low = move || (super::has_low_priority(), both());
+        let background = super::spawn_background("background", low).unwrap().join().unwrap();
+        assert_eq!(background, (true, (policy(), policy())));
+        assert!(!super::has_low_priority());
     }
 
     #[test]

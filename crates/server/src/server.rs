@@ -213,10 +213,10 @@ impl RunningServer {
     }
 }
 
-/// Lets batch mode start its threads, which have the priority of the thread of the first query: a low
-/// one, whoever sends that.
+/// Lets batch mode start its threads, which have the priority of the thread of the first query: the
+/// lowest one, whoever sends that.
 fn start_batch_threads() -> io::Result<()> {
-    lockstep_host::spawn_background("analytics", || {
+    lockstep_host::spawn_idle("analytics", || {
         // A database of its own: it holds no directory open.
         drop(Database::in_memory().session().execute("SELECT 1 AS a"));
     })?;
