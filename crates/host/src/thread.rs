@@ -203,7 +203,7 @@ mod tests {
     fn an_idle_thread_starts_idle_threads() {
         // SAFETY: it takes the number of a thread, and 0 is the current one.
         let policy = || unsafe { libc::sched_getscheduler(0) };
-        let both = move || (policy(), std::thread::spawn(policy).join().unwrap());
+        let both = move || (policy(), super::spawn("child", policy).unwrap().join().unwrap());
         let idle = super::spawn_idle("idle", both).unwrap().join().unwrap();
         assert_eq!(idle, (libc::SCHED_IDLE, libc::SCHED_IDLE));
         let low = move || (super::has_low_priority(), both());

@@ -9,6 +9,7 @@
 //! except where [`slide`] says otherwise. Besides inputs and output it holds the columns of the
 //! expressions and twelve bytes per row for each ordering.
 
+mod call_lane;
 mod columns;
 mod exec;
 mod on_disk;

@@ -20,7 +20,10 @@ use lockstep_row::{
     arrow::{ColumnBuilder, ColumnReader},
 };
 
-use super::partition::{Ordering, WindowChunk};
+use super::{
+    call_lane::CallLane,
+    partition::{Ordering, WindowChunk},
+};
 
 /// The approximate number of rows between two checks for an interrupt.
 const ROWS_PER_CHECK: usize = 1 << 14;
@@ -50,6 +53,13 @@ struct FrameRange {
     current: CurrentRow,
     /// The number of the main row.
     row: u32,
+}
+
+impl FrameRange {
+    /// Returns one past the last candidate that is added.
+    fn end_of_rows(&self) -> usize {
+        self.end as usize + usize::from(self.current == CurrentRow::Next)
+    }
 }
 
 /// The frames of one key.
@@ -289,6 +299,8 @@ impl FrameEnds {
 /// The state of computing one call along the keys.
 struct CallSlide<'a> {
     bound: &'a BoundAggregate,
+    /// The values, where the state takes blocks of them.
+    lane: Option<CallLane<'a>>,
     readers: Vec<ColumnReader<'a>>,
     running: AggregateState,
     results: ColumnBuilder,
@@ -299,6 +311,7 @@ impl<'a> CallSlide<'a> {
     fn new(call: &'a WindowCall<'a>) -> Self {
         Self {
             bound: call.bound,
+            lane: CallLane::of(call.bound, &call.arguments),
             readers: call.arguments.iter().map(|column| ColumnReader::new(column)).collect(),
             running: call.bound.new_state(StateUse::Slide),
             results: ColumnBuilder::new(&call.bound.returns, 0),
@@ -308,6 +321,10 @@ impl<'a> CallSlide<'a> {
 
     fn run(&mut self, key: &KeyFrames<'_>, is_interrupted: &dyn Fn() -> bool) {
         self.running.reset();
+        self.lane.iter_mut().for_each(CallLane::clear);
+        let Some(last) = key.frames.last() else { return };
+        // Frames only move forward.
+        let (last_start, last_end) = (last.start as usize, last.end_of_rows());
         let (mut start, mut end) = (0, 0);
         let mut fed = 0;
         for frame in &key.frames {
@@ -317,7 +334,7 @@ impl<'a> CallSlide<'a> {
                     return;
                 }
             }
-            let frame_end = frame.end as usize + usize::from(frame.current == CurrentRow::Next);
+            let frame_end = frame.end_of_rows();
             let frame_start = frame.start as usize;
             if frame_start >= end {
                 self.running.reset();
@@ -329,8 +346,20 @@ impl<'a> CallSlide<'a> {
                 // A result, or a step, may take a time that grows with the rows of the frame.
                 fed += (frame_end - frame_start) / FRAME_ROWS_PER_ROW;
             }
-            self.feed(&key.candidates[end..frame_end], FeedDirection::Add);
-            self.feed(&key.candidates[start..frame_start], FeedDirection::Remove);
+            match &mut self.lane {
+                Some(lane) => {
+                    let state = &mut self.running;
+                    let (added, removed) = (end..frame_end, start..frame_start);
+                    lane.add(&key.candidates, added, last_end, |values| state.add(values));
+                    lane.remove(&key.candidates, removed, last_start, |values| {
+                        state.remove(values)
+                    });
+                }
+                None => {
+                    self.feed(&key.candidates[end..frame_end], FeedDirection::Add);
+                    self.feed(&key.candidates[start..frame_start], FeedDirection::Remove);
+                }
+            }
             (start, end) = (frame_start, frame_end);
             let (bound, running, arena) = (self.bound, &mut self.running, &self.arena);
             let results = &mut self.results;
@@ -395,3 +424,6 @@ fn for_each_row<'a>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

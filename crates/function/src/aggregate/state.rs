@@ -30,7 +30,7 @@ use super::{
     encoding::{StateReader, put_unsigned},
     extreme::{ExtremeQueue, ExtremeState},
     frequencies::Frequencies,
-    key::KeyRef,
+    key::{KeyRef, TotalFloat},
     moment::MomentAnswer,
     multiset::MultisetAnswer,
     total::{Sums, TotalAnswer},
@@ -234,6 +234,24 @@ impl ValueLane<'_> {
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
+
+    /// Calls a function with each value.
+    #[inline]
+    fn for_each_key(&self, mut apply: impl FnMut(KeyRef<'_>)) {
+        match self {
+            Self::Integers(values) => {
+                values.iter().for_each(|value| apply(KeyRef::Integer(*value)));
+            }
+            Self::Floats(values) => {
+                values.iter().for_each(|value| apply(KeyRef::Float(TotalFloat::new(*value))));
+            }
+            Self::Texts(values) => values.iter().for_each(|text| apply(KeyRef::Text(text))),
+            Self::ShortTexts(values) => {
+                values.iter().for_each(|text| apply(KeyRef::Text(text.as_str())));
+            }
+            Self::Rows(_) => debug_assert!(false, "rows have no values"),
+        }
+    }
 }
 
 /// The state of an aggregate that needs more of a row than one value.
@@ -355,7 +373,8 @@ impl AggregateState {
         }
     }
 
-    /// Adds the values of a block. No result depends on the order of the values in it.
+    /// Adds the values of a block: in any order, unless the state slides, where they come at the newest
+    /// end in the order of their rows.
     pub fn add(&mut self, lane: ValueLane<'_>) {
         match &mut self.0 {
             StateData::Count(count) => *count += lane.len() as u64,
@@ -373,10 +392,41 @@ impl AggregateState {
             },
             StateData::Distinct(distinct) => distinct.add(lane),
             StateData::Frequencies(frequencies) => frequencies.add(lane),
-            StateData::Drawdown(_)
-            | StateData::SlidingExtreme(_)
+            StateData::SlidingExtreme(queue) => lane.for_each_key(|key| queue.add(key)),
+            StateData::Drawdown(_) | StateData::SlidingDrawdown(_) | StateData::Rows(_) => {
+                debug_assert!(false, "the state takes rows");
+            }
+        }
+    }
+
+    /// Removes the values of the oldest rows that count, which are passed again in their order.
+    /// [`StateUse::Slide`] only.
+    pub fn remove(&mut self, lane: ValueLane<'_>) {
+        match &mut self.0 {
+            StateData::Count(count) => {
+                debug_assert!(*count >= lane.len() as u64, "a row that leaves was added");
+                *count -= lane.len() as u64;
+            }
+            StateData::Total(sums) => match lane {
+                ValueLane::Integers(values) => sums.remove_integers(values),
+                ValueLane::Floats(values) => sums.remove_floats(values),
+                ValueLane::Texts(_) | ValueLane::ShortTexts(_) | ValueLane::Rows(_) => {
+                    debug_assert!(false, "totals are of numbers");
+                }
+            },
+            StateData::Moments(moments) => match lane {
+                ValueLane::Floats(values) => values.iter().for_each(|value| moments.remove(*value)),
+                _ => debug_assert!(false, "moments are of floats"),
+            },
+            StateData::Frequencies(frequencies) => {
+                lane.for_each_key(|key| frequencies.remove_key(key));
+            }
+            StateData::SlidingExtreme(queue) => (0..lane.len()).for_each(|_| queue.remove()),
+            StateData::Extreme(_)
+            | StateData::Distinct(_)
+            | StateData::Drawdown(_)
             | StateData::SlidingDrawdown(_)
-            | StateData::Rows(_) => debug_assert!(false, "the state takes rows"),
+            | StateData::Rows(_) => debug_assert!(false, "the state does not slide over blocks"),
         }
     }
 

@@ -118,7 +118,24 @@ impl Sums {
 
     pub(super) fn add_floats(&mut self, values: &[f64]) {
         self.count += values.len() as u64;
-        self.float.add_all(values);
+        match values {
+            // Windows slide by a row at a time.
+            [value] => self.float.add(*value),
+            values => self.float.add_all(values),
+        }
+    }
+
+    pub(super) fn remove_integers(&mut self, values: &[i64]) {
+        debug_assert!(self.count >= values.len() as u64, "values that leave were added");
+        self.count -= values.len() as u64;
+        let sum = |sum: i128, value: &i64| sum.wrapping_sub(i128::from(*value));
+        self.integer = values.iter().fold(self.integer, sum);
+    }
+
+    pub(super) fn remove_floats(&mut self, values: &[f64]) {
+        debug_assert!(self.count >= values.len() as u64, "values that leave were added");
+        self.count -= values.len() as u64;
+        values.iter().for_each(|value| self.float.remove(*value));
     }
 
     /// Adds a value that is not NULL.

@@ -1,0 +1,208 @@
+//! Calls that take blocks of values, compared with the same calls row by row.
+
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{
+        ArrayRef, BooleanArray, Date32Array, Float32Array, Float64Array, Int16Array, Int32Array,
+        Int64Array, StringArray, TimestampMillisecondArray,
+    },
+    datatypes::DataType as ArrowType,
+};
+use lockstep_function::{BoundAggregate, CallArguments, Settings, aggregate};
+use lockstep_row::{DataType, arrow::data_type};
+use proptest::{prelude::*, test_runner::Config};
+
+use super::{CallSlide, CurrentRow, FrameRange, KeyFrames, WindowCall};
+
+/// Functions of one value, and of a value and a condition.
+const FUNCTIONS: [&str; 18] = [
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "distinct_count",
+    "var_samp",
+    "stddev_pop",
+    "drawdown",
+    "median",
+    "first_value",
+    "count_where",
+    "sum_where",
+    "avg_where",
+    "min_where",
+    "max_where",
+    "entropy",
+    "approx_distinct",
+];
+
+/// Values of all kinds, NULL among them.
+fn values() -> impl Strategy<Value = Vec<Option<i16>>> {
+    let value = prop_oneof![
+        2 => Just(None),
+        2 => Just(Some(0)),
+        6 => (-9..9_i16).prop_map(Some),
+        1 => prop_oneof![Just(i16::MIN), Just(i16::MAX)].prop_map(Some),
+    ];
+    prop_oneof![
+        4 => prop::collection::vec(value, 1..60),
+        1 => prop::collection::vec((0..9_i16).prop_map(Some), 1..60),
+    ]
+}
+
+/// Makes a column of the type of a number. Floats have NaN, a negative zero and infinity too.
+fn column(kind: usize, values: &[Option<i16>]) -> ArrayRef {
+    let float = |value: &Option<i16>| {
+        value.map(|value| match value {
+            7 => f32::NAN,
+            8 => -0.0,
+            i16::MAX => f32::INFINITY,
+            value => f32::from(value) * 0.1,
+        })
+    };
+    let wide = |value: &Option<i16>| value.map(|value| i64::from(value) << 40);
+    let narrow = values.iter().map(|value| value.map(i32::from));
+    match kind {
+        0 => Arc::new(Int16Array::from(values.to_vec())),
+        1 => Arc::new(narrow.collect::<Int32Array>()),
+        2 => Arc::new(values.iter().map(wide).collect::<Int64Array>()),
+        3 => Arc::new(values.iter().map(float).collect::<Float32Array>()),
+        4 => {
+            let double = |value: &Option<i16>| float(value).map(|value| f64::from(value) * 1e9);
+            Arc::new(values.iter().map(double).collect::<Float64Array>())
+        }
+        5 => {
+            let time = |value: &Option<i16>| value.map(|value| i64::from(value.unsigned_abs()));
+            Arc::new(values.iter().map(time).collect::<TimestampMillisecondArray>())
+        }
+        6 => Arc::new(narrow.collect::<Date32Array>()),
+        _ => {
+            let text = |value: &Option<i16>| value.map(|value| format!("text {value}"));
+            Arc::new(values.iter().map(text).collect::<StringArray>())
+        }
+    }
+}
+
+/// Binds a function to the arguments; `None` where it does not take their types.
+fn bind(name: &str, arguments: &[ArrayRef]) -> Option<BoundAggregate> {
+    let types: Vec<DataType> =
+        arguments.iter().map(|column| data_type(column.data_type()).unwrap()).collect();
+    let constants = vec![None; types.len()];
+    let settings = Settings::default();
+    let call = CallArguments { types: &types, constants: &constants, settings: &settings };
+    (aggregate::find(name).unwrap().bind)(&call).ok()
+}
+
+/// Frames over so many candidates that only move forward, drawn from steps.
+fn frames(candidates: usize, steps: &[(u8, u8, u8)]) -> Vec<FrameRange> {
+    let (mut start, mut end) = (0, 0);
+    let place = |at: usize| u32::try_from(at).unwrap();
+    steps
+        .iter()
+        .map(|(add, remove, current)| {
+            end = (end + usize::from(*add)).min(candidates);
+            start = (start + usize::from(*remove)).min(end);
+            let current = match current % 3 {
+                0 if end < candidates => {
+                    // It is added, so that the next range does not end before it.
+                    end += 1;
+                    CurrentRow::Next
+                }
+                1 => CurrentRow::Apart,
+                _ => CurrentRow::Absent,
+            };
+            let is_next = usize::from(current == CurrentRow::Next);
+            let (from, to) = (start.min(end - is_next), end - is_next);
+            start = from;
+            FrameRange {
+                start: place(from),
+                end: place(to),
+                current,
+                row: place(from % candidates),
+            }
+        })
+        .collect()
+}
+
+/// Computes a call over two keys, as it is or row by row.
+fn results(call: &WindowCall<'_>, keys: &[KeyFrames<'_>], by_row: bool) -> (ArrayRef, bool) {
+    let mut slide = CallSlide::new(call);
+    if by_row {
+        slide.lane = None;
+    }
+    for key in keys {
+        slide.run(key, &|| false);
+    }
+    (slide.results.finish(), slide.lane.is_some())
+}
+
+#[test]
+fn blocks_give_what_rows_give() {
+    // How often each function took blocks, and of which types.
+    let by_block = RefCell::new(BTreeMap::<&str, BTreeMap<String, u32>>::new());
+    let steps = || prop::collection::vec((0..12_u8, 0..12_u8, 0..3_u8), 1..40);
+    let drawn = (values(), 0..8_usize, 0..FUNCTIONS.len(), steps(), steps(), any::<u64>());
+    proptest!(Config::with_cases(3_000), |((values, kind, function, one, other, seed) in drawn)| {
+        let name = FUNCTIONS[function];
+        let mut arguments = vec![column(kind, &values)];
+        if name.ends_with("_where") {
+            let holds = |at: usize| (seed.rotate_left(u32::try_from(at).unwrap()) % 5) as u8;
+            let conditions = (0..values.len()).map(|at| match holds(at) {
+                0 => None,
+                of => Some(of > 1),
+            });
+            arguments.push(Arc::new(conditions.collect::<BooleanArray>()));
+        }
+        let Some(bound) = bind(name, &arguments) else { return Ok(()) };
+        let count = values.len();
+        // Any order of the rows, some of which are no candidates.
+        let candidates: Vec<u32> = (0..count)
+            .map(|at| u32::try_from((at * 7 + (seed % 11) as usize) % count).unwrap())
+            .collect();
+        let keys = [one, other].map(|steps| KeyFrames {
+            candidates: Cow::Borrowed(&candidates),
+            orders: Cow::Borrowed(&[]),
+            frames: frames(count, &steps),
+        });
+        let data_type = arguments[0].data_type().clone();
+        let call = WindowCall { bound: &bound, arguments };
+        let (found, in_blocks) = results(&call, &keys, false);
+        let (expected, _) = results(&call, &keys, true);
+        prop_assert_eq!(bits(&found), bits(&expected), "{} of {}", name, data_type);
+        if in_blocks {
+            let mut counts = by_block.borrow_mut();
+            *counts.entry(name).or_default().entry(data_type.to_string()).or_default() += 1;
+        }
+    });
+    let by_block = by_block.into_inner();
+    let never = FUNCTIONS.iter().filter(|name| !by_block.contains_key(**name));
+    assert_eq!(never.collect::<Vec<_>>(), [&"drawdown", &"median", &"first_value"]);
+    let numbers = ["Int16", "Int32", "Int64", "Float32", "Float64"];
+    let (times, texts) = (["Timestamp(ms)", "Date32"], ["Utf8"]);
+    let types = |name: &str| by_block[name].keys().map(String::as_str).collect::<BTreeSet<_>>();
+    assert_eq!(types("avg"), numbers.into());
+    assert_eq!(types("min"), numbers.into_iter().chain(times).collect());
+    assert_eq!(types("count"), numbers.into_iter().chain(times).chain(texts).collect());
+}
+
+/// Writes values with the bits of floats.
+fn bits(column: &ArrayRef) -> String {
+    use arrow::array::AsArray;
+    match column.data_type() {
+        ArrowType::Float64 => {
+            let values = column.as_primitive::<arrow::datatypes::Float64Type>().iter();
+            format!("{:?}", values.map(|value| value.map(f64::to_bits)).collect::<Vec<_>>())
+        }
+        ArrowType::Float32 => {
+            let values = column.as_primitive::<arrow::datatypes::Float32Type>().iter();
+            format!("{:?}", values.map(|value| value.map(f32::to_bits)).collect::<Vec<_>>())
+        }
+        _ => format!("{column:?}"),
+    }
+}
