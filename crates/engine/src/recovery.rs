@@ -40,6 +40,9 @@ use crate::{
 
 pub(crate) use rescue::{Rescue, Rescued};
 
+/// Ids of tables are less: there are always more.
+const TABLE_ID_END: u64 = 1 << 63;
+
 /// How a directory is opened.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
@@ -224,6 +227,9 @@ impl<'d> EngineRecovery<'d> {
             }
         }
         self.catalog_position = body.catalog_position;
+        if body.next_table_id > TABLE_ID_END {
+            return wrong("the id of the next table is none").err();
+        }
         self.next_table_id = self.next_table_id.max(body.next_table_id);
         let mut ids = BTreeSet::new();
         for checkpoint in body.tables {
@@ -488,11 +494,14 @@ impl<'d> EngineRecovery<'d> {
         if self.tables.contains_key(&id) {
             return Err(damaged(position, &format!("there is a table {id} already")));
         }
+        if id >= TABLE_ID_END {
+            return Err(damaged(position, &format!("no table has the id {id}")));
+        }
         let made = self.database.make_unlogged_table(schema.clone());
         let table = made.map_err(|error| crate::append::table_error(&error))?;
         let table = table.logged_as(id).shared(self.database.host().threads);
         table.defer_removal();
-        self.next_table_id = self.next_table_id.max(id.saturating_add(1));
+        self.next_table_id = self.next_table_id.max(id + 1);
         let replayed = ReplayedTable { table, replay: Arc::default() };
         let recovered = RecoveredTable { replayed, position: 0, owner: RowsOwner::None };
         self.tables.insert(id, recovered);

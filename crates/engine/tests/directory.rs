@@ -422,6 +422,10 @@ fn a_catalog_that_nobody_made_is_damage() {
             ],
             "table 2 is not `db.t`",
         ),
+        (
+            vec![of_rows.replace(r#""id":3,"#, r#""id":18446744073709551615,"#)],
+            "no table has the id 18446744073709551615",
+        ),
         (vec![rows(2)], "there is a table 2 already"),
         (vec![rows(7)], "there is no table 7"),
         (vec![change.replace(r#""table":1"#, r#""table":8"#)], "there is no table 8"),
@@ -431,7 +435,7 @@ fn a_catalog_that_nobody_made_is_damage() {
     ];
     for (records, what) in forged {
         let copy = TestDirectory::new("forged-catalog-copy");
-        copy_directory(&directory.0, &copy.0);
+        copy_directory(&directory.0, &copy.0).unwrap();
         let parts = parts_of(&copy);
         let (log, _) = catalog_records(&parts);
         for record in &records {
@@ -447,16 +451,18 @@ fn a_catalog_that_nobody_made_is_damage() {
     assert_eq!(whole.execute("SELECT * FROM t").unwrap().row_count(), 0);
 }
 
-fn copy_directory(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
         let copied = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_directory(&entry.path(), &copied);
+        if entry.file_type()?.is_dir() {
+            copy_directory(&entry.path(), &copied)?;
         } else {
-            std::fs::copy(entry.path(), copied).unwrap();
+            std::fs::copy(entry.path(), copied)?;
         }
     }
+    Ok(())
 }
 
 #[test]

@@ -26,6 +26,14 @@ const BLOCK_ROWS: usize = if cfg!(test) { 8 } else { 512 };
 /// The values of one call.
 #[derive(Debug)]
 pub(super) struct CallLane<'a> {
+    source: LaneSource<'a>,
+    added: LaneBlock,
+    removed: LaneBlock,
+}
+
+/// Where the values are, and which count.
+#[derive(Debug)]
+struct LaneSource<'a> {
     values: LaneValues<'a>,
     /// The NULLs of the argument, which do not count.
     nulls: Option<&'a NullBuffer>,
@@ -33,8 +41,6 @@ pub(super) struct CallLane<'a> {
     condition: Option<&'a BooleanArray>,
     /// Whether rows whose value is zero do not count.
     excludes_zero: bool,
-    added: LaneBlock,
-    removed: LaneBlock,
 }
 
 /// The values of a column of fixed width.
@@ -90,8 +96,8 @@ impl<'a> CallLane<'a> {
         if value.is_some_and(|value| *value.data_type() == ArrowType::Null) {
             return None;
         }
-        let (added, removed) = (LaneBlock::default(), LaneBlock::default());
-        Some(Self { values, nulls, condition, excludes_zero, added, removed })
+        let source = LaneSource { values, nulls, condition, excludes_zero };
+        Some(Self { source, added: LaneBlock::default(), removed: LaneBlock::default() })
     }
 
     /// Forgets the candidates of the key before.
@@ -102,6 +108,7 @@ impl<'a> CallLane<'a> {
 
     /// Calls a function with the values of some candidates, which are added. No later one is read than
     /// `end`.
+    #[inline]
     pub(super) fn add(
         &mut self,
         candidates: &[u32],
@@ -109,13 +116,12 @@ impl<'a> CallLane<'a> {
         end: usize,
         apply: impl FnMut(ValueLane<'_>),
     ) {
-        let mut block = std::mem::take(&mut self.added);
-        self.for_each(&mut block, (candidates, range, end), apply);
-        self.added = block;
+        self.source.for_each(&mut self.added, (candidates, range, end), apply);
     }
 
     /// Calls a function with the values of some candidates, which are removed. No later one is read
     /// than `end`.
+    #[inline]
     pub(super) fn remove(
         &mut self,
         candidates: &[u32],
@@ -123,11 +129,18 @@ impl<'a> CallLane<'a> {
         end: usize,
         apply: impl FnMut(ValueLane<'_>),
     ) {
-        let mut block = std::mem::take(&mut self.removed);
-        self.for_each(&mut block, (candidates, range, end), apply);
-        self.removed = block;
+        self.source.for_each(&mut self.removed, (candidates, range, end), apply);
     }
 
+    /// Returns whether a row may count, before its value is read.
+    #[inline]
+    pub(super) fn counts(&self, row: u32) -> bool {
+        self.source.all_count() || self.source.counts(row as usize)
+    }
+}
+
+impl LaneSource<'_> {
+    #[inline]
     fn for_each(
         &self,
         block: &mut LaneBlock,
@@ -135,10 +148,11 @@ impl<'a> CallLane<'a> {
         mut apply: impl FnMut(ValueLane<'_>),
     ) {
         debug_assert!(range.end <= end && end <= candidates.len(), "candidates are read in order");
+        if range.is_empty() {
+            return;
+        }
         if matches!(self.values, LaneValues::Rows) && self.all_count() {
-            if !range.is_empty() {
-                apply(ValueLane::Rows(range.len()));
-            }
+            apply(ValueLane::Rows(range.len()));
             return;
         }
         while !range.is_empty() {

@@ -350,10 +350,9 @@ impl<'a> CallSlide<'a> {
                 Some(lane) => {
                     let state = &mut self.running;
                     let (added, removed) = (end..frame_end, start..frame_start);
-                    lane.add(&key.candidates, added, last_end, |values| state.add(values));
-                    lane.remove(&key.candidates, removed, last_start, |values| {
-                        state.remove(values)
-                    });
+                    let candidates = &key.candidates;
+                    lane.add(candidates, added, last_end, |values| state.add(values));
+                    lane.remove(candidates, removed, last_start, |values| state.remove(values));
                 }
                 None => {
                     self.feed(&key.candidates[end..frame_end], FeedDirection::Add);
@@ -363,11 +362,13 @@ impl<'a> CallSlide<'a> {
             (start, end) = (frame_start, frame_end);
             let (bound, running, arena) = (self.bound, &mut self.running, &self.arena);
             let results = &mut self.results;
-            match frame.current {
-                CurrentRow::Absent | CurrentRow::Next => results.push(bound.value(running, arena)),
-                CurrentRow::Apart => for_each_row(&self.readers, &[frame.row], arena, |row| {
+            let counts = |lane: &CallLane<'_>| lane.counts(frame.row);
+            if frame.current == CurrentRow::Apart && self.lane.as_ref().is_none_or(counts) {
+                for_each_row(&self.readers, &[frame.row], arena, |row| {
                     results.push(bound.value_with(running, row, arena));
-                }),
+                });
+            } else {
+                results.push(bound.value(running, arena));
             }
             self.empty_arena();
         }

@@ -247,7 +247,7 @@ impl<'d> Rescue<'d> {
     pub(crate) fn finish(mut self) -> Rescued {
         self.end_files();
         let unknown = self.result.unknown_tables.keys().next_back();
-        let next = unknown.map_or(0, |id| id + 1).max(self.recovery.next_table_id);
+        let next = unknown.map_or(0, |id| id.saturating_add(1)).max(self.recovery.next_table_id);
         self.recovery.next_table_id = next;
         let mut result = self.result;
         let finished = self.recovery.finish(u64::MAX, &mut |error: Box<Diagnostic>| {
