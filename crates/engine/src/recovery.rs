@@ -274,9 +274,17 @@ impl<'d> EngineRecovery<'d> {
         for (extent, file) in extents {
             let reader = directory.read_data_file(*file);
             let mut reader = reader.map_err(|error| log_error(&error))?;
+            let mut rows = 0;
             while let Some(block) = reader.next_block().map_err(|error| log_error(&error))? {
-                let stored = self.writers.store(&found.replayed, RowWork::Block(block));
-                stored.map_err(|error| replay_error(&error))?;
+                let work = RowWork::Block(block, extent.from..extent.to);
+                let stored = self.writers.store(&found.replayed, work);
+                rows += stored.map_err(|error| replay_error(&error))?;
+            }
+            let end = found.replayed.table.snapshot().visible_arrival();
+            if (rows, end) != (extent.rows, extent.to) {
+                let Extent { file, rows: listed, .. } = extent;
+                let what = format!("file {file} has {rows} rows up to {end}, not {listed}");
+                return Err(damaged(extent.from, &what));
             }
             self.progress.add_bytes(file.bytes);
             self.progress.add(extent.rows)?;
@@ -371,7 +379,7 @@ impl<'d> EngineRecovery<'d> {
     fn store_pending(&mut self) -> Result<()> {
         let Some((table, rows)) = self.pending.take() else { return Ok(()) };
         let stored = self.writers.store(&table, RowWork::Logged(rows));
-        stored.map_err(|error| replay_error(&error))
+        stored.map(|_| ()).map_err(|error| replay_error(&error))
     }
 
     /// Waits until all rows are stored that were read.

@@ -558,6 +558,42 @@ fn a_manifest_that_is_no_checkpoint_is_named() {
 }
 
 #[test]
+fn a_file_has_the_rows_that_the_manifest_says() {
+    let directory = TestDirectory::new("other-rows");
+    let session = directory.open();
+    run(&session, "CREATE TABLE t (k STRING)");
+    run(&session, "INSERT INTO t VALUES ('a'), ('b'), ('c')");
+    run(&session, "CREATE TABLE u (k STRING)");
+    run(&session, "INSERT INTO u VALUES ('d')");
+    run(&session, "CHECKPOINT");
+    drop(session);
+    let whole = String::from_utf8(parts_of(&directory).manifest().body.clone()).unwrap();
+    let changes = [
+        // The first row is before it.
+        (r#""from":1,"to":4"#, r#""from":2,"to":4"#, "are not rows of the table"),
+        // The last row is behind it.
+        (r#""from":1,"to":4"#, r#""from":1,"to":3"#, "are not rows of the table"),
+        (r#""from":1,"to":4"#, r#""from":1,"to":5"#, "has 3 rows up to 4, not 3"),
+        (r#""to":4,"rows":3"#, r#""to":4,"rows":2"#, "has 3 rows up to 4, not 2"),
+    ];
+    for (before, after, what) in changes {
+        assert!(whole.contains(before), "{before}: {whole}");
+        let commit = |body: String| {
+            let parts = parts_of(&directory);
+            let known = parts.manifest();
+            let next = known.successor(known.position, known.files.clone(), body.into_bytes());
+            parts.commit(next).unwrap();
+        };
+        commit(whole.replace(before, after));
+        let refused = Database::open(&directory.0).map(|_| after).expect_err(what);
+        assert_eq!(refused.code, code::DATA_CORRUPTED, "{refused:?}");
+        assert!(refused.message.contains(what), "{what}: {refused:?}");
+        commit(whole.clone());
+    }
+    assert_eq!(directory.open().execute("SELECT * FROM t").unwrap().row_count(), 3);
+}
+
+#[test]
 fn a_deployment_has_the_order_of_the_indexes_that_there_were() {
     let directory = TestDirectory::new("bound-indexes");
     let query = "SELECT q.id, r.id AS rid FROM t AS q LAST JOIN t AS r ON q.k = r.k";

@@ -219,23 +219,32 @@ pub(crate) fn next_run<'b>(block: &mut &'b [u8]) -> Option<(i64, &'b [u8])> {
 }
 
 impl TableReplay {
-    /// Stores the rows of a block, which arrived after those that are stored.
-    pub fn block(&mut self, table: &Table, bytes: &[u8]) -> Result<(), ReplayError> {
-        let mut rest = bytes;
+    /// Stores the rows of a block, which have arrivals of a range and arrived after those that are
+    /// stored. Returns how many there are.
+    pub fn block(
+        &mut self,
+        table: &Table,
+        bytes: &[u8],
+        arrivals: &Range<u64>,
+    ) -> Result<u64, ReplayError> {
+        let (mut rest, mut count) = (bytes, 0);
         while !rest.is_empty() {
-            let position = table.commit_queue.visible();
+            let position = table.commit_queue.visible().max(arrivals.start);
             let (arrival_ms, rows) = next_run(&mut rest).ok_or(ReplayError::Rows { position })?;
             let batch = RowBatch::from_arrived(rows.to_vec(), position);
             let batch = batch.filter(|batch| {
-                !batch.is_empty() && batch.rows().all(|row| table.codec.is_row(row.bytes()))
+                let is_in_range =
+                    batch.rows().last().is_some_and(|row| row.arrival() < arrivals.end);
+                is_in_range && batch.rows().all(|row| table.codec.is_row(row.bytes()))
             });
             let batch = batch.ok_or(ReplayError::Rows { position })?;
             let last = batch.rows().last().expect("a run has a row");
             let arrived = ArrivedBatch { count: batch.len(), end: last.arrival() + 1, arrival_ms };
             self.store_arrived(table, arrived, |log| log.append_arrived(&batch, arrival_ms))?;
             self.note_time(arrival_ms);
+            count += number(batch.len());
         }
-        Ok(())
+        Ok(count)
     }
 }
 

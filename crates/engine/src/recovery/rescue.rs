@@ -140,7 +140,7 @@ impl<'d> Rescue<'d> {
 
     fn store(&mut self, id: u64, block: &[u8]) {
         let Some(RecoveredTable { replayed, .. }) = self.recovery.tables.get(&id) else { return };
-        let stored = self.recovery.writers.store(replayed, RowWork::Block(block));
+        let stored = self.recovery.writers.store(replayed, RowWork::Block(block, 0..u64::MAX));
         if let Err(error) = stored {
             self.note(Err(replay_error(&error)), Some(id), 0..0);
         }

@@ -6,6 +6,7 @@
 
 use std::{
     num::NonZeroUsize,
+    ops::Range,
     sync::{
         Arc,
         mpsc::{Receiver, SyncSender, sync_channel},
@@ -33,8 +34,8 @@ pub(super) struct ReplayedTable {
 pub(super) enum RowWork<'b> {
     /// Of the log.
     Logged(RowsToStore),
-    /// A block of a file.
-    Block(&'b [u8]),
+    /// A block of a file, and the arrivals that its rows have.
+    Block(&'b [u8], Range<u64>),
 }
 
 /// What a thread is sent.
@@ -88,17 +89,17 @@ impl RowWriters {
     }
 
     /// Stores rows of a table, and inserts them into its indexes now or later: also what was stored of
-    /// rows that are no such.
+    /// rows that are no such. Returns how many rows a block has.
     pub(super) fn store(
         &mut self,
         ReplayedTable { table, replay }: &ReplayedTable,
         work: RowWork<'_>,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<u64, ReplayError> {
         debug_assert!(table.log_id().is_some(), "a table of the log has an id");
         let mut replay = replay.lock();
         let done = QueryContext::new().run(|| match work {
-            RowWork::Logged(rows) => replay.store(table, rows),
-            RowWork::Block(bytes) => replay.block(table, bytes),
+            RowWork::Logged(rows) => replay.store(table, rows).map(|()| 0),
+            RowWork::Block(bytes, arrivals) => replay.block(table, bytes, &arrivals),
         });
         for stored in replay.take_stored() {
             for thread in &self.threads {
