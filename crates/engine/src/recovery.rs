@@ -505,6 +505,11 @@ impl<'d> EngineRecovery<'d> {
         if id >= TABLE_ID_END {
             return Err(damaged(position, &format!("no table has the id {id}")));
         }
+        let is_first =
+            |(at, column): (usize, &Column)| schema.find_column(&column.name) == Some(at);
+        if !schema.columns.iter().enumerate().all(is_first) {
+            return Err(damaged(position, &format!("table {id} has two columns of a name")));
+        }
         let made = self.database.make_unlogged_table(schema.clone());
         let table = made.map_err(|error| crate::append::table_error(&error))?;
         let table = table.logged_as(id).shared(self.database.host().threads);

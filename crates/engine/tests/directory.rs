@@ -426,6 +426,10 @@ fn a_catalog_that_nobody_made_is_damage() {
             vec![of_rows.replace(r#""id":3,"#, r#""id":18446744073709551615,"#)],
             "no table has the id 18446744073709551615",
         ),
+        (
+            vec![of_rows.replace(r#""id":3,"#, r#""id":9,"#).replace(r#""n""#, r#""k""#)],
+            "table 9 has two columns of a name",
+        ),
         (vec![rows(2)], "there is a table 2 already"),
         (vec![rows(7)], "there is no table 7"),
         (vec![change.replace(r#""table":1"#, r#""table":8"#)], "there is no table 8"),

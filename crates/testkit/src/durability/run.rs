@@ -156,6 +156,9 @@ fn answer(session: &Session, sql: &str) -> String {
             // An automatic index has any free name.
             (0..9).fold(answer, |answer, at| answer.replace(&format!("\"auto_{at}\""), "\"auto\""))
         }
+        Err(error) if error.code == code::INTERNAL_ERROR => {
+            format!("{sql}: error {}: {}", error.code, error.message)
+        }
         Err(error) => format!("{sql}: error {}", error.code),
     }
 }
