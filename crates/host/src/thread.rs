@@ -72,9 +72,8 @@ pub fn has_low_priority() -> bool {
 #[cfg(target_os = "linux")]
 pub fn become_idle() {
     lower_priority();
-    // SAFETY: a number in memory of its own, which says that nothing else is asked for.
-    let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
-    parameter.sched_priority = 0;
+    // SAFETY: numbers only; the priority is 0, as the policy requires.
+    let parameter: libc::sched_param = unsafe { std::mem::zeroed() };
     // SAFETY: the parameter is read while the call runs; 0 is the current thread.
     let _refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter) };
 }

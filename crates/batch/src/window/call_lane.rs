@@ -26,14 +26,14 @@ const BLOCK_ROWS: usize = if cfg!(test) { 8 } else { 512 };
 /// The values of one call.
 #[derive(Debug)]
 pub(super) struct CallLane<'a> {
-    source: LaneSource<'a>,
+    source: FoldedColumn<'a>,
     added: LaneBlock,
     removed: LaneBlock,
 }
 
 /// Where the values are, and which count.
 #[derive(Debug)]
-struct LaneSource<'a> {
+struct FoldedColumn<'a> {
     values: LaneValues<'a>,
     /// The NULLs of the argument, which do not count.
     nulls: Option<&'a NullBuffer>,
@@ -96,7 +96,7 @@ impl<'a> CallLane<'a> {
         if value.is_some_and(|value| *value.data_type() == ArrowType::Null) {
             return None;
         }
-        let source = LaneSource { values, nulls, condition, excludes_zero };
+        let source = FoldedColumn { values, nulls, condition, excludes_zero };
         Some(Self { source, added: LaneBlock::default(), removed: LaneBlock::default() })
     }
 
@@ -139,7 +139,7 @@ impl<'a> CallLane<'a> {
     }
 }
 
-impl LaneSource<'_> {
+impl FoldedColumn<'_> {
     #[inline]
     fn for_each(
         &self,
