@@ -3,8 +3,8 @@
 //! The window and join operators call it from a blocking task; the threads live as long as the
 //! call. Results come back in the order of the tasks, whichever thread ran them.
 //!
-//! Where the caller has a low priority, it leaves the tasks to threads that only have a processor while
-//! nobody else needs it: the caller may hold locks for which others wait, a task does not.
+//! A caller may leave the tasks to threads that only have a processor while nobody else needs it
+//! ([`lockstep_host::leave_tasks_to_idle_threads`]).
 
 use std::{
     num::NonZeroUsize,
@@ -14,8 +14,8 @@ use std::{
 
 use datafusion::error::{DataFusionError, Result};
 
-/// Runs `body` for the tasks `0..count` on up to `threads` threads, the caller's among them unless it has
-/// a low priority, and stops early at the first error. A panic of a task is an error of the query, not of the process.
+/// Runs `body` for the tasks `0..count` on up to `threads` threads, the caller's among them unless it
+/// leaves its tasks to others, and stops early at the first error. A panic of a task is an error of the query, not of the process.
 pub(crate) fn run<T: Send>(
     threads: NonZeroUsize,
     count: usize,
@@ -41,10 +41,10 @@ pub(crate) fn run<T: Send>(
         }
         Ok(done)
     };
-    let is_low = lockstep_host::has_low_priority();
-    let helper_count = threads.get().min(count).saturating_sub(usize::from(!is_low));
+    let leaves_tasks = lockstep_host::leaves_tasks_to_idle_threads();
+    let helper_count = threads.get().min(count).saturating_sub(usize::from(!leaves_tasks));
     let help = || {
-        if is_low {
+        if leaves_tasks {
             lockstep_host::become_idle();
         }
         work()
@@ -56,7 +56,7 @@ pub(crate) fn run<T: Send>(
                 thread::Builder::new().name("batch".to_owned()).spawn_scoped(scope, help).ok()
             })
             .collect();
-        let mut results = if is_low && !helpers.is_empty() { Ok(Vec::new()) } else { work() };
+        let mut results = if leaves_tasks && !helpers.is_empty() { Ok(Vec::new()) } else { work() };
         for helper in helpers {
             let joined = helper.join().unwrap_or_else(|_| Err(panicked()));
             results = match (results, joined) {
@@ -95,9 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_of_low_priority_leaves_the_tasks_to_others() {
+    fn a_caller_may_leave_the_tasks_to_others() {
         let threads = || run(THREADS, 20, |_| Ok(std::thread::current().id()));
-        let low = lockstep_host::spawn_background("low", move || {
+        let low = lockstep_host::spawn("low", move || {
+            lockstep_host::leave_tasks_to_idle_threads();
             (std::thread::current().id(), threads().unwrap())
         });
         let (caller, of_tasks) = low.unwrap().join().unwrap();

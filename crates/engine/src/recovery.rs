@@ -41,7 +41,7 @@ use crate::{
 pub(crate) use rescue::{Rescue, Rescued};
 
 /// Ids of tables are less: there are always more.
-const TABLE_ID_END: u64 = 1 << 63;
+const TABLE_ID_END: u64 = 1 << 62;
 
 /// How a directory is opened.
 #[derive(Debug, Clone, Default)]

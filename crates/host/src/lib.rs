@@ -27,6 +27,6 @@ pub use progress::{CallProgress, CallStep};
 pub use query::{Interrupt, QueryContext, QueryLimits};
 pub use stack::with_large_stack;
 pub use thread::{
-    JoinHandle, become_idle, has_low_priority, in_background, pause, spawn, spawn_background,
-    spawn_idle,
+    JoinHandle, become_idle, in_background, leave_tasks_to_idle_threads,
+    leaves_tasks_to_idle_threads, pause, spawn, spawn_background, spawn_idle,
 };

@@ -22,7 +22,7 @@ const WAIT_MS: u64 = 5;
 
 thread_local! {
     static IS_BACKGROUND: Cell<bool> = const { Cell::new(false) };
-    static HAS_LOW_PRIORITY: Cell<bool> = const { Cell::new(false) };
+    static LEAVES_TASKS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Starts a thread; the name is what a debugger and a panic message show. Fails when the machine
@@ -59,9 +59,15 @@ pub fn spawn_idle<T: Send + 'static>(
     })
 }
 
-/// Returns whether the thread was started with a low priority. Threads that it has started do not count.
-pub fn has_low_priority() -> bool {
-    HAS_LOW_PRIORITY.get()
+/// Has the current thread leave what it would compute together with others to idle threads: it may hold
+/// locks for which threads of a higher priority wait, and those do not.
+pub fn leave_tasks_to_idle_threads() {
+    LEAVES_TASKS.set(true);
+}
+
+/// Returns whether the current thread leaves its tasks to idle threads.
+pub fn leaves_tasks_to_idle_threads() -> bool {
+    LEAVES_TASKS.get()
 }
 
 /// Gives the current thread a processor only while no other thread needs it, as those of [`spawn_idle`]
@@ -145,18 +151,15 @@ impl Drop for DoneSignal<'_> {
 /// Lowers the priority of the current thread.
 #[cfg(target_os = "linux")]
 fn lower_priority() {
-    HAS_LOW_PRIORITY.set(true);
     // Linux sets the priority of each thread separately. Where it is not allowed, nothing is lost.
     let this = rustix::thread::gettid();
     let _refused = rustix::process::setpriority_process(Some(this), BACKGROUND_NICE);
 }
 
 #[cfg(not(target_os = "linux"))]
-fn lower_priority() {
-    HAS_LOW_PRIORITY.set(true);
-}
+fn lower_priority() {}
 
-/// Waits for so many milliseconds. For background threads only, which poll from time to time.
+/// Waits for so many milliseconds. For threads that poll from time to time.
 #[expect(clippy::disallowed_methods, reason = "this is where threads wait")]
 pub fn pause(ms: u32) {
     thread::sleep(Duration::from_millis(u64::from(ms)));
@@ -205,10 +208,8 @@ mod tests {
         let both = move || (policy(), super::spawn("child", policy).unwrap().join().unwrap());
         let idle = super::spawn_idle("idle", both).unwrap().join().unwrap();
         assert_eq!(idle, (libc::SCHED_IDLE, libc::SCHED_IDLE));
-        let low = move || (super::has_low_priority(), both());
-        let background = super::spawn_background("background", low).unwrap().join().unwrap();
-        assert_eq!(background, (true, (policy(), policy())));
-        assert!(!super::has_low_priority());
+        let background = super::spawn_background("background", both).unwrap().join().unwrap();
+        assert_eq!(background, (policy(), policy()));
     }
 
     #[test]

@@ -158,7 +158,7 @@ impl RunningServer {
             ))
         }));
         let tracing = start_tracing(&state, &runtime);
-        start_batch_threads()?;
+        start_batch_threads(state.settings().computes_when_idle())?;
         Ok(Self {
             state,
             runtime,
@@ -213,14 +213,16 @@ impl RunningServer {
     }
 }
 
-/// Lets batch mode start its threads, which have the priority of the thread of the first query: the
-/// lowest one, whoever sends that.
-fn start_batch_threads() -> io::Result<()> {
-    lockstep_host::spawn_idle("analytics", || {
-        // A database of its own: it holds no directory open.
-        drop(Database::in_memory().session().execute("SELECT 1 AS a"));
-    })?;
-    Ok(())
+/// Lets batch mode start its threads, which have the priority of the thread of the first query, whoever
+/// sends that: the lowest one, or a low one.
+fn start_batch_threads(are_idle: bool) -> io::Result<()> {
+    // A database of its own: it holds no directory open.
+    let first = || drop(Database::in_memory().session().execute("SELECT 1 AS a"));
+    let started = match are_idle {
+        true => lockstep_host::spawn_idle("analytics", first),
+        false => lockstep_host::spawn_background("analytics", first),
+    };
+    started.map(|_| ())
 }
 
 /// Starts to send traces, where the settings say so.

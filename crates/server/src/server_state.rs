@@ -62,11 +62,12 @@ const LOGIN_QUEUE: u64 = 256;
 impl ServerState {
     /// Makes the state: reads the certificate and starts the pools.
     pub(crate) fn new(database: Database, settings: ServerSettings) -> io::Result<Self> {
-        let size = |threads, queue| PoolSize { threads, queue };
+        let size = |threads, queue| PoolSize { threads, queue, leaves_tasks: false };
+        let analytics = size(settings.analytics_threads, settings.analytics_queue);
         let pools = WorkPools::start([
             size(settings.request_threads, settings.request_queue),
             size(settings.write_threads, settings.write_queue),
-            size(settings.analytics_threads, settings.analytics_queue),
+            PoolSize { leaves_tasks: settings.computes_when_idle(), ..analytics },
             size(LOGIN_THREADS, LOGIN_QUEUE),
         ])?;
         configure(&database, &settings).map_err(io::Error::other)?;

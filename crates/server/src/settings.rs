@@ -54,6 +54,7 @@ pub struct ServerSettings {
     pub(crate) request_queue: u64,
     pub(crate) write_queue: u64,
     pub(crate) analytics_queue: u64,
+    pub(crate) analytics_priority: String,
     pub(crate) log_level: String,
     pub(crate) slow_request_ms: u64,
     pub(crate) traces_endpoint: String,
@@ -185,6 +186,11 @@ impl ServerSettings {
         if self.authentication == "none" { Authentication::None } else { Authentication::Users }
     }
 
+    /// Returns whether analytics are computed only while nothing else needs the processor.
+    pub(crate) fn computes_when_idle(&self) -> bool {
+        self.analytics_priority == "idle"
+    }
+
     /// Returns the address on which HTTP is served.
     pub fn http_address(&self) -> Result<SocketAddr, SettingError> {
         address(HTTP_LISTEN, &self.http_listen, "127.0.0.1:7431")
@@ -298,6 +304,7 @@ impl ServerSettings {
             request_queue: 0,
             write_queue: 0,
             analytics_queue: 0,
+            analytics_priority: String::new(),
             log_level: String::new(),
             slow_request_ms: 0,
             traces_endpoint: String::new(),

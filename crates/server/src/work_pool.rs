@@ -60,6 +60,9 @@ impl WorkClass {
 pub(crate) struct PoolSize {
     pub(crate) threads: u64,
     pub(crate) queue: u64,
+    /// Whether the threads leave what they compute to threads that have a processor only while nothing
+    /// else needs it.
+    pub(crate) leaves_tasks: bool,
 }
 
 /// Why a pool has no result for a call.
@@ -192,8 +195,11 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_at_once() {
-        let pool =
-            WorkPool::start(WorkClass::Analytics, PoolSize { threads: 1, queue: 1 }).unwrap();
+        let pool = WorkPool::start(
+            WorkClass::Analytics,
+            PoolSize { threads: 1, queue: 1, leaves_tasks: false },
+        )
+        .unwrap();
         let (begun, has_begun) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let first = pool.submit(move || {

@@ -107,10 +107,27 @@ impl Removed {
         match self {
             Self::Table(entry) => entry.table.close(),
             Self::View(view) => drop(view),
-            Self::Deployment(deployment) => drop(deployment),
-            Self::Procedure(procedure) => drop(procedure),
+            Self::Deployment(deployment) => release(deployment),
+            Self::Procedure(procedure) => release(procedure),
             Self::Nothing => {}
         }
+    }
+}
+
+/// How long a statement waits for those who have what it dropped.
+const RELEASE_WAIT_MS: u32 = 1_000;
+
+/// Drops an object, and waits for others to drop it: a copy of the catalog that is being written down,
+/// or a request, has it for a moment, and what comes next is to find its holds released. A long
+/// statement over it is not waited for.
+fn release<T>(object: Arc<T>) {
+    let left = Arc::downgrade(&object);
+    drop(object);
+    for _ in 0..RELEASE_WAIT_MS {
+        if left.strong_count() == 0 {
+            break;
+        }
+        lockstep_host::pause(1);
     }
 }
 

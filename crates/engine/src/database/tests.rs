@@ -1,4 +1,4 @@
-//! Claims about the end of an engine.
+//! Claims about the end of an engine, and of what is dropped.
 
 use std::sync::Arc;
 
@@ -22,4 +22,34 @@ fn the_end_of_an_engine_builds_no_index() {
     assert!(before > Some(0), "the index includes what the deployment reads");
     drop((session, entry, database));
     assert_eq!(record_bytes(), before);
+}
+
+#[test]
+fn what_was_dropped_keeps_no_rows_for_the_next_statement() {
+    let database = Database::in_memory();
+    let session = database.session();
+    let now_ms = database.clock().now_ms();
+    let old = now_ms - 10 * 24 * 3_600_000;
+    let deploy = "DEPLOY d AS SELECT k, sum(x) OVER w AS s FROM t WINDOW w AS (PARTITION BY k
+        ORDER BY ts ROWS_RANGE BETWEEN 25d PRECEDING AND CURRENT ROW)";
+    let create = "CREATE TABLE t (k STRING, ts TIMESTAMP, x DOUBLE,
+        INDEX(KEY=k, TS=ts, TTL=1d, TTL_TYPE=absolute))";
+    session.execute(create).expect("a table");
+    session.execute(deploy).expect("a deployment keeps 25 days");
+    let rows = format!("INSERT INTO t VALUES ('a', {old}, 1.5), ('a', {now_ms}, 2.5)");
+    session.execute(&rows).expect("rows");
+    assert_eq!(session.execute("SELECT * FROM t").expect("rows").row_count(), 2);
+    // As a backup does while it describes the catalog.
+    let copy = database.objects().clone();
+    let (begin, begun) = std::sync::mpsc::channel();
+    let reader = lockstep_host::spawn("reader", move || {
+        begin.send(()).expect("the test waits");
+        lockstep_host::pause(50);
+        drop(copy);
+    });
+    begun.recv().expect("the reader has begun");
+    session.execute("DROP DEPLOYMENT d").expect("it is there");
+    let deleted = session.execute("DELETE FROM t WHERE k = 'a'").expect("rows of today");
+    assert_eq!(deleted.rows_affected, Some(1));
+    reader.expect("a thread").join().expect("it ends");
 }

@@ -266,6 +266,8 @@ pub const DECLARED: &[ServerSetting] = &[
         "Threads of low priority that run all other SQL."),
     setting!("admission.analytics_queue", analytics_queue: 16 in 1, QUEUE_MAX, false,
         "SQL that may wait for a thread; further calls are refused with 429."),
+    setting!("admission.analytics_priority", analytics_priority: text "idle", ["idle", "low"], false,
+        "What computes this SQL: threads that have a processor only while nothing else on the machine\nneeds it, or those of low priority, which get about a tenth of one that is needed."),
     setting!("log.level", log_level: text "info", ["error", "warn", "info", "debug"], false,
         "The least severe lines that are logged. Lines are JSON objects on the standard error output;\ndebug has one for each request."),
     setting!("log.slow_request_ms", slow_request_ms: 1_000 in 0, DAY_MS, true,

@@ -45,6 +45,7 @@ pub(super) struct PoolThreads {
     permits: usize,
     /// The most works that wait for a permit and have not begun.
     queue_max: usize,
+    leaves_tasks: bool,
     state: Mutex<PoolState>,
     /// Wakes threads without work.
     has_work: Condvar,
@@ -85,6 +86,7 @@ impl PoolThreads {
             class,
             permits: count(size.threads),
             queue_max: count(size.queue),
+            leaves_tasks: size.leaves_tasks,
             state: Mutex::default(),
             has_work: Condvar::new(),
             has_permit: Condvar::new(),
@@ -101,7 +103,12 @@ impl PoolThreads {
     /// Starts a thread, which ends when the pool is closed, or when it is one too many.
     fn start_thread(self: &Arc<Self>, state: &mut PoolState) -> io::Result<()> {
         let (pool, name) = (Arc::clone(self), self.class.name());
-        let body = move || pool.serve();
+        let body = move || {
+            if pool.leaves_tasks {
+                lockstep_host::leave_tasks_to_idle_threads();
+            }
+            pool.serve();
+        };
         let started = match self.class {
             WorkClass::Analytics => lockstep_host::spawn_background(name, body),
             WorkClass::Requests | WorkClass::Writes | WorkClass::Logins => {
@@ -260,7 +267,8 @@ mod tests {
     use super::{NoResult, PARKED_MAX, PoolSize, PoolThreads, WorkClass};
 
     fn pool(threads: u64, queue: u64) -> Arc<PoolThreads> {
-        PoolThreads::start(WorkClass::Analytics, PoolSize { threads, queue }).unwrap()
+        PoolThreads::start(WorkClass::Analytics, PoolSize { threads, queue, leaves_tasks: false })
+            .unwrap()
     }
 
     /// Parks so many works, one after another; returns what lets them go on.
@@ -335,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_write_goes_on_where_the_others_wait_for_it() {
-        let size = PoolSize { threads: 1, queue: 1 };
+        let size = PoolSize { threads: 1, queue: 1, leaves_tasks: false };
         let pool = PoolThreads::start(WorkClass::Writes, size).unwrap();
         let (release, released) = mpsc::channel::<()>();
         let (parked, is_parked) = mpsc::channel();

@@ -190,6 +190,16 @@ fn a_deadline_ends_a_statement() {
 }
 
 #[test]
+fn analytics_are_answered_whatever_their_priority() {
+    for priority in ["idle", "low"] {
+        let server = server_with_big_table(&[("admission.analytics_priority", priority)]);
+        let reply = server.send(post("/v1/sql", &sql_body("SELECT count(*) > 0 AS has FROM big")));
+        assert_eq!(reply.status, 200, "{priority}");
+        assert!(reply.text().contains("[[true]]"), "{}", reply.text());
+    }
+}
+
+#[test]
 fn overload_is_refused_at_once_and_requests_go_on() {
     let server = server_with_big_table(&[
         ("admission.analytics_threads", "1"),
