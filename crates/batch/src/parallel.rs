@@ -15,7 +15,8 @@ use std::{
 use datafusion::error::{DataFusionError, Result};
 
 /// Runs `body` for the tasks `0..count` on up to `threads` threads, the caller's among them unless it
-/// leaves its tasks to others, and stops early at the first error. A panic of a task is an error of the query, not of the process.
+/// leaves its tasks to others, and stops early at the first error. A panic of a task is an error of the
+/// query, not of the process.
 pub(crate) fn run<T: Send>(
     threads: NonZeroUsize,
     count: usize,

@@ -228,7 +228,7 @@ impl<'d> EngineRecovery<'d> {
         }
         self.catalog_position = body.catalog_position;
         if body.next_table_id > TABLE_ID_END {
-            return wrong("the id of the next table is none").err();
+            return wrong("the next table has no id").err();
         }
         self.next_table_id = self.next_table_id.max(body.next_table_id);
         let mut ids = BTreeSet::new();
