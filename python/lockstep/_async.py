@@ -631,7 +631,7 @@ class AsyncRelation:
         (5, 3)
         """
         parts = await self._with(lambda relation: relation.split(**bounds))
-        # Each is made, and `_make` of none is called.
+        # The parts are made already: `_make` is not called again.
         return tuple(AsyncRelation(self._make, self._worker, part) for part in parts)
 
     async def to_torch(self, rows: int = 1_024, **options: Any) -> Any:

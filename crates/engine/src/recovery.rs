@@ -530,15 +530,16 @@ impl<'d> EngineRecovery<'d> {
         columns: &[Column],
         position: u64,
     ) -> Result<Arc<Table>> {
-        let wrong = |what: &str| damaged(position, &what.replace("{}", &id.to_string()));
-        let found = self.tables.get_mut(&id).ok_or_else(|| wrong("there is no table {}"))?;
+        let Some(found) = self.tables.get_mut(&id) else {
+            return Err(damaged(position, &format!("there is no table {id}")));
+        };
         let keeps = matches!(owner, RowsOwner::OfflineDataOf(_)) && found.owner == owner;
         if found.owner != RowsOwner::None && !keeps {
-            return Err(wrong("there is a table {} already"));
+            return Err(damaged(position, &format!("there is a table {id} already")));
         }
         let table = &found.replayed.table;
         if table.schema().columns != columns {
-            return Err(wrong("table {} has other columns"));
+            return Err(damaged(position, &format!("table {id} has other columns")));
         }
         found.owner = owner;
         Ok(Arc::clone(table))

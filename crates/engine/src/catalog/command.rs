@@ -118,8 +118,8 @@ impl Removed {
 const RELEASE_WAIT_MS: u32 = 1_000;
 
 /// Drops an object, and waits for others to drop it: a copy of the catalog that is being written down,
-/// or a request, has it for a moment, and what comes next is to find its holds released. A long
-/// statement over it is not waited for.
+/// or a request, has it for a moment, and what comes next is to find its holds released. Who has it for
+/// longer releases them later.
 fn release<T>(object: Arc<T>) {
     let left = Arc::downgrade(&object);
     drop(object);
