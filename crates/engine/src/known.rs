@@ -6,15 +6,15 @@
 //! for each, and the answers are passed on batch by batch. [`arrival`] knows rows by the positions at
 //! which they arrived, [`column`] by an ingestion time that they carry. (ADR 0040)
 //!
-//! *Cost*: a request for each row of the main table, on one thread. The snapshots are held until it ends, so
-//! the memory of rows that are removed meanwhile is freed only then.
+//! *Cost*: a request for each row of the main table, on as many threads as the machine runs. The snapshots
+//! are held until it ends, so the memory of rows that are removed meanwhile is freed only then.
 
 mod answers;
 mod arrival;
 mod column;
 mod moments;
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_sql::ast::{Ident, KnownAt, Query, RowLimit, SetExpr};
@@ -23,7 +23,7 @@ pub(crate) use arrival::ArrivalRun;
 pub(crate) use column::ColumnRun;
 pub(crate) use moments::KnownTables;
 
-use answers::AnswerBatches;
+use answers::{AnswerRun, Requests};
 
 use crate::{PreparedRequest, catalog::TableEntry};
 
@@ -53,6 +53,19 @@ pub(crate) enum KnownBy {
 pub(crate) struct ResultRange {
     pub(crate) skipped: u64,
     pub(crate) rows_max: Option<u64>,
+}
+
+impl ResultRange {
+    /// Takes so many rows, and returns those of them that are wanted.
+    fn take(&mut self, rows: usize) -> Range<usize> {
+        let skipped = usize::try_from(self.skipped).unwrap_or(usize::MAX).min(rows);
+        let most =
+            self.rows_max.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+        let taken = (rows - skipped).min(most);
+        self.skipped -= skipped as u64;
+        self.rows_max = self.rows_max.map(|most| most - taken as u64);
+        skipped..skipped + taken
+    }
 }
 
 /// The program of a deployment, and the table whose rows are its requests.

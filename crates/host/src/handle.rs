@@ -1,6 +1,6 @@
 //! The handle by which an engine reaches its machine, so that a simulator replaces all of it at once.
 
-use std::{fmt, io, sync::Arc};
+use std::{fmt, io, num::NonZeroUsize, sync::Arc, thread};
 
 use crate::{
     Clock, JoinHandle, SystemClock,
@@ -86,6 +86,14 @@ impl Threads {
         match self {
             Self::System => crate::in_background(name, work),
             Self::None => work(),
+        }
+    }
+
+    /// Returns how many threads may compute at once: as many as the machine runs.
+    pub fn count(self) -> NonZeroUsize {
+        match self {
+            Self::System => thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            Self::None => NonZeroUsize::MIN,
         }
     }
 

@@ -11,6 +11,7 @@ mod handle;
 pub mod log;
 pub mod machine;
 pub mod memory;
+mod ordered;
 mod process;
 mod progress;
 pub mod query;
@@ -22,6 +23,7 @@ mod thread;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use handle::{Host, RandomSource, SystemRandom, Threads};
+pub use ordered::in_order;
 pub use process::{OwnerProcess, PerProcess};
 pub use progress::{CallProgress, CallStep};
 pub use query::{Interrupt, QueryContext, QueryLimits};

@@ -102,7 +102,7 @@ pub fn in_background<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T 
         let is_done = &is_done;
         let body = move || {
             let work = slot.take().expect("only the worker takes it");
-            IS_BACKGROUND.set(true);
+            become_background();
             lower_priority();
             let _done = DoneSignal { is_done, caller };
             match worker_context {
@@ -128,7 +128,13 @@ pub fn in_background<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T 
     }
 }
 
-/// Returns whether this is a thread of [`in_background`], which only checks whether its call was
+/// Has the current thread, which works for a call of another thread, only check whether the call was
+/// cancelled.
+pub(crate) fn become_background() {
+    IS_BACKGROUND.set(true);
+}
+
+/// Returns whether this is a thread of [`in_background`], or one that [`become_background`] was called on, which only checks whether its call was
 /// cancelled.
 pub(crate) fn is_background() -> bool {
     IS_BACKGROUND.get()

@@ -56,7 +56,9 @@ pub use record::{LogFailure, LoggedIndexes, LoggedRows, RecordError, TableChange
 pub use replay::{InsertMemory, KeyShard, ReplayError, RowsToStore, StoredRows, TableReplay};
 pub use rescue::{RescuedRows, visit_block};
 pub use retention::Horizon;
-pub use snapshot::{KeyRows, KeyRun, ScanPart, ScanRows, Snapshot, SnapshotMoment, StoredRow};
+pub use snapshot::{
+    KeyRows, KeyRun, ScanPart, ScanRows, SharedSnapshot, Snapshot, SnapshotMoment, StoredRow,
+};
 pub use table::{Table, TableMemory};
 
 #[cfg(test)]

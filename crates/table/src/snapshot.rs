@@ -38,6 +38,37 @@ pub struct Snapshot<'t> {
     now_ms: i64,
 }
 
+/// What a snapshot shows, for other threads to read while the snapshot exists.
+#[derive(Clone, Copy)]
+pub struct SharedSnapshot<'s> {
+    table: &'s Table,
+    state: NonNull<TableState>,
+    visible_arrival: u64,
+    now_ms: i64,
+}
+
+// SAFETY: threads share what a table publishes; the state is not freed before the guard of the
+// snapshot that was shared is dropped, for whose life this is borrowed.
+unsafe impl Send for SharedSnapshot<'_> {}
+// SAFETY: as above; nothing of it changes.
+unsafe impl Sync for SharedSnapshot<'_> {}
+
+impl<'s> SharedSnapshot<'s> {
+    /// Makes a snapshot of this thread that shows the same.
+    pub fn open(&self) -> Snapshot<'s> {
+        let Self { table, state, visible_arrival, now_ms } = *self;
+        Snapshot { table, guard: series::pin(), state, visible_arrival, now_ms }
+    }
+}
+
+impl fmt::Debug for SharedSnapshot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedSnapshot")
+            .field("visible_arrival", &self.visible_arrival)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What a snapshot shows: the rows that were visible and had not expired at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotMoment {
@@ -125,6 +156,12 @@ impl<'t> Snapshot<'t> {
     /// Returns the visible arrival: rows with a smaller one are visible.
     pub fn visible_arrival(&self) -> u64 {
         self.visible_arrival
+    }
+
+    /// Shares what the snapshot shows with other threads.
+    pub fn share(&self) -> SharedSnapshot<'_> {
+        let Self { table, state, visible_arrival, now_ms, .. } = *self;
+        SharedSnapshot { table, state, visible_arrival, now_ms }
     }
 
     /// Returns what the snapshot shows, to take another like it later.

@@ -2,13 +2,14 @@
 //!
 //! The arrivals of all tables of an engine are positions in one order, so one number cuts all of them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroUsize};
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::temporary::TemporaryStorage;
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema};
+use lockstep_table::StoredRow;
 
-use super::{AnswerBatches, KnownTables, ResultRange, answers::ConsumeBatch};
+use super::{AnswerRun, KnownTables, Requests, ResultRange, answers::ConsumeBatch};
 use crate::{PreparedRequest, ProgressCallback, catalog::TableEntry, database::TableSet};
 
 /// What is answered.
@@ -22,6 +23,7 @@ pub(crate) struct ArrivalRun<'r> {
     pub(crate) read_through: BTreeMap<u64, usize>,
     pub(crate) temporary: TemporaryStorage,
     pub(crate) range: ResultRange,
+    pub(crate) threads: NonZeroUsize,
 }
 
 impl ArrivalRun<'_> {
@@ -34,7 +36,7 @@ impl ArrivalRun<'_> {
     ) -> Result<Vec<Diagnostic>> {
         let set = TableSet::of(self.entries).spilling_to(self.temporary.clone());
         let program = self.request.program();
-        let mut tables = KnownTables::new(program, &set, self.read_through.clone());
+        let tables = KnownTables::new(program, &set, self.read_through.clone());
         let Some(main_table) = tables.now(self.main_table).cloned() else {
             return Diagnostic::internal("the main table is a table of the query").err();
         };
@@ -47,27 +49,31 @@ impl ArrivalRun<'_> {
         let first = rows().next().map(|row| main_table.arrival_ms(row.arrival));
         let warnings = first.map(|first_ms| self.warnings(&tables.that_may_lack(first_ms)));
         let total = set.by_id.get(&self.main_table).map_or(0, |table| table.row_count());
-        let mut answers =
-            AnswerBatches::new(program, self.columns, (self.range, total), progress, consume);
-        let mut arena = Arena::new();
-        for stored in rows() {
-            {
-                let value = |position: &Option<usize>| match position {
-                    Some(column) => stored.row.get_in(*column, &arena),
-                    None => Datum::Null,
-                };
-                let request: Vec<Datum<'_>> = positions.iter().map(value).collect();
-                if is_other {
-                    self.request.check(&request)?;
-                }
-                tables.go_to(stored.arrival, main_table.arrival_ms(stored.arrival));
-                if answers.answer(&request, &tables)?.is_break() {
-                    break;
-                }
+        let run = AnswerRun {
+            program,
+            columns: self.columns,
+            range: self.range,
+            total,
+            progress,
+            threads: self.threads,
+        };
+        let (request_program, main_table_id) = (self.request, self.main_table);
+        let answer = |stored: StoredRow<'_>, requests: &mut Requests<'_>| {
+            let arena = Arena::new();
+            let value = |position: &Option<usize>| match position {
+                Some(column) => stored.row.get_in(*column, &arena),
+                None => Datum::Null,
+            };
+            let request: Vec<Datum<'_>> = positions.iter().map(value).collect();
+            if is_other {
+                request_program.check(&request)?;
             }
-            arena.reset();
-        }
-        answers.finish()?;
+            let main_table = requests.tables.now(main_table_id);
+            let arrival_ms = main_table.map_or(0, |table| table.arrival_ms(stored.arrival));
+            requests.tables.go_to(stored.arrival, arrival_ms);
+            requests.answer(&request)
+        };
+        run.run(&tables, rows(), answer, consume)?;
         Ok(warnings.unwrap_or_default())
     }
 

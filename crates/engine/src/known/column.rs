@@ -8,7 +8,7 @@
 //!
 //! *Cost*: the rows of all tables in memory, those of the main table twice; sorted once.
 
-use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
     array::{RecordBatch, UInt32Array},
@@ -28,7 +28,7 @@ use lockstep_sql::ast::Ident;
 use lockstep_table::{Arrivals, Snapshot, Table};
 
 use super::{
-    AnswerBatches, KnownTables, ResultRange, answers::ConsumeBatch, arrival::rows_gone,
+    AnswerRun, KnownTables, Requests, ResultRange, answers::ConsumeBatch, arrival::rows_gone,
     does_not_fit,
 };
 use crate::{
@@ -85,32 +85,26 @@ impl ColumnRun<'_> {
         let request =
             PreparedRequest::compile_over(&stored(self.query)?, &set, PreAggregation::Off)?;
         let program = request.program();
-        let mut tables = KnownTables::new(program, &set, BTreeMap::new());
+        let tables = KnownTables::new(program, &set, BTreeMap::new());
         let copy = &copies[&main_table.id];
         let readers: Vec<ColumnReader<'_>> =
             copy.rows.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
         let total = u64::try_from(copy.rows.num_rows()).unwrap_or(u64::MAX);
         let columns = &self.query.columns;
-        let mut answers =
-            AnswerBatches::new(program, columns, (self.range, total), progress, consume);
-        let mut arena = Arena::new();
-        for (row, time) in copy.known_at.iter().enumerate() {
-            let outcome = {
-                let values: Vec<Datum<'_>> =
-                    readers.iter().map(|reader| reader.get(row, &arena)).collect();
-                tables.go_to_each(i64::MAX, |id| match time {
-                    None => 0,
-                    Some(_) if id == main_table.id => copy.positions[row],
-                    Some(time) => copies[&id].known_by(*time),
-                });
-                answers.answer(&values, &tables)?
-            };
-            arena.reset();
-            if outcome == ControlFlow::Break(()) {
-                break;
-            }
-        }
-        answers.finish()?;
+        let (range, threads) = (self.range, self.database.host().threads.count());
+        let run = AnswerRun { program, columns, range, total, progress, threads };
+        let answer = |row: usize, requests: &mut Requests<'_>| {
+            let arena = Arena::new();
+            let values: Vec<Datum<'_>> =
+                readers.iter().map(|reader| reader.get(row, &arena)).collect();
+            requests.tables.go_to_each(i64::MAX, |id| match copy.known_at[row] {
+                None => 0,
+                Some(_) if id == main_table.id => copy.positions[row],
+                Some(time) => copies[&id].known_by(time),
+            });
+            requests.answer(&values)
+        };
+        run.run(&tables, 0..copy.known_at.len(), answer, consume)?;
         Ok(warnings)
     }
 

@@ -8,7 +8,7 @@ use lockstep_batch::{ExecuteOptions, StoredTables};
 use lockstep_diagnostic::Result;
 use lockstep_host::temporary::TemporaryStorage;
 use lockstep_request::{KnownMoment, PlanRunner, Program, SeenSnapshots};
-use lockstep_table::{Snapshot, Table};
+use lockstep_table::{SharedSnapshot, Snapshot, Table};
 
 use crate::database::TableSet;
 
@@ -24,6 +24,30 @@ pub(crate) struct KnownTables<'t> {
     read_through: BTreeMap<u64, usize>,
     /// Where the rows of batch mode go that do not fit into memory.
     temporary: TemporaryStorage,
+}
+
+/// The tables of a query at one moment, for other threads to read while the [`KnownTables`] exist.
+pub(crate) struct SharedTables<'t> {
+    ids: Vec<u64>,
+    program_count: usize,
+    now: Vec<SharedSnapshot<'t>>,
+    read_through: BTreeMap<u64, usize>,
+    temporary: TemporaryStorage,
+}
+
+impl<'t> SharedTables<'t> {
+    /// Makes tables of this thread.
+    pub(crate) fn open(&self) -> KnownTables<'t> {
+        let now: Vec<Snapshot<'t>> = self.now.iter().map(SharedSnapshot::open).collect();
+        KnownTables {
+            ids: self.ids.clone(),
+            program_count: self.program_count,
+            then: now.clone(),
+            now,
+            read_through: self.read_through.clone(),
+            temporary: self.temporary.clone(),
+        }
+    }
 }
 
 impl<'t> KnownTables<'t> {
@@ -48,6 +72,17 @@ impl<'t> KnownTables<'t> {
         let then = now.clone();
         let temporary = others.temporary.clone();
         Self { ids, program_count, now, then, read_through, temporary }
+    }
+
+    /// Shares the tables with other threads.
+    pub(crate) fn share(&self) -> SharedTables<'_> {
+        SharedTables {
+            ids: self.ids.clone(),
+            program_count: self.program_count,
+            now: self.now.iter().map(Snapshot::share).collect(),
+            read_through: self.read_through.clone(),
+            temporary: self.temporary.clone(),
+        }
     }
 
     /// Returns the snapshot of a table as it is.

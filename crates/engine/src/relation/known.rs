@@ -115,6 +115,7 @@ impl Relation {
             read_through: self.read_through(),
             temporary: self.context.temporary.clone(),
             range: known.range,
+            threads: self.database.host().threads.count(),
         };
         let done = run.run(progress, consume);
         request.check_definitions()?;
