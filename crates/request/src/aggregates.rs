@@ -25,7 +25,7 @@ use lockstep_table::LevelNode;
 
 use crate::{
     groups::GroupSet,
-    inputs::{CurrentInputs, RecordRun, SourceInputs},
+    inputs::{CurrentInputs, RecordInputs, RecordRun, SourceInputs},
     lane::{CurrentValue, LaneBuffers, LaneClass, LaneRows, ScanLane},
     pre_aggregate::{NodeDictionaries, NodeLayout},
     row_calls::{CallOutput, RowCall, RowCallStates},
@@ -396,21 +396,19 @@ impl ScanAggregates {
         }
     }
 
-    /// Adds rows of a run to these groups, from the records of their index. There may be no calls
-    /// that are updated row by row.
+    /// Adds rows of a run to these groups, from the records of their index.
     pub(crate) fn update_from_records<'s>(
         &self,
         scratch: &mut AggregateScratch,
         groups: GroupSet,
-        inputs: &'s SourceInputs,
+        (inputs, of_records): (&'s SourceInputs, &'s RecordInputs),
         rows: RecordRun<'_, 's>,
         buffers: &mut LaneBuffers<'s>,
     ) {
-        debug_assert!(self.calls.is_empty(), "such a call is updated from rows");
-        debug_assert_eq!(inputs.records.len(), self.lanes.len(), "each lane has a record input");
+        debug_assert_eq!(of_records.lanes.len(), self.lanes.len(), "each lane has a record input");
         let arena = buffers.arena;
         let has_current = self.takes_current(scratch, groups);
-        for (number, (lane, input)) in self.lanes.iter().zip(&inputs.records).enumerate() {
+        for (number, (lane, input)) in self.lanes.iter().zip(&of_records.lanes).enumerate() {
             if !lane.groups.intersects(groups) {
                 continue;
             }
@@ -429,6 +427,12 @@ impl ScanAggregates {
             let row = RowContext { leaf: LeafRow::Stored(run.stored_row(row).row), slots: &[] };
             inputs.picks[pick.input].eval(&row, arena)
         });
+        if !self.calls.is_empty() {
+            let records = of_records.columns.open(rows, arena);
+            for row in records.rows() {
+                scratch.calls.update(&self.calls, groups, &inputs.arguments, &row, arena);
+            }
+        }
     }
 
     /// Passes a number of rows to the picks; `value` gives the value of a row.

@@ -83,8 +83,7 @@ impl<'b, 's> RowBlock<'b, 's> {
         let inputs = &self.sources[source].inputs;
         for start in (0..run.len()).step_by(LANE_ROWS) {
             let part = run.slice(start..run.len().min(start + LANE_ROWS));
-            let records = part.records().filter(|_| !inputs.records.is_empty());
-            let Some(records) = records else {
+            let (Some(records), Some(of_records)) = (part.records(), &inputs.records) else {
                 let rows = (0..part.len()).map(|row| stored_row(part.stored_row(row)));
                 rows.for_each(|row| self.push(source, groups, &row));
                 continue;
@@ -93,6 +92,7 @@ impl<'b, 's> RowBlock<'b, 's> {
             self.finalize_ended(groups);
             let rows = RecordRun { run: &part, records };
             let buffers = &mut self.buffers;
+            let inputs = (inputs, of_records);
             self.aggregates.update_from_records(self.scratch, groups, inputs, rows, buffers);
         }
     }

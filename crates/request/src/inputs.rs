@@ -8,6 +8,7 @@ use lockstep_table::{KeyRun, RecordField, Records};
 
 use crate::{
     lane::{RecordInput, RowInput},
+    record_row::RecordColumns,
     row_context::{BoundExpr, LeafRow, RowContext},
 };
 
@@ -16,15 +17,34 @@ use crate::{
 pub(crate) struct SourceInputs {
     /// For each lane.
     pub(crate) lanes: Vec<RowInput>,
-    /// For each lane, where the index includes what it reads; empty unless the index includes what
-    /// all of them read.
-    pub(crate) records: Vec<RecordInput>,
-    /// The fields of records that are read.
-    pub(crate) fields: Vec<RecordField>,
+    /// What is read of the records of the index; `None` where rows are read.
+    pub(crate) records: Option<RecordInputs>,
     pub(crate) conditions: Vec<BoundExpr>,
     pub(crate) picks: Vec<BoundExpr>,
     pub(crate) arguments: Vec<BoundExpr>,
     pub(crate) prefetch: PrefetchPlan,
+}
+
+/// What lanes and calls read of the records of an index that includes it all.
+#[derive(Debug)]
+pub(crate) struct RecordInputs {
+    /// For each lane.
+    pub(crate) lanes: Vec<RecordInput>,
+    /// The columns that the arguments of calls are over.
+    pub(crate) columns: RecordColumns,
+    /// The fields of records that are read.
+    pub(crate) fields: Vec<RecordField>,
+}
+
+impl RecordInputs {
+    /// Pairs the inputs of all lanes with the columns of the calls.
+    pub(crate) fn new(lanes: Vec<RecordInput>, columns: RecordColumns) -> Self {
+        let of_lanes = lanes.iter().flat_map(RecordInput::fields);
+        let mut fields: Vec<_> = of_lanes.chain(columns.fields()).collect();
+        fields.sort_unstable_by_key(|field| (field.offset, field.width));
+        fields.dedup();
+        Self { lanes, columns, fields }
+    }
 }
 
 /// What is prefetched of each stored row before its lanes are read.
@@ -44,18 +64,6 @@ pub(crate) struct RecordRun<'r, 's> {
 }
 
 impl SourceInputs {
-    /// Sets the records that the lanes read in place of rows, if there are any.
-    pub(crate) fn set_records(&mut self, records: Vec<RecordInput>) {
-        assert!(
-            records.is_empty() || records.len() == self.lanes.len(),
-            "records have what all lanes read, or are not used"
-        );
-        self.fields = records.iter().flat_map(RecordInput::fields).collect();
-        self.fields.sort_unstable_by_key(|field| (field.offset, field.width));
-        self.fields.dedup();
-        self.records = records;
-    }
-
     /// Prefetches what will be read of the fixed-width section of a row.
     #[inline]
     pub(crate) fn prefetch(&self, row: &RowContext<'_, '_>) {

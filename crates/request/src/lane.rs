@@ -12,7 +12,7 @@ mod row_input;
 use lockstep_function::aggregate::state::{self, AggregateState};
 use lockstep_row::{Arena, Datum, ShortText};
 
-pub(crate) use self::{record_input::RecordInput, row_input::RowInput};
+pub(crate) use self::{fixed_width::NullBits, record_input::RecordInput, row_input::RowInput};
 use crate::{groups::GroupSet, row_context::RowContext};
 
 /// The most rows of a block: few enough that their cache lines are still cached when the next lane

@@ -48,6 +48,7 @@ mod plan_size;
 mod pre_aggregate;
 mod program;
 mod progress;
+mod record_row;
 mod replay;
 mod row_cache;
 mod row_calls;

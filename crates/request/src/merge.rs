@@ -104,7 +104,7 @@ impl<'s> Merge<'s> {
             }
             let pre_aggregate = scan.pre_aggregates[position].as_deref();
             let pre_aggregate = pre_aggregate.filter(|_| ctx.takes_nodes);
-            let takes_runs = defers || !source.inputs.records.is_empty() || pre_aggregate.is_some();
+            let takes_runs = defers || source.inputs.records.is_some() || pre_aggregate.is_some();
             let cursor = source.open(ctx, keys, bounds)?;
             let mut rows = StreamRows::new(ctx, source, cursor, takes_runs);
             if let (Some(pre_aggregate), StreamRows::Runs(runs)) = (pre_aggregate, &mut rows) {
@@ -452,7 +452,8 @@ impl<'s> IndexRuns<'s> {
                 return Some(order);
             }
             let run = self.rows.next_run()?;
-            self.rows.prefetch_next_run(&self.inputs.fields);
+            let fields = self.inputs.records.as_ref().map(|records| &records.fields[..]);
+            self.rows.prefetch_next_run(fields.unwrap_or_default());
             let timed = match self.order {
                 Order::Stored => run.len(),
                 _ => count_since(&run, i64::MIN + 1),

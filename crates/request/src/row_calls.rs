@@ -12,7 +12,7 @@ use lockstep_row::{Arena, Datum};
 
 use crate::{
     groups::GroupSet,
-    row_context::{BoundExpr, RowContext},
+    row_context::{BoundExpr, ColumnLookup},
 };
 
 /// A call that is updated row by row.
@@ -74,7 +74,7 @@ impl RowCallStates {
         calls: &[RowCall],
         groups: GroupSet,
         arguments: &'s [BoundExpr],
-        row: &RowContext<'_, 's>,
+        row: &impl ColumnLookup<'s>,
         arena: &'s Arena,
     ) {
         const STACK_ARGUMENTS: usize = 6;

@@ -2,13 +2,15 @@
 
 use datafusion::logical_expr::Expr;
 use lockstep_diagnostic::Result;
-use lockstep_row::{IncludedColumn, Projection, RowCodec};
+use lockstep_row::{IncludedColumn, Projection, RowCodec, TableSchema};
 
 use super::{aggregates::AggregatesBuilder, lane::LaneCompiler};
 use crate::{
-    inputs::{CurrentInputs, PrefetchPlan, SourceInputs},
-    lane::{LaneClass, RecordInput, RowInput, ScanLane},
+    inputs::{CurrentInputs, PrefetchPlan, RecordInputs, SourceInputs},
+    lane::{LaneClass, RowInput, ScanLane},
+    record_row::RecordColumns,
     row_context::{BoundExpr, ColumnLayout, ValueLocation},
+    trace,
 };
 
 impl<'c> AggregatesBuilder<'c> {
@@ -32,8 +34,7 @@ impl<'c> AggregatesBuilder<'c> {
         let prefetch = PrefetchPlan::of(&lanes, codec);
         Ok(SourceInputs {
             lanes,
-            records: Vec::new(),
-            fields: Vec::new(),
+            records: None,
             conditions: layout.bind_all(self.conditions.iter().copied())?,
             picks: layout.bind_all(self.picks.iter().copied())?,
             arguments: layout.bind_all(self.arguments.iter().copied())?,
@@ -56,27 +57,39 @@ impl<'c> AggregatesBuilder<'c> {
     /// Lists the columns that an index has to include so that no row is read; `None` when rows are
     /// read whatever it includes.
     pub(super) fn included_columns(&self, layout: ColumnLayout<'_>) -> Option<Vec<IncludedColumn>> {
-        if !self.aggregates.calls.is_empty() {
-            return None;
-        }
         let lists = self.lane_compilers(layout).map(LaneCompiler::included_columns);
-        Some(lists.collect::<Option<Vec<_>>>()?.concat())
+        let of_lanes = lists.collect::<Option<Vec<_>>>()?.concat();
+        let of_calls = self.call_columns(layout)?.into_iter();
+        let of_calls = of_calls.map(|column| IncludedColumn { column, values: true });
+        Some(of_lanes.into_iter().chain(of_calls).collect())
     }
 
-    /// Compiles the lanes for the records of an index. Returns an empty list when the records do not
-    /// have what all lanes read.
+    /// Compiles lanes and calls for the records of an index. Returns `None` when the records do not have
+    /// what all of them read.
     pub(super) fn record_inputs(
         &self,
         layout: ColumnLayout<'_>,
+        schema: &TableSchema,
         projection: &Projection,
         codec: &RowCodec,
-    ) -> Vec<RecordInput> {
-        if !self.aggregates.calls.is_empty() {
-            return Vec::new();
-        }
+    ) -> Option<RecordInputs> {
         let lanes = self.lane_compilers(layout);
-        let inputs = lanes.map(|lane| lane.record_input(projection, codec));
-        inputs.collect::<Option<_>>().unwrap_or_default()
+        let lanes = lanes.map(|lane| lane.record_input(projection, codec));
+        let lanes = lanes.collect::<Option<_>>()?;
+        let columns = self.call_columns(layout)?;
+        let columns = RecordColumns::find(columns, schema, projection, codec)?;
+        Some(RecordInputs::new(lanes, columns))
+    }
+
+    /// Lists the columns of the stored row that the arguments of calls are over; `None` when one of
+    /// them is computed.
+    fn call_columns(&self, layout: ColumnLayout<'_>) -> Option<Vec<usize>> {
+        let mut read = vec![false; layout.schema.fields().len()];
+        for argument in &self.arguments {
+            trace::mark_columns(argument, layout.schema, &mut read);
+        }
+        let read = (0..read.len()).filter(|column| read[*column]);
+        read.map(|column| layout.leaf_column(column)).collect()
     }
 
     fn lane_compilers<'l>(

@@ -17,7 +17,7 @@ use crate::{
     aggregates::ScanAggregates,
     chain::{ChainStep, LeafKind},
     groups::{GROUPS_MAX, GroupSet},
-    lane::RecordInput,
+    inputs::RecordInputs,
     pre_aggregate::{self, PreAggregate, PreAggregateName, PreAggregateSpec, PreAggregation},
     progress::FrameSpec,
     row_context::{BoundExpr, ColumnLayout, ValueLocation},
@@ -172,7 +172,7 @@ impl Compiler<'_> {
             let request = source.request.as_ref();
             let request = request.map(|_| compiled.current_inputs(layout)).transpose()?;
             let mut inputs = compiled.source_inputs(layout, self.codec(&source).as_ref())?;
-            inputs.set_records(self.record_inputs(compiled, &source, layout, sharing)?);
+            inputs.records = self.record_inputs(compiled, &source, layout, sharing)?;
             sources.push(Arc::new(ScanSource { source, inputs, request, is_main }));
         }
         self.history = history;
@@ -217,21 +217,21 @@ impl Compiler<'_> {
     }
 
     /// Compiles the lanes of a scan for the records of a source's index, which is made to include what
-    /// they read when the program is for a deployment. The index is held. Returns an empty list when
-    /// the lanes have to read rows.
+    /// they read when the program is for a deployment. The index is held. Returns `None` when rows have
+    /// to be read.
     fn record_inputs(
         &mut self,
         compiled: &AggregatesBuilder<'_>,
         source: &KeyedSource,
         layout: ColumnLayout<'_>,
         sharing: &[&GroupSlots<'_>],
-    ) -> Result<Vec<RecordInput>> {
+    ) -> Result<Option<RecordInputs>> {
         let (LeafKind::Table(table), Some(index), Some(codec)) =
             (source.chain.leaf, source.run_index(), self.codec(source))
         else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
-        let Some(columns) = compiled.included_columns(layout) else { return Ok(Vec::new()) };
+        let Some(columns) = compiled.included_columns(layout) else { return Ok(None) };
         let stored = Arc::clone(&self.resources.tables[table].stored);
         let IndexSpec { keys, event_time, .. } = stored.schema().indexes[index].clone();
         let need = IndexNeed { keys, event_time, retention: None, columns };
@@ -240,21 +240,21 @@ impl Compiler<'_> {
         let includes_already =
             || matches!(stored.find_for(&need), Provision::Existing { includes_more: false, .. });
         if !may_include && !includes_already() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let hold = match self.hold(table, &need) {
             Ok(hold) => &self.resources.holds[hold],
             // The records do not fit into memory: then the rows are read.
-            Err(error) if error.code == code::OUT_OF_MEMORY => return Ok(Vec::new()),
+            Err(error) if error.code == code::OUT_OF_MEMORY => return Ok(None),
             Err(error) => return Err(error),
         };
         assert_eq!(hold.index(), index, "the source holds the index over these columns");
         let snapshot = stored.snapshot();
         Ok(match (hold.inclusion(), snapshot.projection(index)) {
             (Inclusion::Included, Some(projection)) => {
-                compiled.record_inputs(layout, projection, &codec)
+                compiled.record_inputs(layout, &stored.schema(), projection, &codec)
             }
-            _ => Vec::new(),
+            _ => None,
         })
     }
 
@@ -429,7 +429,7 @@ fn describe_aggregates(compiled: &AggregatesBuilder<'_>, sources: &[Arc<ScanSour
         let values = if by_machine == 1 { "value" } else { "values" };
         text += &format!("; {by_machine} {values} by machine code");
     }
-    let included = sources.iter().filter(|source| !source.inputs.records.is_empty()).count();
+    let included = sources.iter().filter(|source| source.inputs.records.is_some()).count();
     if included > 0 && included == sources.len() {
         text += "; from the columns that the index includes";
     } else if included > 0 {

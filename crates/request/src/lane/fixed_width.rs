@@ -115,16 +115,22 @@ fn gather<T, const SIZE: usize>(
 /// The NULL bits of a column in some records: a byte of each record, oldest first, and the bit of
 /// the column in it.
 #[derive(Clone, Copy)]
-pub(super) struct NullBits<'s> {
+pub(crate) struct NullBits<'s> {
     bytes: &'s [u8],
     mask: u8,
 }
 
 impl<'s> NullBits<'s> {
     /// Reads the bits at an offset in each record.
-    pub(super) fn of(records: Records<'s>, (byte, mask): (usize, u8)) -> Self {
+    pub(crate) fn of(records: Records<'s>, (byte, mask): (usize, u8)) -> Self {
         debug_assert_eq!(mask.count_ones(), 1, "a column has one NULL bit");
         Self { bytes: records.field(byte, 1), mask }
+    }
+
+    /// Returns whether the value of a record is NULL; 0 is the oldest.
+    #[inline]
+    pub(crate) fn is_null(self, record: usize) -> bool {
+        self.bytes[record] & self.mask != 0
     }
 
     /// Returns whether there is a NULL.
