@@ -13,9 +13,12 @@ use arrow::{
     datatypes::SchemaRef,
 };
 use datafusion::{
-    common::{Result, internal_datafusion_err},
+    common::{Result, internal_datafusion_err, resources_err},
     datasource::{memory::MemorySourceConfig, source::DataSourceExec},
-    execution::{memory_pool::MemoryReservation, runtime_env::RuntimeEnv},
+    execution::{
+        memory_pool::{MemoryLimit, MemoryReservation},
+        runtime_env::RuntimeEnv,
+    },
     logical_expr::TableScan,
     physical_plan::ExecutionPlan,
 };
@@ -59,6 +62,22 @@ pub(crate) struct ScanMemory<'e> {
     pub(crate) on_disk: bool,
 }
 
+impl ScanMemory<'_> {
+    /// Counts decoded columns. All tables together leave half of the query's memory to its operators, which
+    /// would otherwise find it used up until the query ends.
+    fn try_grow(&self, bytes: usize) -> Result<()> {
+        self.memory.try_grow(bytes)?;
+        let pool = &self.env.memory_pool;
+        match pool.memory_limit() {
+            MemoryLimit::Finite(limit) if pool.reserved() > limit / 2 => {
+                self.memory.shrink(bytes);
+                resources_err!("the columns of tables leave half of the memory to operators")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The parts of a table for each thread that decodes it, which end at about the same time.
 const PARTS_PER_THREAD: usize = 4;
 
@@ -71,7 +90,6 @@ impl ScannedTable {
         memory: ScanMemory<'_>,
         options: &OperatorOptions,
     ) -> Result<Self> {
-        let ScanMemory { memory, env, on_disk } = memory;
         let columns: Vec<usize> = columns.iter().copied().collect();
         let types = columns.iter().map(|column| table.schema.columns[*column].data_type.clone());
         let decoding = Decoding {
@@ -80,7 +98,7 @@ impl ScannedTable {
             columns,
             options,
         };
-        let in_parallel = match on_disk {
+        let in_parallel = match memory.on_disk {
             true => None,
             false => decoding.in_parallel((snapshot, kept_by), &memory)?,
         };
@@ -93,9 +111,8 @@ impl ScannedTable {
                 };
                 let mut target = ScanTarget {
                     batches: Vec::new(),
-                    writer: on_disk.then(|| SpillWriter::new(env, &decoding.schema)),
+                    writer: memory.on_disk.then(|| SpillWriter::new(memory.env, &decoding.schema)),
                     schema: &decoding.schema,
-                    env,
                     memory: &memory,
                 };
                 decoding.decode(rows, &mut |batch| target.push(batch))?;
@@ -106,7 +123,7 @@ impl ScannedTable {
             }
         };
         let Decoding { columns, schema, .. } = decoding;
-        Ok(Self { columns, schema, rows, _memory: memory })
+        Ok(Self { columns, schema, rows, _memory: memory.memory })
     }
 
     /// Returns a source of the columns that `scan` reads.
@@ -227,7 +244,7 @@ impl Decoding<'_> {
     fn in_parallel(
         &self,
         (snapshot, kept_by): (&Snapshot<'_>, Option<usize>),
-        memory: &MemoryReservation,
+        memory: &ScanMemory<'_>,
     ) -> Result<Option<Vec<RecordBatch>>> {
         let threads = self.options.threads;
         if threads.get() == 1 || snapshot.log_row_count() < self.options.parallel_rows_min {
@@ -252,7 +269,7 @@ impl Decoding<'_> {
             Err(error) => return Err(error),
         };
         if parts.is_none() {
-            memory.free();
+            memory.memory.free();
         }
         Ok(parts.map(|parts| parts.into_iter().flatten().collect()))
     }
@@ -264,8 +281,7 @@ struct ScanTarget<'e> {
     /// Takes the batches when the memory is used up.
     writer: Option<SpillWriter>,
     schema: &'e SchemaRef,
-    env: &'e Arc<RuntimeEnv>,
-    memory: &'e MemoryReservation,
+    memory: &'e ScanMemory<'e>,
 }
 
 impl ScanTarget<'_> {
@@ -285,11 +301,11 @@ impl ScanTarget<'_> {
 
     /// Writes the decoded batches to a file, and the ones that follow.
     fn move_to_disk(&mut self, last: RecordBatch) -> Result<()> {
-        let mut writer = SpillWriter::new(self.env, self.schema);
+        let mut writer = SpillWriter::new(self.memory.env, self.schema);
         for batch in std::mem::take(&mut self.batches) {
             writer.write(batch)?;
         }
-        self.memory.free();
+        self.memory.memory.free();
         writer.write(last)?;
         self.writer = Some(writer);
         Ok(())

@@ -16,7 +16,7 @@ use proptest::{prelude::*, test_runner::Config};
 use crate::{
     ExecuteOptions, ProgressListener, execute, explain,
     lower::lower,
-    testing::{TestTables, trace, window},
+    testing::{TestTables, rows_of, trace, window},
 };
 
 const COLUMNS: [(&str, DataType); 3] =
@@ -198,6 +198,32 @@ proptest! {
         prop_assert_eq!(bigints(&rows, 5), naive_last_join(&left, &right, bound, bound_id));
         let plan = LogicalPlanBuilder::from(plan).project(vec![col("r.id")]).unwrap().build().unwrap();
         prop_assert_eq!(bigints(&world.rows(&plan).unwrap(), 0), naive_last_join(&left, &right, bound, bound_id));
+    }
+}
+
+/// The right rows of one key are read a part at a time where they do not fit.
+#[test]
+fn a_last_join_ends_whose_right_rows_of_one_key_do_not_fit() {
+    let mut world = TestTables::default();
+    const RIGHT: i64 = 60_000;
+    let left: Vec<_> = (0..500).map(|id| row(1, (id * 7_919) % RIGHT, id)).collect();
+    // In another order than that of their times, and each time twice.
+    let order = |id: i64| (id * 31) % (RIGHT / 2) * 2;
+    let right: Vec<_> = (0..RIGHT).map(|id| row(1, order(id), id)).collect();
+    let t = world.table("t", &COLUMNS, &left);
+    let r = world.table("r", &COLUMNS, &right);
+    let time_bound = Some(TimeBound { left: col("t.ts"), inclusive: false });
+    let plan = last_join(t, r, time_bound, None);
+    let newest = |id: i64| {
+        let time = (id * 7_919) % RIGHT;
+        (0..RIGHT).filter(|id| order(*id) < time).max_by_key(|id| (order(*id), *id))
+    };
+    let expected: Vec<Option<i64>> = (0..500).map(newest).collect();
+    for memory_bytes in [1_500_000, 3_000_000] {
+        let memory_bytes = Some(memory_bytes);
+        let options = ExecuteOptions { memory_bytes, ..ExecuteOptions::default() };
+        let found = rows_of(&execute(&plan, &world, &options).unwrap());
+        assert_eq!(bigints(&found, 5), expected);
     }
 }
 

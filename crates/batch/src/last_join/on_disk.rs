@@ -4,18 +4,25 @@
 //! at a time is joined as it would be in memory, and its rows go to a file, from which they come
 //! back in the order of the left rows.
 //!
-//! *Cost*: each row is written and read once, each joined row as well. The memory that is needed is
-//! that of the right rows of the largest part, which is never less than that of the most frequent
-//! key.
+//! Where the right rows of a part do not fit into memory, the left ones are joined with as many of them
+//! at a time as do: the newest right row of a left row is the newest of those that are found among
+//! each of them.
+//!
+//! *Cost*: each row is written and read once, each joined row as well; once more for each further time
+//! that the right rows of a part have to be read in.
 
 use std::{hash::BuildHasher, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array},
-    compute::concat_batches,
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    array::{
+        Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions,
+        UInt64Array,
+    },
+    compute::{concat_batches, kernels::zip::zip, or},
+    datatypes::{DataType, Field, Int64Type, Schema, SchemaRef},
 };
 use datafusion::{
+    common::internal_err,
     error::Result,
     execution::{
         TaskContext,
@@ -31,11 +38,11 @@ use tokio::sync::mpsc::Sender;
 
 use lockstep_host::CallStep;
 
-use super::{LastJoinSpec, RightRows, evaluate_all};
+use super::{LastJoinSpec, RightRows, evaluate, evaluate_all, order_values, take_columns};
 use crate::{
     key_index::for_each_key,
     operator::{BATCH_ROWS, batch_bytes, compute},
-    spill::{PARTS, PartWriters, RestoredOrder, SpillWriter, SpilledRows},
+    spill::{PARTS, PartWriters, RestoredOrder, SpillReader, SpillWriter, SpilledRows},
 };
 
 /// One side of a join, split by its keys.
@@ -59,7 +66,7 @@ pub(super) async fn on_disk(
     let memory = MemoryConsumer::new("LAST JOIN part").register(context.memory_pool());
     let env = context.runtime_env();
     compute(move || {
-        let joined = join_parts(&spec, &left, &right, &memory, &env)?;
+        let joined = DiskJoin::new(&spec, [&left, &right], &memory, &env).join_parts()?;
         let mut restored = RestoredOrder::new(&joined)?;
         let mut start = 0;
         while start < left.row_count {
@@ -67,9 +74,7 @@ pub(super) async fn on_disk(
             let count = usize::try_from(left.row_count - start).unwrap_or(usize::MAX);
             let count = count.min(BATCH_ROWS);
             let columns = restored.next_rows(start, count)?;
-            let options = RecordBatchOptions::new().with_row_count(Some(count));
-            let schema = Arc::clone(&spec.pair_schema);
-            let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+            let batch = record_batch(&spec.pair_schema, columns, count)?;
             if sender.blocking_send(Ok(batch)).is_err() {
                 break;
             }
@@ -122,47 +127,226 @@ async fn split(
     Ok(SplitSide { parts: writers.finish()?, schema: input.schema(), row_count: start })
 }
 
-/// Joins every part, and returns the files of the joined rows with the numbers of the left ones.
-fn join_parts(
-    spec: &LastJoinSpec,
-    left: &SplitSide,
-    right: &SplitSide,
-    memory: &MemoryReservation,
-    env: &Arc<RuntimeEnv>,
-) -> Result<Vec<SpilledRows>> {
-    debug_assert_eq!(left.parts.len(), right.parts.len(), "both sides are split alike");
-    let schema = numbered(&spec.pair_schema);
-    let total = u64::try_from(left.parts.len()).unwrap_or(u64::MAX);
-    let mut joined = Vec::with_capacity(left.parts.len());
-    for (done, (left_rows, right_rows)) in (1..).zip(left.parts.iter().zip(&right.parts)) {
-        let mut batches = Vec::new();
-        for batch in right_rows.read(None)? {
-            let batch = without_number(&right.schema, &batch?)?;
-            memory.try_grow(batch_bytes(&batch))?;
-            batches.push(batch);
-        }
-        let right_rows = RightRows::new(spec, concat_batches(&right.schema, &batches)?)?;
-        drop(batches);
-        let mut writer = SpillWriter::new(env, &schema);
-        for batch in left_rows.read(None)? {
-            spec.options.check()?;
-            let batch = batch?;
-            let rows = without_number(&left.schema, &batch)?;
-            let matches = right_rows.find_matches(spec, &rows)?;
-            let columns = rows.columns().to_vec();
-            let pairs = right_rows.pair(&spec.pair_schema, columns, &matches)?;
-            writer.write(with_numbers(&schema, &pairs, Arc::clone(batch.column(0)))?)?;
-        }
-        joined.push(writer.finish()?);
-        memory.free();
-        spec.options.report(CallStep::JoinRows, done, total);
+/// The two sides of a join, split alike.
+struct DiskJoin<'w> {
+    spec: &'w LastJoinSpec,
+    left: &'w SplitSide,
+    right: &'w SplitSide,
+    /// The joined rows with the numbers of the left ones.
+    joined_schema: SchemaRef,
+    /// The same, and for each row what its right row is compared by: [`FoundRows`].
+    found_schema: SchemaRef,
+    memory: &'w MemoryReservation,
+    env: &'w Arc<RuntimeEnv>,
+}
+
+impl<'w> DiskJoin<'w> {
+    fn new(
+        spec: &'w LastJoinSpec,
+        [left, right]: [&'w SplitSide; 2],
+        memory: &'w MemoryReservation,
+        env: &'w Arc<RuntimeEnv>,
+    ) -> Self {
+        debug_assert_eq!(left.parts.len(), right.parts.len(), "both sides are split alike");
+        let joined_schema = numbered(&spec.pair_schema);
+        let compared = [
+            Field::new("__order", DataType::Int64, true),
+            Field::new("__is_found", DataType::Boolean, false),
+        ];
+        let fields = joined_schema.fields().iter().cloned();
+        let fields = fields.chain(compared.into_iter().map(Arc::new)).collect::<Vec<_>>();
+        let found_schema = Arc::new(Schema::new(fields));
+        Self { spec, left, right, joined_schema, found_schema, memory, env }
     }
-    Ok(joined)
+
+    /// Joins every part, and returns the files of the joined rows with the numbers of the left ones.
+    fn join_parts(&self) -> Result<Vec<SpilledRows>> {
+        let total = u64::try_from(self.left.parts.len()).unwrap_or(u64::MAX);
+        let parts = self.left.parts.iter().zip(&self.right.parts);
+        let mut joined = Vec::with_capacity(self.left.parts.len());
+        for (done, (left_rows, right_rows)) in (1..).zip(parts) {
+            joined.push(self.join_part(left_rows, right_rows)?);
+            self.spec.options.report(CallStep::JoinRows, done, total);
+        }
+        Ok(joined)
+    }
+
+    /// Joins a part with as many of its right rows at a time as fit into memory. Later ones replace what
+    /// was found among the earlier ones, unless that is newer.
+    fn join_part(&self, left_rows: &SpilledRows, right_rows: &SpilledRows) -> Result<SpilledRows> {
+        let mut chunks = RightChunks::new(self, right_rows)?;
+        let mut found: Option<SpilledRows> = None;
+        loop {
+            let chunk = RightRows::new(self.spec, chunks.next_chunk()?)?;
+            let is_last = chunks.is_at_end()?;
+            let left_rows = found.as_ref().map_or(LeftRows::Fresh(left_rows), LeftRows::Found);
+            let joined = self.join_chunk(left_rows, &chunk, is_last)?;
+            drop(chunk);
+            self.memory.free();
+            if is_last {
+                return Ok(joined);
+            }
+            found = Some(joined);
+        }
+    }
+
+    /// Joins left rows, with what was found so far, with some right rows.
+    fn join_chunk(
+        &self,
+        left_rows: LeftRows<'_>,
+        right: &RightRows,
+        is_last: bool,
+    ) -> Result<SpilledRows> {
+        let schema = if is_last { &self.joined_schema } else { &self.found_schema };
+        let left_end = 1 + self.left.schema.fields().len();
+        let mut writer = SpillWriter::new(self.env, schema);
+        let (LeftRows::Fresh(rows) | LeftRows::Found(rows)) = left_rows;
+        for batch in rows.read(None)? {
+            self.spec.options.check()?;
+            let batch = batch?;
+            let left = batch.columns()[1..left_end].to_vec();
+            let left = record_batch(&self.left.schema, left, batch.num_rows())?;
+            let mut found = FoundRows::find(self.spec, &left, right, &self.right.schema)?;
+            if let LeftRows::Found(_) = left_rows {
+                found = found.or_newer(&FoundRows::read(&batch.columns()[left_end..])?)?;
+            }
+            let mut columns = batch.columns()[..left_end].to_vec();
+            columns.extend(found.columns);
+            if !is_last {
+                columns.extend([found.orders as ArrayRef, found.is_found as ArrayRef]);
+            }
+            writer.write(record_batch(schema, columns, batch.num_rows())?)?;
+        }
+        writer.finish()
+    }
+}
+
+/// The left rows of a part, with their numbers.
+#[derive(Clone, Copy)]
+enum LeftRows<'r> {
+    /// As they were split.
+    Fresh(&'r SpilledRows),
+    /// With what was found among the right rows so far.
+    Found(&'r SpilledRows),
+}
+
+/// The newest right row of each of some left rows among the right rows so far.
+struct FoundRows {
+    /// The right columns; NULL where there is no row.
+    columns: Vec<ArrayRef>,
+    /// The order values of the right rows.
+    orders: Arc<Int64Array>,
+    is_found: Arc<BooleanArray>,
+}
+
+impl FoundRows {
+    fn find(
+        spec: &LastJoinSpec,
+        left: &RecordBatch,
+        right: &RightRows,
+        right_schema: &SchemaRef,
+    ) -> Result<Self> {
+        let matches = right.find_matches(spec, left)?;
+        let columns = take_columns(&right.rows, &matches)?;
+        let orders = match &spec.order_by {
+            Some(order_by) => {
+                let rows = record_batch(right_schema, columns.clone(), left.num_rows())?;
+                order_values(&evaluate(order_by, &rows)?)
+            }
+            None => vec![Some(0); left.num_rows()],
+        };
+        let is_found = BooleanArray::from_iter(matches.iter().map(|row| Some(row.is_some())));
+        Ok(Self { columns, orders: Arc::new(orders.into()), is_found: Arc::new(is_found) })
+    }
+
+    /// Reads what was written: the right columns, the order values, and whether there is a row.
+    fn read(columns: &[ArrayRef]) -> Result<Self> {
+        let (columns, compared) = columns.split_at(columns.len().saturating_sub(2));
+        let [orders, is_found] = compared else {
+            return internal_err!("what was found has its order values");
+        };
+        let orders = Arc::new(orders.as_primitive::<Int64Type>().clone());
+        let is_found = Arc::new(is_found.as_boolean().clone());
+        Ok(Self { columns: columns.to_vec(), orders, is_found })
+    }
+
+    /// Returns for each left row the newer one of the two right rows: this one, which arrived later, where
+    /// they are equally new. NULL is older than every value.
+    fn or_newer(self, earlier: &Self) -> Result<Self> {
+        let order = |of: &Self, row: usize| of.orders.is_valid(row).then(|| of.orders.value(row));
+        let is_kept = |row: usize| {
+            self.is_found.value(row)
+                && (!earlier.is_found.value(row) || order(&self, row) >= order(earlier, row))
+        };
+        let kept: BooleanArray = (0..self.is_found.len()).map(|row| Some(is_kept(row))).collect();
+        let chosen = |own: &dyn Array, other: &dyn Array| zip(&kept, &own, &other);
+        let columns = self.columns.iter().zip(&earlier.columns);
+        Ok(Self {
+            columns: columns.map(|(own, other)| Ok(chosen(own, other)?)).collect::<Result<_>>()?,
+            orders: Arc::new(chosen(&*self.orders, &*earlier.orders)?.as_primitive().clone()),
+            is_found: Arc::new(or(&self.is_found, &earlier.is_found)?),
+        })
+    }
+}
+
+/// Beside its columns, which are copied once, a right row takes about so many bytes: its key, its order
+/// value and its number.
+const BYTES_PER_RIGHT_ROW: usize = 64;
+
+/// The right rows of a part, in their order.
+struct RightChunks<'w> {
+    join: &'w DiskJoin<'w>,
+    rows: SpillReader,
+    /// What was read and is not in a chunk.
+    next: Option<RecordBatch>,
+}
+
+impl<'w> RightChunks<'w> {
+    fn new(join: &'w DiskJoin<'w>, rows: &SpilledRows) -> Result<Self> {
+        Ok(Self { join, rows: rows.read(None)?, next: None })
+    }
+
+    /// Returns whether there are no more rows.
+    fn is_at_end(&mut self) -> Result<bool> {
+        if self.next.is_none() {
+            self.next = self.rows.next().transpose()?;
+        }
+        Ok(self.next.is_none())
+    }
+
+    /// Returns as many rows as fit into memory.
+    fn next_chunk(&mut self) -> Result<RecordBatch> {
+        let schema = &self.join.right.schema;
+        let rows_max = self.join.spec.options.slice_rows.unwrap_or(usize::MAX);
+        let (mut chunk, mut rows) = (Vec::new(), 0);
+        while rows < rows_max && !self.is_at_end()? {
+            let Some(batch) = self.next.take() else { break };
+            let count = batch.num_rows().min(rows_max - rows);
+            let taken = without_number(schema, &batch.slice(0, count))?;
+            let bytes = 2 * batch_bytes(&taken) + count * BYTES_PER_RIGHT_ROW;
+            if let Err(error) = self.join.memory.try_grow(bytes) {
+                if chunk.is_empty() {
+                    return Err(error);
+                }
+                self.next = Some(batch);
+                break;
+            }
+            rows += count;
+            chunk.push(taken);
+            let rest = batch.num_rows() - count;
+            self.next = (rest > 0).then(|| batch.slice(count, rest));
+        }
+        Ok(concat_batches(schema, &chunk)?)
+    }
+}
+
+/// Makes a batch, which may be without columns.
+fn record_batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
 /// Returns rows without the numbers before them.
 fn without_number(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    let columns = batch.columns()[1..].to_vec();
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    record_batch(schema, batch.columns()[1..].to_vec(), batch.num_rows())
 }
