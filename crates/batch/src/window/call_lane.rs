@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray},
+    array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, StringArray},
     buffer::NullBuffer,
     datatypes::{
         ArrowPrimitiveType, DataType as ArrowType, Date32Type, Float32Type, Float64Type, Int16Type,
@@ -19,6 +19,7 @@ use lockstep_function::{
     BoundAggregate, StateForm,
     aggregate::state::{StateKind, ValueLane},
 };
+use lockstep_row::ShortText;
 
 /// How many candidates are gathered together.
 const BLOCK_ROWS: usize = if cfg!(test) { 8 } else { 512 };
@@ -27,8 +28,8 @@ const BLOCK_ROWS: usize = if cfg!(test) { 8 } else { 512 };
 #[derive(Debug)]
 pub(super) struct CallLane<'a> {
     source: FoldedColumn<'a>,
-    added: LaneBlock,
-    removed: LaneBlock,
+    added: LaneBlock<'a>,
+    removed: LaneBlock<'a>,
 }
 
 /// Where the values are, and which count.
@@ -43,7 +44,7 @@ struct FoldedColumn<'a> {
     excludes_zero: bool,
 }
 
-/// The values of a column of fixed width.
+/// The values of a column.
 #[derive(Debug, Clone, Copy)]
 enum LaneValues<'a> {
     /// Rows are counted.
@@ -57,22 +58,26 @@ enum LaneValues<'a> {
     SmallIntsAsFloats(&'a [i16]),
     IntsAsFloats(&'a [i32]),
     BigIntsAsFloats(&'a [i64]),
+    Texts(&'a StringArray),
 }
 
 /// The values of consecutive candidates.
 #[derive(Debug, Default)]
-struct LaneBlock {
+struct LaneBlock<'a> {
     /// The positions of the candidates.
     candidates: Range<usize>,
     /// For each candidate how many before it count, and at the end how many do; empty where all do.
     places: Vec<usize>,
     integers: Vec<i64>,
     floats: Vec<f64>,
+    texts: Vec<&'a str>,
+    /// The same texts, where all of them are short.
+    short_texts: Vec<ShortText>,
 }
 
 impl<'a> CallLane<'a> {
-    /// Returns the lane of a call, or `None` where its state takes rows, or values that are not of
-    /// fixed width.
+    /// Returns the lane of a call, or `None` where its state takes rows, or values of a type
+    /// that lanes do not have.
     pub(super) fn of(bound: &BoundAggregate, arguments: &'a [ArrayRef]) -> Option<Self> {
         let fold = match &bound.state {
             StateForm::Fold(fold) if fold.takes_blocks() => fold,
@@ -96,6 +101,10 @@ impl<'a> CallLane<'a> {
         if value.is_some_and(|value| *value.data_type() == ArrowType::Null) {
             return None;
         }
+        debug_assert!(
+            !(excludes_zero && matches!(values, LaneValues::Texts(_))),
+            "the zeros that do not count are numbers"
+        );
         let source = FoldedColumn { values, nulls, condition, excludes_zero };
         Some(Self { source, added: LaneBlock::default(), removed: LaneBlock::default() })
     }
@@ -139,11 +148,11 @@ impl<'a> CallLane<'a> {
     }
 }
 
-impl FoldedColumn<'_> {
+impl<'a> FoldedColumn<'a> {
     #[inline]
     fn for_each(
         &self,
-        block: &mut LaneBlock,
+        block: &mut LaneBlock<'a>,
         (candidates, mut range, end): (&[u32], Range<usize>, usize),
         mut apply: impl FnMut(ValueLane<'_>),
     ) {
@@ -166,6 +175,7 @@ impl FoldedColumn<'_> {
             if !counted.is_empty() {
                 apply(match self.values {
                     LaneValues::Rows => ValueLane::Rows(counted.len()),
+                    LaneValues::Texts(_) => block.texts(counted),
                     values if values.are_floats() => ValueLane::Floats(&block.floats[counted]),
                     _ => ValueLane::Integers(&block.integers[counted]),
                 });
@@ -185,9 +195,9 @@ impl FoldedColumn<'_> {
     }
 
     /// Gathers the values of some candidates.
-    fn fill(&self, block: &mut LaneBlock, candidates: &[u32], range: Range<usize>) {
+    fn fill(&self, block: &mut LaneBlock<'a>, candidates: &[u32], range: Range<usize>) {
         let rows = candidates[range.clone()].iter().map(|row| *row as usize);
-        let LaneBlock { places, integers, floats, .. } = block;
+        let LaneBlock { places, integers, floats, texts, .. } = block;
         match self.values {
             LaneValues::Rows => {
                 places.clear();
@@ -218,6 +228,11 @@ impl FoldedColumn<'_> {
             LaneValues::BigIntsAsFloats(values) => {
                 #[expect(clippy::cast_precision_loss, reason = "as `Datum::as_f64` rounds")]
                 self.gather(rows, |row| values[row] as f64, floats, places);
+            }
+            LaneValues::Texts(values) => {
+                self.gather(rows, |row| values.value(row), texts, places);
+                block.short_texts.clear();
+                block.short_texts.extend(block.texts.iter().map_while(|text| ShortText::new(text)));
             }
         }
         block.candidates = range;
@@ -251,7 +266,7 @@ impl FoldedColumn<'_> {
 }
 
 impl<'a> LaneValues<'a> {
-    /// Returns the values of a column, unless they are not of fixed width.
+    /// Returns the values of a column, unless lanes do not have its type.
     fn of(array: &'a dyn Array) -> Option<Self> {
         Some(match array.data_type() {
             ArrowType::Int16 => Self::SmallInts(slice::<Int16Type>(array)),
@@ -263,6 +278,7 @@ impl<'a> LaneValues<'a> {
             }
             ArrowType::Float32 => Self::Floats(slice::<Float32Type>(array)),
             ArrowType::Float64 => Self::Doubles(slice::<Float64Type>(array)),
+            ArrowType::Utf8 => Self::Texts(array.as_string()),
             _ => return None,
         })
     }
@@ -281,7 +297,9 @@ impl<'a> LaneValues<'a> {
     /// Returns whether the state is given floats.
     fn are_floats(self) -> bool {
         match self {
-            Self::Rows | Self::SmallInts(_) | Self::Ints(_) | Self::BigInts(_) => false,
+            Self::Rows | Self::SmallInts(_) | Self::Ints(_) | Self::BigInts(_) | Self::Texts(_) => {
+                false
+            }
             Self::Floats(_)
             | Self::Doubles(_)
             | Self::SmallIntsAsFloats(_)
@@ -291,11 +309,20 @@ impl<'a> LaneValues<'a> {
     }
 }
 
-impl LaneBlock {
+impl LaneBlock<'_> {
     /// Returns how many candidates of the block before this one count.
     fn place(&self, candidate: usize) -> usize {
         let at = candidate - self.candidates.start;
         if self.places.is_empty() { at } else { self.places[at] }
+    }
+
+    /// Returns some of the texts.
+    fn texts(&self, counted: Range<usize>) -> ValueLane<'_> {
+        if self.short_texts.len() == self.texts.len() {
+            ValueLane::ShortTexts(&self.short_texts[counted])
+        } else {
+            ValueLane::Texts(&self.texts[counted])
+        }
     }
 }
 

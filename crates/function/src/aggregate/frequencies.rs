@@ -128,24 +128,54 @@ impl Frequencies {
         }
     }
 
+    /// Removes an occurrence of each of some values that were added.
+    pub(super) fn remove(&mut self, lane: ValueLane<'_>) {
+        match lane {
+            ValueLane::Integers(values) => {
+                values.iter().for_each(|value| self.remove_word(fixed(*value)));
+            }
+            ValueLane::Floats(values) => {
+                values.iter().for_each(|value| self.remove_word(fixed(float_bits(*value))));
+            }
+            ValueLane::Texts(values) => {
+                values.iter().for_each(|text| self.remove_key(KeyRef::Text(text)));
+            }
+            ValueLane::ShortTexts(values) => {
+                values.iter().for_each(|text| self.remove_word(text.word()));
+            }
+            ValueLane::Rows(_) => debug_assert!(false, "frequencies are of values"),
+        }
+    }
+
     /// Removes one occurrence of a value that was added.
     pub(super) fn remove_key(&mut self, key: KeyRef<'_>) {
-        debug_assert!(self.total > 0, "a value that leaves was added");
-        let left = match (word_of(counted(key)), key) {
-            (None, KeyRef::Text(text)) => self.long.remove(text),
-            (word, _) => {
-                let number = word.and_then(|word| self.words.find(word).ok());
-                number.and_then(|number| {
-                    let count = &mut self.counts[number];
-                    *count = count.checked_sub(1)?;
-                    Some(*count)
-                })
+        match (word_of(counted(key)), key) {
+            (None, KeyRef::Text(text)) => {
+                let left = self.long.remove(text);
+                self.end_removal(left);
             }
-        };
+            (word, _) => self.remove_word(word.expect("numbers are words")),
+        }
+    }
+
+    #[inline]
+    fn remove_word(&mut self, word: u128) {
+        let left = self.words.find(word).ok().and_then(|number| {
+            let count = &mut self.counts[number];
+            *count = count.checked_sub(1)?;
+            Some(*count)
+        });
+        self.end_removal(left);
+    }
+
+    /// Ends the removal of a value; `left` is how often it still occurs, `None` when it did not occur.
+    #[inline]
+    fn end_removal(&mut self, left: Option<u64>) {
         let Some(left) = left else {
             debug_assert!(false, "a value that leaves was added");
             return;
         };
+        debug_assert!(self.total > 0, "what occurred was counted");
         self.total -= 1;
         self.empty += usize::from(left == 0);
         if self.empty > EMPTY_MIN && self.empty > self.distinct() {

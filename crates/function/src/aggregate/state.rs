@@ -418,9 +418,7 @@ impl AggregateState {
                 ValueLane::Floats(values) => values.iter().for_each(|value| moments.remove(*value)),
                 _ => debug_assert!(false, "moments are of floats"),
             },
-            StateData::Frequencies(frequencies) => {
-                lane.for_each_key(|key| frequencies.remove_key(key));
-            }
+            StateData::Frequencies(frequencies) => frequencies.remove(lane),
             StateData::SlidingExtreme(queue) => (0..lane.len()).for_each(|_| queue.remove()),
             StateData::Extreme(_)
             | StateData::Distinct(_)

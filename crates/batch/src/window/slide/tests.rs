@@ -83,8 +83,13 @@ fn column(kind: usize, values: &[Option<i16>]) -> ArrayRef {
         }
         6 => Arc::new(narrow.collect::<Date32Array>()),
         _ => {
-            let text = |value: &Option<i16>| value.map(|value| format!("text {value}"));
-            Arc::new(values.iter().map(text).collect::<StringArray>())
+            // Short and long ones, and the empty one.
+            let text = |value: i16| match value {
+                0 => String::new(),
+                7..9 => format!("a text of {value} that is long"),
+                value => format!("text {value}"),
+            };
+            Arc::new(values.iter().map(|value| value.map(text)).collect::<StringArray>())
         }
     }
 }
@@ -187,8 +192,10 @@ fn blocks_give_what_rows_give() {
     let (times, texts) = (["Timestamp(ms)", "Date32"], ["Utf8"]);
     let types = |name: &str| by_block[name].keys().map(String::as_str).collect::<BTreeSet<_>>();
     assert_eq!(types("avg"), numbers.into());
-    assert_eq!(types("min"), numbers.into_iter().chain(times).collect());
-    assert_eq!(types("count"), numbers.into_iter().chain(times).chain(texts).collect());
+    let all: BTreeSet<_> = numbers.into_iter().chain(times).chain(texts).collect();
+    for name in ["min", "count", "distinct_count", "entropy"] {
+        assert_eq!(types(name), all, "{name}");
+    }
 }
 
 /// Writes values with the bits of floats.
