@@ -1,6 +1,8 @@
-//! Inserts under M8: the same rows into a table without pre-aggregates, with those of one deployment,
-//! and with those of all families.
+//! Inserts under M8: the same rows into a table without deployments, with one deployment, and with one
+//! of each family; the deployments without pre-aggregates and with them.
 //!
+//! What a deployment costs writes apart from its pre-aggregates, its index includes the columns that it
+//! reads, is the same with both.
 //! Rows go to many keys in turn, and five of a hundred are late by up to an hour. After the inserts
 //! answers with pre-aggregates must be those without, to the bit.
 
@@ -20,6 +22,7 @@ use crate::{
     draw::KeyedRandom,
     error::Result,
     measure::{ClientLoad, closed_loop},
+    report::median,
     result_table::{MeasurementTable, ResultCell},
     suite::say,
     system::{Client, System},
@@ -29,15 +32,24 @@ use crate::{
 const LATE_PERCENT: u64 = 5;
 /// Rows of an insert.
 const BATCHES: [usize; 2] = [1, 100];
+/// How many tables are compared.
+const TABLES: usize = 5;
 /// Longer loops would fill the memory.
 const RUN_MS_MAX: u64 = 250;
 /// Requests whose answers are compared after the inserts.
 const CHECKED: usize = 20;
 
-/// A table into which rows are inserted.
-struct WrittenTable {
+/// The deployments over a table.
+#[derive(Clone, Copy)]
+struct Deployed {
     name: &'static str,
     families: &'static [Family],
+    pre_aggregates: PreAggregates,
+}
+
+/// A table into which rows are inserted.
+struct WrittenTable {
+    deployed: Deployed,
     lockstep: M8Lockstep,
     keys: Vec<String>,
     next: AtomicUsize,
@@ -46,16 +58,23 @@ struct WrittenTable {
 /// Measures inserts.
 pub(super) fn measure(options: &BenchOptions, set: KeySet) -> Result<MeasurementTable> {
     say("inserts");
-    let deployments: [(&str, &'static [Family]); 3] =
-        [("none", &[]), ("sum_avg_count", &[Family::Totals]), ("all five", &Family::ALL)];
-    let tables = deployments.map(|(name, families)| WrittenTable::new(name, families, set));
+    let deployed = |name, families, pre_aggregates| Deployed { name, families, pre_aggregates };
+    let (off, on) = (PreAggregates::Off, PreAggregates::On);
+    let deployments: [Deployed; TABLES] = [
+        deployed("none", &[], off),
+        deployed("sum_avg_count", &[Family::Totals], off),
+        deployed("sum_avg_count", &[Family::Totals], on),
+        deployed("all five", &Family::ALL, off),
+        deployed("all five", &Family::ALL, on),
+    ];
+    let tables = deployments.map(|deployed| WrittenTable::new(deployed, set));
     let tables = tables.into_iter().collect::<Result<Vec<WrittenTable>>>()?;
     let (warm_ms, run_ms) = options.loop_ms();
     let run_ms = run_ms.min(RUN_MS_MAX);
     let load = ClientLoad { threads: 1, warm_ms: warm_ms.min(run_ms), run_ms, requests: 1 };
     let mut rows = Vec::new();
     for batch in BATCHES {
-        let (mut rates, mut p99_us) = (vec![Vec::new(); 3], vec![Vec::new(); 3]);
+        let (mut rates, mut p99_us) = (vec![Vec::new(); TABLES], vec![Vec::new(); TABLES]);
         for _ in 0..options.runs() {
             for (place, table) in tables.iter().enumerate() {
                 let measured = closed_loop(&BatchInserts { table, batch }, load)?;
@@ -64,35 +83,62 @@ pub(super) fn measure(options: &BenchOptions, set: KeySet) -> Result<Measurement
                 p99_us[place].push(p99_ns as f64 / 1_000.0);
             }
         }
-        for ((table, rates), p99_us) in tables.iter().zip(rates).zip(p99_us) {
+        let medians: Vec<f64> = rates.iter().map(|rates| median(&mut rates.clone())).collect();
+        for (place, (rates, p99_us)) in rates.into_iter().zip(p99_us).enumerate() {
+            let table = &tables[place];
+            // The table before it has the same deployments without pre-aggregates.
+            let quotient = match table.deployed.pre_aggregates {
+                PreAggregates::On => vec![medians[place] / medians[place - 1]],
+                PreAggregates::Off => Vec::new(),
+            };
             rows.push(vec![
-                ResultCell::Text(table.name.to_owned()),
+                ResultCell::Text(table.deployed.name.to_owned()),
+                ResultCell::Text(table.deployed.pre_aggregation().to_owned()),
                 ResultCell::Text(batch.to_string()),
                 ResultCell::Numbers(rates),
                 ResultCell::Numbers(p99_us),
+                ResultCell::Numbers(quotient),
             ]);
         }
     }
     tables.iter().try_for_each(WrittenTable::check)?;
     Ok(MeasurementTable {
         title: format!("Inserts, {LATE_PERCENT} % late, beside pre-aggregates of deployments"),
-        columns: vec!["deployments", "rows of an insert", "rows/s", "p99 µs of an insert"],
+        columns: vec![
+            "deployments",
+            "pre_aggregation",
+            "rows of an insert",
+            "rows/s",
+            "p99 µs of an insert",
+            "rows/s, always / off",
+        ],
         rows,
     })
 }
 
+impl Deployed {
+    /// Returns the setting; that of a table without deployments does not matter.
+    fn pre_aggregation(self) -> &'static str {
+        match (self.families, self.pre_aggregates) {
+            ([], _) => "",
+            (_, PreAggregates::Off) => "off",
+            (_, PreAggregates::On) => "always",
+        }
+    }
+}
+
 impl WrittenTable {
-    fn new(name: &'static str, families: &'static [Family], set: KeySet) -> Result<Self> {
+    fn new(deployed: Deployed, set: KeySet) -> Result<Self> {
         let lockstep = M8Lockstep::new()?;
         for part in [DataPart::Early, DataPart::Further] {
             lockstep.load(&[set], 0, part)?;
         }
-        for family in families {
-            lockstep.deploy(*family, PreAggregates::On)?;
+        for family in deployed.families {
+            lockstep.deploy(*family, deployed.pre_aggregates)?;
         }
         lockstep.make_nodes();
         let keys = (0..set.keys).map(|key| set.key(key)).collect();
-        Ok(Self { name, families, lockstep, keys, next: AtomicUsize::new(0) })
+        Ok(Self { deployed, lockstep, keys, next: AtomicUsize::new(0) })
     }
 
     /// Returns the key and the row of an insert.
@@ -117,9 +163,13 @@ impl WrittenTable {
             time_ms: last_ms - i64::try_from(number).expect("a count fits") * HOUR_MS / 8,
         };
         let requests: Vec<LongRequest> = (0..CHECKED).map(request).collect();
-        for family in self.families.iter().copied() {
-            let off = self.lockstep.deploy(family, PreAggregates::Off)?;
-            let on = self.lockstep.deployed(family, PreAggregates::On)?;
+        for family in self.deployed.families.iter().copied() {
+            let find_or_deploy = |pre_aggregates| match self.deployed.pre_aggregates {
+                known if known == pre_aggregates => self.lockstep.deployed(family, pre_aggregates),
+                _ => self.lockstep.deploy(family, pre_aggregates),
+            };
+            let off = find_or_deploy(PreAggregates::Off)?;
+            let on = find_or_deploy(PreAggregates::On)?;
             let system = |pre_aggregates, deployed| DeployedSystem {
                 pre_aggregates,
                 deployed,
@@ -143,7 +193,7 @@ struct BatchInserts<'a> {
 
 impl System for BatchInserts<'_> {
     fn name(&self) -> &'static str {
-        self.table.name
+        self.table.deployed.name
     }
 
     fn connect(&self) -> Result<Box<dyn Client + '_>> {
