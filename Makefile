@@ -72,8 +72,9 @@ nightly-generated:
 # Spark, and readers of training sets that are too large for every run; needs Java 17.
 nightly-training: install
 	$(BIN)/pip install --quiet --disable-pip-version-check -r python/requirements-training.txt
-	LOCKSTEP_SPARK_QUERIES=200 LOCKSTEP_SPARK_SEED=$(SEED) $(BIN)/python -m pytest \
-	    python/tests/test_spark.py python/tests/test_training.py
+	LOCKSTEP_SPARK_QUERIES=200 LOCKSTEP_SPARK_SEED=$(SEED) LOCKSTEP_SPARK_CASES=all \
+	    $(BIN)/python -m pytest -s python/tests/test_spark.py \
+	    python/tests/test_spark_conformance.py python/tests/test_training.py
 
 # Advisories come from the network; `lint` checks the rest.
 advisories: $(DENY)

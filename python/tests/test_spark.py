@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
+import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import lockstep
-from generated_features import CLICKS, Generator, bits, tables_of
-
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install pyspark")
-if shutil.which("java") is None:
-    pytest.skip("there is no Java for Spark", allow_module_level=True)
+from generated_features import Generator, bits, tables_of
+from on_spark import arrow_of, frame_of, spark  # noqa: F401
 
 from lockstep.spark import training_set
 
@@ -26,25 +22,6 @@ ROOT = Path(__file__).parents[2]
 # More of them: LOCKSTEP_SPARK_QUERIES=500 pytest python/tests/test_spark.py
 QUERIES = int(os.environ.get("LOCKSTEP_SPARK_QUERIES", "12"))
 SEED = int(os.environ.get("LOCKSTEP_SPARK_SEED", "1"))
-
-
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "3")
-        .config("spark.sql.session.timeZone", "America/New_York")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-    )
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
 
 
 class World:
@@ -72,25 +49,6 @@ class World:
             left = bits(found.column(at))
             right = bits(relation.arrow().column(at))
             assert left == right, (name, sql)
-
-
-def frame_of(spark, table: pa.Table):
-    schema = ", ".join(
-        f"{name} {of}" for name, of in zip(table.column_names, spark_types(table), strict=True)
-    )
-    rows = [tuple(row.values()) for row in table.to_pylist()]
-    return spark.createDataFrame(rows, schema).repartition(2)
-
-
-def spark_types(table: pa.Table) -> list[str]:
-    known = {of: simple for _, of, simple in CLICKS.values()}
-    return [known[field.type] for field in table.schema]
-
-
-def arrow_of(frame) -> pa.Table:
-    if hasattr(frame, "toArrow"):
-        return frame.toArrow()
-    return pa.Table.from_batches(frame._collect_as_arrow())
 
 
 def test_generated_queries_have_the_bits_of_local_ones(spark):
@@ -222,6 +180,15 @@ def test_a_column_that_is_not_read_may_have_any_type(spark, world):
     reserved = frame.selectExpr("id AS __ls_x")
     with pytest.raises(lockstep.Error, match="has a reserved name"):
         training_set(spark, "SELECT 1 AS one FROM clicks", {"clicks": reserved})
+
+
+def test_a_killed_executor_changes_no_bit(tmp_path):
+    marker = tmp_path / "kill"
+    marker.touch()
+    script = Path(__file__).with_name("killed_executor.py")
+    command = [sys.executable, str(script), str(marker)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert run.stdout == "equal 4000\n", run.stderr[-4_000:]
 
 
 def test_the_blocks_of_the_guide_run(spark, capsys):
