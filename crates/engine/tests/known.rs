@@ -214,3 +214,39 @@ fn what_comes_meanwhile_is_not_seen_and_a_cancel_ends_it() {
     let error = context.run(|| relation.collect(Some(Arc::new(progress)))).expect_err("cancelled");
     assert_eq!(error.code, code::QUERY_CANCELED);
 }
+
+/// Returns the columns of a result, as integers, row by row.
+fn integers(output: &Output) -> Vec<Vec<i64>> {
+    let text = text(output);
+    let rows = text.split("; ").filter(|row| !row.is_empty());
+    rows.map(|row| row.split(' ').map(|value| value.parse().expect("an integer")).collect())
+        .collect()
+}
+
+#[test]
+fn many_rows_are_answered_in_order_by_all_threads() {
+    const ROWS: i64 = 4_000;
+    let session = Database::in_memory().session();
+    run(&session, "CREATE TABLE t (id BIGINT, k BIGINT, ts BIGINT, INDEX(KEY=k, TS=ts))");
+    // Event times go back and forth, so that most rows are late for some row before them.
+    let time = |id: i64| id / 50 * 50 + id * 37 % 101;
+    for first in (0..ROWS).step_by(500) {
+        let rows = (first..first + 500).map(|id| format!("({id}, {}, {})", id % 7, time(id)));
+        run(&session, &format!("INSERT INTO t VALUES {}", rows.collect::<Vec<_>>().join(", ")));
+    }
+    let total = |id: i64| -> i64 {
+        let is_in = |other: &i64| {
+            other % 7 == id % 7 && time(*other) <= time(id) && time(*other) >= time(id) - 60
+        };
+        (0..=id).filter(is_in).sum()
+    };
+    let expected: Vec<Vec<i64>> = (0..ROWS).map(|id| vec![id, total(id)]).collect();
+    let sql = "SELECT id, sum(id) OVER w AS total FROM t WINDOW w AS (PARTITION BY k ORDER BY ts \
+               ROWS_RANGE BETWEEN 60 PRECEDING AND CURRENT ROW) %";
+    let known = |range: &str| integers(&run(&session, &sql.replace('%', range)));
+    assert_eq!(known("AS KNOWN AT ARRIVAL"), expected);
+    let of_range = known("LIMIT 700 OFFSET 3100 AS KNOWN AT ARRIVAL");
+    assert_eq!(of_range, expected[3_100..3_800]);
+    // By the order in which the ids became known, which is that of arrival.
+    assert_eq!(known("AS KNOWN AT id"), expected);
+}

@@ -86,6 +86,64 @@ fn what_the_index_includes_is_verified() {
     assert!(wrong.differences.iter().all(|difference| difference.column == "s"));
 }
 
+/// Columns of every type that an index includes, with NULL and with texts that are too long for a record.
+#[test]
+fn calls_of_several_arguments_are_read_from_what_the_index_includes() {
+    let session = Database::in_memory().session();
+    let some = |id: i64, of: i64, value: String| match id % of {
+        0 => "NULL".to_owned(),
+        _ => value,
+    };
+    let text = |id: i64| match id % 5 {
+        0 => "''".to_owned(),
+        1 => "'a text that no record has'".to_owned(),
+        other => format!("'c{other}'"),
+    };
+    let row = |id: i64| {
+        let values = [
+            id.to_string(),
+            (id % 3).to_string(),
+            (id / 4 * 3 % 90).to_string(),
+            some(id, 7, (id % 2 == 0).to_string()),
+            some(id, 11, (id % 5).to_string()),
+            some(id, 13, (id * 7 % 4).to_string()),
+            some(id, 17, (id * 5 % 19 - 9).to_string()),
+            some(id, 6, format!("{}.5", id % 3)),
+            some(id, 8, format!("{}.25", id * 3 % 23)),
+            some(id, 9, text(id)),
+            some(id, 10, format!("'2024-01-0{}'", id % 4 + 1)),
+        ];
+        format!("({})", values.join(", "))
+    };
+    let rows: Vec<String> = (0..300).map(row).collect();
+    let script = format!(
+        "CREATE TABLE t (id INT, k INT, ts TIMESTAMP, b BOOL, s SMALLINT, i INT, l BIGINT, f FLOAT, \
+         d DOUBLE, c STRING, day DATE); INSERT INTO t VALUES {}",
+        rows.join(", ")
+    );
+    session.execute(&script).expect("the rows are right");
+    let calls = [
+        "sum_cate(d, c)",
+        "count_cate_where(l, b, c)",
+        "avg_cate(f, day)",
+        "max_cate(i, s)",
+        "min_cate_where(l, i > 1 AND f < 2.0, day)",
+        "top_n_key_sum_cate_where(s, d > 3.5, c, 3)",
+        "median(d)",
+        "sum(l)",
+    ];
+    let calls = calls.iter().enumerate().map(|(at, call)| format!("{call} OVER w AS v{at}"));
+    let calls = calls.collect::<Vec<_>>().join(", ");
+    let sql = format!("SELECT id, {calls} FROM t {WINDOW}");
+    let deployment = deployment(&session, &sql, &sql);
+    let text = deployment.request.explain();
+    assert!(text.contains("from the columns that the index includes"), "{text}");
+    let found = verify(&session.database, &deployment, &VerifyOptions::default());
+    let found = found.expect("it replays");
+    assert_eq!((found.requests, found.values), (300, 300 * 9));
+    assert_eq!(found.differing, 0, "{:?}", found.differences);
+}
+
 #[test]
 fn a_row_that_only_one_mode_has_is_a_difference() {
     let above = |least: u32| {

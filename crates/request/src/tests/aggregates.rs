@@ -47,9 +47,9 @@ fn plus(left: Expr, right: Expr) -> Expr {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallSelection {
     All,
-    /// Those that records of an index suffice for, so that the rows need not be read.
-    FromRecords,
-    /// Those of them whose answer does not depend on the order of the rows.
+    /// All but one that is updated row by row.
+    Folded,
+    /// Those of the folded ones whose answer does not depend on the order of the rows.
     Unordered,
 }
 
@@ -83,7 +83,7 @@ fn calls(window: usize, which: CallSelection) -> Vec<AggregateCall> {
     ];
     let is_wanted = |name: &str| match which {
         CallSelection::All => true,
-        CallSelection::FromRecords => name != "median",
+        CallSelection::Folded => name != "median",
         CallSelection::Unordered => name != "median" && !ORDERED.contains(&name),
     };
     let calls = lists.into_iter().filter(|(name, _)| is_wanted(name)).enumerate();
@@ -216,7 +216,7 @@ fn long_windows_take_their_rows_from_nodes() {
     let rows = |first: i64| (0..1_000).map(|at| (Some(1), Some(first + at * 2))).collect();
     let database = TestDatabase::new(&[rows(0), rows(1)]);
     for unions in [vec![], vec![0]] {
-        for which in [CallSelection::All, CallSelection::FromRecords, CallSelection::Unordered] {
+        for which in [CallSelection::All, CallSelection::Folded, CallSelection::Unordered] {
             for frame in [
                 Frame::Rows { from: Some(900), to: 0 },
                 Frame::Range { from: Some(1_600), to: 0 },
@@ -266,7 +266,7 @@ fn case() -> impl Strategy<Value = FoldCase> {
     let unions = prop::sample::select(vec![vec![], vec![0], vec![1], vec![0, 1], vec![1, 0]]);
     let which = prop::sample::select(vec![
         CallSelection::All,
-        CallSelection::FromRecords,
+        CallSelection::Folded,
         CallSelection::Unordered,
     ]);
     let whole = Just((whole_window(), Vec::new()));
@@ -312,8 +312,7 @@ impl FoldCase {
             window.max_size.is_none_or(|most| most >= 32)
                 && !matches!(window.frame, Frame::Rows { from: Some(0..32), .. })
         };
-        let is_included =
-            self.which != CallSelection::All && self.windows_with_unions.iter().any(is_long);
+        let is_included = self.windows_with_unions.iter().any(is_long);
         let has_union = any(|(_, unions)| !unions.is_empty());
         let has_own = any(|(_, unions)| unions.contains(&1));
         let is_whole = |(window, _): &(Window, Vec<usize>)| *window == whole_window();
@@ -351,10 +350,7 @@ impl FoldCase {
             ),
             (
                 "included + union, in order, MAXSIZE",
-                is_included
-                    && has_union
-                    && self.which == CallSelection::FromRecords
-                    && has_max_size,
+                is_included && has_union && self.which == CallSelection::Folded && has_max_size,
             ),
         ];
         facts.into_iter().filter(|(_, holds)| *holds).map(|(name, _)| name).collect()
@@ -439,7 +435,7 @@ fn a_long_window_ends_when_its_call_is_cancelled() {
     let arena = Arena::new();
     // The other table; the window's own, with the request row; both.
     for unions in [vec![0], vec![1], vec![0, 1]] {
-        for which in [CallSelection::All, CallSelection::FromRecords, CallSelection::Unordered] {
+        for which in [CallSelection::All, CallSelection::Folded, CallSelection::Unordered] {
             for includes in [false, true] {
                 let window = window(Frame::Rows { from: None, to: 0 });
                 let group = WindowGroup { window, unions: unions.clone(), calls: calls(0, which) };
