@@ -47,6 +47,14 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         yield
 
 
+@pytest.fixture(scope="module")
+def spark() -> Iterator:
+    """A session of Spark, for tests that import `on_spark`."""
+    from on_spark import session
+
+    yield from session()
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Serves a database in memory to everybody on this machine, who may name files of the tests."""

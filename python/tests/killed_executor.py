@@ -1,4 +1,4 @@
-"""A training set over executors that are processes of their own, one of which is killed while it reads.
+"""A training set over executors that are processes of their own; one is killed while it reads.
 
 Run by `test_spark` with the name of a file: who removes it kills its executor.
 """

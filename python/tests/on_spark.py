@@ -26,8 +26,8 @@ _TYPES = {
 }
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator:
+def session() -> Iterator:
+    """Makes a session, and ends it."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

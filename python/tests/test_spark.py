@@ -13,9 +13,8 @@ import pytest
 
 import lockstep
 from generated_features import Generator, bits, tables_of
-from on_spark import arrow_of, frame_of, spark  # noqa: F401
-
 from lockstep.spark import training_set
+from on_spark import arrow_of, frame_of
 
 ROOT = Path(__file__).parents[2]
 

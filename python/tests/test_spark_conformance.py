@@ -18,9 +18,8 @@ import pytest
 
 import lockstep
 from generated_features import bits
-from on_spark import arrow_of, frame_of, spark  # noqa: F401
-
 from lockstep.spark import training_set
+from on_spark import arrow_of, frame_of
 
 CASES = Path(__file__).parents[3] / "shared" / "conformance"
 # One of so many cases is run.
@@ -100,7 +99,7 @@ def instants(table: pa.Table) -> pa.Table:
     return table
 
 
-def run(spark, case: dict, compatibility: str) -> str:  # noqa: F811
+def run(spark, case: dict, compatibility: str) -> str:
     """Runs a case in both places, and returns what became of it."""
     db, frames = lockstep.connect(), {}
     try:
@@ -146,7 +145,7 @@ def run(spark, case: dict, compatibility: str) -> str:  # noqa: F811
 
 @pytest.mark.skipif(not CASES.exists(), reason="the public cases are not here")
 @pytest.mark.parametrize("compatibility", ["standard", "openmldb"])
-def test_the_public_cases(spark, compatibility):  # noqa: F811
+def test_the_public_cases(spark, compatibility):
     outcomes = Counter()
     for number, case in enumerate(cases()):
         if number % EVERY == 0:
