@@ -45,11 +45,13 @@ def session() -> Iterator:
     session.stop()
 
 
-def frame_of(spark, table: pa.Table):
-    """Returns the DataFrame of a table; times are instants."""
+def frame_of(spark, table: pa.Table, *, in_order: bool = False):
+    """Returns the DataFrame of a table, in another order unless it is to be the same; times are
+    instants."""
     schema = ", ".join(f"`{field.name}` {type_of(field.type)}" for field in table.schema)
     rows = [tuple(row.values()) for row in table.to_pylist()]
-    return spark.createDataFrame(rows, schema).repartition(2)
+    frame = spark.createDataFrame(rows, schema)
+    return frame if in_order else frame.repartition(2)
 
 
 def type_of(of: pa.DataType) -> str:

@@ -198,12 +198,12 @@ mod tests {
         num::NonZeroUsize,
         ops::ControlFlow,
         panic::{AssertUnwindSafe, catch_unwind},
-        sync::{Arc, Barrier, Mutex},
+        sync::{Arc, Barrier},
         thread,
     };
 
     use super::{BLOCKS_AHEAD, in_order};
-    use crate::{QueryContext, SystemClock, query};
+    use crate::{QueryContext, SystemClock, query, sync::Mutex};
 
     const THREADS: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
 
@@ -230,11 +230,11 @@ mod tests {
         let worker = || {
             |_| {
                 together.wait();
-                ids.lock().unwrap().insert(format!("{:?}", thread::current().id()));
+                ids.lock().insert(format!("{:?}", thread::current().id()));
             }
         };
         in_order(THREADS, 0..6, worker, |()| ControlFlow::Continue(()));
-        assert_eq!(ids.lock().unwrap().len(), 3);
+        assert_eq!(ids.lock().len(), 3);
     }
 
     #[test]
@@ -269,7 +269,7 @@ mod tests {
         let (own, polled) = (thread::current().id(), Arc::new(Mutex::new(BTreeSet::new())));
         let seen = Arc::clone(&polled);
         let context = QueryContext::polling(Arc::new(SystemClock::new()), 1, move || {
-            seen.lock().unwrap().insert(thread::current().id() == own);
+            seen.lock().insert(thread::current().id() == own);
             true
         });
         // Each worker goes on until it sees that the call was cancelled.
@@ -281,6 +281,6 @@ mod tests {
             }
         };
         context.run(|| in_order(THREADS, 0..9, worker, |()| ControlFlow::Continue(())));
-        assert_eq!(*polled.lock().unwrap(), BTreeSet::from([true]));
+        assert_eq!(*polled.lock(), BTreeSet::from([true]));
     }
 }
