@@ -23,7 +23,7 @@ pub(crate) use arrival::ArrivalRun;
 pub(crate) use column::ColumnRun;
 pub(crate) use moments::KnownTables;
 
-use answers::{AnswerRun, Requests};
+use answers::{KnownRun, Requests};
 
 use crate::{PreparedRequest, catalog::TableEntry};
 

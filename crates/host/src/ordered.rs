@@ -56,7 +56,7 @@ pub fn in_order<B: Send, R: Send, W: FnMut(B) -> R>(
         work.help(worker(), context.as_ref());
     };
     thread::scope(|scope| {
-        let _end = EndOnDrop(&work);
+        let _end = EndHelpers(&work);
         let helper_count = threads.get() - usize::from(!leaves_tasks);
         let started = (0..helper_count).filter(|_| {
             let builder = thread::Builder::new().name("blocks".to_owned());
@@ -96,11 +96,11 @@ pub fn in_order<B: Send, R: Send, W: FnMut(B) -> R>(
 
 /// What the threads of a call share.
 struct OrderedWork<B, R> {
-    state: Mutex<WorkState<B, R>>,
+    state: Mutex<BlocksState<B, R>>,
     changed: Condvar,
 }
 
-struct WorkState<B, R> {
+struct BlocksState<B, R> {
     /// Blocks, with their numbers, that nobody has begun.
     blocks: VecDeque<(usize, B)>,
     /// Results that are not consumed, by the number of the block.
@@ -108,7 +108,7 @@ struct WorkState<B, R> {
     is_over: bool,
 }
 
-impl<B, R> Default for WorkState<B, R> {
+impl<B, R> Default for BlocksState<B, R> {
     fn default() -> Self {
         Self { blocks: VecDeque::new(), results: BTreeMap::new(), is_over: false }
     }
@@ -179,9 +179,9 @@ impl<B, R> OrderedWork<B, R> {
 const WAIT_OF_HELPER: Duration = Duration::from_secs(1);
 
 /// Ends the helpers, also when the caller panics.
-struct EndOnDrop<'w, B, R>(&'w OrderedWork<B, R>);
+struct EndHelpers<'w, B, R>(&'w OrderedWork<B, R>);
 
-impl<B, R> Drop for EndOnDrop<'_, B, R> {
+impl<B, R> Drop for EndHelpers<'_, B, R> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.is_over = true;

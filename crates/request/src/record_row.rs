@@ -76,7 +76,7 @@ impl RecordColumns {
         let values = self.columns.iter().map(|column| {
             let RecordField { offset, width } = column.field();
             let nulls = NullBits::of(records, column.null_bit());
-            ColumnValues { column, nulls, values: records.field(offset, width) }
+            RecordValues { column, nulls, values: records.field(offset, width) }
         });
         let columns = ArenaVec::from_iter_in(values, arena).into_bump_slice();
         RecordRows { columns, positions: &self.positions, run }
@@ -117,13 +117,13 @@ impl RecordColumn {
 
 /// The records of the rows of a run, column by column.
 pub(crate) struct RecordRows<'r, 's> {
-    columns: &'s [ColumnValues<'s>],
+    columns: &'s [RecordValues<'s>],
     positions: &'s [Option<usize>],
     run: &'r KeyRun<'s>,
 }
 
 /// The values of a column in some records, oldest first.
-struct ColumnValues<'s> {
+struct RecordValues<'s> {
     column: &'s RecordColumn,
     nulls: NullBits<'s>,
     values: &'s [u8],

@@ -57,7 +57,9 @@ impl<'s> SharedSnapshot<'s> {
     /// Makes a snapshot of this thread that shows the same.
     pub fn open(&self) -> Snapshot<'s> {
         let Self { table, state, visible_arrival, now_ms } = *self;
-        Snapshot { table, guard: series::pin(), state, visible_arrival, now_ms }
+        let guard = series::pin();
+        debug_assert!(table.current(&guard).1 >= visible_arrival, "what was visible stays so");
+        Snapshot { table, guard, state, visible_arrival, now_ms }
     }
 }
 
@@ -161,6 +163,7 @@ impl<'t> Snapshot<'t> {
     /// Shares what the snapshot shows with other threads.
     pub fn share(&self) -> SharedSnapshot<'_> {
         let Self { table, state, visible_arrival, now_ms, .. } = *self;
+        debug_assert!(table.current(&self.guard).1 >= visible_arrival, "as in `open`");
         SharedSnapshot { table, state, visible_arrival, now_ms }
     }
 

@@ -41,7 +41,7 @@ const CHECKED: usize = 20;
 
 /// The deployments over a table.
 #[derive(Clone, Copy)]
-struct Deployed {
+struct DeployedFamilies {
     name: &'static str,
     families: &'static [Family],
     pre_aggregates: PreAggregates,
@@ -49,7 +49,7 @@ struct Deployed {
 
 /// A table into which rows are inserted.
 struct WrittenTable {
-    deployed: Deployed,
+    deployed: DeployedFamilies,
     lockstep: M8Lockstep,
     keys: Vec<String>,
     next: AtomicUsize,
@@ -58,9 +58,10 @@ struct WrittenTable {
 /// Measures inserts.
 pub(super) fn measure(options: &BenchOptions, set: KeySet) -> Result<MeasurementTable> {
     say("inserts");
-    let deployed = |name, families, pre_aggregates| Deployed { name, families, pre_aggregates };
+    let deployed =
+        |name, families, pre_aggregates| DeployedFamilies { name, families, pre_aggregates };
     let (off, on) = (PreAggregates::Off, PreAggregates::On);
-    let deployments: [Deployed; TABLES] = [
+    let deployments: [DeployedFamilies; TABLES] = [
         deployed("none", &[], off),
         deployed("sum_avg_count", &[Family::Totals], off),
         deployed("sum_avg_count", &[Family::Totals], on),
@@ -116,7 +117,7 @@ pub(super) fn measure(options: &BenchOptions, set: KeySet) -> Result<Measurement
     })
 }
 
-impl Deployed {
+impl DeployedFamilies {
     /// Returns the setting; that of a table without deployments does not matter.
     fn pre_aggregation(self) -> &'static str {
         match (self.families, self.pre_aggregates) {
@@ -128,7 +129,7 @@ impl Deployed {
 }
 
 impl WrittenTable {
-    fn new(deployed: Deployed, set: KeySet) -> Result<Self> {
+    fn new(deployed: DeployedFamilies, set: KeySet) -> Result<Self> {
         let lockstep = M8Lockstep::new()?;
         for part in [DataPart::Early, DataPart::Further] {
             lockstep.load(&[set], 0, part)?;

@@ -27,7 +27,7 @@ const REQUESTS_PER_CHECKPOINT: usize = 64;
 pub(crate) type ConsumeBatch<'c> = &'c mut dyn FnMut(RecordBatch) -> Result<()>;
 
 /// The answers to the rows of a main table.
-pub(crate) struct AnswerRun<'a> {
+pub(crate) struct KnownRun<'a> {
     pub(crate) program: &'a Program,
     pub(crate) columns: &'a [(String, DataType)],
     pub(crate) range: ResultRange,
@@ -56,7 +56,7 @@ struct AnsweredBlock {
     error: Option<Box<Diagnostic>>,
 }
 
-impl AnswerRun<'_> {
+impl KnownRun<'_> {
     /// Answers the requests that `answer` makes of rows, each at a moment of its own.
     pub(crate) fn run<T: Send>(
         self,

@@ -9,7 +9,7 @@ use lockstep_host::temporary::TemporaryStorage;
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema};
 use lockstep_table::StoredRow;
 
-use super::{AnswerRun, KnownTables, Requests, ResultRange, answers::ConsumeBatch};
+use super::{KnownRun, KnownTables, Requests, ResultRange, answers::ConsumeBatch};
 use crate::{PreparedRequest, ProgressCallback, catalog::TableEntry, database::TableSet};
 
 /// What is answered.
@@ -49,7 +49,7 @@ impl ArrivalRun<'_> {
         let first = rows().next().map(|row| main_table.arrival_ms(row.arrival));
         let warnings = first.map(|first_ms| self.warnings(&tables.that_may_lack(first_ms)));
         let total = set.by_id.get(&self.main_table).map_or(0, |table| table.row_count());
-        let run = AnswerRun {
+        let run = KnownRun {
             program,
             columns: self.columns,
             range: self.range,

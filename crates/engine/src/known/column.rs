@@ -28,7 +28,7 @@ use lockstep_sql::ast::Ident;
 use lockstep_table::{Arrivals, Snapshot, Table};
 
 use super::{
-    AnswerRun, KnownTables, Requests, ResultRange, answers::ConsumeBatch, arrival::rows_gone,
+    KnownRun, KnownTables, Requests, ResultRange, answers::ConsumeBatch, arrival::rows_gone,
     does_not_fit,
 };
 use crate::{
@@ -92,7 +92,7 @@ impl ColumnRun<'_> {
         let total = u64::try_from(copy.rows.num_rows()).unwrap_or(u64::MAX);
         let columns = &self.query.columns;
         let (range, threads) = (self.range, self.database.host().threads.count());
-        let run = AnswerRun { program, columns, range, total, progress, threads };
+        let run = KnownRun { program, columns, range, total, progress, threads };
         let answer = |row: usize, requests: &mut Requests<'_>| {
             let arena = Arena::new();
             let values: Vec<Datum<'_>> =
