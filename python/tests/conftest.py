@@ -52,7 +52,8 @@ def spark() -> Iterator:
     """A session of Spark, for tests that import `on_spark`."""
     from on_spark import session
 
-    yield from session()
+    with session() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

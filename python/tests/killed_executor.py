@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 import lockstep
 from lockstep.spark import training_set
+from on_spark import session
 
 SQL = """
     SELECT id, sum(id) OVER w AS total FROM t
@@ -22,18 +22,7 @@ SQL = """
 """
 
 
-def main(marker: str) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local-cluster[2,1,1024]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
-
+def main(spark, marker: str) -> None:
     def killing(batches):
         for batch in batches:
             yield batch
@@ -61,4 +50,5 @@ def main(marker: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    with session("local-cluster[2,1,1024]") as spark:
+        main(spark, sys.argv[1])

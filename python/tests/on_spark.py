@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -26,23 +27,24 @@ _TYPES = {
 }
 
 
-def session() -> Iterator:
+@contextlib.contextmanager
+def session(master: str = "local[2]") -> Iterator:
     """Makes a session, and ends it."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "3")
         .config("spark.sql.session.timeZone", "America/New_York")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
     )
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    yield made
+    made.stop()
 
 
 def frame_of(spark, table: pa.Table, *, in_order: bool = False):

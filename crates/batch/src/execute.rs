@@ -18,7 +18,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError},
     },
-    thread,
     time::Duration,
 };
 
@@ -488,7 +487,7 @@ fn scan_tables(
 
 /// Returns the number of threads that the machine runs at once.
 pub(crate) fn machine_threads() -> NonZeroUsize {
-    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+    lockstep_host::Threads::System.count()
 }
 
 /// Returns the runtime of all queries of the process, which the first one starts.

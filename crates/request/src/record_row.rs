@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The columns that are read of records.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RecordColumns {
     columns: Vec<RecordColumn>,
     /// For each column of the table, its position among `columns`.

@@ -216,7 +216,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Compiles the lanes of a scan for the records of a source's index, which is made to include what
+    /// Compiles lanes and calls of a scan for the records of a source's index, which is made to include what
     /// they read when the program is for a deployment. The index is held. Returns `None` when rows have
     /// to be read.
     fn record_inputs(
