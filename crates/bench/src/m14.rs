@@ -1,13 +1,13 @@
 //! M14: requests over the network: M1's and M2's features through `lockstep serve` on loopback.
 //!
-//! A client sends a request row as JSON over HTTP/1.1, or binds it to a prepared call of the deployment in
-//! PostgreSQL's protocol, and reads the features. 1, 8, 64 and 1,000
-//! connections send their next request when they have the answer; then as many send at half the rate
+//! A client sends a request row as JSON over HTTP/1.1, binds it to a prepared call of the deployment in
+//! PostgreSQL's protocol, or sends it as an Arrow batch in a session of Flight, and reads the features. 1,
+//! 8, 64 and 1,000 connections send their next request when they have the answer; then as many send at half the rate
 //! that eight of them reached, each request at its time, so that a wait counts for all requests that it
 //! delays. All connections are of one thread, which leaves the other processor to the server.
 //!
 //! Beside it, by the same client: *speed of light*, a server of the same libraries that reads the body
-//! and answers a constant of the same size; Redis, which returns ready-made features of the same
+//! and answers a constant of the same size, over HTTP/1.1 and as Flight does over HTTP/2; Redis, which returns ready-made features of the same
 //! size; and Feast's feature server, which returns as many ready-made features. PostgreSQL runs M1's SQL with its own client, a connection in each thread. Each server is a
 //! process of its own; every answer of Lockstep is compared with the answer in process before anything is
 //! timed, to the bit.
@@ -17,6 +17,8 @@ mod beside;
 mod connection;
 mod feast;
 mod features;
+mod flight;
+mod http2;
 mod load;
 mod postgres;
 mod ready_made;
@@ -51,6 +53,9 @@ use crate::{
 const CONNECTIONS: [usize; 4] = [1, 8, 64, 1_000];
 /// Connections of which the half load is derived.
 const HALF_LOAD_OF: usize = 8;
+/// Lockstep over Flight, and the constant server for its calls, as results name them.
+const FLIGHT: &str = "lockstep_flight";
+const FLIGHT_BASELINE: &str = "speed_of_light_flight";
 /// Requests whose answers are compared.
 const SAMPLES: usize = 64;
 /// Threads of PostgreSQL's clients.
@@ -109,7 +114,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     }
     tables.push(appends::run(options)?);
     let params = json!({
-        "protocols": ["HTTP/1.1 with JSON", "PostgreSQL, extended"], "connections": CONNECTIONS,
+        "protocols": ["HTTP/1.1 with JSON", "PostgreSQL, extended", "Flight"], "connections": CONNECTIONS,
         "features": sets.map(|set| set.feature_count()),
     });
     let point = Point { params, systems: Vec::new(), ratios };
@@ -130,19 +135,25 @@ fn run_set(
     notes.insert(format!("{}_ready_ms", set.name()), json!(rounded(lockstep.ready_ms)));
     let answer_bytes = check_answers(&lockstep, set, &in_process.answers)?;
     let constant = ServerProcess::start(ServedSystem::Constant { bytes: answer_bytes })?;
+    let flight = ServerProcess::start(ServedSystem::LockstepFlight(set))?;
+    let flight_bytes = check_answers(&flight, set, &in_process.answers)?;
+    let flight_constant =
+        ServerProcess::start(ServedSystem::ConstantFlight { bytes: flight_bytes })?;
     let redis = wanted(options, PeerName::Redis, Redis::start)?;
     let postgres = ServerProcess::start(ServedSystem::LockstepPostgres(set))?;
     check_answers(&postgres, set, &in_process.answers)?;
-    let served = |name, process: &ServerProcess| NetworkSystem {
-        name,
-        endpoint: process.endpoint(set),
-        requests: process.requests(set),
+    let served = |(name, process): (_, &ServerProcess)| -> Result<NetworkSystem> {
+        let (endpoint, requests) = (process.endpoint(set), process.requests(set)?);
+        Ok(NetworkSystem { name, endpoint, requests })
     };
-    let mut systems = vec![
-        served(LOCKSTEP, &lockstep),
-        served("lockstep_postgres", &postgres),
-        served(BASELINE, &constant),
+    let processes = [
+        (LOCKSTEP, &lockstep),
+        ("lockstep_postgres", &postgres),
+        (FLIGHT, &flight),
+        (BASELINE, &constant),
+        (FLIGHT_BASELINE, &flight_constant),
     ];
+    let mut systems = processes.into_iter().map(served).collect::<Result<Vec<_>>>()?;
     if let Some(redis) = &redis {
         systems.push(ready_made::fill(redis, set.request_count(), answer_bytes)?);
     }
@@ -159,6 +170,7 @@ fn run_set(
     let own_us = in_process.p50_us;
     notes.insert(format!("{name}_in_process_p50_us"), json!(rounded(own_us)));
     notes.insert(format!("{name}_answer_bytes"), json!(answer_bytes));
+    notes.insert(format!("{name}_flight_answer_bytes"), json!(flight_bytes));
     add_ratios(name, own_us, &measured, ratios);
     Ok(measured)
 }
@@ -232,13 +244,14 @@ fn check_answers(
     expected: &[Vec<AnswerValue>],
 ) -> Result<usize> {
     let endpoint = process.endpoint(set);
-    let requests = process.requests(set);
+    let requests = process.requests(set)?;
     let mut bytes = 0;
     assert!(expected.len() >= SAMPLES, "there are answers to compare with");
     for (request, expected) in expected.iter().take(SAMPLES).enumerate() {
         let body = endpoint.exchange(&requests[request])?;
         let found = match endpoint.framing {
             Framing::Postgres => postgres::read_answer(&body, expected)?,
+            Framing::Http2 => flight::read_answer(&body)?,
             Framing::Http | Framing::Resp => features::read_answer(&body, expected)?,
         };
         if let Some(difference) = difference(expected, &found, Closeness::Exact) {
@@ -267,17 +280,20 @@ fn add_ratios(set: &str, own_us: f64, measured: &[NetworkRuns], ratios: &mut Map
             ratios.insert(format!("{set}: {name}"), json!(rounded(value)));
         }
     };
-    let (served, constant) = (find(LOCKSTEP, "closed", 1), find(BASELINE, "closed", 1));
-    let above = served.zip(constant).map(|(served, constant)| p50(served) - p50(constant));
-    add("µs of p50 above speed_of_light, 1 connection".to_owned(), above);
-    add(
-        "the same in times of the engine's own p50".to_owned(),
-        above.map(|above| above / own_us.max(0.001)),
-    );
+    for (system, baseline) in [(LOCKSTEP, BASELINE), (FLIGHT, FLIGHT_BASELINE)] {
+        let (served, constant) = (find(system, "closed", 1), find(baseline, "closed", 1));
+        let above = served.zip(constant).map(|(served, constant)| p50(served) - p50(constant));
+        add(format!("µs of p50, {system} above {baseline}, 1 connection"), above);
+        let times = above.map(|above| above / own_us.max(0.001));
+        add(format!("the same in times of the engine's own p50, {system}"), times);
+    }
     for connections in CONNECTIONS {
-        let pair = find(BASELINE, "closed", connections).zip(find(LOCKSTEP, "closed", connections));
-        let times = pair.map(|(constant, served)| per_s(constant) / per_s(served).max(1.0));
-        add(format!("requests/s, speed_of_light/lockstep, {connections} connections"), times);
+        for (system, baseline) in [(LOCKSTEP, BASELINE), (FLIGHT, FLIGHT_BASELINE)] {
+            let pair =
+                find(baseline, "closed", connections).zip(find(system, "closed", connections));
+            let times = pair.map(|(constant, served)| per_s(constant) / per_s(served).max(1.0));
+            add(format!("requests/s, {baseline}/{system}, {connections} connections"), times);
+        }
         let pair = find(LOCKSTEP, "closed", connections).zip(find("redis", "closed", connections));
         let times = pair.map(|(served, redis)| p50(served) / p50(redis).max(0.001));
         add(format!("p50, lockstep/redis, {connections} connections"), times);

@@ -49,7 +49,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     let set = FeatureSet::M1;
     let (warm_ms, run_ms) = options.loop_ms();
     let process = ServerProcess::start(ServedSystem::Lockstep(set))?;
-    let (endpoint, requests) = (process.endpoint(set), process.requests(set));
+    let (endpoint, requests) = (process.endpoint(set), process.requests(set)?);
     let analytics = process.statement(ANALYTICS);
     endpoint.exchange(&analytics)?;
     let mut measured = Vec::new();

@@ -6,6 +6,7 @@ use std::{
     path::PathBuf,
 };
 
+use super::http2::{self, Http2State};
 use crate::error::{Error, Result, Trying};
 
 /// Where a server listens.
@@ -26,6 +27,8 @@ pub(super) enum Framing {
     Resp,
     /// The messages of PostgreSQL's protocol up to `ReadyForQuery`.
     Postgres,
+    /// The frames of HTTP/2 up to the end of a stream.
+    Http2,
 }
 
 /// A server and its protocol.
@@ -55,7 +58,60 @@ impl Framing {
             Self::Http => http_answer(bytes),
             Self::Resp => resp_answer(bytes),
             Self::Postgres => postgres_answer(bytes),
+            Self::Http2 => http2::answer(bytes),
         }
+    }
+}
+
+/// What a connection sends and has received.
+#[derive(Debug)]
+pub(super) struct Exchanges {
+    framing: Framing,
+    /// Bytes that were received, of which the last answer is left until the next request.
+    pub(super) received: Vec<u8>,
+    sent: Vec<u8>,
+    answered: usize,
+    http2: Http2State,
+}
+
+impl Exchanges {
+    /// Makes those of a new connection.
+    pub(super) fn new(framing: Framing) -> Self {
+        let (received, sent) = (Vec::with_capacity(65_536), Vec::new());
+        Self { framing, received, sent, answered: 0, http2: Http2State::default() }
+    }
+
+    /// Returns the bytes of a request as the connection sends them.
+    pub(super) fn begin<'b>(&'b mut self, request: &'b [u8]) -> &'b [u8] {
+        self.received.drain(..self.answered);
+        self.answered = 0;
+        if self.framing != Framing::Http2 {
+            return request;
+        }
+        self.sent.clear();
+        self.http2.write(request, &mut self.sent);
+        &self.sent
+    }
+
+    /// Finds the answer in what was received; `None` while it is not whole. What a connection says of
+    /// itself may follow an answer of HTTP/2; behind others there is nothing.
+    pub(super) fn end(&mut self) -> Result<Option<FramedAnswer>> {
+        let Some(answer) = self.framing.first(&self.received) else { return Ok(None) };
+        let is_all = self.framing == Framing::Http2 || answer.end == self.received.len();
+        if !answer.is_ok || !is_all {
+            return Err(self.no_answer());
+        }
+        self.answered = answer.end;
+        if self.framing == Framing::Http2 {
+            self.http2.note(&self.received[..answer.end]);
+        }
+        Ok(Some(answer))
+    }
+
+    /// Makes the error of a connection that has ended, or has answered with an error.
+    pub(super) fn no_answer(&self) -> Error {
+        let said = String::from_utf8_lossy(&self.received).into_owned();
+        Error::peer("server", format!("no answer: {said}"))
     }
 }
 
@@ -126,31 +182,32 @@ impl Endpoint {
         };
         let trying = || format!("call {address}");
         let mut stream = TcpStream::connect(address).trying(trying)?;
+        let mut exchanges = Exchanges::new(self.framing);
         let mut answer = Vec::new();
         for part in self.setup.iter().map(Vec::as_slice).chain([request]) {
-            stream.write_all(part).trying(trying)?;
-            answer = self.receive(&mut stream)?;
+            stream.write_all(exchanges.begin(part)).trying(trying)?;
+            answer = receive(&mut stream, &mut exchanges)?;
         }
         Ok(answer)
     }
 
-    /// Receives one answer and returns its body.
+    /// Receives one answer of a connection on which the caller sends, and returns its body.
     pub(super) fn receive(&self, stream: &mut TcpStream) -> Result<Vec<u8>> {
-        let mut received = Vec::new();
-        let mut part = [0; 65_536];
-        loop {
-            let count = stream.read(&mut part).trying(|| "read an answer".to_owned())?;
-            received.extend_from_slice(&part[..count]);
-            match self.framing.first(&received) {
-                Some(FramedAnswer { body, end, is_ok: true }) => {
-                    return Ok(received[body..end].to_vec());
-                }
-                None if count > 0 => {}
-                _ => {
-                    let said = String::from_utf8_lossy(&received).into_owned();
-                    return Err(Error::peer("server", format!("no answer: {said}")));
-                }
+        receive(stream, &mut Exchanges::new(self.framing))
+    }
+}
+
+fn receive(stream: &mut TcpStream, exchanges: &mut Exchanges) -> Result<Vec<u8>> {
+    let mut part = [0; 65_536];
+    loop {
+        let count = stream.read(&mut part).trying(|| "read an answer".to_owned())?;
+        exchanges.received.extend_from_slice(&part[..count]);
+        match exchanges.end()? {
+            Some(FramedAnswer { body, end, .. }) => {
+                return Ok(exchanges.received[body..end].to_vec());
             }
+            None if count > 0 => {}
+            None => return Err(exchanges.no_answer()),
         }
     }
 }

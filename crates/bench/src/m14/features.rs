@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use lockstep_engine::{Database, Session};
-use lockstep_row::Datum;
+use lockstep_row::{DataType, Datum};
 use serde_json::{Value as Json, value::RawValue};
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     m1::{Data, M1Lockstep, M1Shape, columns},
     m2::{M2Lockstep, M2Shape, m2_datums},
     measure::{ClientLoad, closed_loop},
+    statement::PeerType,
     system::System,
 };
 
@@ -111,6 +112,24 @@ impl FeatureSet {
                 let own = ["k".to_owned(), "ts".to_owned()];
                 let values = (0..M2_SHAPE.columns).map(|column| format!("c{column}"));
                 own.into_iter().chain(values).collect()
+            }
+        }
+    }
+
+    /// Returns the types of these columns.
+    pub(super) fn column_types(self) -> Vec<DataType> {
+        let of_peer = |kind| match kind {
+            PeerType::Text(_) => DataType::String,
+            PeerType::Int => DataType::BigInt,
+            PeerType::Double => DataType::Double,
+            PeerType::Time => DataType::Timestamp,
+        };
+        match self {
+            Self::M1 => columns().map(|(_, kind)| of_peer(kind)).collect(),
+            Self::M2 => {
+                let values = [DataType::BigInt, DataType::Double].into_iter().cycle();
+                let own = [DataType::String, DataType::Timestamp];
+                own.into_iter().chain(values.take(M2_SHAPE.columns)).collect()
             }
         }
     }

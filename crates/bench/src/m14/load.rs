@@ -19,11 +19,11 @@ use tokio::{
 };
 
 use super::{
-    connection::{Endpoint, Framing, ListenAddress},
+    connection::{Endpoint, Exchanges, ListenAddress},
     timer::LoadTimer,
 };
 use crate::{
-    error::{Error, Result, Trying},
+    error::{Result, Trying},
     measure::{Measured, latencies, record},
 };
 
@@ -167,15 +167,13 @@ async fn connect(address: &ListenAddress) -> Result<Box<dyn Stream>> {
 /// An open connection.
 struct LoadConnection {
     stream: Box<dyn Stream>,
-    framing: Framing,
-    received: Vec<u8>,
+    exchanges: Exchanges,
 }
 
 impl LoadConnection {
     async fn open(endpoint: &Endpoint) -> Result<Self> {
         let stream = connect(&endpoint.address).await?;
-        let received = Vec::with_capacity(65_536);
-        let mut connection = Self { stream, framing: endpoint.framing, received };
+        let mut connection = Self { stream, exchanges: Exchanges::new(endpoint.framing) };
         for part in &endpoint.setup {
             connection.exchange(part).await?;
         }
@@ -184,17 +182,14 @@ impl LoadConnection {
 
     async fn exchange(&mut self, request: &[u8]) -> Result<()> {
         let trying = || "exchange with the server".to_owned();
-        self.stream.write_all(request).await.trying(trying)?;
-        self.received.clear();
+        let Self { stream, exchanges } = self;
+        stream.write_all(exchanges.begin(request)).await.trying(trying)?;
         loop {
-            let count = self.stream.read_buf(&mut self.received).await.trying(trying)?;
-            match self.framing.first(&self.received) {
-                Some(answer) if answer.is_ok && answer.end == self.received.len() => return Ok(()),
+            let count = stream.read_buf(&mut exchanges.received).await.trying(trying)?;
+            match exchanges.end()? {
+                Some(_) => return Ok(()),
                 None if count > 0 => {}
-                _ => {
-                    let said = String::from_utf8_lossy(&self.received).into_owned();
-                    return Err(Error::peer("server", format!("no answer: {said}")));
-                }
+                None => return Err(exchanges.no_answer()),
             }
         }
     }

@@ -25,7 +25,8 @@ use tokio::{net::TcpListener, runtime::Builder};
 use super::{
     connection::{Endpoint, Framing, ListenAddress},
     features::FeatureSet,
-    postgres,
+    flight::{ACTION_PATH, FlightCaller},
+    http2, postgres,
 };
 use crate::{
     error::{Error, Result, Trying},
@@ -47,10 +48,17 @@ pub(super) enum ServedSystem {
     Lockstep(FeatureSet),
     /// The same, by PostgreSQL's protocol, to everybody.
     LockstepPostgres(FeatureSet),
+    /// The same, over Flight.
+    LockstepFlight(FeatureSet),
     /// Lockstep with an empty table of M6.
     Appends(AppendProtocol),
     /// A constant of so many bytes, whatever the call is.
     Constant {
+        /// The size of the answer.
+        bytes: usize,
+    },
+    /// The same over HTTP/2, to the calls of Flight.
+    ConstantFlight {
         /// The size of the answer.
         bytes: usize,
     },
@@ -81,6 +89,8 @@ impl ServedSystem {
             Self::LockstepPostgres(set) => json!({ "postgres": set.name() }),
             Self::Appends(protocol) => json!({ "append": protocol.name() }),
             Self::Constant { bytes } => json!({ "constant": bytes }),
+            Self::LockstepFlight(set) => json!({ "flight": set.name() }),
+            Self::ConstantFlight { bytes } => json!({ "constant_flight": bytes }),
         }
     }
 
@@ -96,8 +106,12 @@ impl ServedSystem {
             let mut protocols = [AppendProtocol::Copy, AppendProtocol::Flight].into_iter();
             return protocols.find(|protocol| protocol.name() == name).map(Self::Appends);
         }
-        let bytes = usize::try_from(json["constant"].as_u64()?).ok()?;
-        Some(Self::Constant { bytes })
+        if let Some(name) = json["flight"].as_str() {
+            return FeatureSet::of_name(name).map(Self::LockstepFlight);
+        }
+        let bytes = |key: &str| json[key].as_u64().and_then(|bytes| usize::try_from(bytes).ok());
+        let constant = bytes("constant").map(|bytes| Self::Constant { bytes });
+        constant.or_else(|| bytes("constant_flight").map(|bytes| Self::ConstantFlight { bytes }))
     }
 }
 
@@ -148,6 +162,9 @@ impl ServerProcess {
                 let setup = postgres::setup(set);
                 Endpoint { address, framing: Framing::Postgres, setup }
             }
+            ServedSystem::LockstepFlight(_) | ServedSystem::ConstantFlight { .. } => {
+                Endpoint { address, framing: Framing::Http2, setup: vec![http2::opening()] }
+            }
             ServedSystem::Lockstep(_)
             | ServedSystem::Appends(_)
             | ServedSystem::Constant { .. } => {
@@ -157,12 +174,22 @@ impl ServerProcess {
     }
 
     /// Returns the requests of a set as they are sent.
-    pub(super) fn requests(&self, set: FeatureSet) -> Vec<Vec<u8>> {
-        if let ServedSystem::LockstepPostgres(_) = self.system {
-            return postgres::requests(set);
+    pub(super) fn requests(&self, set: FeatureSet) -> Result<Vec<Vec<u8>>> {
+        let user = FlightCaller {
+            authority: self.address.to_string(),
+            authorization: AUTHORIZATION.to_owned(),
+        };
+        match self.system {
+            ServedSystem::LockstepPostgres(_) => Ok(postgres::requests(set)),
+            ServedSystem::LockstepFlight(_) => user.in_session(&self.endpoint(set))?.requests(set),
+            ServedSystem::ConstantFlight { .. } => user.requests(set),
+            ServedSystem::Lockstep(_)
+            | ServedSystem::Appends(_)
+            | ServedSystem::Constant { .. } => {
+                let path = format!("/v1/deployments/{}", set.name());
+                Ok(set.bodies().iter().map(|body| self.http_request(&path, body)).collect())
+            }
         }
-        let path = format!("/v1/deployments/{}", set.name());
-        set.bodies().iter().map(|body| self.http_request(&path, body)).collect()
     }
 
     /// Returns the call of a statement over HTTP.
@@ -195,7 +222,10 @@ pub(crate) fn run_step(step: &str) -> Result<()> {
         ServedSystem::Lockstep(set) => serve_features(set, Listener::Http),
         ServedSystem::LockstepPostgres(set) => serve_features(set, Listener::Postgres),
         ServedSystem::Appends(protocol) => serve_table(protocol),
-        ServedSystem::Constant { bytes } => serve_constant(bytes),
+        ServedSystem::LockstepFlight(set) => serve_features(set, Listener::Flight),
+        ServedSystem::Constant { bytes } | ServedSystem::ConstantFlight { bytes } => {
+            serve_constant(bytes)
+        }
     }
 }
 
@@ -278,7 +308,9 @@ fn serve_constant(bytes: usize) -> Result<()> {
         let answer = answer.clone();
         async move { Ok::<_, Infallible>(answer) }
     };
-    let routes = Router::new().route("/v1/deployments/{name}", post(handler));
+    let routes = Router::new()
+        .route("/v1/deployments/{name}", post(handler.clone()))
+        .route(ACTION_PATH, post(handler));
     runtime.spawn(async move {
         loop {
             let Ok((stream, _peer)) = listener.accept().await else { continue };

@@ -9,6 +9,7 @@ use tokio::runtime::Builder;
 use super::{
     connection::{FramedAnswer, Framing},
     features::{FeatureSet, read_answer},
+    http2::{self, Http2State},
     timer::LoadTimer,
 };
 use crate::answer::AnswerValue;
@@ -70,6 +71,53 @@ fn an_answer_of_postgres_ends_with_ready() {
     assert_eq!(super::postgres::read_answer(answer, &expected).unwrap(), expected);
     let error = b"E\0\0\0\x05\0Z\0\0\0\x05I";
     assert!(!Framing::Postgres.first(error).unwrap().is_ok);
+}
+
+#[test]
+fn an_answer_of_http2_ends_with_its_stream() {
+    let settings = b"\0\0\0\x04\0\0\0\0\0";
+    let acknowledged = b"\0\0\0\x04\x01\0\0\0\0";
+    let (head, data) = (b"\0\0\x01\x01\x04\0\0\0\x01\x88", b"\0\0\x02\0\0\0\0\0\x01ab");
+    let (more, trailers) = (b"\0\0\x01\0\0\0\0\0\x01c", b"\0\0\x01\x01\x05\0\0\0\x01\x88");
+    let first = Framing::Http2.first(settings).unwrap();
+    assert_eq!(first, FramedAnswer { body: 0, end: 9, is_ok: true });
+    let answer = [&acknowledged[..], head, data, more, trailers, &acknowledged[..4]].concat();
+    let found = Framing::Http2.first(&answer).unwrap();
+    assert_eq!(found, FramedAnswer { body: 0, end: answer.len() - 4, is_ok: true });
+    assert_eq!(http2::body(&answer), b"abc");
+    assert_eq!(Framing::Http2.first(&answer[..answer.len() - 5]), None);
+    // An error is headers alone, a stream that is given up, or the end of the connection.
+    assert!(!Framing::Http2.first(trailers).unwrap().is_ok);
+    assert!(!Framing::Http2.first(b"\0\0\0\x03\0\0\0\0\x01").unwrap().is_ok);
+    assert!(!Framing::Http2.first(b"\0\0\0\x07\0\0\0\0\0").unwrap().is_ok);
+}
+
+#[test]
+fn a_request_of_http2_has_its_stream_in_each_frame() {
+    let long = "a".repeat(300);
+    let body = vec![7; 20_000];
+    let request = http2::request(&[(":path", "/x"), ("long", &long)], &body);
+    assert_eq!(http2::body(&request), body);
+    // Behind the length of 300: seven ones, then 300 - 127 = 173 in two groups.
+    let at = request.windows(4).position(|part| part == b"long").unwrap();
+    assert_eq!(request[at + 4..at + 7], [127, 0xad, 0x01]);
+    let mut state = Http2State::default();
+    let mut sent = Vec::new();
+    state.write(&http2::opening(), &mut sent);
+    assert_eq!(sent, http2::opening());
+    for stream in [1_u32, 3] {
+        sent.clear();
+        state.write(&request, &mut sent);
+        // Only the first request acknowledges the settings, only the second one enlarges the window.
+        let own = if stream == 1 { 9 } else { 13 };
+        assert_eq!(sent.len(), request.len() + own);
+        let frames = &sent[own..];
+        assert_eq!(frames[5..9], stream.to_be_bytes());
+        let data = frames.windows(3).position(|part| part == [0, 0x40, 0]).unwrap();
+        assert_eq!(frames[data + 5..data + 9], stream.to_be_bytes());
+        state.note(b"\0\0\x02\0\x01\0\0\0\x01ab");
+    }
+    assert_eq!(sent[9..13], 2_u32.to_be_bytes());
 }
 
 #[test]
