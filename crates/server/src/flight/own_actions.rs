@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::stream;
-use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_engine::{Output, ProgressCallback, Session, Verification, VerifyOptions};
+use lockstep_diagnostic::Result;
+use lockstep_engine::{ProgressCallback, Session, Verification, VerifyOptions};
 use lockstep_protocol::{
-    Answers, CANCEL, CLOSE_REQUEST, COMPLETE, CREATE_TABLE, Cancel, DEPLOYMENT, DESCRIBE,
-    DeploymentMessage, DeploymentRequest, Describe, ObjectRef, PREPARE_REQUEST, PrepareRequest,
-    REQUEST, RequestHandle, SESSION, TABLE_COLUMNS, TableCreation, VERIFY, ValueDifference, Verify,
-    VerifyEvent, VerifyResult, Words,
+    CANCEL, CLOSE_REQUEST, COMPLETE, CREATE_TABLE, Cancel, DEPLOYMENT, DESCRIBE, DeploymentMessage,
+    Describe, ObjectRef, PREPARE_REQUEST, PrepareRequest, REQUEST, RequestHandle, SESSION,
+    TABLE_COLUMNS, TableCreation, VERIFY, ValueDifference, Verify, VerifyEvent, VerifyResult,
+    Words,
 };
 use prost::Message;
 use tokio::sync::mpsc;
@@ -18,13 +18,13 @@ use tonic::Status;
 
 use super::{
     actions::{ActionStream, single_stream},
-    arrow_bytes::{columns_message, names_of, parameters_in, read_rows, write_rows},
+    arrow_bytes::{columns_message, parameters_in, read_rows},
     call::{CallDeadline, FlightCall},
     prepared::FlightStatement,
     statements::view_of,
     status::malformed,
 };
-use crate::{http::lap, metrics::CallPhase, work_pool::WorkClass};
+use crate::work_pool::WorkClass;
 
 /// The events of a verification that wait for the client; more are dropped.
 const EVENTS_AHEAD: usize = 64;
@@ -117,57 +117,6 @@ impl FlightCall {
         .await
     }
 
-    /// Answers request rows. Those of a handle are for what was prepared, and nothing newer.
-    async fn request(&self, request: DeploymentRequest) -> Result<Vec<u8>, Status> {
-        let prepared = if request.handle.is_empty() {
-            None
-        } else {
-            let (server, user) = (&self.server, self.session.user());
-            let found = server.prepared.find(&server.state, user, &request.handle);
-            Some(found.map_err(|error| self.status(&error))?)
-        };
-        let target: Arc<str> = match &prepared {
-            Some(FlightStatement::Request { target, .. }) => Arc::clone(target),
-            _ => request.target.as_str().into(),
-        };
-        if let Some(trace) = self.trace() {
-            trace.set_text("lockstep.deployment", &target);
-        }
-        let (state, name) = (Arc::clone(&self.server.state), Arc::clone(&target));
-        let answer = move |session: &Session| {
-            let mut at_ns = state.clock.monotonic_ns();
-            let (_, rows) = read_rows(&request.rows)?;
-            let read_ns = lap(&state.clock, &mut at_ns);
-            let output = match &prepared {
-                None => session.request(&request.target, &rows)?,
-                Some(FlightStatement::Request { target, request }) => {
-                    session.request_prepared(target, request, &rows)?
-                }
-                Some(FlightStatement::Statement { .. }) => {
-                    return Err(malformed("the handle is that of a statement"));
-                }
-            };
-            let answer_ns = lap(&state.clock, &mut at_ns);
-            let bytes = answers(session, &output)?.encode_to_vec();
-            let write_ns = lap(&state.clock, &mut at_ns);
-            if is_deployment(&name) {
-                let metrics = state.metrics.deployment(&name);
-                metrics.record(CallPhase::Read, read_ns);
-                metrics.record(CallPhase::Answer, answer_ns);
-                metrics.record(CallPhase::Write, write_ns);
-                metrics.add_rows(u64::try_from(output.row_count()).unwrap_or(0));
-            }
-            Ok(bytes)
-        };
-        let answered = self.run(WorkClass::Requests, CallDeadline::Request, answer).await;
-        answered.inspect_err(|_| {
-            // A name that was never answered may be that of nothing.
-            if let Some(metrics) = self.server.state.metrics.known_deployment(&target) {
-                metrics.add_error();
-            }
-        })
-    }
-
     async fn deployment(&self, deployment: ObjectRef) -> Result<Vec<u8>, Status> {
         self.quick(move |session| {
             let info = session.deployment(&deployment.name)?;
@@ -217,21 +166,6 @@ impl FlightCall {
             Some((item, receiver))
         })))
     }
-}
-
-/// Returns whether the target of a request that was answered is the name of a deployment: the text of a
-/// query has blanks.
-fn is_deployment(target: &str) -> bool {
-    !target.contains(char::is_whitespace)
-}
-
-/// Makes the message of answers.
-fn answers(session: &Session, output: &Output) -> Result<Answers, Box<Diagnostic>> {
-    Ok(Answers {
-        rows: write_rows(&output.schema(), &output.batches)?,
-        names: names_of(&output.columns),
-        session: Some(view_of(session)),
-    })
 }
 
 fn result_of(found: Verification) -> VerifyResult {
