@@ -208,7 +208,8 @@ class Relation:
 
         The relation holds no rows, so each call runs the query again, over the rows that are stored
         then; one that has run already gives the rows that it holds. The query ends when the
-        iterator is dropped. From a server all rows come first.
+        iterator is dropped. A server ends a query whose rows nobody takes for its
+        ``limits.write_timeout_ms``.
 
         Raises ``Error`` with the code 22023 for ``rows`` below 1, 58P01 where pyarrow is not
         installed, and those of ``run``.
@@ -406,8 +407,7 @@ class Relation:
         - ``delimiter``, ``header``, ``null_value``, ``quote``: as the options of ``INTO OUTFILE``.
 
         The relation holds no rows afterwards. The files become visible when all are complete; after
-        an error there are none. A relation of a server is written by this process, and its rows
-        come first.
+        an error there are none. A relation of a server is written by this process.
 
         Raises ``Error``: 58P02 where a file exists, 58P01 where the folder does not, 42703 for a
         column that the query does not have, 22023 for options that do not go together, and those of

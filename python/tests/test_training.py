@@ -22,8 +22,8 @@ SIGNED = """
 
 
 @pytest.fixture
-def db():
-    opened = lockstep.connect()
+def db(db):
+    """The database with a table of clicks: in the process, or on a server."""
     cities = ["Ulm", "São Paulo", None, "Ulm"]
     clicks = pa.table(
         {
@@ -34,9 +34,8 @@ def db():
             "ts": pa.array(range(0, ROWS * 1000, 1000), pa.timestamp("ms")),
         }
     )
-    opened.append("clicks", clicks)
-    with opened:
-        yield opened
+    db.append("clicks", clicks)
+    return db
 
 
 def test_libsvm_has_the_lines_of_the_function(db, tmp_path):

@@ -164,8 +164,7 @@ def test_every_column_cannot_be_a_folder(db, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_error_of_the_query_leaves_no_file(tmp_path):
-    db = lockstep.connect()
+def test_an_error_of_the_query_leaves_no_file(db, tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("n\n" + "1\n" * 200_000 + "1,2\n")
     query = db.sql(f"SELECT n FROM '{path}'")
@@ -203,10 +202,10 @@ def wait_for_threads(expected: int) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the names of threads are Linux's")
-def test_a_query_ends_when_its_batches_are_dropped(tmp_path):
+def test_a_query_ends_when_its_batches_are_dropped(db, tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("n\n" + "1\n" * 1_000_000)
-    relation = lockstep.connect().sql(f"SELECT n FROM '{path}'")
+    relation = db.sql(f"SELECT n FROM '{path}'")
     batches = relation.batches(10)
     assert next(batches).num_rows == 10
     wait_for_threads(1)
@@ -214,10 +213,10 @@ def test_a_query_ends_when_its_batches_are_dropped(tmp_path):
     wait_for_threads(0)
 
 
-def test_an_error_of_the_query_is_raised_by_its_batches(tmp_path):
+def test_an_error_of_the_query_is_raised_by_its_batches(db, tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("n\n" + "1\n" * 200_000 + "1,2\n")
-    query = lockstep.connect().sql(f"SELECT n FROM '{path}'")
+    query = db.sql(f"SELECT n FROM '{path}'")
     with pytest.raises(lockstep.Error, match="line 200002"):
         list(query.batches(1_000))
 
@@ -243,7 +242,7 @@ def test_numpy_arrays(db):
 PEAK = """
 import resource, sys
 import lockstep
-db = lockstep.connect()
+db = lockstep.connect(sys.argv[4] if len(sys.argv) > 4 else None)
 relation = db.sql(f"SELECT * FROM '{sys.argv[1]}'")
 if sys.argv[2] == "write":
     relation.write(sys.argv[3], format="parquet", partition_by="g")
@@ -253,7 +252,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
 
-def test_a_result_that_is_larger_than_the_memory_passes(tmp_path):
+@pytest.mark.parametrize("place", ["embedded", "remote"])
+def test_a_result_that_is_larger_than_the_memory_passes(request, place, tmp_path):
+    server = "/".join(new_database(request)) if place == "remote" else None
     rows, source = 4_000_000, tmp_path / "in.parquet"
     numbers = np.random.default_rng(1).integers(0, 2**62, rows)
     columns = {f"c{number}": numbers + number for number in range(10)} | {"g": numbers % 20}
@@ -268,8 +269,10 @@ def test_a_result_that_is_larger_than_the_memory_passes(tmp_path):
         assert done.returncode == 0, done.stderr
         return int(done.stdout) << 20
 
-    for arguments in (("write", tmp_path / "out"), ("batches", rows)):
-        assert peak(*arguments) < bytes_of_rows * 0.75, arguments
+    address = [server] if server else []
+    for todo in ("write", "batches"):
+        target = tmp_path / "out" if todo == "write" else rows
+        assert peak(todo, target, *address) < bytes_of_rows * 0.75, todo
 
 
 RUN = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True)"

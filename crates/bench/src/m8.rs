@@ -80,6 +80,8 @@ fn run_shape(options: &BenchOptions, shape: &M8Shape) -> Result<Outcome> {
         "late_percent": LATE_PERCENTS, "requests": shape.requests,
     });
     say(&format!("M8 {params}"));
+    // First: the memory of the large tables is freed for seconds after they are dropped.
+    let written = writes::measure(options, shape.written)?;
     let mut results = Vec::new();
     for late_percent in LATE_PERCENTS {
         let peers = match late_percent {
@@ -97,7 +99,6 @@ fn run_shape(options: &BenchOptions, shape: &M8Shape) -> Result<Outcome> {
         requests: shape.requests,
     };
     results.push(requests::measure_table(options, &many, &M8Peers::default())?);
-    let written = writes::measure(options, shape.written)?;
     let mut ratios = Map::new();
     results.iter().take(1).for_each(|result| add_ratios(&mut ratios, result));
     let mut tables: Vec<MeasurementTable> = results.iter().map(request_table).collect();

@@ -16,7 +16,7 @@ pub fn conversion_of(client: &RemoteClient) -> Conversion {
 /// Returns the output of a statement that a server has run.
 pub fn output_of(client: &RemoteClient, result: StatementResult) -> Result<Output> {
     let StatementResult { schema, names, batches, rows_affected, message, warnings } = result;
-    let columns = columns_of(&ColumnSet { schema, names })?;
+    let columns = columns_of(&ColumnSet { schema, names, roles: Vec::new() })?;
     let settings = conversion_of(client).settings();
     let output = Output { columns, batches, rows_affected, message, warnings, ..Output::default() };
     Ok(Output { settings, ..output })

@@ -5,8 +5,9 @@ use arrow::datatypes::SchemaRef;
 use arrow_flight::Action;
 use lockstep_diagnostic::Result;
 use lockstep_protocol::{
-    COMPLETE, CREATE_TABLE, ColumnList, DEPLOYMENT, DESCRIBE, DeploymentMessage, Describe,
-    ObjectRef, TABLE_COLUMNS, TableCreation, VERIFY, Verify, VerifyEvent, VerifyResult, Words,
+    COMPLETE, CREATE_TABLE, ColumnList, DEPLOYMENT, DESCRIBE, DESCRIBE_TRAINING_SET,
+    DeploymentMessage, Describe, ObjectRef, TABLE_COLUMNS, TableCreation, TrainingSet, VERIFY,
+    Verify, VerifyEvent, VerifyResult, Words,
 };
 use prost::Message;
 
@@ -27,6 +28,9 @@ pub struct ColumnSet {
     pub schema: SchemaRef,
     /// The names.
     pub names: Vec<String>,
+    /// What each column is to a model, as a signature marks it, or an empty text; none where no column has
+    /// a mark.
+    pub roles: Vec<String>,
 }
 
 /// A deployment.
@@ -56,7 +60,7 @@ impl ColumnSet {
         if schema.fields().len() != columns.names.len() {
             return Err(malformed("columns without names"));
         }
-        Ok(Self { schema, names: columns.names })
+        Ok(Self { schema, names: columns.names, roles: columns.roles })
     }
 }
 
@@ -65,6 +69,11 @@ impl RemoteClient {
     pub fn describe(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<ColumnSet> {
         let parameters = parameters.map(parameter_bytes).transpose()?.unwrap_or_default();
         ColumnSet::of(self.action(DESCRIBE, &Describe { sql: sql.to_owned(), parameters })?)
+    }
+
+    /// Binds the training set of a deployment and returns the columns of its rows, without running it.
+    pub fn describe_training_set(&self, set: &TrainingSet) -> Result<ColumnSet> {
+        ColumnSet::of(self.action(DESCRIBE_TRAINING_SET, set)?)
     }
 
     /// Returns the columns of a table.

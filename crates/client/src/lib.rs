@@ -34,6 +34,6 @@ pub use address::{ServerAddress, TlsMode};
 pub use append::AppendedRows;
 pub use catalog::{ClientDeployment, ColumnSet, VerifyListener};
 pub use connection::RemoteClient;
-pub use lockstep_protocol::{SessionView, ValueDifference, VerifyResult};
+pub use lockstep_protocol::{SessionView, TrainingSet, ValueDifference, VerifyResult};
 pub use request::{ClientAnswers, ClientRequest};
 pub use rows::{Rows, StatementResult};

@@ -12,7 +12,7 @@ use arrow_flight::{
 use futures::{Stream, StreamExt};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_host::sync::Mutex;
-use lockstep_protocol::{Execute, NamedMessage, StatementOutcome};
+use lockstep_protocol::{Execute, NamedMessage, StatementOutcome, TrainingSet};
 use prost::Message;
 use tonic::Status;
 
@@ -69,8 +69,17 @@ impl RemoteClient {
 
     fn run(&self, sql: &str, parameters: Option<&RecordBatch>, is_query: bool) -> Result<Rows> {
         let parameters = parameters.map(parameter_bytes).transpose()?.unwrap_or_default();
-        let execute = Execute { sql: sql.to_owned(), parameters, is_query };
-        let any = Any { type_url: Execute::type_url(), value: execute.encode_to_vec().into() };
+        self.fetch(&Execute { sql: sql.to_owned(), parameters, is_query })
+    }
+
+    /// Computes the training set of a deployment. Returns its rows as they arrive.
+    pub fn training_set(&self, set: &TrainingSet) -> Result<Rows> {
+        self.fetch(set)
+    }
+
+    /// Begins to read the rows of what a message names.
+    fn fetch<M: NamedMessage>(&self, message: &M) -> Result<Rows> {
+        let any = Any { type_url: M::type_url(), value: message.encode_to_vec().into() };
         let call = self.begin()?;
         let request = call.request(Ticket::new(any.encode_to_vec()));
         let mut flight = call.flight();

@@ -107,6 +107,7 @@ pub use inspect::{
 #[doc(hidden)]
 pub use lockstep_batch::{SpillAlways, set_parallel_rows_min, set_spill_always};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
+pub use lockstep_function::scalar::feature_role::FeatureRole;
 pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
 pub use lockstep_sql::{masked, may_have_secret};
 pub use lockstep_table::Durability;
@@ -126,7 +127,7 @@ pub use recovery::{OpenListener, OpenOptions, OpenProgress, Opened};
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
 pub use session_list::{CallListing, ClientInfo, SessionInfo};
-pub use statement::{IfExists, only_writes_rows, verification_columns};
+pub use statement::{IfExists, PassedRows, only_writes_rows, verification_columns};
 pub use statement_description::{StatementDescription, StatementEffect};
 pub use training_set::TrainingSetOptions;
 pub use verify::{Difference, Verification, VerifyOptions};

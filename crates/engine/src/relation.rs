@@ -97,7 +97,7 @@ impl Relation {
     }
 
     /// Returns what each column is to a model: the signature that its item of the select list is.
-    pub(crate) fn roles(&self) -> Vec<Option<FeatureRole>> {
+    pub fn roles(&self) -> Vec<Option<FeatureRole>> {
         self.query.roles()
     }
 

@@ -49,6 +49,7 @@ pub(crate) use create_table::TableOptions;
 pub(crate) use delete::LoggedCondition;
 pub(crate) use deploy::deploy_script;
 pub(crate) use function::{create_function, drop_function};
+pub use into_outfile::PassedRows;
 pub(crate) use query_config::check as check_query_config;
 pub(crate) use show::retention_text;
 pub use verify::verification_columns;

@@ -109,6 +109,25 @@ pub struct Describe {
     pub parameters: Vec<u8>,
 }
 
+/// The training set of a deployment: the ticket of a `DoGet`, whose rows end as those of [`Execute`], and the
+/// body of the action [`DESCRIBE_TRAINING_SET`].
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TrainingSet {
+    /// The deployment.
+    #[prost(string, tag = "1")]
+    pub deployment: String,
+    /// The table whose rows are the requests; the deployment's own where there is none.
+    #[prost(string, optional, tag = "2")]
+    pub main_table: Option<String>,
+    /// Whether each row sees only what had arrived before it.
+    #[prost(bool, tag = "3")]
+    pub as_known: bool,
+}
+
+impl NamedMessage for TrainingSet {
+    const NAME: &'static str = "TrainingSet";
+}
+
 /// Columns: an Arrow schema with unique names, and the names, which may repeat.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ColumnList {
@@ -118,6 +137,10 @@ pub struct ColumnList {
     /// The names.
     #[prost(string, repeated, tag = "2")]
     pub names: Vec<String>,
+    /// What each column is to a model, as a signature in the select list marks it: `feature[label]`; an
+    /// empty text for one without a mark. None where no column has one.
+    #[prost(string, repeated, tag = "3")]
+    pub roles: Vec<String>,
 }
 
 /// The rows of a `DoPut` that appends to one or more tables: the command of its descriptor. Rows follow a
@@ -342,6 +365,8 @@ pub const CLOSE_REQUEST: &str = "lockstep.close_request";
 pub const REQUEST: &str = "lockstep.request";
 /// The action that describes a deployment: [`ObjectRef`] to [`DeploymentMessage`].
 pub const DEPLOYMENT: &str = "lockstep.deployment";
+/// The action that binds the training set of a deployment: [`TrainingSet`] to [`ColumnList`].
+pub const DESCRIBE_TRAINING_SET: &str = "lockstep.describe_training_set";
 /// The action that verifies a deployment: [`Verify`] to [`VerifyEvent`]s.
 pub const VERIFY: &str = "lockstep.verify";
 /// The action that cancels a running call of the same user: [`Cancel`] to nothing.
@@ -360,6 +385,7 @@ pub const ACTIONS: &[(&str, &str)] = &[
     (CLOSE_REQUEST, "Forgets a compiled request."),
     (REQUEST, "Answers request rows of a deployment or a query."),
     (DEPLOYMENT, "Describes a deployment."),
+    (DESCRIBE_TRAINING_SET, "Returns the columns of a deployment's training set."),
     (VERIFY, "Replays stored rows through a deployment and compares with batch mode."),
     (CANCEL, "Cancels a running call of the same user by its request id."),
     (COMPLETE, "Completes a word of a statement."),

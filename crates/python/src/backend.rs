@@ -10,12 +10,14 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use lockstep_cli::{columns_of, conversion_of};
-use lockstep_client::{AppendedRows, ClientRequest, ColumnSet, RemoteClient, StatementResult};
+use lockstep_client::{
+    AppendedRows, ClientRequest, ColumnSet, RemoteClient, Rows, StatementResult, TrainingSet,
+};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{
-    Conversion, Database, Difference, Durability, FindObject, IfExists, Limits, Opened, Output,
-    Parameter, PreparedRequest, ProgressCallback, Relation, Session, TableBatches,
-    TrainingSetOptions, Verification, VerifyOptions,
+    Conversion, Database, Difference, Durability, FeatureRole, FindObject, IfExists, Limits,
+    Opened, Output, Parameter, PassedRows, PreparedRequest, ProgressCallback, Relation, Session,
+    TableBatches, TrainingSetOptions, Verification, VerifyOptions,
 };
 use lockstep_row::{
     Arena, DataType, Datum, Value,
@@ -54,9 +56,45 @@ pub(crate) enum BackendQuery {
 #[derive(Debug)]
 pub(crate) struct ServerQuery {
     client: RemoteClient,
-    sql: String,
-    parameters: Option<RecordBatch>,
+    text: ServerQueryText,
     columns: Vec<(String, DataType)>,
+    /// What each column is to a model; empty for none.
+    roles: Vec<Option<FeatureRole>>,
+}
+
+/// What a server is to run.
+#[derive(Debug)]
+enum ServerQueryText {
+    Sql { sql: String, parameters: Option<RecordBatch> },
+    TrainingSet(TrainingSet),
+}
+
+impl ServerQuery {
+    fn new(client: &RemoteClient, text: ServerQueryText, columns: &ColumnSet) -> Result<Self> {
+        let role = |text: &String| FeatureRole::of_call(text);
+        let roles = columns.roles.iter().map(role).collect();
+        Ok(Self { client: client.clone(), text, columns: columns_of(columns)?, roles })
+    }
+
+    /// Runs it. Returns its rows as they arrive.
+    fn run(&self) -> Result<Rows> {
+        match &self.text {
+            ServerQueryText::Sql { sql, parameters } => self.client.query(sql, parameters.as_ref()),
+            ServerQueryText::TrainingSet(set) => self.client.training_set(set),
+        }
+    }
+
+    /// Runs it, and passes its rows on as they arrive. Returns the warnings.
+    fn run_each(
+        &self,
+        consume: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<Vec<Diagnostic>> {
+        let mut rows = self.run()?;
+        while let Some(batch) = rows.next_batch()? {
+            consume(batch)?;
+        }
+        Ok(rows.collect()?.warnings)
+    }
 }
 
 /// A compiled request.
@@ -148,14 +186,14 @@ impl Backend {
             }
             Self::Server(client) => {
                 let parameters = parameter_row(parameters)?;
-                let columns = columns_of(&client.describe(sql, parameters.as_ref())?)?;
-                let (client, sql) = (client.clone(), sql.to_owned());
-                Ok(BackendQuery::Server(ServerQuery { client, sql, parameters, columns }))
+                let columns = client.describe(sql, parameters.as_ref())?;
+                let text = ServerQueryText::Sql { sql: sql.to_owned(), parameters };
+                ServerQuery::new(client, text, &columns).map(BackendQuery::Server)
             }
         }
     }
 
-    /// Makes the relation of a deployment's training set, where the engine is in the process.
+    /// Makes the relation of a deployment's training set.
     pub(crate) fn training_set(
         &self,
         deployment: &str,
@@ -166,10 +204,15 @@ impl Backend {
                 let relation = session.training_set(deployment, options)?;
                 Ok(BackendQuery::Engine(Box::new(relation)))
             }
-            Self::Server(_) => {
-                Diagnostic::unsupported("training_set needs a database in the process")
-                    .with_hint("A query AS KNOWN AT ARRIVAL runs on a server.")
-                    .err()
+            Self::Server(client) => {
+                let set = TrainingSet {
+                    deployment: deployment.to_owned(),
+                    main_table: options.main_table.clone(),
+                    as_known: options.as_known,
+                };
+                let columns = client.describe_training_set(&set)?;
+                let text = ServerQueryText::TrainingSet(set);
+                ServerQuery::new(client, text, &columns).map(BackendQuery::Server)
             }
         }
     }
@@ -242,7 +285,8 @@ impl Backend {
             Self::Server(client) => {
                 let answers = client.request(target, rows)?;
                 let names = answers.names;
-                let columns = columns_of(&ColumnSet { schema: answers.schema, names })?;
+                let columns =
+                    columns_of(&ColumnSet { schema: answers.schema, names, roles: Vec::new() })?;
                 let settings = conversion_of(client).settings();
                 Ok(Output { columns, batches: answers.batches, settings, ..Output::default() })
             }
@@ -343,19 +387,15 @@ pub(crate) struct DeploymentView {
 }
 
 impl BackendQuery {
-    /// Runs the query and passes each batch on when it is computed; those of a server when all are here.
-    /// Returns the warnings.
+    /// Runs the query and passes each batch on when it is computed, or when it arrives. Returns the
+    /// warnings.
     pub(crate) fn run_each(
         &self,
         consume: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<Vec<Diagnostic>> {
         match self {
             Self::Engine(relation) => relation.run_each(None, consume),
-            Self::Server(_) => {
-                let output = self.collect(None)?;
-                output.batches.into_iter().try_for_each(consume)?;
-                Ok(output.warnings)
-            }
+            Self::Server(query) => query.run_each(consume),
         }
     }
 
@@ -363,7 +403,12 @@ impl BackendQuery {
     pub(crate) fn write(&self, path: &str, options: &[(String, Value)]) -> Result<Output> {
         match self {
             Self::Engine(relation) => relation.write(path, options),
-            Self::Server(_) => self.collect(None)?.write(path, options),
+            Self::Server(query) => {
+                let ServerQuery { client, columns, roles, .. } = query;
+                let (roles, settings) = (roles.clone(), conversion_of(client).settings());
+                let rows = PassedRows { columns, roles, settings };
+                rows.write(path, options, &mut |write| query.run_each(write))
+            }
         }
     }
 
@@ -379,9 +424,9 @@ impl BackendQuery {
     pub(crate) fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
         match self {
             Self::Engine(relation) => relation.collect(progress),
-            Self::Server(ServerQuery { client, sql, parameters, .. }) => {
-                let result = client.query(sql, parameters.as_ref())?.collect()?;
-                output_of(client, result)
+            Self::Server(query) => {
+                let output = output_of(&query.client, query.run()?.collect()?)?;
+                Ok(Output { roles: query.roles.clone(), ..output })
             }
         }
     }

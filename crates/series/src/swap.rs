@@ -47,10 +47,16 @@ impl<T: Send + Sync + 'static> Swap<T> {
 
     /// Replaces the value. The old one is dropped when no reader has it any more.
     pub fn replace(&self, value: T, guard: &Guard) {
+        self.replace_weighing(value, self.weigh, guard);
+    }
+
+    /// Replaces the value by one that shares much with it; `weigh` returns how many bytes are freed with
+    /// the old one.
+    pub(crate) fn replace_weighing(&self, value: T, weigh: impl FnOnce(&T) -> u64, guard: &Guard) {
         // AcqRel: the Release pairs with the Acquire in `load`.
         let old = self.current.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
         // SAFETY: it is from a box, and the guard keeps it from being freed.
-        let bytes = (self.weigh)(unsafe { &*old });
+        let bytes = weigh(unsafe { &*old });
         // SAFETY: it was unlinked just now, is from a box, and is retired once.
         unsafe { Retiring::new(guard, None).retire_whole(old.cast(), drop_box::<T>, bytes) };
     }

@@ -130,6 +130,9 @@ fn check_stream(mut bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// The header of a message, and the bytes behind it.
+type SplitHeader<'b> = (&'b [u8], &'b [u8]);
+
 /// A message, its body, and the bytes behind it.
 type SplitMessage<'b> = (ipc::Message<'b>, &'b [u8], &'b [u8]);
 
@@ -143,7 +146,7 @@ fn next_message(bytes: &[u8]) -> Result<Option<SplitMessage<'_>>, String> {
 }
 
 /// Splits the header of the next message off; `None` at the end.
-fn split_header(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, String> {
+fn split_header(bytes: &[u8]) -> Result<Option<SplitHeader<'_>>, String> {
     let Some((mut length, mut rest)) = split_u32(bytes) else { return Ok(None) };
     if length == CONTINUATION {
         (length, rest) = split_u32(rest).ok_or("a message ends in its length")?;
@@ -320,7 +323,7 @@ mod tests {
         let words = RecordBatch::try_from_iter([("w", Arc::new(words) as _)]).unwrap();
         for _ in 0..2 {
             let found = known.read_stream(&stream_of(&words, None)).unwrap().1;
-            assert_eq!(found, [words.clone()]);
+            assert_eq!(found, std::slice::from_ref(&words));
         }
         for number in 0..KNOWN_SCHEMAS_MAX {
             let column = Arc::new(Int64Array::from(vec![1])) as _;

@@ -93,8 +93,8 @@ impl Exchanges {
         &self.sent
     }
 
-    /// Finds the answer in what was received; `None` while it is not whole. What a connection says of
-    /// itself may follow an answer of HTTP/2; behind others there is nothing.
+    /// Finds the answer in what was received; `None` while it is not whole. What is about a
+    /// connection may follow an answer of HTTP/2; behind others there is nothing.
     pub(super) fn end(&mut self) -> Result<Option<FramedAnswer>> {
         let Some(answer) = self.framing.first(&self.received) else { return Ok(None) };
         let is_all = self.framing == Framing::Http2 || answer.end == self.received.len();

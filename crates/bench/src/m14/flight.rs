@@ -31,14 +31,14 @@ const HANDSHAKE_PATH: &str = "/arrow.flight.protocol.FlightService/Handshake";
 
 /// Who calls, and where.
 #[derive(Debug, Clone)]
-pub(super) struct FlightCaller {
+pub(super) struct FlightUser {
     /// The host and the port.
     pub(super) authority: String,
     /// The header `authorization`.
     pub(super) authorization: String,
 }
 
-impl FlightCaller {
+impl FlightUser {
     /// Logs in, and returns the caller of the session.
     pub(super) fn in_session(self, endpoint: &Endpoint) -> Result<Self> {
         let answer = endpoint.exchange(&self.call(HANDSHAKE_PATH, &HandshakeRequest::default()))?;

@@ -25,7 +25,7 @@ use tokio::{net::TcpListener, runtime::Builder};
 use super::{
     connection::{Endpoint, Framing, ListenAddress},
     features::FeatureSet,
-    flight::{ACTION_PATH, FlightCaller},
+    flight::{ACTION_PATH, FlightUser},
     http2, postgres,
 };
 use crate::{
@@ -175,7 +175,7 @@ impl ServerProcess {
 
     /// Returns the requests of a set as they are sent.
     pub(super) fn requests(&self, set: FeatureSet) -> Result<Vec<Vec<u8>>> {
-        let user = FlightCaller {
+        let user = FlightUser {
             authority: self.address.to_string(),
             authorization: AUTHORIZATION.to_owned(),
         };

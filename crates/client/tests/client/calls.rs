@@ -5,7 +5,8 @@ use std::{
     slice::from_ref,
 };
 
-use lockstep_engine::Database;
+use lockstep_client::TrainingSet;
+use lockstep_engine::{Database, TrainingSetOptions};
 
 use crate::support::{TestServer, row_of, rows, text_of};
 
@@ -188,6 +189,100 @@ fn request_rows_are_answered_as_in_the_process() {
     // A request belongs to the definition of its time.
     rows(&client, "DROP DEPLOYMENT total");
     assert_eq!(request.answer(&[row]).unwrap_err().code, "55000");
+}
+
+#[test]
+fn a_request_of_one_row_waits_in_no_queue() {
+    let server = TestServer::start(
+        &[("admission.request_threads", "1"), ("admission.request_queue", "1")],
+        SETUP,
+    );
+    let row = row_of("SELECT 'a' AS k, 7 AS v, timestamp(9000) AS ts");
+    let clients = (0..16).map(|_| {
+        let (client, row) = (server.connect(), row.clone());
+        let body = move || {
+            let prepared = client.prepare_request("total").unwrap();
+            for _ in 0..50 {
+                let answers = client.request("total", from_ref(&row)).unwrap();
+                assert_eq!(text_of(&answers.batches), "a 10 3");
+                assert_eq!(answers.names, ["k", "s", "n"]);
+                let answers = prepared.answer(from_ref(&row)).unwrap();
+                assert_eq!(text_of(&answers.batches), "a 10 3");
+            }
+        };
+        lockstep_host::spawn("client", body).unwrap()
+    });
+    let clients: Vec<_> = clients.collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+}
+
+#[test]
+fn a_request_by_name_is_for_the_newest_deployment_and_has_its_schema() {
+    let server = TestServer::start(&[], SETUP);
+    let (client, session) = (server.connect(), server.database.session());
+    let row = row_of("SELECT 'a' AS k, 7 AS v, timestamp(9000) AS ts");
+    let prepared = client.prepare_request("total").unwrap();
+    for (query, expected, names) in [
+        ("SELECT v, k AS v FROM t", "7 a", ["v", "v"]),
+        ("SELECT k, double(v) AS d FROM t", "a 7.0", ["k", "d"]),
+    ] {
+        session.execute(&format!("DEPLOY OR REPLACE total AS {query}")).unwrap();
+        for _ in 0..2 {
+            let answers = client.request("total", from_ref(&row)).unwrap();
+            assert_eq!(
+                (text_of(&answers.batches).as_str(), answers.names),
+                (expected, names.map(str::to_owned).into())
+            );
+        }
+    }
+    let stale = prepared.answer(from_ref(&row)).unwrap_err();
+    assert_eq!(stale.code, lockstep_diagnostic::code::STALE_DEFINITION);
+    session.execute("DROP DEPLOYMENT total").unwrap();
+    let missing = client.request("total", from_ref(&row)).unwrap_err();
+    assert_eq!(missing.code, lockstep_diagnostic::code::UNDEFINED_OBJECT);
+}
+
+#[test]
+fn a_training_set_is_that_of_the_process() {
+    let server = TestServer::start(&[], SETUP);
+    let (client, session) = (server.connect(), server.database.session());
+    session
+        .execute(
+            "CREATE TABLE labels (v INT, k STRING, ts TIMESTAMP);
+             INSERT INTO labels VALUES (4, 'a', 2500), (5, 'b', 500);
+             INSERT INTO t VALUES ('a', 9, 500);
+             DEPLOY signed AS SELECT binary_label(v > 1) AS late, discrete(k, 8) AS k, v FROM t",
+        )
+        .unwrap();
+    let label = || Some("labels".to_owned());
+    for (deployment, main_table, as_known) in [
+        ("total", None, false),
+        ("total", None, true),
+        ("total", label(), true),
+        ("signed", None, false),
+    ] {
+        let options = TrainingSetOptions { main_table: main_table.clone(), as_known };
+        let here = session.training_set(deployment, &options).unwrap();
+        let set = TrainingSet { deployment: deployment.to_owned(), main_table, as_known };
+        let columns = client.describe_training_set(&set).unwrap();
+        let names: Vec<String> = here.columns().iter().map(|(name, _)| name.clone()).collect();
+        assert_eq!(columns.names, names);
+        let roles = match deployment {
+            "signed" => vec!["feature[label]", "feature[discrete 8]", ""],
+            _ => Vec::new(),
+        };
+        assert_eq!(columns.roles, roles);
+        let there = client.training_set(&set).unwrap().collect().unwrap();
+        assert_eq!((there.schema, there.names), (columns.schema, columns.names));
+        let expected = text_of(&here.collect(None).unwrap().batches);
+        assert!(!expected.is_empty());
+        assert_eq!(text_of(&there.batches), expected);
+    }
+    let set = TrainingSet { deployment: "total".to_owned(), main_table: label(), as_known: false };
+    let refused = client.describe_training_set(&set).unwrap_err();
+    assert_eq!(refused.code, lockstep_diagnostic::code::FEATURE_NOT_SUPPORTED);
+    let refused = client.training_set(&set).unwrap_err();
+    assert_eq!(refused.code, lockstep_diagnostic::code::FEATURE_NOT_SUPPORTED);
 }
 
 #[test]

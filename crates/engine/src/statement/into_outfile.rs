@@ -299,21 +299,33 @@ impl Relation {
     /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
     /// ```
     pub fn write(&self, path: &str, options: &[(String, Value)]) -> Result<Output> {
-        let produce: RowProducer<'_> = &mut |write| self.run_each(None, write);
-        write_file(path, options, self.settings(), (self.columns(), self.roles()), produce)
+        let (columns, roles, settings) = (self.columns(), self.roles(), self.settings());
+        let rows = PassedRows { columns, roles, settings };
+        rows.write(path, options, &mut |write| self.run_each(None, write))
     }
 }
 
 impl Output {
     /// Writes the rows to a file or a folder, as [`Relation::write`] does.
     pub fn write(&self, path: &str, options: &[(String, Value)]) -> Result<Self> {
-        let produce: RowProducer<'_> = &mut |write| {
+        let (roles, settings) = (self.roles.clone(), self.settings);
+        let rows = PassedRows { columns: &self.columns, roles, settings };
+        rows.write(path, options, &mut |write| {
             self.batches.iter().cloned().try_for_each(write)?;
             Ok(Vec::new())
-        };
-        let columns = (self.columns.as_slice(), self.roles.clone());
-        write_file(path, options, self.settings, columns, produce)
+        })
     }
+}
+
+/// Rows that somebody passes on batch by batch, such as those that a server sends.
+#[derive(Debug, Clone)]
+pub struct PassedRows<'c> {
+    /// The names and types of the columns.
+    pub columns: &'c [(String, DataType)],
+    /// What each column is to a model; empty for none.
+    pub roles: Vec<Option<FeatureRole>>,
+    /// The settings by which values are printed.
+    pub settings: Settings,
 }
 
 /// A function that passes the batches of a result to another one, and returns the warnings.
@@ -323,31 +335,34 @@ type RowProducer<'p> =
 /// The names and types of the columns, and what each is to a model.
 type WrittenColumns<'c> = (&'c [(String, DataType)], Vec<Option<FeatureRole>>);
 
-/// Writes rows with these columns to a file or a folder.
-fn write_file(
-    path: &str,
-    options: &[(String, Value)],
-    settings: Settings,
-    columns: WrittenColumns<'_>,
-    produce: RowProducer<'_>,
-) -> Result<Output> {
-    let nowhere = Span::new(0, 0);
-    let option = |(key, value): &(String, Value)| {
-        let literal = match value {
-            Value::Bool(value) => Literal::Bool(*value),
-            Value::Int(value) => Literal::Int(*value),
-            Value::String(text) => Literal::String(text.to_string()),
-            _ => return Diagnostic::internal(format!("`{key}` is of another type")).err(),
+impl PassedRows<'_> {
+    /// Writes the rows to a file or a folder, as [`Relation::write`] does, while `produce` passes them on;
+    /// it returns the warnings.
+    pub fn write(
+        self,
+        path: &str,
+        options: &[(String, Value)],
+        produce: RowProducer<'_>,
+    ) -> Result<Output> {
+        let nowhere = Span::new(0, 0);
+        let option = |(key, value): &(String, Value)| {
+            let literal = match value {
+                Value::Bool(value) => Literal::Bool(*value),
+                Value::Int(value) => Literal::Int(*value),
+                Value::String(text) => Literal::String(text.to_string()),
+                _ => return Diagnostic::internal(format!("`{key}` is of another type")).err(),
+            };
+            let key = Ident { text: key.clone(), span: nowhere };
+            Ok(OptionItem { key, value: OptionValue::Literal(literal), span: nowhere })
         };
-        let key = Ident { text: key.clone(), span: nowhere };
-        Ok(OptionItem { key, value: OptionValue::Literal(literal), span: nowhere })
-    };
-    let options = options.iter().map(option).collect::<Result<_>>()?;
-    let written = IntoOutfile { path: path.to_owned(), span: nowhere, options };
-    let outfile = Outfile::new(&written, settings, Storage::Online);
-    let done = outfile.and_then(|outfile| outfile.write_rows(columns, produce));
-    // There is no text that a position would be in.
-    done.map_err(|error| Box::new(Diagnostic { span: None, ..*error }))
+        let options = options.iter().map(option).collect::<Result<_>>()?;
+        let written = IntoOutfile { path: path.to_owned(), span: nowhere, options };
+        let outfile = Outfile::new(&written, self.settings, Storage::Online);
+        let columns = (self.columns, self.roles);
+        let done = outfile.and_then(|outfile| outfile.write_rows(columns, produce));
+        // There is no text that a position would be in.
+        done.map_err(|error| Box::new(Diagnostic { span: None, ..*error }))
+    }
 }
 
 fn path_of(written: &IntoOutfile) -> PathBuf {

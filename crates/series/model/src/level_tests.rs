@@ -61,7 +61,7 @@ impl ModelKey {
     fn new() -> Self {
         let nodes = KeyForest::new();
         assert!(nodes.begin().is_some());
-        nodes.end(forest(&[0, 1]), &pin());
+        nodes.end(forest(&[0, 1]), 0, &pin());
         Self { nodes, is_inserted: AtomicBool::new(false), visible: AtomicU64::new(LATE) }
     }
 
@@ -97,7 +97,7 @@ impl ModelKey {
     /// What `Levels::maintain` does. Returns whether there is more to do.
     fn maintain(&self) -> bool {
         let guard = pin();
-        self.nodes.begin().is_some() && self.nodes.end(forest(&self.stored()), &guard).has_late_rows
+        self.nodes.begin().is_some() && self.nodes.end(forest(&self.stored()), 0, &guard).has_late_rows
     }
 
     /// Returns whether a reader reads the rows that it sees, and whether it took them from the node.

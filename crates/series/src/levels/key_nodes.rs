@@ -93,7 +93,8 @@ impl KeyForest {
         let forest = self.forest.load(guard);
         let kept = forest.after(newest);
         debug_assert!(kept.rows() <= forest.rows(), "nodes are only removed");
-        self.replace(kept, guard)
+        let removed = forest.node_bytes().saturating_sub(kept.node_bytes());
+        self.replace(kept, removed, guard)
     }
 
     /// Removes the nodes and makes none until [`Self::wake`]. Returns by how many bytes they have changed.
@@ -129,22 +130,26 @@ impl KeyForest {
         Some(std::mem::take(&mut work.late))
     }
 
-    /// Ends maintenance and shows the new nodes.
-    pub(crate) fn end(&self, made: Forest, guard: &Guard) -> EndedWork {
+    /// Ends maintenance and shows the new nodes, which lack nodes of the old ones of so many bytes.
+    pub(crate) fn end(&self, made: Forest, replaced: usize, guard: &Guard) -> EndedWork {
         let mut work = self.work.lock();
         assert!(work.is_building, "maintenance ends once");
         work.is_building = false;
         if work.is_given_up {
             return EndedWork { has_late_rows: false, bytes: 0 };
         }
-        let made = match work.removed {
-            Some(newest) => made.after(newest),
-            None => made,
+        let (made, replaced) = match work.removed {
+            Some(newest) => {
+                let kept = made.after(newest);
+                let removed = made.node_bytes().saturating_sub(kept.node_bytes());
+                (kept, replaced + removed)
+            }
+            None => (made, replaced),
         };
         for event_time in &work.late {
             made.mark(*event_time);
         }
-        let bytes = self.replace(made, guard);
+        let bytes = self.replace(made, replaced, guard);
         EndedWork { has_late_rows: !work.late.is_empty(), bytes }
     }
 
@@ -152,15 +157,20 @@ impl KeyForest {
     fn drop_nodes(&self, work: &mut KeyWork, guard: &Guard) -> i64 {
         work.late.clear();
         work.is_given_up = work.is_building;
-        self.replace(Forest::default(), guard)
+        let all = self.forest.load(guard).node_bytes();
+        self.replace(Forest::default(), all, guard)
     }
 
-    /// Replaces the nodes, under the lock of the work. Returns by how many bytes they have changed.
-    fn replace(&self, forest: Forest, guard: &Guard) -> i64 {
+    /// Replaces the nodes, of which the new ones lack some of so many bytes, under the lock of the work.
+    /// Returns by how many bytes they have changed.
+    fn replace(&self, forest: Forest, replaced: usize, guard: &Guard) -> i64 {
         let before = signed(self.forest.load(guard).bytes());
         let after = signed(forest.bytes());
         if before != 0 || after != 0 {
-            self.forest.replace(forest, guard);
+            // The others are shared: who frees the old forest frees none of them.
+            let dictionary = forest.dictionary().cloned();
+            let freed = |old: &Forest| (old.bytes_beside(dictionary.as_ref()) + replaced) as u64;
+            self.forest.replace_weighing(forest, freed, guard);
         }
         after - before
     }

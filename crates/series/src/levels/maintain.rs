@@ -54,7 +54,17 @@ pub(super) struct Maintenance<'m, 'g> {
     states: Vec<u8>,
     /// The bytes of all nodes of the forest.
     bytes: usize,
+    /// The bytes of the nodes that were made again.
+    replaced: usize,
     folded: u64,
+}
+
+/// Nodes that were made.
+pub(super) struct MadeNodes {
+    pub(super) forest: Forest,
+    /// The bytes of the present nodes that are not among them.
+    pub(super) replaced: usize,
+    pub(super) done: Maintained,
 }
 
 /// Rows of one chunk.
@@ -126,12 +136,13 @@ impl<'m, 'g> Maintenance<'m, 'g> {
         forest: &Forest,
     ) -> Self {
         fold.begin_key(forest.dictionary());
-        Self { rows, fold, states: Vec::new(), bytes: forest.node_bytes(), folded: 0 }
+        let bytes = forest.node_bytes();
+        Self { rows, fold, states: Vec::new(), bytes, replaced: 0, folded: 0 }
     }
 
     /// Makes the forest that has late rows of these event times, which are in order, and nodes of rows
     /// that were in none.
-    pub(super) fn run(mut self, forest: &Forest, late: &[i64]) -> (Forest, Maintained) {
+    pub(super) fn run(mut self, forest: &Forest, late: &[i64]) -> MadeNodes {
         debug_assert!(late.is_sorted(), "late rows are in order");
         let mut nodes = match forest.newest() {
             // NULL is stored as the least event time, and is in no frame.
@@ -147,7 +158,8 @@ impl<'m, 'g> Maintenance<'m, 'g> {
             dictionary.is_some() || forest.dictionary().is_none(),
             "states that stay refer to a dictionary"
         );
-        (Forest::new(nodes, self.bytes, dictionary), done)
+        let forest = Forest::new(nodes, self.bytes, dictionary);
+        MadeNodes { forest, replaced: self.replaced, done }
     }
 
     /// Makes nodes again into whose range a late row falls. The first one is for rows from an event time
@@ -169,7 +181,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
                 made.push(Arc::clone(node));
                 continue;
             }
-            self.bytes -= node.own_bytes();
+            self.give_back(node);
             if node.level() == 0 {
                 self.leaves_between(begin, end, &mut made);
             } else {
@@ -178,6 +190,13 @@ impl<'m, 'g> Maintenance<'m, 'g> {
             }
         }
         made
+    }
+
+    /// Notes that another node is made in place of one, without those below it.
+    fn give_back(&mut self, node: &LevelNode) {
+        debug_assert!(self.bytes >= node.own_bytes(), "the node is counted");
+        self.bytes -= node.own_bytes();
+        self.replaced += node.own_bytes();
     }
 
     /// Makes leaves of all rows from an event time up to and without another one.
@@ -307,7 +326,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
     /// Makes a node and those below it again.
     fn remade(&mut self, node: &Arc<LevelNode>) -> Arc<LevelNode> {
         if node.level() > 0 {
-            self.bytes -= node.own_bytes();
+            self.give_back(node);
             let children = node.children().iter().map(|child| self.remade(child)).collect();
             return self.inner_of(children).0;
         }
@@ -319,8 +338,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
             // They were removed meanwhile, and the node goes, too.
             return Arc::clone(node);
         }
-        debug_assert!(self.bytes >= node.own_bytes(), "the node is counted");
-        self.bytes -= node.own_bytes();
+        self.give_back(node);
         self.leaf(draft)
     }
 

@@ -352,18 +352,19 @@ impl Levels {
         debug_assert!(late.len() <= LATE_NOTES_MAX + 1, "beyond them the nodes are made anew");
         let forest = levels.nodes.load(guard);
         let Some(entry) = entry else {
-            self.end(levels, Forest::default(), guard);
+            let replaced = forest.node_bytes();
+            self.end(levels, Forest::default(), replaced, guard);
             return Maintained::default();
         };
         let rows = KeyRowsToFold { rows: entry.rows(), format };
-        let (made, maintained) = Maintenance::new(rows, fold, forest).run(forest, &late);
+        let made = Maintenance::new(rows, fold, forest).run(forest, &late);
         // Relaxed: a number to report.
-        self.folded.fetch_add(maintained.rows, Ordering::Relaxed);
-        let has_late_rows = self.end(levels, made, guard);
-        if has_late_rows || maintained.is_unfinished {
+        self.folded.fetch_add(made.done.rows, Ordering::Relaxed);
+        let has_late_rows = self.end(levels, made.forest, made.replaced, guard);
+        if has_late_rows || made.done.is_unfinished {
             self.enqueue(levels);
         }
-        maintained
+        made.done
     }
 
     /// Begins maintenance and takes the late rows that were noted; `None` when the key's nodes are not to
@@ -378,8 +379,8 @@ impl Levels {
     }
 
     /// Ends maintenance and shows the new nodes. Returns whether late rows were noted meanwhile.
-    fn end(&self, levels: &KeyLevels, made: Forest, guard: &Guard) -> bool {
-        let EndedWork { has_late_rows, bytes } = levels.nodes.end(made, guard);
+    fn end(&self, levels: &KeyLevels, made: Forest, replaced: usize, guard: &Guard) -> bool {
+        let EndedWork { has_late_rows, bytes } = levels.nodes.end(made, replaced, guard);
         self.charge(bytes);
         has_late_rows
     }

@@ -323,6 +323,18 @@ impl Forest {
         self.node_bytes + dictionary
     }
 
+    /// Returns the bytes that it takes by itself, without its nodes: with its dictionary, unless that is the
+    /// other one.
+    pub(super) fn bytes_beside(&self, other: Option<&Arc<dyn NodeDictionary>>) -> usize {
+        let is_other = |shared: &&Arc<dyn NodeDictionary>| {
+            other.is_none_or(|other| !Arc::ptr_eq(shared, other))
+        };
+        let dictionary = self.dictionary.as_ref().filter(is_other);
+        size_of_val(&*self.nodes)
+            + size_of::<Self>()
+            + dictionary.map_or(0, |shared| shared.memory_bytes())
+    }
+
     /// Returns what the states refer to.
     pub(super) fn dictionary(&self) -> Option<&Arc<dyn NodeDictionary>> {
         self.dictionary.as_ref()

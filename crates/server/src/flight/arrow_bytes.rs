@@ -12,7 +12,7 @@ use arrow::{
 use arrow_flight::{IpcMessage, SchemaAsIpc};
 use bytes::Bytes;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_engine::{Output, Parameter};
+use lockstep_engine::{FeatureRole, Output, Parameter, Relation};
 use lockstep_protocol::ColumnList;
 use lockstep_row::{
     Arena, DataType,
@@ -30,7 +30,18 @@ pub(crate) fn schema_of(columns: &[(String, DataType)]) -> SchemaRef {
 /// Returns columns as a message.
 pub(crate) fn columns_message(columns: &[(String, DataType)]) -> Result<ColumnList> {
     let schema = write_rows(&schema_of(columns), &[])?;
-    Ok(ColumnList { schema, names: names_of(columns) })
+    Ok(ColumnList { schema, names: names_of(columns), roles: Vec::new() })
+}
+
+/// Returns the columns of a relation as a message, with what each is to a model.
+pub(crate) fn relation_message(relation: &Relation) -> Result<ColumnList> {
+    let roles = relation.roles();
+    let text = |role: &Option<FeatureRole>| role.map(|role| role.to_string()).unwrap_or_default();
+    let roles = match roles.iter().any(Option::is_some) {
+        true => roles.iter().map(text).collect(),
+        false => Vec::new(),
+    };
+    Ok(ColumnList { roles, ..columns_message(relation.columns())? })
 }
 
 /// Returns the names of columns, which may repeat.

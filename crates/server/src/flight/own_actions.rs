@@ -7,10 +7,10 @@ use futures::stream;
 use lockstep_diagnostic::Result;
 use lockstep_engine::{ProgressCallback, Session, Verification, VerifyOptions};
 use lockstep_protocol::{
-    CANCEL, CLOSE_REQUEST, COMPLETE, CREATE_TABLE, Cancel, DEPLOYMENT, DESCRIBE, DeploymentMessage,
-    Describe, ObjectRef, PREPARE_REQUEST, PrepareRequest, REQUEST, RequestHandle, SESSION,
-    TABLE_COLUMNS, TableCreation, VERIFY, ValueDifference, Verify, VerifyEvent, VerifyResult,
-    Words,
+    CANCEL, CLOSE_REQUEST, COMPLETE, CREATE_TABLE, Cancel, DEPLOYMENT, DESCRIBE,
+    DESCRIBE_TRAINING_SET, DeploymentMessage, Describe, ObjectRef, PREPARE_REQUEST, PrepareRequest,
+    REQUEST, RequestHandle, SESSION, TABLE_COLUMNS, TableCreation, TrainingSet, VERIFY,
+    ValueDifference, Verify, VerifyEvent, VerifyResult, Words,
 };
 use prost::Message;
 use tokio::sync::mpsc;
@@ -18,10 +18,10 @@ use tonic::Status;
 
 use super::{
     actions::{ActionStream, single_stream},
-    arrow_bytes::{columns_message, parameters_in, read_rows},
+    arrow_bytes::{columns_message, parameters_in, read_rows, relation_message},
     call::{CallDeadline, FlightCall},
     prepared::FlightStatement,
-    statements::view_of,
+    statements::{training_set, view_of},
     status::malformed,
 };
 use crate::work_pool::WorkClass;
@@ -48,6 +48,7 @@ impl FlightCall {
             }
             REQUEST => self.request(self.decode(body)?).await?,
             DEPLOYMENT => self.deployment(self.decode(body)?).await?,
+            DESCRIBE_TRAINING_SET => self.describe_training_set(self.decode(body)?).await?,
             VERIFY => return self.verify(self.decode(body)?).map(Some),
             CANCEL => {
                 let cancel: Cancel = self.decode(body)?;
@@ -81,7 +82,15 @@ impl FlightCall {
         self.quick(move |session| {
             let parameters = parameters_in(&describe.parameters)?;
             let relation = session.query_with(&describe.sql, &parameters)?;
-            Ok(columns_message(relation.columns())?.encode_to_vec())
+            Ok(relation_message(&relation)?.encode_to_vec())
+        })
+        .await
+    }
+
+    async fn describe_training_set(&self, set: TrainingSet) -> Result<Vec<u8>, Status> {
+        self.quick(move |session| {
+            let relation = training_set(session, set)?;
+            Ok(relation_message(&relation)?.encode_to_vec())
         })
         .await
     }

@@ -39,7 +39,7 @@ use crate::{
 const BYTES_HERE_MAX: usize = 64 << 10;
 
 /// What request rows are for.
-struct RequestTarget {
+struct RowsTarget {
     name: Arc<str>,
     /// What was prepared: it answers, and nothing newer.
     prepared: Option<Arc<PreparedRequest>>,
@@ -74,14 +74,14 @@ impl FlightCall {
     }
 
     /// Finds what the rows are for.
-    fn target(&self, request: &DeploymentRequest) -> Result<RequestTarget> {
+    fn target(&self, request: &DeploymentRequest) -> Result<RowsTarget> {
         if request.handle.is_empty() {
-            return Ok(RequestTarget { name: request.target.as_str().into(), prepared: None });
+            return Ok(RowsTarget { name: request.target.as_str().into(), prepared: None });
         }
         let (server, user) = (&self.server, self.session.user());
         match server.prepared.find(&server.state, user, &request.handle)? {
             FlightStatement::Request { target, request } => {
-                Ok(RequestTarget { name: target, prepared: Some(request) })
+                Ok(RowsTarget { name: target, prepared: Some(request) })
             }
             FlightStatement::Statement { .. } => {
                 Err(malformed("the handle is that of a statement"))
@@ -90,7 +90,7 @@ impl FlightCall {
     }
 
     /// Answers a request of one row on this thread; `None` where it is not one, or has to be compiled.
-    fn one_row_here(&self, target: &RequestTarget, rows: &[u8]) -> Option<Result<Vec<u8>>> {
+    fn one_row_here(&self, target: &RowsTarget, rows: &[u8]) -> Option<Result<Vec<u8>>> {
         if rows.len() > BYTES_HERE_MAX {
             return None;
         }
@@ -109,21 +109,22 @@ impl FlightCall {
                 return Ok(None);
             }
             let read_ns = lap(&server.state.clock, &mut at_ns);
-            let found = RequestTarget { name: Arc::clone(&target.name), prepared: Some(request) };
-            let answered = found.answer(server, session, &rows, (read_ns, at_ns));
-            match answered {
+            let found = RowsTarget { name: Arc::clone(&target.name), prepared: Some(request) };
+            let mut answered = found.answer(server, session, &rows, (read_ns, at_ns));
+            if target.prepared.is_none() && answered.as_ref().is_err_and(|error| is_stale(error)) {
                 // The deployment was replaced meanwhile: the new one answers.
-                Err(error) if target.prepared.is_none() && is_stale(&error) => {
-                    target.answer(server, session, &rows, (read_ns, at_ns)).map(Some)
-                }
-                other => other.map(Some),
+                answered = target.answer(server, session, &rows, (read_ns, at_ns));
             }
+            if let Some(trace) = self.trace() {
+                trace.phase_since("execute", at_ns);
+            }
+            answered.map(Some)
         };
         self.run_here(CallDeadline::Request, answer).transpose()
     }
 }
 
-impl RequestTarget {
+impl RowsTarget {
     /// Answers rows that were read in some time, and until a moment.
     fn answer(
         &self,
@@ -188,7 +189,7 @@ impl RequestSchemas {
     /// Writes the message of answers.
     fn write(&self, session: &Session, output: &Output) -> Result<Vec<u8>> {
         let sent = self.sent(output)?;
-        let rows = sent.write_rows(&output.batches).map_err(internal)?;
+        let rows = sent.write_rows(&output.batches).map_err(|error| internal(&error))?;
         let session = Some(view_of(session));
         let mut bytes = Answers { rows, names: Vec::new(), session }.encode_to_vec();
         bytes.extend_from_slice(&sent.names);
@@ -202,7 +203,7 @@ impl RequestSchemas {
             return Ok(Arc::clone(found));
         }
         let mut message = Vec::new();
-        drop(StreamWriter::try_new(&mut message, &schema).map_err(internal)?);
+        drop(StreamWriter::try_new(&mut message, &schema).map_err(|error| internal(&error))?);
         let names = Answers { names: names_of(&output.columns), ..Answers::default() };
         let sent = Arc::new(AnswerSchema { schema, message, names: names.encode_to_vec() });
         let mut kept = self.sent.write();
@@ -238,6 +239,6 @@ impl AnswerSchema {
 /// What a stream ends with: a message without bytes.
 const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-fn internal(error: ArrowError) -> Box<Diagnostic> {
+fn internal(error: &ArrowError) -> Box<Diagnostic> {
     Box::new(Diagnostic::internal(error.to_string()))
 }

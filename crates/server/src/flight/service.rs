@@ -9,7 +9,7 @@ use arrow_flight::{
 };
 use futures::{Stream, stream};
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_protocol::{Execute, NamedMessage};
+use lockstep_protocol::{Execute, NamedMessage, TrainingSet};
 use prost::Message;
 use tonic::{Request, Response, Status, Streaming, metadata::MetadataValue};
 
@@ -76,6 +76,10 @@ impl FlightCall {
             Command::TicketStatementQuery(query) => self.rows_of_ticket(&query).await,
             Command::CommandPreparedStatementQuery(query) => {
                 self.rows_of_prepared(&query.prepared_statement_handle).await
+            }
+            Command::Unknown(any) if any.type_url == TrainingSet::type_url() => {
+                let set = TrainingSet::decode(any.value);
+                self.training_set(set.map_err(|error| self.status(&malformed(error)))?).await
             }
             Command::Unknown(any) if any.type_url == Execute::type_url() => {
                 let execute = Execute::decode(any.value);

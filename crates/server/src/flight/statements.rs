@@ -12,8 +12,11 @@ use arrow_flight::{
 };
 use bytes::Bytes;
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_engine::{Output, Parameter, Session, StatementEffect, guarded, only_writes_rows};
-use lockstep_protocol::{DiagnosticMessage, Execute, SessionView, StatementOutcome};
+use lockstep_engine::{
+    Output, Parameter, Relation, Session, StatementEffect, TrainingSetOptions, guarded,
+    only_writes_rows,
+};
+use lockstep_protocol::{DiagnosticMessage, Execute, SessionView, StatementOutcome, TrainingSet};
 use prost::Message;
 use tonic::Status;
 
@@ -170,6 +173,24 @@ impl FlightCall {
         stream.into_flight_data(true).await
     }
 
+    /// Computes a training set of Lockstep's own client.
+    pub(crate) async fn training_set(&self, set: TrainingSet) -> Result<FlightDataStream, Status> {
+        let stream = self.stream(WorkClass::Analytics, self.id(), move |session, sender| {
+            let relation = training_set(session, set)?;
+            let names = names_of(relation.columns());
+            sender.begin(relation.columns())?;
+            let warnings = relation.run_each(None, &mut |batch| sender.rows(&batch))?;
+            let (warnings, session) = (messages_of(&warnings), Some(view_of(session)));
+            sender.outcome(StatementOutcome {
+                names,
+                warnings,
+                session,
+                ..StatementOutcome::default()
+            })
+        })?;
+        stream.into_flight_data(true).await
+    }
+
     /// Runs a statement whose rows nobody wants. Returns the rows that it wrote; -1 where it returns
     /// rows.
     pub(crate) async fn update(
@@ -234,6 +255,12 @@ impl FlightCall {
             Err(error) => Err(self.status(&error)),
         }
     }
+}
+
+/// Binds the training set of a deployment.
+pub(crate) fn training_set(session: &Session, set: TrainingSet) -> Result<Relation> {
+    let TrainingSet { deployment, main_table, as_known } = set;
+    session.training_set(&deployment, &TrainingSetOptions { main_table, as_known })
 }
 
 /// Runs one query and sends its rows as they are computed.
