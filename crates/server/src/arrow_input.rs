@@ -50,14 +50,22 @@ pub(crate) fn read_stream(bytes: &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>),
     })
 }
 
-/// The most schemas that are known, and the most bytes of the message of one; then all are read again.
-const KNOWN_SCHEMAS_MAX: usize = 256;
-const KNOWN_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of the messages of all schemas that are known, and of one; beyond the first all are read
+/// again.
+const KNOWN_BYTES_MAX: usize = 2 << 20;
+const KNOWN_MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// Schemas that clients have sent, by the bytes of their messages.
 #[derive(Debug, Default)]
 pub(crate) struct KnownSchemas {
-    by_message: RwLock<HashMap<Box<[u8]>, SchemaRef>>,
+    known: RwLock<SchemasByMessage>,
+}
+
+#[derive(Debug, Default)]
+struct SchemasByMessage {
+    schemas: HashMap<Box<[u8]>, SchemaRef>,
+    /// The bytes of the messages.
+    bytes: usize,
 }
 
 impl KnownSchemas {
@@ -68,7 +76,7 @@ impl KnownSchemas {
     ) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
         let first = split_header(bytes)?;
         let known = first.and_then(|(header, rest)| {
-            self.by_message.read().get(header).map(|schema| (Arc::clone(schema), rest))
+            self.known.read().schemas.get(header).map(|schema| (Arc::clone(schema), rest))
         });
         if let Some((schema, rest)) = known
             && let Some(batches) = read_batches(&schema, rest)?
@@ -77,15 +85,23 @@ impl KnownSchemas {
         }
         let (schema, batches) = read_stream(bytes)?;
         if let Some((header, _)) = first
-            && header.len() <= KNOWN_BYTES_MAX
+            && header.len() <= KNOWN_MESSAGE_BYTES_MAX
         {
-            let mut by_message = self.by_message.write();
-            if by_message.len() >= KNOWN_SCHEMAS_MAX {
-                by_message.clear();
-            }
-            by_message.insert(header.into(), Arc::clone(&schema));
+            self.known.write().add(header, &schema);
         }
         Ok((schema, batches))
+    }
+}
+
+impl SchemasByMessage {
+    fn add(&mut self, message: &[u8], schema: &SchemaRef) {
+        if self.bytes + message.len() > KNOWN_BYTES_MAX {
+            *self = Self::default();
+        }
+        // Another call may have added it meanwhile.
+        if self.schemas.insert(message.into(), Arc::clone(schema)).is_none() {
+            self.bytes += message.len();
+        }
     }
 }
 
@@ -247,7 +263,7 @@ mod tests {
         },
     };
 
-    use super::{KNOWN_SCHEMAS_MAX, KnownSchemas, decoded, read_stream};
+    use super::{KNOWN_BYTES_MAX, KNOWN_MESSAGE_BYTES_MAX, KnownSchemas, decoded, read_stream};
 
     fn stream_of(batch: &RecordBatch, compression: Option<CompressionType>) -> Vec<u8> {
         let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
@@ -317,7 +333,7 @@ mod tests {
                 assert_eq!((schema, found), (part.schema(), vec![part]));
             }
         }
-        assert_eq!(known.by_message.read().len(), 1);
+        assert_eq!(known.known.read().schemas.len(), 1);
         // The values of a dictionary are in messages of their own.
         let words = vec!["a", "b", "a"].into_iter().collect::<DictionaryArray<Int32Type>>();
         let words = RecordBatch::try_from_iter([("w", Arc::new(words) as _)]).unwrap();
@@ -325,11 +341,15 @@ mod tests {
             let found = known.read_stream(&stream_of(&words, None)).unwrap().1;
             assert_eq!(found, std::slice::from_ref(&words));
         }
-        for number in 0..KNOWN_SCHEMAS_MAX {
+        let long = "c".repeat(KNOWN_MESSAGE_BYTES_MAX / 2);
+        for number in 0..100 {
             let column = Arc::new(Int64Array::from(vec![1])) as _;
-            let batch = RecordBatch::try_from_iter([(format!("c{number}"), column)]).unwrap();
+            let batch = RecordBatch::try_from_iter([(format!("{long}{number}"), column)]).unwrap();
             assert_eq!(known.read_stream(&stream_of(&batch, None)).unwrap().1, [batch]);
-            assert!(known.by_message.read().len() <= KNOWN_SCHEMAS_MAX);
+            let now = known.known.read();
+            let bytes = now.schemas.keys().map(|message| message.len()).sum::<usize>();
+            assert_eq!(now.bytes, bytes);
+            assert!((1..=KNOWN_BYTES_MAX).contains(&bytes), "{bytes}");
         }
     }
 

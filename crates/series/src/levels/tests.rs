@@ -11,7 +11,10 @@ use std::{
 use lockstep_row::Retention;
 use proptest::{collection::vec, prelude::*};
 
-use super::{LevelKeys, LevelNode, Levels, NodeDictionary, NodeFold, NodeSpan};
+use super::{
+    LevelKeys, LevelNode, Levels, NodeDictionary, NodeFold, NodeSpan,
+    tree::{Forest, LeafRows},
+};
 use crate::{
     Bounds, ChunkRun, HashedKey, KeyRow, RowAction, RowBatch, RowLog, RowRef, Series, pin,
     set_leaf_rows,
@@ -350,6 +353,23 @@ fn most_rows_of_a_long_key_are_taken_from_nodes() {
     assert!(fixture.levels.size().bytes > 0);
     fixture.levels.give_up(&pin());
     assert_eq!(fixture.check(0, None, 9_990, 7, u64::MAX).from_nodes, 0);
+}
+
+#[test]
+fn what_two_versions_of_nodes_share_weighs_nothing() {
+    let dictionary = |numbers| -> Arc<dyn NodeDictionary> { Arc::new(EventTimes(numbers)) };
+    let (old, new) = (dictionary(vec![1; 1_000]), dictionary(vec![1; 2_000]));
+    let leaf = |oldest| {
+        let rows = LeafRows { oldest, newest: oldest + 9, rows: 10, arrival_max: 5 };
+        LevelNode::leaf(rows, &[7; 100])
+    };
+    let leaves: Vec<_> = (0..100).map(|number| leaf(number * 10)).collect();
+    let bytes = leaves.iter().map(|leaf| leaf.own_bytes()).sum();
+    let forest = Forest::new(leaves, bytes, Some(Arc::clone(&old)));
+    let shared = forest.bytes_beside(Some(&old));
+    assert!(shared < bytes / 10, "{shared} of {bytes}");
+    assert_eq!(forest.bytes_beside(Some(&new)), shared + 8_000);
+    assert_eq!(forest.bytes_beside(None), shared + 8_000);
 }
 
 #[test]

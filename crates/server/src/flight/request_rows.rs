@@ -158,15 +158,23 @@ fn is_deployment(target: &str) -> bool {
     !target.contains(char::is_whitespace)
 }
 
-/// The most schemas of answers that are kept; then all are written again.
-const ANSWER_SCHEMAS_MAX: usize = 256;
+/// The most bytes of all schemas of answers that are kept, and of one; beyond the first all are written
+/// again.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+const ANSWER_SCHEMA_BYTES_MAX: usize = 256 << 10;
 
 /// Schemas of request rows and of answers: both are the same for each request of a deployment.
 #[derive(Debug, Default)]
 pub(crate) struct RequestSchemas {
     received: KnownSchemas,
+    sent: RwLock<AnswerSchemas>,
+}
+
+#[derive(Debug, Default)]
+struct AnswerSchemas {
     /// By the address of the schema, which the entry keeps.
-    sent: RwLock<HashMap<usize, Arc<AnswerSchema>>>,
+    by_address: HashMap<usize, Arc<AnswerSchema>>,
+    bytes: usize,
 }
 
 /// A schema of answers, as it is sent.
@@ -199,23 +207,37 @@ impl RequestSchemas {
     fn sent(&self, output: &Output) -> Result<Arc<AnswerSchema>> {
         let schema = output.schema();
         let address = Arc::as_ptr(&schema).addr();
-        if let Some(found) = self.sent.read().get(&address) {
+        if let Some(found) = self.sent.read().by_address.get(&address) {
             return Ok(Arc::clone(found));
         }
         let mut message = Vec::new();
         drop(StreamWriter::try_new(&mut message, &schema).map_err(|error| internal(&error))?);
         let names = Answers { names: names_of(&output.columns), ..Answers::default() };
         let sent = Arc::new(AnswerSchema { schema, message, names: names.encode_to_vec() });
-        let mut kept = self.sent.write();
-        if kept.len() >= ANSWER_SCHEMAS_MAX {
-            kept.clear();
+        if sent.bytes() <= ANSWER_SCHEMA_BYTES_MAX {
+            self.sent.write().add(address, &sent);
         }
-        kept.insert(address, Arc::clone(&sent));
         Ok(sent)
     }
 }
 
+impl AnswerSchemas {
+    fn add(&mut self, address: usize, sent: &Arc<AnswerSchema>) {
+        if self.bytes + sent.bytes() > ANSWER_BYTES_MAX {
+            *self = Self::default();
+        }
+        // Another call may have added it meanwhile.
+        if self.by_address.insert(address, Arc::clone(sent)).is_none() {
+            self.bytes += sent.bytes();
+        }
+    }
+}
+
 impl AnswerSchema {
+    fn bytes(&self) -> usize {
+        self.message.len() + self.names.len()
+    }
+
     /// Writes rows as a stream.
     fn write_rows(&self, batches: &[RecordBatch]) -> std::result::Result<Vec<u8>, ArrowError> {
         let (generator, options) = (IpcDataGenerator::default(), IpcWriteOptions::default());
