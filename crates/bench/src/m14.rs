@@ -1,16 +1,18 @@
 //! M14: requests over the network: M1's and M2's features through `lockstep serve` on loopback.
 //!
 //! A client sends a request row as JSON over HTTP/1.1, binds it to a prepared call of the deployment in
-//! PostgreSQL's protocol, or sends it as an Arrow batch in a session of Flight, and reads the features. 1,
-//! 8, 64 and 1,000 connections send their next request when they have the answer; then as many send at half the rate
-//! that eight of them reached, each request at its time, so that a wait counts for all requests that it
-//! delays. All connections are of one thread, which leaves the other processor to the server.
+//! PostgreSQL's protocol, or sends it as an Arrow batch in a session of Flight, and reads the features.
+//! 1, 8, 64 and 1,000 connections send their next request when they have the answer; then as many send
+//! at half the rate that eight of them reached, each request at its time, so that a wait counts for all
+//! requests that it delays. All connections are of one thread, which leaves the other processor to the
+//! server.
 //!
 //! Beside it, by the same client: *speed of light*, a server of the same libraries that reads the body
-//! and answers a constant of the same size, over HTTP/1.1 and as Flight does over HTTP/2; Redis, which returns ready-made features of the same
-//! size; and Feast's feature server, which returns as many ready-made features. PostgreSQL runs M1's SQL with its own client, a connection in each thread. Each server is a
-//! process of its own; every answer of Lockstep is compared with the answer in process before anything is
-//! timed, to the bit.
+//! and answers a constant of the same size, over HTTP/1.1 and, for Flight, over HTTP/2; Redis, which
+//! returns ready-made features of the same size; and Feast's feature server, which returns as many
+//! ready-made features. PostgreSQL runs M1's SQL with its own client, a connection in each thread. Each
+//! server is a process of its own; answers of Lockstep are compared with those in process before
+//! anything is timed, to the bit.
 
 mod appends;
 mod beside;
@@ -114,7 +116,8 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     }
     tables.push(appends::run(options)?);
     let params = json!({
-        "protocols": ["HTTP/1.1 with JSON", "PostgreSQL, extended", "Flight"], "connections": CONNECTIONS,
+        "protocols": ["HTTP/1.1 with JSON", "PostgreSQL, extended", "Flight"],
+        "connections": CONNECTIONS,
         "features": sets.map(|set| set.feature_count()),
     });
     let point = Point { params, systems: Vec::new(), ratios };

@@ -80,7 +80,7 @@ fn run_shape(options: &BenchOptions, shape: &M8Shape) -> Result<Outcome> {
         "late_percent": LATE_PERCENTS, "requests": shape.requests,
     });
     say(&format!("M8 {params}"));
-    // First: the memory of the large tables is freed for seconds after they are dropped.
+    // First: right after the large tables were dropped, inserts are far slower.
     let written = writes::measure(options, shape.written)?;
     let mut results = Vec::new();
     for late_percent in LATE_PERCENTS {

@@ -1,11 +1,11 @@
 //! M9: training sets, from rows in memory to a Parquet file.
 //!
 //! Five aggregates of each window, over one window, four windows of different keys, one window of which 80 %
-//! of the rows have one key; two point-in-time joins; and a wide query, ten aggregates of each of ten windows
-//! with the joins; and the demonstration's training set, whose rows are also taken fifty times. Each system runs in a process of its own, which is
-//! filled from one file first; the time is that of the query with the writing of its result, memory by how
-//! much the process grew at its greatest, both read from outside. Every result is read afterwards: it must
-//! have the same number of rows and the same sums.
+//! of the rows have one key; two point-in-time joins; a wide query, ten aggregates of each of ten windows
+//! with the joins; and the demonstration's training set, whose rows are also taken fifty times. Each
+//! system runs in a process of its own, which is filled from one file first; the time is that of the
+//! query with the writing of its result, memory by how much the process grew at its greatest, both read
+//! from outside. Every result is read afterwards: it must have the same number of rows and the same sums.
 
 mod baseline;
 mod flights;

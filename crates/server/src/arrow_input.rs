@@ -157,8 +157,8 @@ fn next_message(bytes: &[u8]) -> Result<Option<SplitMessage<'_>>, String> {
     let Some((header, rest)) = split_header(bytes)? else { return Ok(None) };
     let message = root_as_message(header).map_err(|error| error.to_string())?;
     let size = usize::try_from(message.bodyLength()).map_err(|error| error.to_string())?;
-    let body = rest.split_at_checked(size).ok_or_else(|| cut(size))?;
-    Ok(Some((message, body.0, body.1)))
+    let (body, rest) = rest.split_at_checked(size).ok_or_else(|| cut(size))?;
+    Ok(Some((message, body, rest)))
 }
 
 /// Splits the header of the next message off; `None` at the end.
