@@ -22,7 +22,8 @@ use arrow::{
         root_as_message,
     },
 };
-use lockstep_host::sync::RwLock;
+
+use crate::bounded_map::BoundedMap;
 
 /// The most bytes that compressed messages may decompress to: of a body, and of one message of Flight.
 const DECOMPRESSED_BYTES_MAX: u64 = 256 << 20;
@@ -55,17 +56,16 @@ pub(crate) fn read_stream(bytes: &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>),
 const KNOWN_BYTES_MAX: usize = 2 << 20;
 const KNOWN_MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// Schemas that clients have sent, by the bytes of their messages.
-#[derive(Debug, Default)]
+/// Schemas that clients have sent.
+#[derive(Debug)]
 pub(crate) struct KnownSchemas {
-    known: RwLock<SchemasByMessage>,
+    by_message: BoundedMap<Box<[u8]>, SchemaRef>,
 }
 
-#[derive(Debug, Default)]
-struct SchemasByMessage {
-    schemas: HashMap<Box<[u8]>, SchemaRef>,
-    /// The bytes of the messages.
-    bytes: usize,
+impl Default for KnownSchemas {
+    fn default() -> Self {
+        Self { by_message: BoundedMap::new(KNOWN_BYTES_MAX, KNOWN_MESSAGE_BYTES_MAX) }
+    }
 }
 
 impl KnownSchemas {
@@ -75,33 +75,18 @@ impl KnownSchemas {
         bytes: &[u8],
     ) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
         let first = split_header(bytes)?;
-        let known = first.and_then(|(header, rest)| {
-            self.known.read().schemas.get(header).map(|schema| (Arc::clone(schema), rest))
-        });
+        let known = first
+            .and_then(|(header, rest)| self.by_message.get(header).map(|schema| (schema, rest)));
         if let Some((schema, rest)) = known
             && let Some(batches) = read_batches(&schema, rest)?
         {
             return Ok((schema, batches));
         }
         let (schema, batches) = read_stream(bytes)?;
-        if let Some((header, _)) = first
-            && header.len() <= KNOWN_MESSAGE_BYTES_MAX
-        {
-            self.known.write().add(header, &schema);
+        if let Some((header, _)) = first {
+            self.by_message.add(header, &schema, header.len());
         }
         Ok((schema, batches))
-    }
-}
-
-impl SchemasByMessage {
-    fn add(&mut self, message: &[u8], schema: &SchemaRef) {
-        if self.bytes + message.len() > KNOWN_BYTES_MAX {
-            *self = Self::default();
-        }
-        // Another call may have added it meanwhile.
-        if self.schemas.insert(message.into(), Arc::clone(schema)).is_none() {
-            self.bytes += message.len();
-        }
     }
 }
 
@@ -263,7 +248,7 @@ mod tests {
         },
     };
 
-    use super::{KNOWN_BYTES_MAX, KNOWN_MESSAGE_BYTES_MAX, KnownSchemas, decoded, read_stream};
+    use super::{KnownSchemas, decoded, read_stream, split_header};
 
     fn stream_of(batch: &RecordBatch, compression: Option<CompressionType>) -> Vec<u8> {
         let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
@@ -333,23 +318,14 @@ mod tests {
                 assert_eq!((schema, found), (part.schema(), vec![part]));
             }
         }
-        assert_eq!(known.known.read().schemas.len(), 1);
+        let message = split_header(&stream_of(&rows(), None)).unwrap().unwrap().0.to_vec();
+        assert_eq!(known.by_message.get(&*message), Some(rows().schema()));
         // The values of a dictionary are in messages of their own.
         let words = vec!["a", "b", "a"].into_iter().collect::<DictionaryArray<Int32Type>>();
         let words = RecordBatch::try_from_iter([("w", Arc::new(words) as _)]).unwrap();
         for _ in 0..2 {
             let found = known.read_stream(&stream_of(&words, None)).unwrap().1;
             assert_eq!(found, std::slice::from_ref(&words));
-        }
-        let long = "c".repeat(KNOWN_MESSAGE_BYTES_MAX / 2);
-        for number in 0..100 {
-            let column = Arc::new(Int64Array::from(vec![1])) as _;
-            let batch = RecordBatch::try_from_iter([(format!("{long}{number}"), column)]).unwrap();
-            assert_eq!(known.read_stream(&stream_of(&batch, None)).unwrap().1, [batch]);
-            let now = known.known.read();
-            let bytes = now.schemas.keys().map(|message| message.len()).sum::<usize>();
-            assert_eq!(now.bytes, bytes);
-            assert!((1..=KNOWN_BYTES_MAX).contains(&bytes), "{bytes}");
         }
     }
 

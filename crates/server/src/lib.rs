@@ -32,6 +32,7 @@ mod postgres;
 mod access;
 mod append_columns;
 mod arrow_input;
+mod bounded_map;
 mod call_id;
 mod connections;
 mod deployments;

@@ -4,7 +4,7 @@
 //! waits in no queue. Many rows, and requests that cost as much as the query in batch mode, run on a thread
 //! of their class.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use arrow::{
     array::RecordBatch,
@@ -17,7 +17,6 @@ use arrow::{
 };
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{Output, PreparedRequest, Session};
-use lockstep_host::sync::RwLock;
 use lockstep_protocol::{Answers, DeploymentRequest};
 use prost::Message;
 use tonic::Status;
@@ -31,8 +30,8 @@ use super::{
     status::malformed,
 };
 use crate::{
-    arrow_input::KnownSchemas, deployments::is_stale, http::lap, metrics::CallPhase,
-    work_pool::WorkClass,
+    arrow_input::KnownSchemas, bounded_map::BoundedMap, deployments::is_stale, http::lap,
+    metrics::CallPhase, work_pool::WorkClass,
 };
 
 /// The most bytes of rows that are read on the thread of the connection.
@@ -164,17 +163,18 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 const ANSWER_SCHEMA_BYTES_MAX: usize = 256 << 10;
 
 /// Schemas of request rows and of answers: both are the same for each request of a deployment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RequestSchemas {
     received: KnownSchemas,
-    sent: RwLock<AnswerSchemas>,
+    /// By the address of the schema, which the entry keeps.
+    sent: BoundedMap<usize, Arc<AnswerSchema>>,
 }
 
-#[derive(Debug, Default)]
-struct AnswerSchemas {
-    /// By the address of the schema, which the entry keeps.
-    by_address: HashMap<usize, Arc<AnswerSchema>>,
-    bytes: usize,
+impl Default for RequestSchemas {
+    fn default() -> Self {
+        let sent = BoundedMap::new(ANSWER_BYTES_MAX, ANSWER_SCHEMA_BYTES_MAX);
+        Self { received: KnownSchemas::default(), sent }
+    }
 }
 
 /// A schema of answers, as it is sent.
@@ -207,37 +207,19 @@ impl RequestSchemas {
     fn sent(&self, output: &Output) -> Result<Arc<AnswerSchema>> {
         let schema = output.schema();
         let address = Arc::as_ptr(&schema).addr();
-        if let Some(found) = self.sent.read().by_address.get(&address) {
-            return Ok(Arc::clone(found));
+        if let Some(found) = self.sent.get(&address) {
+            return Ok(found);
         }
         let mut message = Vec::new();
         drop(StreamWriter::try_new(&mut message, &schema).map_err(|error| internal(&error))?);
         let names = Answers { names: names_of(&output.columns), ..Answers::default() };
         let sent = Arc::new(AnswerSchema { schema, message, names: names.encode_to_vec() });
-        if sent.bytes() <= ANSWER_SCHEMA_BYTES_MAX {
-            self.sent.write().add(address, &sent);
-        }
+        self.sent.add(address, &sent, sent.message.len() + sent.names.len());
         Ok(sent)
     }
 }
 
-impl AnswerSchemas {
-    fn add(&mut self, address: usize, sent: &Arc<AnswerSchema>) {
-        if self.bytes + sent.bytes() > ANSWER_BYTES_MAX {
-            *self = Self::default();
-        }
-        // Another call may have added it meanwhile.
-        if self.by_address.insert(address, Arc::clone(sent)).is_none() {
-            self.bytes += sent.bytes();
-        }
-    }
-}
-
 impl AnswerSchema {
-    fn bytes(&self) -> usize {
-        self.message.len() + self.names.len()
-    }
-
     /// Writes rows as a stream.
     fn write_rows(&self, batches: &[RecordBatch]) -> std::result::Result<Vec<u8>, ArrowError> {
         let (generator, options) = (IpcDataGenerator::default(), IpcWriteOptions::default());
