@@ -34,7 +34,7 @@ use crate::{
 /// Rows with `--quick`, without it, and with `--sweep` beside that.
 const ROWS_QUICK: u64 = 200_000;
 const ROWS: u64 = 1_000_000;
-const ROWS_OF_SWEEP: u64 = 10_000_000;
+const ROWS_OF_SWEEP: [u64; 2] = [10_000_000, 50_000_000];
 
 /// The measurements of one system.
 struct TrainingRuns {
@@ -67,16 +67,19 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     let row_counts = match (options.quick, options.sweep) {
         (true, _) => vec![ROWS_QUICK],
         (false, false) => vec![ROWS],
-        (false, true) => vec![ROWS, ROWS_OF_SWEEP],
+        (false, true) => [ROWS].into_iter().chain(ROWS_OF_SWEEP).collect(),
     };
     let systems = systems(options)?;
     let (mut tables, mut ratios) = (Vec::new(), Map::new());
     let mut measure_shape = |shape: TrainingShape, rows: u64, source: &Path| -> Result<()> {
+        if !systems.iter().any(|system| system.has(shape, rows)) {
+            return Ok(());
+        }
         let title = format!("{}, {rows} rows", shape.title());
         say(&format!("M9 {title}"));
         let mut measured: Vec<TrainingRuns> = Vec::new();
         let mut expected = None;
-        for system in systems.iter().filter(|system| system.has(shape)) {
+        for system in systems.iter().filter(|system| system.has(shape, rows)) {
             let step = TrainingStep { system: *system, shape, rows, source: source.to_owned() };
             measured.push(measure(options, &step, source, &mut expected)?);
         }
@@ -109,7 +112,11 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
 
 /// Returns the systems that are there.
 fn systems(options: &BenchOptions) -> Result<Vec<TrainingSystem>> {
-    let mut systems = vec![TrainingSystem::Lockstep, TrainingSystem::SpeedOfLight];
+    let mut systems = vec![
+        TrainingSystem::Lockstep,
+        TrainingSystem::LockstepLimited,
+        TrainingSystem::SpeedOfLight,
+    ];
     if wanted(options, PeerName::Duckdb, || DuckDb::open_at(None).map(drop))?.is_some() {
         systems.push(TrainingSystem::DuckDb);
     }
@@ -214,10 +221,15 @@ mod tests {
     fn the_loop_and_lockstep_give_the_same_training_sets() {
         let folder = TemporaryFolder::new("m9-test").unwrap();
         let source = shape::write_rows(2_000, folder.path()).unwrap();
+        let systems = [
+            TrainingSystem::Lockstep,
+            TrainingSystem::LockstepLimited,
+            TrainingSystem::SpeedOfLight,
+        ];
         for shape in TrainingShape::OF_MADE_ROWS {
             let mut found = Vec::new();
-            for system in [TrainingSystem::Lockstep, TrainingSystem::SpeedOfLight] {
-                if system.has(shape) {
+            for system in systems {
+                if system.has(shape, 2_000) {
                     let step = TrainingStep { system, shape, rows: 2_000, source: source.clone() };
                     let target = folder.path().join(format!("{}.parquet", system.name()));
                     step.fill().unwrap().write(&target).unwrap();

@@ -35,7 +35,7 @@ use crate::{
     view::View,
 };
 
-pub(crate) use command::{CatalogCommand, check_name};
+pub(crate) use command::{CatalogCommand, DropSignal, check_name};
 pub(crate) use record::{CATALOG, CatalogRecord, columns_of};
 
 /// The database that a session starts in.

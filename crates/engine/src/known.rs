@@ -21,7 +21,7 @@ use lockstep_sql::ast::{Ident, KnownAt, Query, RowLimit, SetExpr};
 
 pub(crate) use arrival::ArrivalRun;
 pub(crate) use column::ColumnRun;
-pub(crate) use moments::KnownTables;
+pub(crate) use moments::{KnownTables, SharedTables};
 
 use answers::{KnownRun, Requests};
 

@@ -1,7 +1,9 @@
 //! The thread that makes the nodes of pre-aggregates, behind the writes and beside the requests.
 //!
 //! Deployments register the pre-aggregates of their programs; writers and readers that leave work for
-//! them wake the thread. It has a low priority, keeps no deployment alive, and ends with the engine.
+//! them wake the thread. While rows arrive it rests between its rounds: nodes are made once for the rows of
+//! some milliseconds, since each late row costs a node of every level, and what is made while others
+//! write takes the memory's time from them. It has a low priority, keeps no deployment alive, and ends with the engine.
 //! Where the machine gives no thread, nodes are made by [`PreAggregateWork::run`] alone, and answers
 //! read rows until then.
 
@@ -50,6 +52,17 @@ pub struct PreAggregateFigures {
     pub answers_checked: u64,
     /// How many of these differed.
     pub differences: u64,
+}
+
+/// The outcome of a turn of all pre-aggregates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turned {
+    /// There was nothing to do.
+    Idle,
+    /// Nodes were made of what has arrived.
+    CaughtUp,
+    /// There are many rows that no node has.
+    Behind,
 }
 
 /// What the thread waits for.
@@ -149,7 +162,7 @@ impl PreAggregateWork {
 
     /// Makes all nodes for which there is work now.
     pub(crate) fn run(&self) {
-        while self.take_turns() {}
+        while self.take_turns() != Turned::Idle {}
     }
 
     /// Waits for work and does it. Returns `false` when there will be none.
@@ -169,8 +182,16 @@ impl PreAggregateWork {
         }
         // AcqRel: as in `wake`.
         self.is_signalled.swap(false, Ordering::AcqRel);
-        while self.take_turns() && !self.signal.lock().is_over {}
-        true
+        loop {
+            let turned = self.take_turns();
+            let mut signal = self.signal.lock();
+            if turned == Turned::CaughtUp && !signal.is_over {
+                signal = self.changed.wait_for(signal, REST).0;
+            }
+            if turned == Turned::Idle || signal.is_over {
+                return true;
+            }
+        }
     }
 
     /// Checks the answers that were drawn for it.
@@ -184,23 +205,27 @@ impl PreAggregateWork {
         }
     }
 
-    /// Gives each pre-aggregate a turn. Returns whether one of them did something.
-    fn take_turns(&self) -> bool {
+    /// Gives each pre-aggregate a turn.
+    fn take_turns(&self) -> Turned {
         let registered = self.registered.lock().clone();
         self.check_answers();
-        let mut has_worked = false;
+        let mut turned = Turned::Idle;
         for pre_aggregate in registered.iter().filter_map(Weak::upgrade) {
             for _ in 0..STEPS_PER_TURN {
-                if pre_aggregate.maintain().is_none() {
-                    break;
+                match pre_aggregate.maintain() {
+                    Some(made) if made.is_unfinished => turned = Turned::Behind,
+                    Some(_) if turned == Turned::Idle => turned = Turned::CaughtUp,
+                    Some(_) => {}
+                    None => break,
                 }
-                has_worked = true;
             }
         }
-        has_worked
+        turned
     }
 }
 
+/// How long the thread lets rows arrive after it has caught up.
+const REST: std::time::Duration = std::time::Duration::from_millis(5);
 /// How long the thread waits before it looks whether the engine is still there.
 const WAIT: std::time::Duration = std::time::Duration::from_millis(500);
 

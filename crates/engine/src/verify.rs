@@ -4,32 +4,28 @@
 //! Each stored row of the request table is a request at its own position, so that it sees the rows
 //! that batch mode shows it. Both modes read one snapshot of every table, taken at the start.
 //! (ADR 0022) Where not each row of the result comes from a row of the table, batch mode runs for each
-//! request ([`position`], ADR 0040).
+//! request ([`position`], ADR 0040), else once for all ([`rows`]).
 //!
-//! *Cost*: the query in batch mode, then a request for each row that is replayed. Holds a batch of
-//! rows at a time, and what batch mode holds. Until it ends, the memory of removed rows is not
-//! freed.
+//! *Cost*: the query in batch mode, then a request for each row that is replayed, on as many threads as
+//! the machine runs. Holds some batches of rows at a time, and what batch mode holds. Until it ends, the
+//! memory of removed rows is not freed.
 
 mod position;
 mod report;
+mod rows;
 mod sample;
 
 use std::collections::BTreeMap;
 
-use arrow::array::RecordBatch;
-use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
-use lockstep_request::{Replay, gives_row_by_row, with_row_numbers};
-use lockstep_row::{Arena, Datum, arrow::ColumnReader};
-use lockstep_table::ScanRows;
+use lockstep_request::gives_row_by_row;
 
 pub(crate) use self::{position::data_of, sample::RowSample};
-use self::{position::verify_at_positions, report::ReplayReport};
+use self::{position::verify_at_positions, report::ReplayReport, rows::verify_row_by_row};
 use crate::{
     Database, ProgressCallback, Session,
     access::{Needs, Requirement},
-    context::checkpoint,
     database::TableSet,
     deployment::Deployment,
     entrance::{CallDescription, no_plan},
@@ -38,9 +34,6 @@ use crate::{
     session::retried,
     user::{Privilege, Securable},
 };
-
-/// The number of rows between two checks for an interrupt, and two reports of progress.
-const ROWS_PER_CHECKPOINT: u64 = 64;
 
 impl Session {
     /// Replays the stored rows of the request table as requests to the deployed program, each at
@@ -165,130 +158,15 @@ fn verify(
     let (columns, settings) = (deployment.request.output(), &deployment.settings);
     let report = ReplayReport::new(columns, settings, options.progress.as_ref());
     let id = request_table.id;
+    let options = (options, database.host().threads.count());
     let report = if program.is_compiled() && gives_row_by_row(&query.plan) {
         verify_row_by_row(deployment, (&tables, id), options, report)?
     } else {
-        verify_at_positions(deployment, (tables, id), options, report)?
+        verify_at_positions(deployment, (&tables, id), options, report)?
     };
-    let mut found = report.found;
+    let mut found = report.end();
     found.elapsed_ns = database.clock().monotonic_ns().saturating_sub(begin_ns);
     Ok(found)
-}
-
-/// Replays rows of the request table, each at its own position, and compares with one run of batch
-/// mode.
-fn verify_row_by_row<'r>(
-    deployment: &Deployment,
-    (tables, request_table): (&KnownTables<'_>, u64),
-    options: &VerifyOptions,
-    mut report: ReplayReport<'r>,
-) -> Result<ReplayReport<'r>> {
-    let program = deployment.request.program();
-    let plan = with_row_numbers(&deployment.query.plan)?;
-    let batch = tables.execute_options();
-    let own = tables.moment().snapshots.to_vec();
-    let mut run = |plan: &LogicalPlan| lockstep_batch::execute(plan, tables, &batch);
-    let replay = program.replay(own, &mut run)?;
-    let Some(view) = tables.now(request_table) else {
-        return Diagnostic::internal("the request table is a table of the query").err();
-    };
-    let scan = || match tables.index_read(request_table) {
-        Some(index) => view.scan_kept_by(index),
-        None => view.scan(),
-    };
-    let sample = RowSample::new(options.sample, count(scan().count()));
-    report.begin(sample.rows);
-    let width = view.schema().columns.len();
-    let mut comparison = ReplayComparison { replay, rows: scan(), width, done: 0, sample, report };
-    lockstep_batch::execute_each(&plan, tables, &batch, &mut |batch| {
-        comparison.compare_batch(&batch)
-    })?;
-    comparison.finish()
-}
-
-/// Compares the rows of batch mode, in their order, with the answers to the stored rows.
-struct ReplayComparison<'c, 'r> {
-    replay: Replay<'c>,
-    /// The stored rows that were not passed yet, in order of arrival.
-    rows: ScanRows<'c>,
-    /// The number of columns of a stored row.
-    width: usize,
-    /// The number of stored rows that were passed.
-    done: u64,
-    sample: RowSample,
-    report: ReplayReport<'r>,
-}
-
-impl<'r> ReplayComparison<'_, 'r> {
-    /// Compares rows of batch mode. Their last column is the number of the stored row, from 1.
-    fn compare_batch(&mut self, batch: &RecordBatch) -> Result<()> {
-        let readers: Vec<ColumnReader<'_>> =
-            batch.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
-        let Some((numbers, readers)) = readers.split_last() else {
-            return Diagnostic::internal("the rows of batch mode have no number").err();
-        };
-        debug_assert_eq!(readers.len(), self.report.columns.len(), "the others are the answer's");
-        let mut arena = Arena::new();
-        for row in 0..batch.num_rows() {
-            let number = numbers.get(row, &arena).as_i64();
-            let number = number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
-            if number <= self.done {
-                return Diagnostic::internal("the rows of batch mode are out of order").err();
-            }
-            while self.done + 1 < number {
-                self.replay_next(None)?;
-            }
-            let values: Vec<Datum<'_>> =
-                readers.iter().map(|reader| reader.get(row, &arena)).collect();
-            self.replay_next(Some(&values))?;
-            arena.reset();
-        }
-        Ok(())
-    }
-
-    /// Replays the remaining stored rows, for which batch mode has no rows.
-    fn finish(mut self) -> Result<ReplayReport<'r>> {
-        while self.done < self.sample.rows {
-            self.replay_next(None)?;
-        }
-        debug_assert_eq!(self.done, self.sample.rows, "every stored row was passed");
-        debug_assert!(self.report.found.requests <= self.done, "a request is for a stored row");
-        Ok(self.report)
-    }
-
-    /// Replays the next stored row, if it is in the sample, and compares its answer with the row of
-    /// batch mode, if there is one.
-    fn replay_next(&mut self, batch: Option<&[Datum<'_>]>) -> Result<()> {
-        let Some(stored) = self.rows.next() else {
-            return Diagnostic::internal("batch mode has more rows than the table").err();
-        };
-        let row = self.done;
-        self.done += 1;
-        if self.done.is_multiple_of(ROWS_PER_CHECKPOINT) {
-            checkpoint()?;
-            self.report.tell(self.done);
-        }
-        if !self.sample.contains(row) {
-            return Ok(());
-        }
-        self.report.count_request();
-        let arena = Arena::new();
-        let values = (0..self.width).map(|column| stored.row.get_in(column, &arena));
-        let values: Vec<Datum<'_>> = values.collect();
-        let request = self.replay.answer(&values, stored.arrival, &arena)?;
-        match (batch, request) {
-            (None, None) => {}
-            (Some(batch), Some(request)) => self.report.compare_row(row, batch, request),
-            (batch, request) => {
-                let shown = |values: Option<&[Datum<'_>]>| match values {
-                    Some(_) => "a row".to_owned(),
-                    None => "no row".to_owned(),
-                };
-                self.report.add(row, "", shown(batch), shown(request));
-            }
-        }
-        Ok(())
-    }
 }
 
 fn count(rows: usize) -> u64 {

@@ -78,6 +78,8 @@ pub struct RowStateForm {
     pub make: Arc<MakeRowState>,
     /// What its states can do.
     pub class: StateClass,
+    /// The argument that is true in every row that counts, if there is one: other rows change no state.
+    pub condition: Option<usize>,
     /// The row whose first argument is the result, if that is all.
     pub pick: Option<PickedRow>,
 }

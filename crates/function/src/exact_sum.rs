@@ -141,6 +141,16 @@ impl ExactSum {
         }
     }
 
+    /// Adds what `encode` wrote; `None` for damaged bytes.
+    #[inline]
+    pub(crate) fn merge_encoded(&mut self, reader: &mut StateReader<'_>) -> Option<()> {
+        if reader.takes(0) {
+            return Some(());
+        }
+        self.merge(&Self::decode(reader)?);
+        Some(())
+    }
+
     /// Reads what `encode` wrote; `None` for damaged bytes.
     pub(crate) fn decode(reader: &mut StateReader<'_>) -> Option<Self> {
         let header = reader.count()?;

@@ -75,7 +75,7 @@ impl NestedAggregate {
         let shared = Arc::new(self);
         let make = move |used| -> Box<dyn RowState> { Box::new(Nested::new(&shared, used)) };
         let class = StateClass::Rows("the outer aggregate depends on the whole frame");
-        let form = RowStateForm { make: Arc::new(make), class, pick: None };
+        let form = RowStateForm { make: Arc::new(make), class, condition: None, pick: None };
         BoundAggregate { parameters, returns, state: StateForm::Rows(form) }
     }
 

@@ -97,7 +97,7 @@ fn call(
     fold: fn(i64, Option<i64>) -> i64,
 ) -> AggregateCall {
     let make = move |_used| -> Box<dyn RowState> { Box::new(Fold { value: start, start, fold }) };
-    let form = RowStateForm { make: Arc::new(make), class: CLASS, pick: None };
+    let form = RowStateForm { make: Arc::new(make), class: CLASS, condition: None, pick: None };
     let state = StateForm::Rows(form);
     AggregateCall {
         function: &FOLD,

@@ -1,7 +1,10 @@
 //! The context of one answer: the request row, the snapshots it is answered over, scratch memory, and
 //! the results of sub-plans that batch mode runs.
 
-use std::cell::{OnceCell, RefCell};
+use std::{
+    cell::{OnceCell, RefCell},
+    sync::OnceLock,
+};
 
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_host::query;
@@ -26,7 +29,7 @@ pub(crate) const REQUEST_ARRIVAL: u64 = u64::MAX;
 pub(crate) type CachedRequestRow<'s> = OnceCell<Option<SourceRow<'s>>>;
 
 /// The results of materialised plans, once they were run.
-pub(crate) type MaterialisedResults = Vec<OnceCell<MaterialisedRows>>;
+pub(crate) type MaterialisedResults = Vec<OnceLock<MaterialisedRows>>;
 
 /// Everything that evaluation needs besides the row. `'s` is the time of one answer.
 pub(crate) struct AnswerContext<'s> {
@@ -48,7 +51,7 @@ pub(crate) struct AnswerContext<'s> {
     /// The plans that batch mode runs.
     pub(crate) materialised: &'s [Materialised],
     /// Parallel to `materialised`.
-    pub(crate) results: &'s [OnceCell<MaterialisedRows>],
+    pub(crate) results: &'s [OnceLock<MaterialisedRows>],
     pub(crate) batch: &'s dyn PlanRunner,
     /// Whether nodes of pre-aggregates are taken in place of rows.
     pub(crate) takes_nodes: bool,

@@ -68,7 +68,7 @@ pub use known::{KnownAnswers, KnownMoment};
 pub use materialise::{BatchFallback, PlanRunner, SeenSnapshots};
 pub use pre_aggregate::{PreAggregate, PreAggregateName, PreAggregateUse, PreAggregation};
 pub use program::{CompileOptions, Program};
-pub use replay::Replay;
+pub use replay::{Replay, ReplayProgram};
 pub use row_numbers::{gives_row_by_row, with_row_numbers};
 pub use shadow_check::{CheckOutcome, CheckShare};
 

@@ -233,6 +233,7 @@ impl NodeLayout {
             name: call.name,
             groups: ONLY,
             bound: call.bound.clone(),
+            condition: call.condition,
             arguments: call.arguments.clone(),
             outputs: Vec::new(),
         };

@@ -2,7 +2,11 @@
 //!
 //! `engine` compiles one for each deployment and shares it between threads.
 
-use std::{cell::OnceCell, cell::RefCell, fmt::Write, sync::Arc};
+use std::{
+    cell::{OnceCell, RefCell},
+    fmt::Write,
+    sync::{Arc, OnceLock},
+};
 
 use bumpalo::collections::Vec as ArenaVec;
 use datafusion::logical_expr::LogicalPlan;
@@ -376,7 +380,7 @@ impl Program {
 
     /// Makes empty cells for the results of the plans that batch mode runs.
     pub(crate) fn no_results(&self) -> MaterialisedResults {
-        self.resources.materialised.iter().map(|_| OnceCell::new()).collect()
+        self.resources.materialised.iter().map(|_| OnceLock::new()).collect()
     }
 
     /// Makes the context of an answer.

@@ -5,7 +5,7 @@
 //! value, arrival); a join and a union source see what they see in batch mode. All rows are answered
 //! over one view of the tables, which the caller has taken.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
@@ -21,38 +21,52 @@ use crate::{
     scratch::PooledScratch,
 };
 
+/// A program with what batch mode computes for it over the tables as they are at one moment: what
+/// replays over that moment share, also those of other threads.
+#[derive(Debug)]
+pub struct ReplayProgram<'p> {
+    program: &'p Program,
+    results: MaterialisedResults,
+}
+
 /// Answers for stored rows over one view of the tables. While it exists, no removed row is freed.
 pub struct Replay<'p> {
     program: &'p Program,
     scratch: PooledScratch<'p>,
     snapshots: Vec<Snapshot<'p>>,
-    results: MaterialisedResults,
+    results: &'p MaterialisedResults,
     takes_nodes: bool,
 }
 
 impl Program {
-    /// Begins to answer for stored rows over these snapshots, one for each of [`Self::tables`]. `run`
-    /// runs plans in batch mode over the same snapshots. Fails for programs that are not compiled.
-    pub fn replay<'p>(
-        &'p self,
-        snapshots: Vec<Snapshot<'p>>,
+    /// Prepares answers for stored rows. `run` runs plans in batch mode over the tables as the answers
+    /// are to see them. Fails for programs that are not compiled.
+    pub fn for_replay(
+        &self,
         run: &mut dyn FnMut(&LogicalPlan) -> Result<Vec<RecordBatch>>,
-    ) -> Result<Replay<'p>> {
+    ) -> Result<ReplayProgram<'_>> {
         if !self.is_compiled() {
             let message = "batch mode answers each request of this query";
             return Diagnostic::internal(message).err();
         }
-        if snapshots.len() != self.tables().count() {
+        let results = self.materialised().map(|plan| {
+            let rows = MaterialisedRows::from_batches(&run(plan)?);
+            Ok(OnceLock::from(rows))
+        });
+        Ok(ReplayProgram { program: self, results: results.collect::<Result<_>>()? })
+    }
+}
+
+impl ReplayProgram<'_> {
+    /// Begins to answer over snapshots of that moment, one for each of [`Program::tables`].
+    pub fn over<'s>(&'s self, snapshots: Vec<Snapshot<'s>>) -> Result<Replay<'s>> {
+        let Self { program, results } = self;
+        if snapshots.len() != program.tables().count() {
             return Diagnostic::internal("a replay needs a snapshot of each table of the program")
                 .err();
         }
-        let results = self.materialised().map(|plan| {
-            let rows = MaterialisedRows::from_batches(&run(plan)?);
-            Ok(OnceCell::from(rows))
-        });
-        let results = results.collect::<Result<_>>()?;
-        let scratch = self.acquire_scratch();
-        Ok(Replay { program: self, scratch, snapshots, results, takes_nodes: true })
+        let scratch = program.acquire_scratch();
+        Ok(Replay { program, scratch, snapshots, results, takes_nodes: true })
     }
 }
 
@@ -75,7 +89,7 @@ impl Replay<'_> {
         self.scratch.arena.reset();
         let (scratch, snapshots, takes_nodes) =
             (&*self.scratch, &self.snapshots[..], self.takes_nodes);
-        let view = AnswerView { scratch, snapshots, results: &self.results, takes_nodes };
+        let view = AnswerView { scratch, snapshots, results: self.results, takes_nodes };
         let ctx = self.program.context(ArrivedRow::values(row, arrival), view, None);
         let answer = self.program.answer_one(&ctx)?;
         Ok(answer.map(|answer| answer.copy_into(arena)))

@@ -21,6 +21,8 @@ pub(crate) struct RowCall {
     /// The window groups that it is computed for.
     pub(crate) groups: GroupSet,
     pub(crate) bound: BoundAggregate,
+    /// The argument that is true in every row that counts, if there is one.
+    pub(crate) condition: Option<usize>,
     /// Its arguments among those of the scan.
     pub(crate) arguments: Range<usize>,
     pub(crate) outputs: Vec<CallOutput>,
@@ -38,6 +40,8 @@ pub(crate) struct CallOutput {
 pub(crate) struct RowCallStates {
     /// One for each call.
     states: Vec<AggregateState>,
+    /// Another one for each call, into which states are read.
+    spares: Vec<AggregateState>,
     /// How many rows have been added since the last reset.
     row_count: usize,
     /// The most rows that were added before a reset.
@@ -50,8 +54,9 @@ const RETAINED_BYTES_PER_ROW: usize = 64;
 impl RowCallStates {
     /// Makes a state for each call.
     pub(crate) fn new(calls: &[RowCall]) -> Self {
-        let states = calls.iter().map(|call| call.bound.new_state(StateUse::Fold)).collect();
-        Self { states, row_count: 0, row_count_max: 0 }
+        let states =
+            || calls.iter().map(|call| call.bound.new_state(StateUse::Fold)).collect::<Vec<_>>();
+        Self { states: states(), spares: states(), row_count: 0, row_count_max: 0 }
     }
 
     /// Estimates the bytes that are retained between answers.
@@ -95,8 +100,19 @@ impl RowCallStates {
             let values =
                 if count > STACK_ARGUMENTS { &mut long[..count] } else { &mut stack[..count] };
             if evaluated != Some(&call.arguments) {
-                for (value, expr) in values.iter_mut().zip(&arguments[call.arguments.clone()]) {
-                    *value = expr.eval(row, arena);
+                let exprs = &arguments[call.arguments.clone()];
+                // First, since what is read of a row that does not count is read for nothing.
+                if let Some(condition) = call.condition {
+                    values[condition] = exprs[condition].eval(row, arena);
+                    if values[condition] != Datum::Bool(true) {
+                        evaluated = None;
+                        continue;
+                    }
+                }
+                for (at, (value, expr)) in values.iter_mut().zip(exprs).enumerate() {
+                    if Some(at) != call.condition {
+                        *value = expr.eval(row, arena);
+                    }
                 }
                 evaluated = Some(&call.arguments);
             }
@@ -112,10 +128,9 @@ impl RowCallStates {
         groups: GroupSet,
         reader: &mut StateReader<'_>,
     ) -> Option<()> {
-        for (call, state) in calls.iter().zip(&mut self.states) {
-            let mut spare = call.bound.new_state(StateUse::Fold);
+        for ((call, state), spare) in calls.iter().zip(&mut self.states).zip(&mut self.spares) {
             if groups.intersects(call.groups) {
-                state.merge_node(reader, RowsEnd::Oldest, &mut spare)?;
+                state.merge_node(reader, RowsEnd::Oldest, spare)?;
             } else {
                 spare.skip_node(reader)?;
             }

@@ -226,7 +226,7 @@ pub(crate) fn text(value: Datum<'_>) -> String {
 /// Makes the call `list(arguments)`.
 pub(crate) fn list(arguments: Vec<Expr>, output: &str) -> AggregateCall {
     let make = |_used| -> Box<dyn RowState> { Box::new(PlanListing::default()) };
-    let form = RowStateForm { make: Arc::new(make), class: CLASS, pick: None };
+    let form = RowStateForm { make: Arc::new(make), class: CLASS, condition: None, pick: None };
     let state = StateForm::Rows(form);
     let bound = BoundAggregate { parameters: vec![], returns: DataType::String, state };
     let (settings, output) = (Settings::default(), output.to_owned());

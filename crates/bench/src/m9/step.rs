@@ -24,10 +24,19 @@ use crate::{
     peer::{SqlPeer as _, duckdb::DuckDb, install::python_program},
 };
 
+/// The memory that a query may use over files: less than its eight columns take for a row.
+const LIMIT_PER_ROW: u64 = 40;
+/// And at least so much.
+const LIMIT_MIN: u64 = 64 << 20;
+/// Peers take part with so many rows.
+const PEER_ROWS_MAX: u64 = 10_000_000;
+
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TrainingSystem {
     Lockstep,
+    /// Rows that stay in files, with less memory than they take.
+    LockstepLimited,
     SpeedOfLight,
     DuckDb,
     Polars,
@@ -35,13 +44,20 @@ pub(super) enum TrainingSystem {
 }
 
 impl TrainingSystem {
-    const ALL: [Self; 5] =
-        [Self::Lockstep, Self::SpeedOfLight, Self::DuckDb, Self::Polars, Self::Spark];
+    const ALL: [Self; 6] = [
+        Self::Lockstep,
+        Self::LockstepLimited,
+        Self::SpeedOfLight,
+        Self::DuckDb,
+        Self::Polars,
+        Self::Spark,
+    ];
 
     /// Returns its name in results.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Lockstep => "lockstep",
+            Self::LockstepLimited => "lockstep_limited",
             Self::SpeedOfLight => "speed_of_light",
             Self::DuckDb => "duckdb",
             Self::Polars => "polars",
@@ -51,12 +67,19 @@ impl TrainingSystem {
 
     /// Whether it can do this in minutes. Spark has no point-in-time join, and adds all rows of each frame
     /// anew, which 80 % of the rows in one key make a quadratic number; the loop is for windows of one
-    /// frame. The wide query is beside DuckDB only, the flights are Lockstep's.
-    pub(super) fn has(self, shape: TrainingShape) -> bool {
+    /// frame. The wide query is beside DuckDB only, the flights are Lockstep's. Peers take part up to as
+    /// many rows as they do in minutes; the result of the wide query of more would not fit the disk.
+    pub(super) fn has(self, shape: TrainingShape, rows: u64) -> bool {
+        let is_own = matches!(self, Self::Lockstep | Self::LockstepLimited | Self::SpeedOfLight);
+        if rows > PEER_ROWS_MAX && (!is_own || shape == TrainingShape::Wide) {
+            return false;
+        }
         match shape {
             TrainingShape::Joins => !matches!(self, Self::Spark | Self::SpeedOfLight),
             TrainingShape::Skew => self != Self::Spark,
-            TrainingShape::Wide => matches!(self, Self::Lockstep | Self::DuckDb),
+            TrainingShape::Wide => {
+                matches!(self, Self::Lockstep | Self::LockstepLimited | Self::DuckDb)
+            }
             TrainingShape::Flights => self == Self::Lockstep,
             TrainingShape::OneWindow | TrainingShape::FourWindows => true,
         }
@@ -84,7 +107,7 @@ pub(super) struct TrainingStep {
 
 /// A system that has its rows.
 pub(super) enum TrainingTables {
-    Lockstep { database: Database, query: String },
+    Lockstep { database: Database, query: String, memory_limit: Option<u64> },
     DuckDb { database: Box<DuckDb>, query: String },
     SpeedOfLight(M9Rows),
 }
@@ -138,10 +161,12 @@ impl TrainingStep {
             false => ["t"].as_slice(),
         };
         let file = |name: &str| self.source.join(format!("{name}.parquet")).display().to_string();
-        let create = |name: &&str| format!("CREATE TABLE {name} AS SELECT * FROM '{}'", file(name));
+        let kind = if self.system == TrainingSystem::LockstepLimited { "VIEW" } else { "TABLE" };
+        let create =
+            |name: &&str| format!("CREATE {kind} {name} AS SELECT * FROM '{}'", file(name));
         let script = names.iter().map(create).collect::<Vec<_>>();
         match self.system {
-            TrainingSystem::Lockstep => {
+            TrainingSystem::Lockstep | TrainingSystem::LockstepLimited => {
                 let database = Database::in_memory();
                 let session = database.session();
                 session.execute("CREATE DATABASE d; USE d")?;
@@ -150,7 +175,9 @@ impl TrainingStep {
                     _ => drop(session.execute(&script.join("; "))?),
                 }
                 let query = self.shape.query(QueryDialect::Lockstep, self.rows);
-                Ok(TrainingTables::Lockstep { database, query })
+                let memory_limit = (self.system == TrainingSystem::LockstepLimited)
+                    .then(|| (self.rows * LIMIT_PER_ROW).max(LIMIT_MIN));
+                Ok(TrainingTables::Lockstep { database, query, memory_limit })
             }
             TrainingSystem::DuckDb => {
                 let database = Box::new(DuckDb::open_at(None)?);
@@ -179,8 +206,11 @@ impl TrainingTables {
     pub(super) fn write(&self, target: &Path) -> Result<()> {
         let target = target.display();
         match self {
-            Self::Lockstep { database, query } => {
+            Self::Lockstep { database, query, memory_limit } => {
                 let session = database.session();
+                if let Some(bytes) = memory_limit {
+                    session.execute(&format!("SET memory_limit = '{}MB'", bytes / 1_000_000))?;
+                }
                 let options = "OPTIONS(format = 'parquet', mode = 'overwrite')";
                 session.execute("USE d")?;
                 session.execute(&format!("{query} INTO OUTFILE '{target}' {options}"))?;

@@ -171,7 +171,8 @@ impl<'r> Rebuild<'r> {
         let options = self.tables.execute_options();
         let mut run = |plan: &_| lockstep_batch::execute(plan, &self.tables, &options);
         let snapshots = self.tables.moment().snapshots.to_vec();
-        let mut replay = self.program.replay(snapshots, &mut run)?.without_nodes();
+        let program = self.program.for_replay(&mut run)?;
+        let mut replay = program.over(snapshots)?.without_nodes();
         let answer = replay.answer(&request, own, &arena)?;
         Ok(answer.map(|row| row.iter().map(Datum::to_value).collect()))
     }

@@ -6,7 +6,10 @@
 //! A command is applied completely or not at all, and the same commands in the same order give the
 //! same catalog.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_sql::ast::{Ident, OptionValue};
@@ -107,8 +110,14 @@ impl Removed {
         match self {
             Self::Table(entry) => entry.table.close(),
             Self::View(view) => drop(view),
-            Self::Deployment(deployment) => release(deployment),
-            Self::Procedure(procedure) => release(procedure),
+            Self::Deployment(deployment) => {
+                let gone = deployment.gone.watch();
+                release(deployment, &gone);
+            }
+            Self::Procedure(procedure) => {
+                let gone = procedure.gone.watch();
+                release(procedure, &gone);
+            }
             Self::Nothing => {}
         }
     }
@@ -120,14 +129,33 @@ const RELEASE_WAIT_MS: u32 = 1_000;
 /// Drops an object, and waits for others to drop it: a copy of the catalog that is being written down,
 /// or a request, has it for a moment, and what comes next is to find its holds released. Who has it for
 /// longer releases them later.
-fn release<T>(object: Arc<T>) {
-    let left = Arc::downgrade(&object);
+fn release<T>(object: Arc<T>, gone: &AtomicBool) {
     drop(object);
     for _ in 0..RELEASE_WAIT_MS {
-        if left.strong_count() == 0 {
+        // Acquire: pairs with the Release of `DropSignal`.
+        if gone.load(Ordering::Acquire) {
             break;
         }
         lockstep_host::pause(1);
+    }
+}
+
+/// Says when an object is gone, and all that it had: its last field, which is dropped after the others. That
+/// nobody has the object any more is too early: the last one may still be dropping what it had.
+#[derive(Debug, Default)]
+pub(crate) struct DropSignal(Arc<AtomicBool>);
+
+impl DropSignal {
+    /// Returns what is true when the object is gone.
+    fn watch(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for DropSignal {
+    fn drop(&mut self) {
+        // Release: what was dropped before is seen by whoever sees this.
+        self.0.store(true, Ordering::Release);
     }
 }
 
@@ -539,4 +567,45 @@ fn still_read(message: String) -> Diagnostic {
 fn missing(kind: &str, name: &QualifiedName) -> Diagnostic {
     let message = format!("{kind} `{}` does not exist in database `{}`", name.name, name.database);
     Diagnostic::new(code::UNDEFINED_OBJECT, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use super::{DropSignal, release};
+
+    /// What takes a while to be dropped.
+    struct SlowHold(Arc<AtomicBool>);
+
+    impl Drop for SlowHold {
+        fn drop(&mut self) {
+            lockstep_host::pause(50);
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    struct Object {
+        _hold: SlowHold,
+        gone: DropSignal,
+    }
+
+    #[test]
+    fn what_another_thread_still_drops_is_waited_for() {
+        let is_released = Arc::new(AtomicBool::new(false));
+        let hold = SlowHold(Arc::clone(&is_released));
+        let object = Arc::new(Object { _hold: hold, gone: DropSignal::default() });
+        let other = Arc::clone(&object);
+        let thread = lockstep_host::spawn("other", move || {
+            lockstep_host::pause(10);
+            drop(other);
+        });
+        let gone = object.gone.watch();
+        release(object, &gone);
+        assert!(is_released.load(Ordering::Acquire), "the hold is released");
+        thread.expect("a thread").join().expect("it ends");
+    }
 }

@@ -36,6 +36,11 @@ pub(crate) struct SharedTables<'t> {
 }
 
 impl<'t> SharedTables<'t> {
+    /// Makes snapshots of this thread, of the tables of the program.
+    pub(crate) fn open_of_program(&self) -> Vec<Snapshot<'t>> {
+        self.now[..self.program_count].iter().map(SharedSnapshot::open).collect()
+    }
+
     /// Makes tables of this thread.
     pub(crate) fn open(&self) -> KnownTables<'t> {
         let now: Vec<Snapshot<'t>> = self.now.iter().map(SharedSnapshot::open).collect();

@@ -21,7 +21,7 @@ use self::options::DeployOptions;
 use super::{at_name, outcome};
 use crate::{
     DeploymentInfo, Output, PreparedRequest, Session,
-    catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName},
+    catalog::{CatalogCommand, Definition, DropSignal, ObjectKind, QualifiedName},
     database::TableSet,
     deployment::{Deployment, QuerySource, query_text, references},
     lint::{self, Purpose},
@@ -94,6 +94,7 @@ impl Session {
             indexes: self.indexes_of(&query.plan),
             options: options.written,
             holds: held.holds,
+            gone: DropSignal::default(),
             query,
         };
         Ok((deployment, warnings))

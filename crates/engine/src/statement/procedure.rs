@@ -15,7 +15,7 @@ use lockstep_sql::ast::{CreateProcedure, Expr, ObjectName};
 use super::outcome;
 use crate::{
     Output, Parameter, PreparedRequest, Session,
-    catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName},
+    catalog::{CatalogCommand, Definition, DropSignal, ObjectKind, QualifiedName},
     database::TableSet,
     deployment::{Procedure, query_text, references},
     lint::{self, Purpose},
@@ -93,6 +93,7 @@ impl Session {
             indexes: self.indexes_of(&bound.plan),
             common_input,
             common_output,
+            gone: DropSignal::default(),
         };
         Ok((procedure, warnings))
     }

@@ -6,16 +6,23 @@
 //! its table (ADR 0006), over the tables as they were with it. Late rows and rows of right tables are
 //! seen at the positions at which they arrived.
 //!
-//! *Cost*: a run of the query in batch mode for each row, and another where batch mode answers.
+//! *Cost*: a run of the query in batch mode for each row, and another where batch mode answers; for several
+//! rows at once.
+
+use std::{num::NonZeroUsize, ops::ControlFlow};
 
 use arrow::array::RecordBatch;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::cast::print_datum;
-use lockstep_request::answer_of_last_row;
+use lockstep_host::in_order;
+use lockstep_request::{KnownAnswers, answer_of_last_row};
 use lockstep_row::{Arena, Datum, Value, arrow::ColumnReader};
-use lockstep_table::{ScanRows, Snapshot};
+use lockstep_table::{ScanRows, Snapshot, StoredRow};
 
-use super::{ReplayReport, RowSample, VerifyOptions, count};
+use super::{
+    RowSample, Verification, VerifyOptions, count,
+    report::{Comparison, ReplayReport},
+};
 use crate::{context::checkpoint, deployment::Deployment, known::KnownTables};
 
 /// The number of rows that are replayed unless the options say how many.
@@ -24,45 +31,78 @@ pub(super) const SAMPLE_DEFAULT: u64 = 256;
 /// Replays rows of the request table, which is among the tables.
 pub(super) fn verify_at_positions<'r>(
     deployment: &Deployment,
-    (mut tables, request_table): (KnownTables<'_>, u64),
-    options: &VerifyOptions,
+    (tables, request_table): (&KnownTables<'_>, u64),
+    (options, threads): (&VerifyOptions, NonZeroUsize),
     mut report: ReplayReport<'r>,
 ) -> Result<ReplayReport<'r>> {
-    let program = deployment.request.program();
-    let Some(main_table) = tables.now(request_table).cloned() else {
+    let Some(main_table) = tables.now(request_table) else {
         return Diagnostic::internal("the request table is a table of the query").err();
     };
     let index = tables.index_read(request_table);
-    let total = count(scan(&main_table, index).count());
+    let total = count(scan(main_table, index).count());
     let size = options.sample.unwrap_or(SAMPLE_DEFAULT);
     let mut sample = RowSample::new(Some(size), total);
     report.begin(total);
-    let mut answers = program.known_answers();
-    let width = main_table.schema().columns.len();
-    for (row, stored) in (0..).zip(scan(&main_table, index)) {
-        if !sample.contains(row) {
-            continue;
+    let (columns, settings) = (report.columns(), report.settings());
+    let shared = tables.share();
+    let worker = || {
+        let mut tables = shared.open();
+        let mut answers = deployment.request.program().known_answers();
+        move |(row, stored): (u64, StoredRow<'_>)| -> Result<(u64, Verification)> {
+            let mut comparison = Comparison::new(columns, settings);
+            let (batch, answered) =
+                answer_at((deployment, request_table), stored, (&mut tables, &mut answers))?;
+            comparison.count_request();
+            compare(row, batch, answered, &mut comparison);
+            Ok((row + 1, comparison.found))
         }
-        checkpoint()?;
-        report.tell(row);
-        let arrived_ms = main_table.arrival_ms(stored.arrival);
-        tables.go_to(stored.arrival + 1, arrived_ms);
-        let known = tables.then(request_table).map_or(0, |then| count(scan(then, index).count()));
-        let plan = answer_of_last_row(&deployment.query.plan, known)?;
-        let batches = lockstep_batch::execute(&plan, &tables, &tables.execute_options())?;
-        let batch = rows_of(&batches);
-        let arena = Arena::new();
-        let request: Vec<Datum<'_>> =
-            (0..width).map(|column| stored.row.get_in(column, &arena)).collect();
-        tables.go_to(stored.arrival, arrived_ms);
-        let mut answered = Vec::new();
-        answers.answer(&request, tables.moment(), &mut |answer| {
-            answered.push(answer.iter().map(|value| value.to_value()).collect());
-        })?;
-        report.count_request();
-        compare(row, batch, answered, &mut report);
-    }
-    Ok(report)
+    };
+    let sampled = (0..).zip(scan(main_table, index)).filter(|(row, _)| sample.contains(*row));
+    let mut outcome = Ok(());
+    in_order(threads, sampled, worker, |compared| match compared {
+        Ok((done, found)) => {
+            report.add(found);
+            report.tell(done);
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            outcome = Err(error);
+            ControlFlow::Break(())
+        }
+    });
+    outcome.map(|()| report)
+}
+
+/// The rows of a result.
+type ResultRows = Vec<Vec<Value>>;
+
+/// Returns the rows of batch mode and those of the program for a stored row, at its position.
+fn answer_at(
+    (deployment, request_table): (&Deployment, u64),
+    stored: StoredRow<'_>,
+    (tables, answers): (&mut KnownTables<'_>, &mut KnownAnswers<'_>),
+) -> Result<(ResultRows, ResultRows)> {
+    checkpoint()?;
+    let Some(main_table) = tables.now(request_table) else {
+        return Diagnostic::internal("the request table is a table of the query").err();
+    };
+    let (arrived_ms, width) =
+        (main_table.arrival_ms(stored.arrival), main_table.schema().columns.len());
+    let index = tables.index_read(request_table);
+    tables.go_to(stored.arrival + 1, arrived_ms);
+    let known = tables.then(request_table).map_or(0, |then| count(scan(then, index).count()));
+    let plan = answer_of_last_row(&deployment.query.plan, known)?;
+    let batches = lockstep_batch::execute(&plan, &*tables, &tables.execute_options())?;
+    let batch = rows_of(&batches);
+    let arena = Arena::new();
+    let request: Vec<Datum<'_>> =
+        (0..width).map(|column| stored.row.get_in(column, &arena)).collect();
+    tables.go_to(stored.arrival, arrived_ms);
+    let mut answered = Vec::new();
+    answers.answer(&request, tables.moment(), &mut |answer| {
+        answered.push(answer.iter().map(|value| value.to_value()).collect());
+    })?;
+    Ok((batch, answered))
 }
 
 fn scan<'s>(snapshot: &'s Snapshot<'s>, index: Option<usize>) -> ScanRows<'s> {
@@ -77,7 +117,7 @@ fn compare(
     row: u64,
     mut batch: Vec<Vec<Value>>,
     mut request: Vec<Vec<Value>>,
-    report: &mut ReplayReport<'_>,
+    comparison: &mut Comparison<'_>,
 ) {
     if batch.len() != request.len() {
         let shown = |rows: usize| match rows {
@@ -85,11 +125,11 @@ fn compare(
             1 => "a row".to_owned(),
             rows => format!("{rows} rows"),
         };
-        report.add(row, "", shown(batch.len()), shown(request.len()));
+        comparison.add(row, "", shown(batch.len()), shown(request.len()));
         return;
     }
     if batch.len() > 1 {
-        let settings = report.settings;
+        let settings = comparison.settings;
         let text = |values: &Vec<Value>| -> Vec<String> {
             let arena = Arena::new();
             values.iter().map(|value| print_datum(value.as_datum(&arena), settings)).collect()
@@ -99,7 +139,7 @@ fn compare(
     }
     for (batch, request) in batch.iter().zip(&request) {
         let arena = Arena::new();
-        report.compare_row(row, &data_of(batch, &arena), &data_of(request, &arena));
+        comparison.compare_row(row, &data_of(batch, &arena), &data_of(request, &arena));
     }
 }
 

@@ -10,13 +10,18 @@ use crate::ProgressCallback;
 /// The most differences that are reported in full.
 const DIFFERENCES_MAX: usize = 20;
 
+/// What rows are compared with, and what was found.
+pub(super) struct Comparison<'r> {
+    /// The columns of the answer.
+    columns: &'r [(String, DataType)],
+    pub(super) settings: &'r Settings,
+    pub(super) found: Verification,
+}
+
 /// A verification that is running.
 pub(super) struct ReplayReport<'r> {
-    /// The columns of the answer.
-    pub(super) columns: &'r [(String, DataType)],
-    pub(super) settings: &'r Settings,
+    comparison: Comparison<'r>,
     progress: Option<&'r ProgressCallback>,
-    pub(super) found: Verification,
 }
 
 impl<'r> ReplayReport<'r> {
@@ -26,27 +31,80 @@ impl<'r> ReplayReport<'r> {
         settings: &'r Settings,
         progress: Option<&'r ProgressCallback>,
     ) -> Self {
-        Self { columns, settings, progress, found: Verification::default() }
+        Self { comparison: Comparison::new(columns, settings), progress }
+    }
+
+    pub(super) fn columns(&self) -> &'r [(String, DataType)] {
+        self.comparison.columns
+    }
+
+    pub(super) fn settings(&self) -> &'r Settings {
+        self.comparison.settings
     }
 
     /// Notes the number of stored rows.
     pub(super) fn begin(&mut self, rows: u64) {
-        self.found.rows = rows;
+        self.comparison.found.rows = rows;
     }
 
     /// Tells how many stored rows were passed.
     #[expect(clippy::cast_precision_loss, reason = "a fraction for a progress bar")]
     pub(super) fn tell(&self, done: u64) {
-        let total = self.found.rows;
+        let total = self.comparison.found.rows;
         query::report(CallStep::AnswerRequests, done.min(total), total);
         if let Some(progress) = self.progress {
             progress(done as f64 / total.max(1) as f64);
         }
     }
 
-    /// Counts a request.
+    /// Adds what was found of later rows.
+    pub(super) fn add(&mut self, later: Verification) {
+        let found = &mut self.comparison.found;
+        found.requests += later.requests;
+        found.values += later.values;
+        found.differing += later.differing;
+        let room = DIFFERENCES_MAX.saturating_sub(found.differences.len());
+        found.differences.extend(later.differences.into_iter().take(room));
+    }
+
+    /// Ends, and returns what was found.
+    pub(super) fn end(self) -> Verification {
+        let found = self.comparison.found;
+        debug_assert!(found.requests <= found.rows, "a request is for a stored row");
+        found
+    }
+}
+
+impl<'r> Comparison<'r> {
+    /// Begins with nothing found.
+    pub(super) fn new(columns: &'r [(String, DataType)], settings: &'r Settings) -> Self {
+        Self { columns, settings, found: Verification::default() }
+    }
+
+    /// Counts a request, whose answer is to be compared.
     pub(super) fn count_request(&mut self) {
         self.found.requests += 1;
+    }
+
+    /// Compares what both modes have for a stored row, which is one row at most.
+    pub(super) fn compare(
+        &mut self,
+        row: u64,
+        batch: Option<&[Datum<'_>]>,
+        request: Option<&[Datum<'_>]>,
+    ) {
+        self.count_request();
+        match (batch, request) {
+            (None, None) => {}
+            (Some(batch), Some(request)) => self.compare_row(row, batch, request),
+            (batch, request) => {
+                let shown = |values: Option<&[Datum<'_>]>| match values {
+                    Some(_) => "a row".to_owned(),
+                    None => "no row".to_owned(),
+                };
+                self.add(row, "", shown(batch), shown(request));
+            }
+        }
     }
 
     /// Compares a row of batch mode with an answer, value by value.

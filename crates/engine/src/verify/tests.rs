@@ -4,20 +4,25 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use lockstep_plan::BoundQuery;
 use lockstep_request::PreAggregation;
+use lockstep_row::{Arena, arrow::ColumnReader};
 use lockstep_sql::{ast::Statement, parse};
 
 use super::{RowSample, Verification, VerifyOptions, verify};
 use crate::{
     Database, PreparedRequest, Session,
-    catalog::{Definition, ObjectKind, QualifiedName},
+    catalog::{Definition, DropSignal, ObjectKind, QualifiedName},
     database::TableSet,
     deployment::{Deployment, references},
 };
 
 /// 200 rows of three keys, some of equal event times, some late.
 fn session() -> Session {
+    session_of(200)
+}
+
+fn session_of(rows: u32) -> Session {
     let session = Database::in_memory().session();
-    let rows: Vec<String> = (0..200)
+    let rows: Vec<String> = (0..rows)
         .map(|id| {
             format!("({id}, {}, {}, {}, {})", id % 3, (id * 7) % 11, (id * 5) % 13, id / 4 * 3 % 90)
         })
@@ -59,6 +64,7 @@ fn deployment(session: &Session, sql: &str, served: &str) -> Deployment {
         indexes: Vec::new(),
         options: Vec::new(),
         holds: Vec::new(),
+        gone: DropSignal::default(),
     }
 }
 
@@ -163,6 +169,50 @@ fn a_row_that_only_one_mode_has_is_a_difference() {
         (wrong.differences[0].batch.as_str(), wrong.differences[0].request.as_str()),
         ("no row", "a row")
     );
+}
+
+/// More rows than one thread takes, and than are held: they are counted once, and reported in order.
+#[test]
+fn rows_that_several_threads_replay_are_reported_in_order() {
+    let rows = 20_000;
+    let session = session_of(rows);
+    // Without rows for which batch mode has none: at the beginning, between, and at the end.
+    let query = |of: &str| {
+        format!(
+            "SELECT id, s FROM (SELECT id, sum({of}) OVER w AS s FROM t {WINDOW}) AS a \
+             WHERE id > 300 AND id % 5 > 1 AND id < 19000"
+        )
+    };
+    let values = |of: &str| {
+        let output = session.execute(&query(of)).expect("it runs");
+        let rows = output.batches.iter().flat_map(|batch| {
+            let readers = [0, 1].map(|column| ColumnReader::new(batch.column(column).as_ref()));
+            let arena = Arena::new();
+            let value = |row| readers.each_ref().map(|reader| reader.get(row, &arena).as_i64());
+            (0..batch.num_rows()).map(value).collect::<Vec<_>>()
+        });
+        rows.collect::<Vec<_>>()
+    };
+    let (right, other) = (values("v"), values("w"));
+    let differs = right.iter().zip(&other).filter(|(right, other)| right != other);
+    let expected: Vec<u64> =
+        differs.map(|([id, _], _)| id.expect("an id").cast_unsigned()).collect();
+    let deployed = |served: &str| deployment(&session, &query("v"), served);
+    let found = |served: &str, sample| {
+        let options = VerifyOptions { sample, ..VerifyOptions::default() };
+        verify(&session.database, &deployed(served), &options).expect("it replays")
+    };
+    let same = found(&query("v"), None);
+    assert_eq!((same.rows, same.requests, same.differing), (20_000, 20_000, 0));
+    assert_eq!(same.values, right.len() as u64 * 2);
+    let differing = found(&query("w"), None);
+    assert_eq!(differing.differing, expected.len() as u64);
+    let reported: Vec<u64> = differing.differences.iter().map(|one| one.row).collect();
+    assert_eq!(reported, expected[..20]);
+    let sample = found(&query("w"), Some(500));
+    assert_eq!(sample.requests, 500);
+    assert!(sample.differences.is_sorted_by(|one, next| one.row < next.row), "{sample:?}");
+    assert!(sample.differing > 100, "{sample:?}");
 }
 
 #[test]

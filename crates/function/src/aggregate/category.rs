@@ -3,24 +3,29 @@
 //!
 //! All of them are a map from category to the state of the statistic. They differ in whether a
 //! condition filters the rows, and in which categories are listed in which order.
+//!
+//! Categories of fixed width and short texts are words, which a table numbers; an array has the state of
+//! each number. Longer texts are in a map.
 
-use std::{any::Any, cmp::Reverse, sync::Arc};
+use std::{any::Any, sync::Arc};
 
 use hashbrown::HashMap;
 use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
-    AggregateFunction, BindAggregate, BoundAggregate,
+    AggregateFunction, BindAggregate, BoundAggregate, StateForm,
     dictionary::{ValueClass, ValueDictionary, form, word_of},
     encoding::{StateReader, put_count, put_key, put_unsigned},
     extreme,
-    key::{Key, KeyRef},
+    frequencies::CountedValue,
+    key::KeyRef,
     signature::{
         AggregateTypeClass, BOOL, CATEGORY, NUMBER, SCALAR, bound_rows, expect, expect_count,
         expect_integer, leading,
     },
     state::{AggregateState, NumberedState, PartialState, RowState, RowsEnd, StateClass, StateUse},
     total,
+    word_table::WordTable,
 };
 use crate::{CallArguments, SignatureError, item_text::ItemPrinter};
 
@@ -222,13 +227,20 @@ fn bind_statistic(
     let make = move |used| Categories {
         definition: Arc::clone(&definition),
         used,
-        categories: HashMap::new(),
+        words: WordTable::default(),
+        states: Vec::new(),
+        empty: 0,
+        long: HashMap::new(),
         inner_bytes: 0,
         unresolved: Vec::new(),
         class: ValueClass::default(),
         spare: None,
     };
-    Ok(bound_rows(parameters, DataType::String, class, make))
+    let mut bound = bound_rows(parameters, DataType::String, class, make);
+    if let StateForm::Rows(rows) = &mut bound.state {
+        rows.condition = filters.then_some(1);
+    }
+    Ok(bound)
 }
 
 /// A function of the family with its arguments.
@@ -246,12 +258,19 @@ struct CategoryDefinition {
 struct Categories {
     definition: Arc<CategoryDefinition>,
     used: StateUse,
-    categories: HashMap<Key, CategoryState>,
-    /// The bytes that the keys and the states of the categories have allocated.
+    words: WordTable,
+    /// The states of the words. One all of whose rows were removed stays, without rows, until such ones
+    /// are the most.
+    states: Vec<CategoryState>,
+    /// The number of words without rows.
+    empty: usize,
+    /// The states of the texts that are no words.
+    long: HashMap<Box<str>, CategoryState>,
+    /// The bytes that the long texts and the states of the categories have allocated.
     inner_bytes: usize,
     /// The categories of nodes, by their numbers in a dictionary, that are still to be added.
     unresolved: Vec<Option<CategoryState>>,
-    /// The class of the categories of nodes.
+    /// The class of the categories.
     class: ValueClass,
     /// A state of the statistic, into which those of nodes are read.
     spare: Option<AggregateState>,
@@ -277,20 +296,29 @@ impl CategoryDefinition {
     }
 
     /// Lists categories with the values of their statistic.
-    fn list<'a>(&self, mut entries: Vec<(KeyRef<'_>, Datum<'a>)>, arena: &'a Arena) -> Datum<'a> {
+    fn list<'a>(
+        &self,
+        mut entries: Vec<(CountedValue<'_>, Datum<'a>)>,
+        arena: &'a Arena,
+    ) -> Datum<'a> {
         match self.form {
             CategoryForm::All | CategoryForm::Where => {
-                entries.sort_unstable_by_key(|(key, _)| *key);
+                entries.sort_unstable_by(|(left, _), (right, _)| left.order(right));
             }
-            CategoryForm::TopKey => entries.sort_unstable_by_key(|(key, _)| Reverse(*key)),
+            CategoryForm::TopKey => {
+                entries.sort_unstable_by(|(left, _), (right, _)| right.order(left));
+            }
             CategoryForm::TopValue => {
-                entries.sort_unstable_by_key(|(key, value)| Reverse((KeyRef::of(*value), *key)));
+                entries.sort_unstable_by(|(left, left_value), (right, value)| {
+                    let values = KeyRef::of(*value).cmp(&KeyRef::of(*left_value));
+                    values.then_with(|| right.order(left))
+                })
             }
         }
         let mut list = self.printer.limited_list(arena);
-        for (key, value) in entries.into_iter().take(self.limit) {
+        for (category, value) in entries.into_iter().take(self.limit) {
             list.push(|out| {
-                self.printer.write(key.datum(&self.category_type), out);
+                self.printer.write(category.key().datum(&self.category_type), out);
                 out.write_char(':').expect("writing to memory does not fail");
                 self.printer.write(value, out);
             });
@@ -304,13 +332,22 @@ impl Categories {
         self.definition.statistic.new_state(self.used)
     }
 
+    /// Returns the categories that have rows, with their states.
+    fn entries(&self) -> impl Iterator<Item = (CountedValue<'_>, &CategoryState)> {
+        let words = self.words.words().iter().zip(&self.states);
+        let words = words.filter(|(_, state)| state.rows > 0);
+        let words = words.map(|(word, state)| (CountedValue::of_word(self.class, *word), state));
+        words.chain(self.long.iter().map(|(text, state)| (CountedValue::Long(text), state)))
+    }
+
+    /// Returns the number of categories.
+    fn count(&self) -> usize {
+        self.states.len() - self.empty + self.long.len()
+    }
+
     /// Adds the rows of another state of a category.
     fn merge_category(&mut self, key: KeyRef<'_>, theirs: &CategoryState, end: RowsEnd) {
-        self.update(key, |category, _| {
-            category.rows += theirs.rows;
-            let is_merged = category.statistic.merge(&theirs.statistic, end);
-            debug_assert!(is_merged, "every statistic is merged");
-        });
+        self.update(key, |category, _| category.merge(theirs, end));
     }
 
     /// Adds what a node has: categories by their keys at once, those by their numbers to be resolved.
@@ -331,8 +368,11 @@ impl Categories {
         for _ in 0..reader.count()? {
             if !has_numbers {
                 let key = reader.key()?;
+                let rows = read_rows(reader)?;
                 let mut read = None;
-                self.update(key, |category, _| read = category.merge_encoded(reader, end, spare));
+                self.update(key, |category, _| {
+                    read = category.merge_encoded(rows, reader, end, spare);
+                });
                 read?;
                 continue;
             }
@@ -340,57 +380,167 @@ impl Categories {
             if self.unresolved.len() <= number {
                 self.unresolved.resize_with(number + 1, || None);
             }
-            let definition = &self.definition;
-            let category = self.unresolved[number].get_or_insert_with(|| CategoryState {
-                statistic: definition.statistic.new_state(self.used),
-                rows: 0,
-            });
-            category.merge_encoded(reader, end, spare)?;
+            let rows = read_rows(reader)?;
+            let statistic = &self.definition.statistic;
+            self.unresolved[number]
+                .get_or_insert_with(|| CategoryState::new(statistic, self.used))
+                .merge_encoded(rows, reader, end, spare)?;
         }
         Some(())
     }
 
-    /// Updates the state of a category, made if there is none; `update` is given the statistic, too.
+    /// Updates the state of a category, made if there is none; `update` is given the statistic, too, and
+    /// leaves rows.
+    #[inline]
     fn update(
         &mut self,
         category: KeyRef<'_>,
         update: impl FnOnce(&mut CategoryState, &BoundAggregate),
     ) {
+        match (word_of(category), category) {
+            (None, KeyRef::Text(text)) => self.update_long(text, update),
+            (word, _) => {
+                self.class = ValueClass::of(category);
+                self.update_word(word.expect("numbers are words"), update);
+            }
+        }
+    }
+
+    /// Updates the state of a category that is a word, as [`Self::update`] does.
+    #[inline]
+    fn update_word(
+        &mut self,
+        word: u128,
+        update: impl FnOnce(&mut CategoryState, &BoundAggregate),
+    ) {
+        let statistic = &self.definition.statistic;
+        let number = self.words.insert(word);
+        debug_assert!(number <= self.states.len(), "each word has a state");
+        if number == self.states.len() {
+            let made = CategoryState::new(statistic, self.used);
+            self.inner_bytes += made.statistic.heap_bytes();
+            self.states.push(made);
+        } else {
+            self.empty -= usize::from(self.states[number].rows == 0);
+        }
+        let state = &mut self.states[number];
+        state.update(statistic, &mut self.inner_bytes, update);
+    }
+
+    fn update_long(
+        &mut self,
+        text: &str,
+        update: impl FnOnce(&mut CategoryState, &BoundAggregate),
+    ) {
+        let statistic = &self.definition.statistic;
         let inner_bytes = &mut self.inner_bytes;
-        let state = self.categories.entry_ref(&category).or_insert_with(|| {
-            let statistic = self.definition.statistic.new_state(self.used);
-            *inner_bytes += category.text_bytes() + statistic.heap_bytes();
-            CategoryState { statistic, rows: 0 }
+        let state = self.long.entry_ref(text).or_insert_with(|| {
+            let made = CategoryState::new(statistic, self.used);
+            *inner_bytes += text.len() + made.statistic.heap_bytes();
+            made
         });
-        let before = state.statistic.heap_bytes();
-        update(state, &self.definition.statistic);
-        *inner_bytes = (*inner_bytes + state.statistic.heap_bytes()).saturating_sub(before);
+        state.update(statistic, inner_bytes, update);
+    }
+
+    /// Returns the state of a category that has rows.
+    fn find_mut(&mut self, category: KeyRef<'_>) -> Option<&mut CategoryState> {
+        let found = match (word_of(category), category) {
+            (Some(word), _) => &mut self.states[self.words.find(word).ok()?],
+            (None, KeyRef::Text(text)) => self.long.get_mut(text)?,
+            (None, _) => return None,
+        };
+        (found.rows > 0).then_some(found)
+    }
+
+    /// Ends the removal of the last row of a category.
+    fn end_removal(&mut self, category: KeyRef<'_>) {
+        match (word_of(category), category) {
+            (None, KeyRef::Text(text)) => {
+                let removed = self.long.remove(text);
+                let heap_bytes = removed.map_or(0, |state| state.statistic.heap_bytes());
+                self.inner_bytes = self.inner_bytes.saturating_sub(text.len() + heap_bytes);
+            }
+            _ => {
+                self.empty += 1;
+                debug_assert!(self.empty <= self.states.len(), "a word loses its rows once");
+                if self.empty > EMPTY_MIN && self.empty * 2 > self.states.len() {
+                    self.compact();
+                }
+            }
+        }
+    }
+
+    /// Removes the words without rows.
+    #[cold]
+    fn compact(&mut self) {
+        let (words, states) = (self.words.words().to_vec(), std::mem::take(&mut self.states));
+        self.words.reset();
+        for (word, state) in words.into_iter().zip(states) {
+            if state.rows > 0 {
+                self.words.insert(word);
+                self.states.push(state);
+            }
+        }
+        self.empty = 0;
+        let long = self.long.iter().map(|(text, state)| text.len() + state.statistic.heap_bytes());
+        let short = self.states.iter().map(|state| state.statistic.heap_bytes());
+        self.inner_bytes = short.chain(long).sum();
+        debug_assert_eq!(self.words.len(), self.states.len(), "each word has a state");
     }
 }
 
+/// The number of words without rows that are always left.
+const EMPTY_MIN: usize = 32;
+
 impl CategoryState {
+    fn new(statistic: &BoundAggregate, used: StateUse) -> Self {
+        Self { statistic: statistic.new_state(used), rows: 0 }
+    }
+
+    /// Updates the state, and the bytes that all of them have allocated.
+    #[inline]
+    fn update(
+        &mut self,
+        statistic: &BoundAggregate,
+        inner_bytes: &mut usize,
+        update: impl FnOnce(&mut Self, &BoundAggregate),
+    ) {
+        let before = self.statistic.heap_bytes();
+        update(self, statistic);
+        debug_assert!(self.rows > 0, "an update leaves rows");
+        *inner_bytes = (*inner_bytes + self.statistic.heap_bytes()).saturating_sub(before);
+    }
+
+    /// Adds the rows of another state.
+    fn merge(&mut self, theirs: &Self, end: RowsEnd) {
+        debug_assert!(theirs.rows > 0, "a category has rows");
+        self.rows += theirs.rows;
+        let is_merged = self.statistic.merge(&theirs.statistic, end);
+        debug_assert!(is_merged, "every statistic is merged");
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         put_unsigned(out, self.rows.into());
         let is_encoded = self.statistic.encode(out);
         debug_assert!(is_encoded, "every statistic is encoded");
     }
 
-    /// Adds the rows of what `encode` wrote.
+    /// Adds the rows of what `encode` wrote, of which these are so many.
     fn merge_encoded(
         &mut self,
+        rows: u64,
         reader: &mut StateReader<'_>,
         end: RowsEnd,
         spare: &mut AggregateState,
     ) -> Option<()> {
-        self.rows = self.rows.checked_add(reader.rows()?)?;
+        self.rows = self.rows.checked_add(rows)?;
         self.statistic.merge_encoded(reader, end, spare)
     }
 }
 
-impl<'k> From<&KeyRef<'k>> for Key {
-    fn from(key: &KeyRef<'k>) -> Self {
-        key.to_key()
-    }
+/// Reads how many rows of a category were encoded, which are some.
+fn read_rows(reader: &mut StateReader<'_>) -> Option<u64> {
+    reader.rows().filter(|rows| *rows > 0)
 }
 
 impl RowState for Categories {
@@ -405,26 +555,21 @@ impl RowState for Categories {
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
-        let definition = &self.definition;
+        let definition = Arc::clone(&self.definition);
         let Some((category, seen)) = definition.category_and_arguments(arguments) else { return };
-        let category_state =
-            self.categories.get_mut(&category).expect("a row that leaves was added");
-        debug_assert!(category_state.rows > 0, "a category without rows is removed");
-        category_state.rows -= 1;
-        definition.statistic.remove(&mut category_state.statistic, seen);
-        if category_state.rows == 0 {
-            let inner_bytes = category.text_bytes() + category_state.statistic.heap_bytes();
-            self.inner_bytes = self.inner_bytes.saturating_sub(inner_bytes);
-            self.categories.remove(&category);
+        let state = self.find_mut(category).expect("a row that leaves was added");
+        state.rows -= 1;
+        definition.statistic.remove(&mut state.statistic, seen);
+        if state.rows == 0 {
+            self.end_removal(category);
         }
     }
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
         let statistic = &self.definition.statistic;
         let entries = self
-            .categories
-            .iter()
-            .map(|(key, category)| (key.as_ref(), statistic.value(&category.statistic, arena)));
+            .entries()
+            .map(|(category, state)| (category, statistic.value(&state.statistic, arena)));
         self.definition.list(entries.collect(), arena)
     }
 
@@ -433,25 +578,29 @@ impl RowState for Categories {
         let Some((category, seen)) = definition.category_and_arguments(arguments) else {
             return self.value(arena);
         };
-        let value = match self.categories.get_mut(&category) {
+        let value = match self.find_mut(category) {
             Some(state) => definition.statistic.value_with(&mut state.statistic, seen, arena),
             None => definition.statistic.value_with(&mut self.new_statistic(), seen, arena),
         };
-        let others = self.categories.iter().filter(|(key, _)| key.as_ref() != category);
-        let others = others.map(|(key, other)| {
-            (key.as_ref(), definition.statistic.value(&other.statistic, arena))
-        });
-        definition.list(others.chain([(category, value)]).collect(), arena)
+        let others = self.entries().filter(|(other, _)| other.key() != category);
+        let others = others
+            .map(|(other, state)| (other, definition.statistic.value(&state.statistic, arena)));
+        let own = (CountedValue::of_key(category), value);
+        definition.list(others.chain([own]).collect(), arena)
     }
 
     fn heap_bytes(&self) -> usize {
         let unresolved = self.unresolved.capacity() * size_of::<Option<CategoryState>>();
-        self.categories.allocation_size() + self.inner_bytes + unresolved
+        let states = self.states.capacity() * size_of::<CategoryState>();
+        let tables = self.words.heap_bytes() + self.long.allocation_size();
+        tables + states + self.inner_bytes + unresolved
     }
 
     fn reset(&mut self) {
-        self.categories.clear();
-        self.inner_bytes = 0;
+        self.words.reset();
+        self.states.clear();
+        self.long.clear();
+        (self.empty, self.inner_bytes) = (0, 0);
         self.unresolved.clear();
     }
 
@@ -470,23 +619,23 @@ impl PartialState for Categories {
             debug_assert!(false, "states of one aggregate are merged");
             return;
         };
-        for (key, theirs) in &other.categories {
-            self.merge_category(key.as_ref(), theirs, end);
+        for (category, theirs) in other.entries() {
+            self.merge_category(category.key(), theirs, end);
         }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        put_count(out, self.categories.len());
-        for (key, category) in &self.categories {
-            put_key(out, key.as_ref());
-            category.encode(out);
+        put_count(out, self.count());
+        for (category, state) in self.entries() {
+            put_key(out, category.key());
+            state.encode(out);
         }
     }
 
     fn decode(&mut self, reader: &mut StateReader<'_>) -> Option<()> {
         for _ in 0..reader.count()? {
             let key = reader.key()?;
-            let rows = reader.rows()?;
+            let rows = read_rows(reader)?;
             let mut decoded = None;
             self.update(key, |category, _| {
                 category.rows = rows;
@@ -508,20 +657,21 @@ impl PartialState for Categories {
 
 impl NumberedState for Categories {
     fn encode_node(&self, rows: u64, dictionary: &mut Arc<ValueDictionary>, out: &mut Vec<u8>) {
-        let words = self.categories.keys().map_while(|key| word_of(key.as_ref()));
-        let numbers = ValueDictionary::numbers(dictionary, words, rows)
-            .filter(|numbers| numbers.len() == self.categories.len());
-        let Some(numbers) = numbers else {
+        debug_assert_eq!(self.empty, 0, "no row is removed from what nodes are made of");
+        let words = self.words.words().iter().copied();
+        let numbers =
+            self.long.is_empty().then(|| ValueDictionary::numbers(dictionary, words, rows));
+        let Some(numbers) = numbers.flatten() else {
             out.push(form::VALUES);
             return self.encode(out);
         };
         out.push(form::NUMBERS);
-        let first = self.categories.keys().next().expect("no numbers are given for no category");
-        ValueClass::of(first.as_ref()).encode(out);
+        debug_assert_eq!(numbers.len(), self.states.len(), "each word has a number");
+        self.class.encode(out);
         put_count(out, numbers.len());
-        for (number, category) in numbers.iter().zip(self.categories.values()) {
+        for (number, state) in numbers.iter().zip(&self.states) {
             out.extend(number.to_le_bytes());
-            category.encode(out);
+            state.encode(out);
         }
     }
 
@@ -534,10 +684,10 @@ impl NumberedState for Categories {
 
     fn resolve(&mut self, dictionary: &ValueDictionary, end: RowsEnd) -> Option<()> {
         let mut unresolved = std::mem::take(&mut self.unresolved);
-        let class = self.class;
         for (number, theirs) in unresolved.iter().enumerate() {
             let Some(theirs) = theirs else { continue };
-            class.with_key(dictionary.word(number)?, |key| self.merge_category(key, theirs, end));
+            let word = dictionary.word(number)?;
+            self.update_word(word, |category, _| category.merge(theirs, end));
         }
         unresolved.clear();
         self.unresolved = unresolved;

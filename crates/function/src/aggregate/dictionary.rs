@@ -23,7 +23,7 @@ use lockstep_row::ShortText;
 
 use super::{
     encoding::{StateReader, put_count, put_unsigned},
-    key::{KeyRef, TotalFloat},
+    key::KeyRef,
     word_hash::WordHash,
 };
 
@@ -86,15 +86,6 @@ impl ValueClass {
             2 => Self::Text,
             _ => return None,
         })
-    }
-
-    /// Calls a function with the key that a word was made of.
-    pub(super) fn with_key<T>(self, word: u128, call: impl FnOnce(KeyRef<'_>) -> T) -> T {
-        match self {
-            Self::Integer => call(KeyRef::Integer(fixed_value(word))),
-            Self::Float => call(KeyRef::Float(TotalFloat::from_bits(fixed_value(word)))),
-            Self::Text => call(KeyRef::Text(ShortText::of_word(word).as_str())),
-        }
     }
 }
 

@@ -103,6 +103,9 @@ pub struct StateReader<'b> {
     bytes: &'b [u8],
 }
 
+/// From this bit on an integer has more than 64 bits.
+const WIDE_SHIFT: u32 = 63;
+
 impl<'b> StateReader<'b> {
     /// Makes a reader of all of these bytes.
     pub fn new(bytes: &'b [u8]) -> Self {
@@ -126,9 +129,32 @@ impl<'b> StateReader<'b> {
         Some(*first)
     }
 
+    /// Takes the next byte if it is this one. Returns whether it is.
+    #[inline]
+    pub(crate) fn takes(&mut self, byte: u8) -> bool {
+        let is_next = self.bytes.first() == Some(&byte);
+        self.bytes = &self.bytes[usize::from(is_next)..];
+        is_next
+    }
+
+    #[inline]
     pub(crate) fn unsigned(&mut self) -> Option<u128> {
-        let mut value = 0_u128;
-        for shift in (0..128).step_by(7) {
+        let mut value = 0_u64;
+        // Most integers are small, and 128 bits are shifted in several steps.
+        for shift in (0..WIDE_SHIFT).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value.into());
+            }
+        }
+        self.wide_unsigned(value.into())
+    }
+
+    /// Reads the rest of an integer whose low bits are known.
+    #[cold]
+    fn wide_unsigned(&mut self, mut value: u128) -> Option<u128> {
+        for shift in (WIDE_SHIFT..128).step_by(7) {
             let byte = self.byte()?;
             let part = u128::from(byte & 0x7f);
             if shift > 121 && part >> (128 - shift) != 0 {

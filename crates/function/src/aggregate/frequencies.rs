@@ -45,10 +45,19 @@ pub(super) enum CountedValue<'f> {
     Long(&'f str),
 }
 
-impl CountedValue<'_> {
+impl<'f> CountedValue<'f> {
+    /// Returns the value of a key.
+    pub(super) fn of_key(key: KeyRef<'f>) -> Self {
+        match key {
+            KeyRef::Integer(value) => Self::Integer(value),
+            KeyRef::Float(value) => Self::Float(value),
+            KeyRef::Text(text) => Self::Long(text),
+        }
+    }
+
     /// Returns the value that a word was made of.
     #[inline]
-    fn of_word(class: ValueClass, word: u128) -> Self {
+    pub(super) fn of_word(class: ValueClass, word: u128) -> Self {
         match class {
             ValueClass::Integer => Self::Integer(fixed_value(word)),
             ValueClass::Float => Self::Float(TotalFloat::from_bits(fixed_value(word))),

@@ -160,7 +160,7 @@ pub(super) fn bound_rows<S: RowState>(
     make: impl Fn(StateUse) -> S + Send + Sync + 'static,
 ) -> BoundAggregate {
     let make = move |used| -> Box<dyn RowState> { Box::new(make(used)) };
-    let form = RowStateForm { make: Arc::new(make), class, pick: None };
+    let form = RowStateForm { make: Arc::new(make), class, condition: None, pick: None };
     BoundAggregate { parameters, returns, state: StateForm::Rows(form) }
 }
 

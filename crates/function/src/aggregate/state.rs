@@ -560,6 +560,7 @@ impl AggregateState {
         spare: &mut Self,
     ) -> Option<()> {
         match &mut self.0 {
+            StateData::Count(_) | StateData::Total(_) => self.merge_encoded_total(reader),
             // They decode into what they have, value by value.
             StateData::Extreme(_) | StateData::Distinct(_) | StateData::Frequencies(_) => {
                 self.decode(reader)
@@ -570,6 +571,20 @@ impl AggregateState {
                 self.merge(spare, end).then_some(())
             }
         }
+    }
+
+    /// Adds the rows of an encoded count or sum.
+    #[inline]
+    fn merge_encoded_total(&mut self, reader: &mut StateReader<'_>) -> Option<()> {
+        if reader.byte()? != ENCODING_VERSION || reader.byte()? != self.kind() {
+            return None;
+        }
+        match &mut self.0 {
+            StateData::Count(count) => *count = count.checked_add(reader.rows()?)?,
+            StateData::Total(sums) => sums.merge_encoded(reader)?,
+            _ => return None,
+        }
+        Some(())
     }
 
     /// Appends the state to a node over so many rows of a key. What it has for each of many values goes

@@ -1,5 +1,6 @@
 //! Claims about aggregates: values on small frames, and the laws of their states.
 
+mod categories;
 mod laws;
 
 use lockstep_row::{Arena, DataType, Datum, Value};

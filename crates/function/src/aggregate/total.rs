@@ -180,6 +180,14 @@ impl Sums {
         Some(Self { count, integer, float: ExactSum::decode(reader)? })
     }
 
+    /// Adds what `encode` wrote; `None` for damaged bytes.
+    #[inline]
+    pub(super) fn merge_encoded(&mut self, reader: &mut StateReader<'_>) -> Option<()> {
+        self.count = self.count.checked_add(reader.rows()?)?;
+        self.integer = self.integer.wrapping_add(reader.signed()?);
+        self.float.merge_encoded(reader)
+    }
+
     pub(super) fn heap_bytes(&self) -> usize {
         self.float.heap_bytes()
     }

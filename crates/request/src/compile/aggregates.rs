@@ -215,10 +215,15 @@ impl<'c> AggregatesBuilder<'c> {
         }
         self.row_calls.push(SharedCall { call, first });
         let arguments = self.arguments(&call.arguments);
+        let condition = match &call.bound.state {
+            StateForm::Rows(rows) => rows.condition,
+            StateForm::Fold(_) => None,
+        };
         self.aggregates.calls.push(RowCall {
             name: call.function.name,
             groups: position.as_set(),
             bound: call.bound.clone(),
+            condition,
             arguments,
             outputs: vec![CallOutput { group, slot }],
         });

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::tree::{FAN_OUT, Forest, LeafRows, LevelNode, NodeDictionary, SeenRows};
+use super::tree::{FAN_OUT, Forest, LeafRows, LevelNode, NodeDictionary, SeenRows, Subtree};
 use crate::{ChunkRun, RecordFormat, entry::EntryRows, sync::leaf_rows};
 
 /// How many rows are folded before the nodes are shown to readers and the guard is dropped.
@@ -166,15 +166,16 @@ impl<'m, 'g> Maintenance<'m, 'g> {
     /// on, the last one for rows up to and without another one.
     fn repair(
         &mut self,
-        nodes: &[Arc<LevelNode>],
+        trees: &[Subtree],
         from: i64,
         until: i64,
         mut late: &[i64],
     ) -> Vec<Arc<LevelNode>> {
-        let mut made = Vec::with_capacity(nodes.len());
-        for (at, node) in nodes.iter().enumerate() {
-            let begin = if at == 0 { from } else { node.oldest() };
-            let end = nodes.get(at + 1).map_or(until, |next| next.oldest());
+        let mut made = Vec::with_capacity(trees.len());
+        for (at, tree) in trees.iter().enumerate() {
+            let node = tree.node();
+            let begin = if at == 0 { from } else { tree.oldest() };
+            let end = trees.get(at + 1).map_or(until, |next| next.oldest());
             let own;
             (own, late) = late.split_at(late.partition_point(|event_time| *event_time < end));
             if own.is_empty() {
@@ -327,7 +328,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
     fn remade(&mut self, node: &Arc<LevelNode>) -> Arc<LevelNode> {
         if node.level() > 0 {
             self.give_back(node);
-            let children = node.children().iter().map(|child| self.remade(child)).collect();
+            let children = node.children().iter().map(|child| self.remade(child.node())).collect();
             return self.inner_of(children).0;
         }
         let end = node.newest().saturating_add(1);

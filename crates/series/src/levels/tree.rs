@@ -30,6 +30,8 @@ const STATE_BYTES: u64 = 1 << 10;
 const STATE_BYTES_PER_ROW: u64 = 4;
 /// The greatest arrival of a node whose states lack a row.
 const STALE: u64 = u64::MAX;
+/// The bits of the number of rows of a node.
+const ROW_BITS: u32 = 56;
 
 /// A node: the states of rows of one key that follow each other in event time.
 #[derive(Debug)]
@@ -38,15 +40,22 @@ pub struct LevelNode {
     oldest: i64,
     /// The event time of its newest row.
     newest: i64,
-    rows: u64,
+    /// The number of rows, and above [`ROW_BITS`] the level, which is 0 for a leaf: one word fewer in
+    /// each of many nodes.
+    rows_and_level: u64,
     /// No row of it has a greater arrival; or [`STALE`].
     arrival_max: AtomicU64,
-    /// 0 for a leaf.
-    level: u8,
     /// The encoded states; none where they would be so large that to read the rows is no slower.
     states: Box<[u8]>,
     /// The nodes that it is made of, oldest first; none for a leaf.
-    children: Box<[Arc<Self>]>,
+    children: Box<[Subtree]>,
+}
+
+/// A node as whoever has it knows it: where it begins is known without a look at it.
+#[derive(Debug, Clone)]
+pub(super) struct Subtree {
+    oldest: i64,
+    node: Arc<LevelNode>,
 }
 
 /// A dictionary to which the states of the nodes of a key refer. A later one has what an earlier one has.
@@ -116,9 +125,8 @@ impl LevelNode {
         Arc::new(Self {
             oldest: rows.oldest,
             newest: rows.newest,
-            rows: rows.rows,
+            rows_and_level: rows_and_level(rows.rows, 0),
             arrival_max: AtomicU64::new(rows.arrival_max),
-            level: 0,
             states: worth_storing(states, rows.rows).into(),
             children: Box::default(),
         })
@@ -136,20 +144,22 @@ impl LevelNode {
             children.is_sorted_by(|one, next| one.newest < next.oldest),
             "nodes follow each other"
         );
-        debug_assert!(children.iter().all(|node| node.level == first.level), "nodes of one level");
+        debug_assert!(
+            children.iter().all(|node| node.level() == first.level()),
+            "nodes of one level"
+        );
         let arrival_max = children.iter().map(|node| node.arrival_max()).max();
         let arrival_max = arrival_max.expect("there are children");
         let rows =
-            seen.map_or_else(|| children.iter().map(|node| node.rows).sum(), |seen| seen.rows);
+            seen.map_or_else(|| children.iter().map(|node| node.rows()).sum(), |seen| seen.rows);
         let arrival_max = arrival_max.max(seen.map_or(0, |seen| seen.arrival_max));
         Arc::new(Self {
             oldest: first.oldest,
             newest: last.newest,
-            rows,
+            rows_and_level: rows_and_level(rows, first.level() + 1),
             arrival_max: AtomicU64::new(arrival_max),
-            level: first.level + 1,
             states: worth_storing(states, rows).into(),
-            children: children.into(),
+            children: children.into_iter().map(Subtree::new).collect(),
         })
     }
 
@@ -160,7 +170,7 @@ impl LevelNode {
 
     /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
-        self.rows
+        self.rows_and_level & ((1 << ROW_BITS) - 1)
     }
 
     /// Returns the event time of the oldest row.
@@ -173,10 +183,10 @@ impl LevelNode {
     }
 
     pub(super) fn level(&self) -> u8 {
-        self.level
+        self.rows_and_level.to_be_bytes()[0]
     }
 
-    pub(super) fn children(&self) -> &[Arc<Self>] {
+    pub(super) fn children(&self) -> &[Subtree] {
         &self.children
     }
 
@@ -188,7 +198,8 @@ impl LevelNode {
 
     /// Returns the bytes that it takes, with the nodes below it.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.own_bytes() + self.children.iter().map(|child| child.memory_bytes()).sum::<usize>()
+        self.own_bytes()
+            + self.children.iter().map(|child| child.node.memory_bytes()).sum::<usize>()
     }
 
     /// Returns the bytes that it takes by itself.
@@ -196,15 +207,20 @@ impl LevelNode {
         node_footprint(self.states.len(), self.children.len())
     }
 
-    /// Notes that a late row of this event time is missing, here and below.
+    /// Notes that a late row of this event time is missing, here and below. One at a time for each key.
     fn mark(&self, event_time: i64) -> bool {
         let mut node = self;
         let mut was_fresh = false;
         loop {
-            // Release: pairs with the Acquire in `arrival_max`. The row becomes visible after it.
-            was_fresh |= node.arrival_max.swap(STALE, Ordering::Release) != STALE;
+            // Relaxed: whoever marks nodes has the key's lock. Most nodes above are stale already, and to
+            // write them again takes their lines from those who read them.
+            if node.arrival_max.load(Ordering::Relaxed) != STALE {
+                // Release: pairs with the Acquire in `arrival_max`. The row becomes visible after it.
+                node.arrival_max.store(STALE, Ordering::Release);
+                was_fresh = true;
+            }
             match child_of(&node.children, event_time) {
-                Some(child) => node = &node.children[child],
+                Some(child) => node = &node.children[child].node,
                 None => return was_fresh,
             }
         }
@@ -215,7 +231,7 @@ impl LevelNode {
         !self.states.is_empty()
             && self.newest < span.below
             && (self.oldest >= span.lowest || is_seeded("edge_counted_twice"))
-            && self.rows <= span.rows
+            && self.rows() <= span.rows
             && self.is_visible(span.visible)
     }
 
@@ -225,15 +241,13 @@ impl LevelNode {
         arrival_max < visible || (arrival_max != STALE && is_seeded("level_before_its_rows"))
     }
 
-    /// Takes nodes, newest first, as large as possible.
+    /// Takes nodes, newest first, as large as possible. Some of the rows are still to be taken.
     fn walk<'n>(&'n self, span: &mut NodeSpan, take: &mut impl FnMut(&'n Self) -> bool) -> Walked {
-        if self.oldest >= span.below {
-            return Walked::On;
-        }
+        debug_assert!(self.oldest < span.below, "some rows are still to be taken");
         debug_assert!(self.newest >= self.oldest, "rows are in order");
         if self.is_whole(span) && take(self) {
             span.below = self.oldest;
-            span.rows -= self.rows;
+            span.rows -= self.rows();
             return Walked::On;
         }
         if self.newest < span.lowest {
@@ -253,11 +267,40 @@ impl LevelNode {
     }
 }
 
+impl Subtree {
+    fn new(node: Arc<LevelNode>) -> Self {
+        Self { oldest: node.oldest, node }
+    }
+
+    pub(super) fn oldest(&self) -> i64 {
+        self.oldest
+    }
+
+    pub(super) fn node(&self) -> &Arc<LevelNode> {
+        &self.node
+    }
+
+    /// Takes nodes, newest first, as large as possible.
+    fn walk<'n>(
+        &'n self,
+        span: &mut NodeSpan,
+        take: &mut impl FnMut(&'n LevelNode) -> bool,
+    ) -> Walked {
+        if self.oldest >= span.below { Walked::On } else { self.node.walk(span, take) }
+    }
+}
+
+/// Packs a number of rows and a level.
+fn rows_and_level(rows: u64, level: u8) -> u64 {
+    assert!(rows >> ROW_BITS == 0, "a key has less than 2^56 rows");
+    rows | u64::from(level) << ROW_BITS
+}
+
 /// Returns the bytes that a node takes with states of so many bytes and so many children.
 pub(crate) fn node_footprint(states: usize, children: usize) -> usize {
     const COUNTS: usize = 2 * size_of::<usize>();
     let node = footprint(COUNTS + size_of::<LevelNode>());
-    node + footprint(states) + footprint(children * size_of::<Arc<LevelNode>>())
+    node + footprint(states) + footprint(children * size_of::<Subtree>())
 }
 
 /// Returns the most bytes of states that a node of so many rows has: to read more takes as long as to read
@@ -273,7 +316,7 @@ fn worth_storing(states: &[u8], rows: u64) -> &[u8] {
 
 /// Returns the node into whose range an event time falls: the last one that begins at or before it,
 /// or the first. `None` when there is no node.
-pub(super) fn child_of(nodes: &[Arc<LevelNode>], event_time: i64) -> Option<usize> {
+fn child_of(nodes: &[Subtree], event_time: i64) -> Option<usize> {
     let after = nodes.partition_point(|node| node.oldest <= event_time);
     (!nodes.is_empty()).then(|| after.saturating_sub(1))
 }
@@ -281,7 +324,7 @@ pub(super) fn child_of(nodes: &[Arc<LevelNode>], event_time: i64) -> Option<usiz
 /// The nodes of a key that have no parent, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Forest {
-    nodes: Vec<Arc<LevelNode>>,
+    nodes: Box<[Subtree]>,
     /// The bytes that all nodes take.
     node_bytes: usize,
     /// What the states refer to.
@@ -305,10 +348,10 @@ impl Forest {
             "the bytes are those of the nodes"
         );
         let dictionary = dictionary.filter(|_| !nodes.is_empty());
-        Self { nodes, node_bytes, dictionary }
+        Self { nodes: nodes.into_iter().map(Subtree::new).collect(), node_bytes, dictionary }
     }
 
-    pub(super) fn nodes(&self) -> &[Arc<LevelNode>] {
+    pub(super) fn nodes(&self) -> &[Subtree] {
         &self.nodes
     }
 
@@ -342,12 +385,12 @@ impl Forest {
 
     /// Returns the event time of the newest row that is in a node.
     pub(super) fn newest(&self) -> Option<i64> {
-        self.nodes.last().map(|node| node.newest)
+        self.nodes.last().map(|last| last.node.newest)
     }
 
     /// Returns the number of rows that are in nodes.
     pub(super) fn rows(&self) -> u64 {
-        self.nodes.iter().map(|node| node.rows).sum()
+        self.nodes.iter().map(|tree| tree.node.rows()).sum()
     }
 
     /// Notes that a late row of this event time is missing. Returns whether it is in the range of a
@@ -356,14 +399,14 @@ impl Forest {
         if self.newest().is_none_or(|newest| event_time > newest) {
             return false;
         }
-        child_of(&self.nodes, event_time).is_some_and(|at| self.nodes[at].mark(event_time))
+        child_of(&self.nodes, event_time).is_some_and(|at| self.nodes[at].node.mark(event_time))
     }
 
     /// Returns the nodes all of whose rows are newer than an event time.
     pub(super) fn after(&self, event_time: i64) -> Self {
         let mut nodes = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
-            keep_after(node, event_time, &mut nodes);
+        for tree in &self.nodes {
+            keep_after(&tree.node, event_time, &mut nodes);
         }
         let bytes = nodes.iter().map(|node| node.memory_bytes()).sum();
         debug_assert!(nodes.iter().all(|node| node.oldest > event_time), "what is older is gone");
@@ -396,13 +439,15 @@ impl Forest {
         }
         // Between the two there are no rows that the reader sees.
         span.below = span.below.min(span.next.saturating_add(1));
-        let after = self.nodes.partition_point(|node| node.oldest <= span.next);
-        let Some(node) = after.checked_sub(1).map(|at| &self.nodes[at]) else { return i64::MIN };
+        let after = self.nodes.partition_point(|tree| tree.oldest <= span.next);
+        let Some(node) = after.checked_sub(1).map(|at| &self.nodes[at].node) else {
+            return i64::MIN;
+        };
         if span.next > node.newest {
             return node.newest.saturating_add(1);
         }
-        for node in self.nodes[..after].iter().rev() {
-            if let Walked::End { read_until } = node.walk(span, take) {
+        for tree in self.nodes[..after].iter().rev() {
+            if let Walked::End { read_until } = tree.walk(span, take) {
                 return read_until;
             }
         }
@@ -417,6 +462,6 @@ fn keep_after(node: &Arc<LevelNode>, event_time: i64, kept: &mut Vec<Arc<LevelNo
         return;
     }
     if node.newest > event_time {
-        node.children.iter().for_each(|child| keep_after(child, event_time, kept));
+        node.children.iter().for_each(|child| keep_after(&child.node, event_time, kept));
     }
 }

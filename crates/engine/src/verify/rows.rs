@@ -1,0 +1,235 @@
+//! Verification of deployments whose answers come one from each stored row: the rows are replayed on
+//! several threads, and compared with one run of batch mode.
+//!
+//! Batch mode passes its rows on in order of arrival. The stored rows that go with them are gathered, and
+//! when there are enough, threads replay blocks of them at once; what they find is reported in order.
+
+use std::{num::NonZeroUsize, ops::ControlFlow};
+
+use arrow::array::RecordBatch;
+use datafusion::logical_expr::LogicalPlan;
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_host::in_order;
+use lockstep_request::{Replay, ReplayProgram, with_row_numbers};
+use lockstep_row::{Arena, Datum, arrow::ColumnReader};
+use lockstep_table::{ScanRows, StoredRow};
+
+use super::{
+    RowSample, Verification, VerifyOptions, count,
+    report::{Comparison, ReplayReport},
+};
+use crate::{
+    context::checkpoint,
+    deployment::Deployment,
+    known::{KnownTables, SharedTables},
+};
+
+/// So many rows are replayed in one go, on all threads.
+const ROUND_ROWS: usize = 1 << 13;
+/// The rows that one thread replays before it takes others.
+const BLOCK_ROWS: usize = 128;
+/// With so many batches of batch mode, rows are replayed although they are few.
+const ROUND_BATCHES: usize = 16;
+/// The number of rows between two checks for an interrupt.
+const ROWS_PER_CHECKPOINT: usize = 64;
+const _: () = assert!(BLOCK_ROWS <= ROUND_ROWS && ROWS_PER_CHECKPOINT <= BLOCK_ROWS);
+
+/// Replays rows of the request table, each at its own position.
+pub(super) fn verify_row_by_row<'r>(
+    deployment: &Deployment,
+    (tables, request_table): (&KnownTables<'_>, u64),
+    (options, threads): (&VerifyOptions, NonZeroUsize),
+    mut report: ReplayReport<'r>,
+) -> Result<ReplayReport<'r>> {
+    let plan = with_row_numbers(&deployment.query.plan)?;
+    let batch = tables.execute_options();
+    let mut run = |plan: &LogicalPlan| lockstep_batch::execute(plan, tables, &batch);
+    let program = deployment.request.program().for_replay(&mut run)?;
+    let Some(view) = tables.now(request_table) else {
+        return Diagnostic::internal("the request table is a table of the query").err();
+    };
+    let scan = || match tables.index_read(request_table) {
+        Some(index) => view.scan_kept_by(index),
+        None => view.scan(),
+    };
+    let sample = RowSample::new(options.sample, count(scan().count()));
+    report.begin(sample.rows);
+    let width = view.schema().columns.len();
+    let replayed = ReplayedTables { program: &program, tables: tables.share(), width };
+    let mut gathered = GatheredRows {
+        replayed: &replayed,
+        threads,
+        stored: scan(),
+        done: 0,
+        sample,
+        rows: Vec::new(),
+        batches: Vec::new(),
+        report,
+    };
+    lockstep_batch::execute_each(&plan, tables, &batch, &mut |batch| gathered.add_batch(batch))?;
+    gathered.finish()
+}
+
+/// What each thread needs that replays rows.
+struct ReplayedTables<'p> {
+    program: &'p ReplayProgram<'p>,
+    tables: SharedTables<'p>,
+    /// The number of columns of a stored row.
+    width: usize,
+}
+
+/// A stored row to replay.
+struct GatheredRow<'c> {
+    /// The stored rows before it.
+    number: u64,
+    stored: StoredRow<'c>,
+    /// Its row in batch mode, if there is one: the batch, and the row of it.
+    batch: Option<(usize, usize)>,
+}
+
+/// Stored rows that wait to be replayed, and the batches of batch mode in which their rows are.
+struct GatheredRows<'c, 'r> {
+    replayed: &'c ReplayedTables<'c>,
+    threads: NonZeroUsize,
+    /// The stored rows that were not passed yet, in order of arrival.
+    stored: ScanRows<'c>,
+    /// The number of stored rows that were passed.
+    done: u64,
+    sample: RowSample,
+    rows: Vec<GatheredRow<'c>>,
+    batches: Vec<RecordBatch>,
+    report: ReplayReport<'r>,
+}
+
+impl<'r> GatheredRows<'_, 'r> {
+    /// Gathers the stored rows up to the last one of a batch. Its last column is the number of the stored
+    /// row, from 1.
+    fn add_batch(&mut self, batch: RecordBatch) -> Result<()> {
+        let Some((numbers, others)) = batch.columns().split_last() else {
+            return Diagnostic::internal("the rows of batch mode have no number").err();
+        };
+        debug_assert_eq!(others.len(), self.report.columns().len(), "the others are the answer's");
+        let (numbers, arena) = (ColumnReader::new(numbers.as_ref()), Arena::new());
+        let (at, before) = (self.batches.len(), self.rows.len());
+        for row in 0..batch.num_rows() {
+            let number = numbers.get(row, &arena).as_i64();
+            let number = number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
+            if number <= self.done {
+                return Diagnostic::internal("the rows of batch mode are out of order").err();
+            }
+            while self.done + 1 < number {
+                self.pass(None)?;
+            }
+            self.pass(Some((at, row)))?;
+        }
+        checkpoint()?;
+        self.report.tell(self.done);
+        if self.rows.len() > before {
+            self.batches.push(batch);
+        }
+        match self.rows.len() >= ROUND_ROWS || self.batches.len() >= ROUND_BATCHES {
+            true => self.replay(),
+            false => Ok(()),
+        }
+    }
+
+    /// Replays the remaining stored rows, for which batch mode has no rows.
+    fn finish(mut self) -> Result<ReplayReport<'r>> {
+        while self.done < self.sample.rows {
+            self.pass(None)?;
+            if self.rows.len() >= ROUND_ROWS {
+                self.replay()?;
+            }
+        }
+        self.replay()?;
+        debug_assert_eq!(self.done, self.sample.rows, "every stored row was passed");
+        Ok(self.report)
+    }
+
+    /// Passes the next stored row, and gathers it if it is in the sample.
+    fn pass(&mut self, batch: Option<(usize, usize)>) -> Result<()> {
+        let Some(stored) = self.stored.next() else {
+            return Diagnostic::internal("batch mode has more rows than the table").err();
+        };
+        let number = self.done;
+        self.done += 1;
+        if self.sample.contains(number) {
+            self.rows.push(GatheredRow { number, stored, batch });
+        }
+        Ok(())
+    }
+
+    /// Replays the gathered rows and compares their answers with the rows of batch mode.
+    fn replay(&mut self) -> Result<()> {
+        let (columns, settings) = (self.report.columns(), self.report.settings());
+        let (replayed, batches) = (self.replayed, &self.batches[..]);
+        let worker = || {
+            let mut replay = replayed.program.over(replayed.tables.open_of_program());
+            move |block: &[GatheredRow<'_>]| -> Result<(u64, Verification)> {
+                let replay = replay.as_mut().map_err(|error| error.clone())?;
+                let mut comparison = Comparison::new(columns, settings);
+                replayed.compare(block, batches, replay, &mut comparison)?;
+                let last = block.last().map_or(0, |row| row.number + 1);
+                Ok((last, comparison.found))
+            }
+        };
+        let mut outcome = Ok(());
+        let report = &mut self.report;
+        in_order(self.threads, self.rows.chunks(BLOCK_ROWS), worker, |block| match block {
+            Ok((done, found)) => {
+                report.add(found);
+                report.tell(done);
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                outcome = Err(error);
+                ControlFlow::Break(())
+            }
+        });
+        self.rows.clear();
+        self.batches.clear();
+        outcome
+    }
+}
+
+impl ReplayedTables<'_> {
+    /// Replays rows and compares their answers with the rows of batch mode.
+    fn compare(
+        &self,
+        rows: &[GatheredRow<'_>],
+        batches: &[RecordBatch],
+        replay: &mut Replay<'_>,
+        comparison: &mut Comparison<'_>,
+    ) -> Result<()> {
+        let mut arena = Arena::new();
+        let mut readers = Vec::new();
+        let mut read = None;
+        for (place, row) in rows.iter().enumerate() {
+            if place.is_multiple_of(ROWS_PER_CHECKPOINT) {
+                checkpoint()?;
+            }
+            if let Some((at, _)) = row.batch
+                && read != Some(at)
+            {
+                readers = readers_of(&batches[at]);
+                read = Some(at);
+            }
+            let of_batch = |(_, row): (usize, usize)| -> Vec<Datum<'_>> {
+                readers.iter().map(|reader| reader.get(row, &arena)).collect()
+            };
+            let batch = row.batch.map(of_batch);
+            let stored = (0..self.width).map(|column| row.stored.row.get_in(column, &arena));
+            let stored: Vec<Datum<'_>> = stored.collect();
+            let request = replay.answer(&stored, row.stored.arrival, &arena)?;
+            comparison.compare(row.number, batch.as_deref(), request);
+            arena.reset();
+        }
+        Ok(())
+    }
+}
+
+/// Returns readers of the columns of a batch, but for the number of the stored row.
+fn readers_of(batch: &RecordBatch) -> Vec<ColumnReader<'_>> {
+    let columns = batch.columns().split_last().map_or(&[][..], |(_, others)| others);
+    columns.iter().map(|column| ColumnReader::new(column.as_ref())).collect()
+}
