@@ -123,7 +123,9 @@ impl<'r> GatheredRows<'_, 'r> {
             self.pass(Some((at, row)))?;
         }
         checkpoint()?;
-        self.report.tell(self.done);
+        if self.rows.is_empty() {
+            self.report.tell(self.done);
+        }
         if self.rows.len() > before {
             self.batches.push(batch);
         }
