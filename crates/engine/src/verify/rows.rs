@@ -6,7 +6,10 @@
 
 use std::{num::NonZeroUsize, ops::ControlFlow};
 
-use arrow::array::RecordBatch;
+use arrow::{
+    array::{RecordBatch, UInt32Array},
+    compute::take_record_batch,
+};
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_host::in_order;
@@ -28,8 +31,8 @@ use crate::{
 const ROUND_ROWS: usize = 1 << 13;
 /// The rows that one thread replays before it takes others.
 const BLOCK_ROWS: usize = 128;
-/// With so many batches of batch mode, rows are replayed although they are few.
-const ROUND_BATCHES: usize = 16;
+/// After so many stored rows those of a sample are replayed although they are few: progress is told.
+const ROUND_PASSED: u64 = 1 << 19;
 /// The number of rows between two checks for an interrupt.
 const ROWS_PER_CHECKPOINT: usize = 64;
 const _: () = assert!(BLOCK_ROWS <= ROUND_ROWS && ROWS_PER_CHECKPOINT <= BLOCK_ROWS);
@@ -64,6 +67,7 @@ pub(super) fn verify_row_by_row<'r>(
         sample,
         rows: Vec::new(),
         batches: Vec::new(),
+        done_before: 0,
         report,
     };
     lockstep_batch::execute_each(&plan, tables, &batch, &mut |batch| gathered.add_batch(batch))?;
@@ -83,7 +87,7 @@ struct GatheredRow<'c> {
     /// The stored rows before it.
     number: u64,
     stored: StoredRow<'c>,
-    /// Its row in batch mode, if there is one: the batch, and the row of it.
+    /// Its row in batch mode, if there is one: the gathered batch, and the row of it.
     batch: Option<(usize, usize)>,
 }
 
@@ -97,7 +101,10 @@ struct GatheredRows<'c, 'r> {
     done: u64,
     sample: RowSample,
     rows: Vec<GatheredRow<'c>>,
+    /// The rows of batch mode that go with them.
     batches: Vec<RecordBatch>,
+    /// The number of stored rows that were passed when rows were replayed last.
+    done_before: u64,
     report: ReplayReport<'r>,
 }
 
@@ -110,7 +117,7 @@ impl<'r> GatheredRows<'_, 'r> {
         };
         debug_assert_eq!(others.len(), self.report.columns().len(), "the others are the answer's");
         let (numbers, arena) = (ColumnReader::new(numbers.as_ref()), Arena::new());
-        let (at, before) = (self.batches.len(), self.rows.len());
+        let mut wanted = Vec::new();
         for row in 0..batch.num_rows() {
             let number = numbers.get(row, &arena).as_i64();
             let number = number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
@@ -119,20 +126,39 @@ impl<'r> GatheredRows<'_, 'r> {
             }
             while self.done + 1 < number {
                 self.pass(None)?;
+                if self.rows.len() >= ROUND_ROWS {
+                    self.hold(&batch, &mut wanted)?;
+                    self.replay()?;
+                }
             }
-            self.pass(Some((at, row)))?;
+            if self.pass(Some((self.batches.len(), wanted.len())))? {
+                wanted.push(u32::try_from(row).expect("a batch has few rows"));
+            }
         }
         checkpoint()?;
         if self.rows.is_empty() {
             self.report.tell(self.done);
         }
-        if self.rows.len() > before {
-            self.batches.push(batch);
+        self.hold(&batch, &mut wanted)?;
+        let passed = self.done - self.done_before;
+        let is_enough = self.rows.len() >= ROUND_ROWS || passed >= ROUND_PASSED;
+        if is_enough { self.replay() } else { Ok(()) }
+    }
+
+    /// Holds these rows of a batch, until they are compared. The others would take memory for nothing.
+    fn hold(&mut self, batch: &RecordBatch, wanted: &mut Vec<u32>) -> Result<()> {
+        if wanted.is_empty() {
+            return Ok(());
         }
-        match self.rows.len() >= ROUND_ROWS || self.batches.len() >= ROUND_BATCHES {
-            true => self.replay(),
-            false => Ok(()),
+        if wanted.len() == batch.num_rows() {
+            self.batches.push(batch.clone());
+        } else {
+            let rows = UInt32Array::from(std::mem::take(wanted));
+            let taken = take_record_batch(batch, &rows);
+            self.batches.push(taken.map_err(|error| Diagnostic::internal(error.to_string()))?);
         }
+        wanted.clear();
+        Ok(())
     }
 
     /// Replays the remaining stored rows, for which batch mode has no rows.
@@ -148,17 +174,18 @@ impl<'r> GatheredRows<'_, 'r> {
         Ok(self.report)
     }
 
-    /// Passes the next stored row, and gathers it if it is in the sample.
-    fn pass(&mut self, batch: Option<(usize, usize)>) -> Result<()> {
+    /// Passes the next stored row, and gathers it if it is in the sample. Returns whether it is.
+    fn pass(&mut self, batch: Option<(usize, usize)>) -> Result<bool> {
         let Some(stored) = self.stored.next() else {
             return Diagnostic::internal("batch mode has more rows than the table").err();
         };
         let number = self.done;
         self.done += 1;
-        if self.sample.contains(number) {
+        let is_wanted = self.sample.contains(number);
+        if is_wanted {
             self.rows.push(GatheredRow { number, stored, batch });
         }
-        Ok(())
+        Ok(is_wanted)
     }
 
     /// Replays the gathered rows and compares their answers with the rows of batch mode.
@@ -190,6 +217,7 @@ impl<'r> GatheredRows<'_, 'r> {
         });
         self.rows.clear();
         self.batches.clear();
+        self.done_before = self.done;
         outcome
     }
 }

@@ -209,6 +209,13 @@ fn rows_that_several_threads_replay_are_reported_in_order() {
     assert_eq!(differing.differing, expected.len() as u64);
     let reported: Vec<u64> = differing.differences.iter().map(|one| one.row).collect();
     assert_eq!(reported, expected[..20]);
+    // More rows than are held, of which batch mode has none.
+    let last = format!("{} AND id > 15000", query("v"));
+    let deployed = deployment(&session, &last, &last);
+    let found_last = verify(&session.database, &deployed, &VerifyOptions::default());
+    let found_last = found_last.expect("it replays");
+    assert_eq!((found_last.requests, found_last.differing), (20_000, 0));
+    assert!(found_last.values > 0 && found_last.values < same.values, "{found_last:?}");
     let sample = found(&query("w"), Some(500));
     assert_eq!(sample.requests, 500);
     assert!(sample.differences.is_sorted_by(|one, next| one.row < next.row), "{sample:?}");
