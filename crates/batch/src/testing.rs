@@ -153,7 +153,7 @@ static TRACE: AggregateFunction = AggregateFunction {
 fn bind_trace() -> BoundAggregate {
     let make = |_used| -> Box<dyn RowState> { Box::new(FrameTrace::default()) };
     let class = StateClass::Rows("the result lists the rows");
-    let form = RowStateForm { make: Arc::new(make), class, pick: None };
+    let form = RowStateForm { make: Arc::new(make), class, condition: None, pick: None };
     let parameters = vec![DataType::BigInt];
     BoundAggregate { parameters, returns: DataType::String, state: StateForm::Rows(form) }
 }

@@ -52,8 +52,8 @@ pub(crate) struct Deployment {
     /// The holds by which indexes keep rows as far back as the query reads.
     #[expect(dead_code, reason = "never read: dropping it releases the holds")]
     pub(crate) holds: Vec<IndexHold>,
-    /// The last field.
-    pub(crate) gone: DropSignal,
+    /// The last field: fields are dropped in their order.
+    pub(crate) dropped: DropSignal,
 }
 
 /// A query whose request row is declared with it, called with CALL.
@@ -77,8 +77,8 @@ pub(crate) struct Procedure {
     pub(crate) common_input: Vec<bool>,
     /// Which columns of the answer are copies of such columns.
     pub(crate) common_output: Vec<bool>,
-    /// The last field.
-    pub(crate) gone: DropSignal,
+    /// The last field: fields are dropped in their order.
+    pub(crate) dropped: DropSignal,
 }
 
 /// A statement's text with everything in its session on which its meaning depends.

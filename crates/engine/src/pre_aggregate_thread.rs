@@ -1,9 +1,8 @@
 //! The thread that makes the nodes of pre-aggregates, behind the writes and beside the requests.
 //!
 //! Deployments register the pre-aggregates of their programs; writers and readers that leave work for
-//! them wake the thread. While rows arrive it rests between its rounds: nodes are made once for the rows of
-//! some milliseconds, since each late row costs a node of every level, and what is made while others
-//! write takes the memory's time from them. It has a low priority, keeps no deployment alive, and ends with the engine.
+//! them wake the thread. After it has caught up it lets rows arrive for some milliseconds, since each late
+//! row costs a node of every level, which those that come together share (ADR 0052). It has a low priority, keeps no deployment alive, and ends with the engine.
 //! Where the machine gives no thread, nodes are made by [`PreAggregateWork::run`] alone, and answers
 //! read rows until then.
 
@@ -59,9 +58,9 @@ pub struct PreAggregateFigures {
 enum Turned {
     /// There was nothing to do.
     Idle,
-    /// Nodes were made of what has arrived.
+    /// Nodes were made, and little is left.
     CaughtUp,
-    /// There are many rows that no node has.
+    /// A key has many rows that no node has, or many keys wait.
     Behind,
 }
 
@@ -219,6 +218,9 @@ impl PreAggregateWork {
                     None => break,
                 }
             }
+            if pre_aggregate.usage().size.waiting > STEPS_PER_TURN as u64 {
+                turned = Turned::Behind;
+            }
         }
         turned
     }
@@ -233,5 +235,39 @@ impl fmt::Debug for PreAggregateWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.registered.lock().len();
         f.debug_struct("PreAggregateWork").field("registered", &count).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_host::{Host, Threads};
+    use lockstep_row::Datum;
+
+    use super::{STEPS_PER_TURN, Turned};
+    use crate::Database;
+
+    /// Many short keys take many steps, none of which is unfinished.
+    #[test]
+    fn a_turn_that_leaves_many_keys_is_not_followed_by_a_rest() {
+        let host = Host { threads: Threads::None, ..Host::default() };
+        let database = Database::empty(host, true);
+        let session = database.session();
+        let script = "CREATE TABLE t (k BIGINT, ts TIMESTAMP, x BIGINT, INDEX(KEY=k, TS=ts));
+            SET pre_aggregation = 'always';
+            DEPLOY d AS SELECT k, sum(x) OVER w AS s FROM t WINDOW w AS (PARTITION BY k ORDER BY ts
+                ROWS_RANGE BETWEEN 5d PRECEDING AND CURRENT ROW)";
+        session.execute(script).expect("a deployment");
+        let work = database.pre_aggregate_work();
+        assert_eq!(work.take_turns(), Turned::Idle);
+        let keys = i64::try_from(STEPS_PER_TURN).expect("a count") * 3;
+        let appender = session.appender("t").expect("a table");
+        for key in 0..keys {
+            let row = |at| [Datum::BigInt(key), Datum::Timestamp(at), Datum::BigInt(at)];
+            appender.append((0..400).map(row)).expect("rows");
+        }
+        let turns: Vec<Turned> = (0..5).map(|_| work.take_turns()).collect();
+        let expected =
+            [Turned::Behind, Turned::CaughtUp, Turned::CaughtUp, Turned::Idle, Turned::Idle];
+        assert_eq!(turns, expected);
     }
 }

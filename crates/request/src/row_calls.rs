@@ -40,12 +40,17 @@ pub(crate) struct CallOutput {
 pub(crate) struct RowCallStates {
     /// One for each call.
     states: Vec<AggregateState>,
-    /// Another one for each call, into which states are read.
+    /// Another one for each call, into which states are read; none until a node was.
     spares: Vec<AggregateState>,
     /// How many rows have been added since the last reset.
     row_count: usize,
     /// The most rows that were added before a reset.
     row_count_max: usize,
+}
+
+/// Makes a state for each call.
+fn new_states(calls: &[RowCall]) -> Vec<AggregateState> {
+    calls.iter().map(|call| call.bound.new_state(StateUse::Fold)).collect()
 }
 
 /// About how many bytes a state retains for each row that was added.
@@ -54,15 +59,13 @@ const RETAINED_BYTES_PER_ROW: usize = 64;
 impl RowCallStates {
     /// Makes a state for each call.
     pub(crate) fn new(calls: &[RowCall]) -> Self {
-        let states =
-            || calls.iter().map(|call| call.bound.new_state(StateUse::Fold)).collect::<Vec<_>>();
-        Self { states: states(), spares: states(), row_count: 0, row_count_max: 0 }
+        Self { states: new_states(calls), spares: Vec::new(), row_count: 0, row_count_max: 0 }
     }
 
     /// Estimates the bytes that are retained between answers.
     pub(crate) fn retained_bytes(&self) -> usize {
         let rows = self.row_count.max(self.row_count_max);
-        self.states.len() * rows * RETAINED_BYTES_PER_ROW
+        (self.states.len() + self.spares.len()) * rows * RETAINED_BYTES_PER_ROW
     }
 
     /// Forgets all rows.
@@ -73,7 +76,7 @@ impl RowCallStates {
     }
 
     /// Adds a row, which is older than those before it, to the states of these groups. Calls with the same arguments follow each
-    /// other, so that their arguments are evaluated once.
+    /// other, so that their arguments are evaluated once for a row that counts.
     pub(crate) fn update<'s>(
         &mut self,
         calls: &[RowCall],
@@ -100,19 +103,10 @@ impl RowCallStates {
             let values =
                 if count > STACK_ARGUMENTS { &mut long[..count] } else { &mut stack[..count] };
             if evaluated != Some(&call.arguments) {
+                evaluated = None;
                 let exprs = &arguments[call.arguments.clone()];
-                // First, since what is read of a row that does not count is read for nothing.
-                if let Some(condition) = call.condition {
-                    values[condition] = exprs[condition].eval(row, arena);
-                    if values[condition] != Datum::Bool(true) {
-                        evaluated = None;
-                        continue;
-                    }
-                }
-                for (at, (value, expr)) in values.iter_mut().zip(exprs).enumerate() {
-                    if Some(at) != call.condition {
-                        *value = expr.eval(row, arena);
-                    }
+                if !evaluate(call.condition, exprs, values, |expr| expr.eval(row, arena)) {
+                    continue;
                 }
                 evaluated = Some(&call.arguments);
             }
@@ -128,6 +122,9 @@ impl RowCallStates {
         groups: GroupSet,
         reader: &mut StateReader<'_>,
     ) -> Option<()> {
+        if self.spares.is_empty() {
+            self.spares = new_states(calls);
+        }
         for ((call, state), spare) in calls.iter().zip(&mut self.states).zip(&mut self.spares) {
             if groups.intersects(call.groups) {
                 state.merge_node(reader, RowsEnd::Oldest, spare)?;
@@ -184,6 +181,30 @@ impl RowCallStates {
             }
         }
     }
+}
+
+/// Evaluates the arguments of a call. Returns `false` where its condition is not true: then the row does not
+/// count, and the others were not read.
+#[inline]
+fn evaluate<'s>(
+    condition: Option<usize>,
+    exprs: &'s [BoundExpr],
+    values: &mut [Datum<'s>],
+    mut eval: impl FnMut(&'s BoundExpr) -> Datum<'s>,
+) -> bool {
+    debug_assert_eq!(exprs.len(), values.len(), "a value for each argument");
+    if let Some(at) = condition {
+        values[at] = eval(&exprs[at]);
+        if values[at] != Datum::Bool(true) {
+            return false;
+        }
+    }
+    for (at, (value, expr)) in values.iter_mut().zip(exprs).enumerate() {
+        if Some(at) != condition {
+            *value = eval(expr);
+        }
+    }
+    true
 }
 
 impl fmt::Debug for RowCall {

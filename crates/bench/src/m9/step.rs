@@ -24,11 +24,11 @@ use crate::{
     peer::{SqlPeer as _, duckdb::DuckDb, install::python_program},
 };
 
-/// The memory that a query may use over files: less than its eight columns take for a row.
+/// The bytes for each row that a query over files may use: fewer than eight columns take.
 const LIMIT_PER_ROW: u64 = 40;
-/// And at least so much.
-const LIMIT_MIN: u64 = 64 << 20;
-/// Peers take part with so many rows.
+/// It may use at least so many bytes.
+const LIMIT_MIN: u64 = 32 << 20;
+/// Peers are measured with at most so many rows.
 const PEER_ROWS_MAX: u64 = 10_000_000;
 
 /// What is measured.
@@ -161,12 +161,11 @@ impl TrainingStep {
             false => ["t"].as_slice(),
         };
         let file = |name: &str| self.source.join(format!("{name}.parquet")).display().to_string();
-        let kind = if self.system == TrainingSystem::LockstepLimited { "VIEW" } else { "TABLE" };
-        let create =
-            |name: &&str| format!("CREATE {kind} {name} AS SELECT * FROM '{}'", file(name));
+
+        let create = |name: &&str| format!("CREATE TABLE {name} AS SELECT * FROM '{}'", file(name));
         let script = names.iter().map(create).collect::<Vec<_>>();
         match self.system {
-            TrainingSystem::Lockstep | TrainingSystem::LockstepLimited => {
+            TrainingSystem::Lockstep => {
                 let database = Database::in_memory();
                 let session = database.session();
                 session.execute("CREATE DATABASE d; USE d")?;
@@ -175,8 +174,19 @@ impl TrainingStep {
                     _ => drop(session.execute(&script.join("; "))?),
                 }
                 let query = self.shape.query(QueryDialect::Lockstep, self.rows);
-                let memory_limit = (self.system == TrainingSystem::LockstepLimited)
-                    .then(|| (self.rows * LIMIT_PER_ROW).max(LIMIT_MIN));
+                Ok(TrainingTables::Lockstep { database, query, memory_limit: None })
+            }
+            TrainingSystem::LockstepLimited => {
+                let database = Database::in_memory();
+                database.session().execute("CREATE DATABASE d")?;
+                let mut query = self.shape.query(QueryDialect::Lockstep, self.rows);
+                for name in names {
+                    for before in ["FROM", "LAST JOIN"] {
+                        let of_file = format!("{before} '{}' AS {name} ", file(name));
+                        query = query.replace(&format!("{before} {name} "), &of_file);
+                    }
+                }
+                let memory_limit = Some((self.rows * LIMIT_PER_ROW).max(LIMIT_MIN));
                 Ok(TrainingTables::Lockstep { database, query, memory_limit })
             }
             TrainingSystem::DuckDb => {
@@ -209,7 +219,7 @@ impl TrainingTables {
             Self::Lockstep { database, query, memory_limit } => {
                 let session = database.session();
                 if let Some(bytes) = memory_limit {
-                    session.execute(&format!("SET memory_limit = '{}MB'", bytes / 1_000_000))?;
+                    session.execute(&format!("SET memory_limit = '{}MB'", bytes >> 20))?;
                 }
                 let options = "OPTIONS(format = 'parquet', mode = 'overwrite')";
                 session.execute("USE d")?;

@@ -111,12 +111,12 @@ impl Removed {
             Self::Table(entry) => entry.table.close(),
             Self::View(view) => drop(view),
             Self::Deployment(deployment) => {
-                let gone = deployment.gone.watch();
-                release(deployment, &gone);
+                let dropped = deployment.dropped.watch();
+                release(deployment, &dropped);
             }
             Self::Procedure(procedure) => {
-                let gone = procedure.gone.watch();
-                release(procedure, &gone);
+                let dropped = procedure.dropped.watch();
+                release(procedure, &dropped);
             }
             Self::Nothing => {}
         }
@@ -129,24 +129,24 @@ const RELEASE_WAIT_MS: u32 = 1_000;
 /// Drops an object, and waits for others to drop it: a copy of the catalog that is being written down,
 /// or a request, has it for a moment, and what comes next is to find its holds released. Who has it for
 /// longer releases them later.
-fn release<T>(object: Arc<T>, gone: &AtomicBool) {
+fn release<T>(object: Arc<T>, dropped: &AtomicBool) {
     drop(object);
     for _ in 0..RELEASE_WAIT_MS {
         // Acquire: pairs with the Release of `DropSignal`.
-        if gone.load(Ordering::Acquire) {
+        if dropped.load(Ordering::Acquire) {
             break;
         }
         lockstep_host::pause(1);
     }
 }
 
-/// Says when an object is gone, and all that it had: its last field, which is dropped after the others. That
-/// nobody has the object any more is too early: the last one may still be dropping what it had.
+/// Says when an object and everything in it are dropped: its last field, which is dropped after the others. The
+/// count of those who have the object says it too early, while the last of them still drops what is in it.
 #[derive(Debug, Default)]
 pub(crate) struct DropSignal(Arc<AtomicBool>);
 
 impl DropSignal {
-    /// Returns what is true when the object is gone.
+    /// Returns what is true when the object is dropped.
     fn watch(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
@@ -590,21 +590,21 @@ mod tests {
 
     struct Object {
         _hold: SlowHold,
-        gone: DropSignal,
+        dropped: DropSignal,
     }
 
     #[test]
     fn what_another_thread_still_drops_is_waited_for() {
         let is_released = Arc::new(AtomicBool::new(false));
         let hold = SlowHold(Arc::clone(&is_released));
-        let object = Arc::new(Object { _hold: hold, gone: DropSignal::default() });
+        let object = Arc::new(Object { _hold: hold, dropped: DropSignal::default() });
         let other = Arc::clone(&object);
         let thread = lockstep_host::spawn("other", move || {
             lockstep_host::pause(10);
             drop(other);
         });
-        let gone = object.gone.watch();
-        release(object, &gone);
+        let dropped = object.dropped.watch();
+        release(object, &dropped);
         assert!(is_released.load(Ordering::Acquire), "the hold is released");
         thread.expect("a thread").join().expect("it ends");
     }

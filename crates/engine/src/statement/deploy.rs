@@ -94,7 +94,7 @@ impl Session {
             indexes: self.indexes_of(&query.plan),
             options: options.written,
             holds: held.holds,
-            gone: DropSignal::default(),
+            dropped: DropSignal::default(),
             query,
         };
         Ok((deployment, warnings))

@@ -93,7 +93,7 @@ impl Session {
             indexes: self.indexes_of(&bound.plan),
             common_input,
             common_output,
-            gone: DropSignal::default(),
+            dropped: DropSignal::default(),
         };
         Ok((procedure, warnings))
     }

@@ -14,7 +14,7 @@ use std::{num::NonZeroUsize, ops::ControlFlow};
 use arrow::array::RecordBatch;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::cast::print_datum;
-use lockstep_host::in_order;
+use lockstep_host::{in_order, query};
 use lockstep_request::{KnownAnswers, answer_of_last_row};
 use lockstep_row::{Arena, Datum, Value, arrow::ColumnReader};
 use lockstep_table::{ScanRows, Snapshot, StoredRow};
@@ -44,6 +44,9 @@ pub(super) fn verify_at_positions<'r>(
     let mut sample = RowSample::new(Some(size), total);
     report.begin(total);
     let (columns, settings) = (report.columns(), report.settings());
+    // Each run of batch mode may use the memory of the whole call.
+    let is_limited = query::current().is_some_and(|context| context.memory_bytes().is_some());
+    let threads = if is_limited { NonZeroUsize::MIN } else { threads };
     let shared = tables.share();
     let worker = || {
         let mut tables = shared.open();

@@ -63,8 +63,8 @@ impl<'r> ReplayReport<'r> {
         found.requests += later.requests;
         found.values += later.values;
         found.differing += later.differing;
-        let room = DIFFERENCES_MAX.saturating_sub(found.differences.len());
-        found.differences.extend(later.differences.into_iter().take(room));
+        let more = DIFFERENCES_MAX.saturating_sub(found.differences.len());
+        found.differences.extend(later.differences.into_iter().take(more));
     }
 
     /// Ends, and returns what was found.

@@ -31,7 +31,7 @@ use crate::{
 const ROUND_ROWS: usize = 1 << 13;
 /// The rows that one thread replays before it takes others.
 const BLOCK_ROWS: usize = 128;
-/// After so many stored rows those of a sample are replayed although they are few: progress is told.
+/// After so many stored rows those of a sample that wait are replayed, however few, so that progress is told.
 const ROUND_PASSED: u64 = 1 << 19;
 /// The number of rows between two checks for an interrupt.
 const ROWS_PER_CHECKPOINT: usize = 64;
@@ -67,10 +67,10 @@ pub(super) fn verify_row_by_row<'r>(
         sample,
         rows: Vec::new(),
         batches: Vec::new(),
-        done_before: 0,
+        done_at_last_round: 0,
         report,
     };
-    lockstep_batch::execute_each(&plan, tables, &batch, &mut |batch| gathered.add_batch(batch))?;
+    lockstep_batch::execute_each(&plan, tables, &batch, &mut |batch| gathered.add_batch(&batch))?;
     gathered.finish()
 }
 
@@ -104,14 +104,14 @@ struct GatheredRows<'c, 'r> {
     /// The rows of batch mode that go with them.
     batches: Vec<RecordBatch>,
     /// The number of stored rows that were passed when rows were replayed last.
-    done_before: u64,
+    done_at_last_round: u64,
     report: ReplayReport<'r>,
 }
 
 impl<'r> GatheredRows<'_, 'r> {
     /// Gathers the stored rows up to the last one of a batch. Its last column is the number of the stored
     /// row, from 1.
-    fn add_batch(&mut self, batch: RecordBatch) -> Result<()> {
+    fn add_batch(&mut self, batch: &RecordBatch) -> Result<()> {
         let Some((numbers, others)) = batch.columns().split_last() else {
             return Diagnostic::internal("the rows of batch mode have no number").err();
         };
@@ -126,8 +126,8 @@ impl<'r> GatheredRows<'_, 'r> {
             }
             while self.done + 1 < number {
                 self.pass(None)?;
-                if self.rows.len() >= ROUND_ROWS {
-                    self.hold(&batch, &mut wanted)?;
+                if self.is_due() {
+                    self.hold(batch, &mut wanted)?;
                     self.replay()?;
                 }
             }
@@ -135,14 +135,8 @@ impl<'r> GatheredRows<'_, 'r> {
                 wanted.push(u32::try_from(row).expect("a batch has few rows"));
             }
         }
-        checkpoint()?;
-        if self.rows.is_empty() {
-            self.report.tell(self.done);
-        }
-        self.hold(&batch, &mut wanted)?;
-        let passed = self.done - self.done_before;
-        let is_enough = self.rows.len() >= ROUND_ROWS || passed >= ROUND_PASSED;
-        if is_enough { self.replay() } else { Ok(()) }
+        self.hold(batch, &mut wanted)?;
+        if self.is_due() { self.replay() } else { Ok(()) }
     }
 
     /// Holds these rows of a batch, until they are compared. The others would take memory for nothing.
@@ -165,13 +159,20 @@ impl<'r> GatheredRows<'_, 'r> {
     fn finish(mut self) -> Result<ReplayReport<'r>> {
         while self.done < self.sample.rows {
             self.pass(None)?;
-            if self.rows.len() >= ROUND_ROWS {
+            if self.is_due() {
                 self.replay()?;
             }
         }
         self.replay()?;
+        self.report.tell(self.done);
         debug_assert_eq!(self.done, self.sample.rows, "every stored row was passed");
         Ok(self.report)
+    }
+
+    /// Returns whether rows are to be replayed before others are gathered.
+    fn is_due(&self) -> bool {
+        let passed = self.done - self.done_at_last_round;
+        self.rows.len() >= ROUND_ROWS || (passed >= ROUND_PASSED && !self.rows.is_empty())
     }
 
     /// Passes the next stored row, and gathers it if it is in the sample. Returns whether it is.
@@ -181,6 +182,12 @@ impl<'r> GatheredRows<'_, 'r> {
         };
         let number = self.done;
         self.done += 1;
+        if self.done.is_multiple_of(ROWS_PER_CHECKPOINT as u64) {
+            checkpoint()?;
+            if self.rows.is_empty() {
+                self.report.tell(self.done);
+            }
+        }
         let is_wanted = self.sample.contains(number);
         if is_wanted {
             self.rows.push(GatheredRow { number, stored, batch });
@@ -217,7 +224,7 @@ impl<'r> GatheredRows<'_, 'r> {
         });
         self.rows.clear();
         self.batches.clear();
-        self.done_before = self.done;
+        self.done_at_last_round = self.done;
         outcome
     }
 }

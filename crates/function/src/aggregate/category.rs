@@ -312,7 +312,7 @@ impl CategoryDefinition {
                 entries.sort_unstable_by(|(left, left_value), (right, value)| {
                     let values = KeyRef::of(*value).cmp(&KeyRef::of(*left_value));
                     values.then_with(|| right.order(left))
-                })
+                });
             }
         }
         let mut list = self.printer.limited_list(arena);
@@ -479,12 +479,12 @@ impl Categories {
             if state.rows > 0 {
                 self.words.insert(word);
                 self.states.push(state);
+            } else {
+                let heap_bytes = state.statistic.heap_bytes();
+                self.inner_bytes = self.inner_bytes.saturating_sub(heap_bytes);
             }
         }
         self.empty = 0;
-        let long = self.long.iter().map(|(text, state)| text.len() + state.statistic.heap_bytes());
-        let short = self.states.iter().map(|state| state.statistic.heap_bytes());
-        self.inner_bytes = short.chain(long).sum();
         debug_assert_eq!(self.words.len(), self.states.len(), "each word has a state");
     }
 }

@@ -103,7 +103,7 @@ pub struct StateReader<'b> {
     bytes: &'b [u8],
 }
 
-/// From this bit on an integer has more than 64 bits.
+/// Integers of more bits than this are read as wide ones.
 const WIDE_SHIFT: u32 = 63;
 
 impl<'b> StateReader<'b> {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::tree::{FAN_OUT, Forest, LeafRows, LevelNode, NodeDictionary, SeenRows, Subtree};
+use super::tree::{FAN_OUT, Forest, LeafRows, LevelNode, NodeDictionary, SeenRows};
 use crate::{ChunkRun, RecordFormat, entry::EntryRows, sync::leaf_rows};
 
 /// How many rows are folded before the nodes are shown to readers and the guard is dropped.
@@ -166,20 +166,19 @@ impl<'m, 'g> Maintenance<'m, 'g> {
     /// on, the last one for rows up to and without another one.
     fn repair(
         &mut self,
-        trees: &[Subtree],
+        nodes: &[LevelNode],
         from: i64,
         until: i64,
         mut late: &[i64],
-    ) -> Vec<Arc<LevelNode>> {
-        let mut made = Vec::with_capacity(trees.len());
-        for (at, tree) in trees.iter().enumerate() {
-            let node = tree.node();
-            let begin = if at == 0 { from } else { tree.oldest() };
-            let end = trees.get(at + 1).map_or(until, |next| next.oldest());
+    ) -> Vec<LevelNode> {
+        let mut made = Vec::with_capacity(nodes.len());
+        for (at, node) in nodes.iter().enumerate() {
+            let begin = if at == 0 { from } else { node.oldest() };
+            let end = nodes.get(at + 1).map_or(until, LevelNode::oldest);
             let own;
             (own, late) = late.split_at(late.partition_point(|event_time| *event_time < end));
             if own.is_empty() {
-                made.push(Arc::clone(node));
+                made.push(node.clone());
                 continue;
             }
             self.give_back(node);
@@ -201,7 +200,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
     }
 
     /// Makes leaves of all rows from an event time up to and without another one.
-    fn leaves_between(&mut self, from: i64, until: i64, made: &mut Vec<Arc<LevelNode>>) {
+    fn leaves_between(&mut self, from: i64, until: i64, made: &mut Vec<LevelNode>) {
         debug_assert!(from < until, "a leaf has a range");
         let found = self.rows.between(from, until, usize::MAX);
         let parts = (found.rows / leaf_rows()).max(1);
@@ -212,7 +211,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
     }
 
     /// Makes inner nodes of children of one level.
-    fn inner_nodes(&mut self, children: &[Arc<LevelNode>], made: &mut Vec<Arc<LevelNode>>) {
+    fn inner_nodes(&mut self, children: &[LevelNode], made: &mut Vec<LevelNode>) {
         let parts = children.len().div_ceil(2 * FAN_OUT).max(1);
         let per_part = children.len().div_ceil(parts).max(1);
         for part in children.chunks(per_part) {
@@ -223,7 +222,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
 
     /// Makes leaves of the rows that are newer than every node, as many as are full and followed by a
     /// newer row: only late rows can join them. Returns whether there are more.
-    fn extend(&mut self, nodes: &mut Vec<Arc<LevelNode>>) -> bool {
+    fn extend(&mut self, nodes: &mut Vec<LevelNode>) -> bool {
         let from = nodes.last().map_or(i64::MIN + 1, |node| node.newest().saturating_add(1));
         let mut rows_max = STEP_ROWS;
         loop {
@@ -244,7 +243,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
     }
 
     /// Makes inner nodes of the newest ones where there are enough of a level.
-    fn group(&mut self, nodes: &mut Vec<Arc<LevelNode>>) {
+    fn group(&mut self, nodes: &mut Vec<LevelNode>) {
         loop {
             let level = nodes.last().map_or(0, |node| node.level());
             let alike = nodes.iter().rev().take_while(|node| node.level() == level).count();
@@ -268,7 +267,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
         &mut self,
         found: &RowSlices<'g>,
         rows: usize,
-        made: &mut Vec<Arc<LevelNode>>,
+        made: &mut Vec<LevelNode>,
     ) -> LeafDraft<'g> {
         let (mut draft, first) = (LeafDraft::default(), made.len());
         for slice in &found.slices {
@@ -295,7 +294,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
         draft
     }
 
-    fn leaf(&mut self, draft: LeafDraft<'g>) -> Arc<LevelNode> {
+    fn leaf(&mut self, draft: LeafDraft<'g>) -> LevelNode {
         let LeafDraft { mut runs, rows, arrival_max } = draft;
         debug_assert_eq!(rows, runs.iter().map(ChunkRun::len).sum::<usize>(), "all are counted");
         let oldest = runs.first().expect("a leaf is over some rows");
@@ -313,7 +312,7 @@ impl<'m, 'g> Maintenance<'m, 'g> {
 
     /// Makes an inner node. Where its rows have brought much to the dictionary, the nodes below it are made
     /// again: they had those values themselves, in more bytes, or no states at all.
-    fn inner(&mut self, children: Vec<Arc<LevelNode>>) -> Arc<LevelNode> {
+    fn inner(&mut self, children: Vec<LevelNode>) -> LevelNode {
         let (node, has_grown) = self.inner_of(children);
         if !has_grown {
             return node;
@@ -325,10 +324,10 @@ impl<'m, 'g> Maintenance<'m, 'g> {
     }
 
     /// Makes a node and those below it again.
-    fn remade(&mut self, node: &Arc<LevelNode>) -> Arc<LevelNode> {
+    fn remade(&mut self, node: &LevelNode) -> LevelNode {
         if node.level() > 0 {
             self.give_back(node);
-            let children = node.children().iter().map(|child| self.remade(child.node())).collect();
+            let children = node.children().iter().map(|child| self.remade(child)).collect();
             return self.inner_of(children).0;
         }
         let end = node.newest().saturating_add(1);
@@ -337,19 +336,19 @@ impl<'m, 'g> Maintenance<'m, 'g> {
         found.slices.iter().for_each(|slice| draft.push(*slice));
         if draft.rows == 0 {
             // They were removed meanwhile, and the node goes, too.
-            return Arc::clone(node);
+            return node.clone();
         }
         self.give_back(node);
         self.leaf(draft)
     }
 
     /// Makes an inner node, and returns whether its rows have brought much to the dictionary.
-    fn inner_of(&mut self, children: Vec<Arc<LevelNode>>) -> (Arc<LevelNode>, bool) {
+    fn inner_of(&mut self, children: Vec<LevelNode>) -> (LevelNode, bool) {
         let _before = self.fold.has_grown();
         self.states.clear();
         let mut seen = None;
         if children.iter().all(|child| !child.states().is_empty()) {
-            let mut newest_first = children.iter().rev().map(|child| &**child);
+            let mut newest_first = children.iter().rev();
             self.fold.merge(&mut newest_first, &mut self.states);
         } else if let (Some(first), Some(last)) = (children.first(), children.last()) {
             let end = last.newest().saturating_add(1);

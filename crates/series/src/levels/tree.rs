@@ -33,11 +33,18 @@ const STALE: u64 = u64::MAX;
 /// The bits of the number of rows of a node.
 const ROW_BITS: u32 = 56;
 
-/// A node: the states of rows of one key that follow each other in event time.
-#[derive(Debug)]
+/// A node: the states of rows of one key that follow each other in event time. Who has it knows where it
+/// begins without a look at the rest.
+#[derive(Debug, Clone)]
 pub struct LevelNode {
     /// The event time of its oldest row.
     oldest: i64,
+    body: Arc<NodeBody>,
+}
+
+/// What a node has beside its beginning. Forests of one key share it.
+#[derive(Debug)]
+struct NodeBody {
     /// The event time of its newest row.
     newest: i64,
     /// The number of rows, and above [`ROW_BITS`] the level, which is 0 for a leaf: one word fewer in
@@ -48,14 +55,7 @@ pub struct LevelNode {
     /// The encoded states; none where they would be so large that to read the rows is no slower.
     states: Box<[u8]>,
     /// The nodes that it is made of, oldest first; none for a leaf.
-    children: Box<[Subtree]>,
-}
-
-/// A node as whoever has it knows it: where it begins is known without a look at it.
-#[derive(Debug, Clone)]
-pub(super) struct Subtree {
-    oldest: i64,
-    node: Arc<LevelNode>,
+    children: Box<[LevelNode]>,
 }
 
 /// A dictionary to which the states of the nodes of a key refer. A later one has what an earlier one has.
@@ -119,58 +119,53 @@ enum Walked {
 
 impl LevelNode {
     /// Makes a leaf.
-    pub(super) fn leaf(rows: LeafRows, states: &[u8]) -> Arc<Self> {
+    pub(super) fn leaf(rows: LeafRows, states: &[u8]) -> Self {
         debug_assert!(rows.oldest <= rows.newest, "rows are in order");
         assert!(rows.rows > 0, "a leaf is over some rows");
-        Arc::new(Self {
-            oldest: rows.oldest,
+        let body = NodeBody {
             newest: rows.newest,
             rows_and_level: rows_and_level(rows.rows, 0),
             arrival_max: AtomicU64::new(rows.arrival_max),
             states: worth_storing(states, rows.rows).into(),
             children: Box::default(),
-        })
+        };
+        Self { oldest: rows.oldest, body: Arc::new(body) }
     }
 
     /// Makes a node of nodes of one level, oldest first. `seen` are the rows of which its states were
     /// computed, where they are not those of the nodes.
-    pub(super) fn inner(
-        children: Vec<Arc<Self>>,
-        states: &[u8],
-        seen: Option<SeenRows>,
-    ) -> Arc<Self> {
+    pub(super) fn inner(children: Vec<Self>, states: &[u8], seen: Option<SeenRows>) -> Self {
         let (first, last) = (&children[0], &children[children.len() - 1]);
         debug_assert!(
-            children.is_sorted_by(|one, next| one.newest < next.oldest),
+            children.is_sorted_by(|one, next| one.newest() < next.oldest),
             "nodes follow each other"
         );
         debug_assert!(
             children.iter().all(|node| node.level() == first.level()),
             "nodes of one level"
         );
-        let arrival_max = children.iter().map(|node| node.arrival_max()).max();
+        let arrival_max = children.iter().map(Self::arrival_max).max();
         let arrival_max = arrival_max.expect("there are children");
-        let rows =
-            seen.map_or_else(|| children.iter().map(|node| node.rows()).sum(), |seen| seen.rows);
-        let arrival_max = arrival_max.max(seen.map_or(0, |seen| seen.arrival_max));
-        Arc::new(Self {
-            oldest: first.oldest,
-            newest: last.newest,
-            rows_and_level: rows_and_level(rows, first.level() + 1),
-            arrival_max: AtomicU64::new(arrival_max),
+        let rows = seen.map_or_else(|| children.iter().map(Self::rows).sum(), |seen| seen.rows);
+        let (oldest, newest, level) = (first.oldest, last.newest(), first.level() + 1);
+        let body = NodeBody {
+            newest,
+            rows_and_level: rows_and_level(rows, level),
+            arrival_max: AtomicU64::new(arrival_max.max(seen.map_or(0, |seen| seen.arrival_max))),
             states: worth_storing(states, rows).into(),
-            children: children.into_iter().map(Subtree::new).collect(),
-        })
+            children: children.into(),
+        };
+        Self { oldest, body: Arc::new(body) }
     }
 
     /// Returns the encoded states.
     pub fn states(&self) -> &[u8] {
-        &self.states
+        &self.body.states
     }
 
     /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
-        self.rows_and_level & ((1 << ROW_BITS) - 1)
+        self.body.rows_and_level & ((1 << ROW_BITS) - 1)
     }
 
     /// Returns the event time of the oldest row.
@@ -179,48 +174,47 @@ impl LevelNode {
     }
 
     pub(super) fn newest(&self) -> i64 {
-        self.newest
+        self.body.newest
     }
 
     pub(super) fn level(&self) -> u8 {
-        self.rows_and_level.to_be_bytes()[0]
+        self.body.rows_and_level.to_be_bytes()[0]
     }
 
-    pub(super) fn children(&self) -> &[Subtree] {
-        &self.children
+    pub(super) fn children(&self) -> &[Self] {
+        &self.body.children
     }
 
     /// Returns an upper bound of the arrivals; [`STALE`] when a row is missing.
     fn arrival_max(&self) -> u64 {
         // Acquire: pairs with the Release in `mark`.
-        self.arrival_max.load(Ordering::Acquire)
+        self.body.arrival_max.load(Ordering::Acquire)
     }
 
     /// Returns the bytes that it takes, with the nodes below it.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.own_bytes()
-            + self.children.iter().map(|child| child.node.memory_bytes()).sum::<usize>()
+        self.own_bytes() + self.children().iter().map(Self::memory_bytes).sum::<usize>()
     }
 
     /// Returns the bytes that it takes by itself.
     pub(super) fn own_bytes(&self) -> usize {
-        node_footprint(self.states.len(), self.children.len())
+        node_footprint(self.states().len(), self.children().len())
     }
 
-    /// Notes that a late row of this event time is missing, here and below. One at a time for each key.
+    /// Notes that a late row of this event time is missing, here and below. The caller holds the key's lock.
     fn mark(&self, event_time: i64) -> bool {
         let mut node = self;
         let mut was_fresh = false;
         loop {
-            // Relaxed: whoever marks nodes has the key's lock. Most nodes above are stale already, and to
-            // write them again takes their lines from those who read them.
-            if node.arrival_max.load(Ordering::Relaxed) != STALE {
+            // Relaxed: whoever marks nodes holds the key's lock. Most nodes above are stale already, and to
+            // write them again takes their cache lines from readers.
+            if node.body.arrival_max.load(Ordering::Relaxed) != STALE {
                 // Release: pairs with the Acquire in `arrival_max`. The row becomes visible after it.
-                node.arrival_max.store(STALE, Ordering::Release);
+                node.body.arrival_max.store(STALE, Ordering::Release);
                 was_fresh = true;
             }
-            match child_of(&node.children, event_time) {
-                Some(child) => node = &node.children[child].node,
+            match child_of(node.children(), event_time) {
+                Some(child) => node = &node.children()[child],
                 None => return was_fresh,
             }
         }
@@ -228,8 +222,8 @@ impl LevelNode {
 
     /// Returns whether a reader can take it as a whole.
     fn is_whole(&self, span: &NodeSpan) -> bool {
-        !self.states.is_empty()
-            && self.newest < span.below
+        !self.states().is_empty()
+            && self.newest() < span.below
             && (self.oldest >= span.lowest || is_seeded("edge_counted_twice"))
             && self.rows() <= span.rows
             && self.is_visible(span.visible)
@@ -241,52 +235,31 @@ impl LevelNode {
         arrival_max < visible || (arrival_max != STALE && is_seeded("level_before_its_rows"))
     }
 
-    /// Takes nodes, newest first, as large as possible. Some of the rows are still to be taken.
+    /// Takes nodes, newest first, as large as possible.
     fn walk<'n>(&'n self, span: &mut NodeSpan, take: &mut impl FnMut(&'n Self) -> bool) -> Walked {
-        debug_assert!(self.oldest < span.below, "some rows are still to be taken");
-        debug_assert!(self.newest >= self.oldest, "rows are in order");
+        if self.oldest >= span.below {
+            return Walked::On;
+        }
+        debug_assert!(self.newest() >= self.oldest, "rows are in order");
         if self.is_whole(span) && take(self) {
             span.below = self.oldest;
             span.rows -= self.rows();
             return Walked::On;
         }
-        if self.newest < span.lowest {
+        if self.newest() < span.lowest {
             // Another reader, of more rows, may take it.
-            return Walked::End { read_until: self.newest.saturating_add(1) };
+            return Walked::End { read_until: self.newest().saturating_add(1) };
         }
-        if self.children.is_empty() {
+        if self.children().is_empty() {
             return Walked::End { read_until: self.oldest };
         }
-        for child in self.children.iter().rev() {
+        for child in self.children().iter().rev() {
             let walked = child.walk(span, take);
             if walked != Walked::On {
                 return walked;
             }
         }
         Walked::On
-    }
-}
-
-impl Subtree {
-    fn new(node: Arc<LevelNode>) -> Self {
-        Self { oldest: node.oldest, node }
-    }
-
-    pub(super) fn oldest(&self) -> i64 {
-        self.oldest
-    }
-
-    pub(super) fn node(&self) -> &Arc<LevelNode> {
-        &self.node
-    }
-
-    /// Takes nodes, newest first, as large as possible.
-    fn walk<'n>(
-        &'n self,
-        span: &mut NodeSpan,
-        take: &mut impl FnMut(&'n LevelNode) -> bool,
-    ) -> Walked {
-        if self.oldest >= span.below { Walked::On } else { self.node.walk(span, take) }
     }
 }
 
@@ -299,8 +272,8 @@ fn rows_and_level(rows: u64, level: u8) -> u64 {
 /// Returns the bytes that a node takes with states of so many bytes and so many children.
 pub(crate) fn node_footprint(states: usize, children: usize) -> usize {
     const COUNTS: usize = 2 * size_of::<usize>();
-    let node = footprint(COUNTS + size_of::<LevelNode>());
-    node + footprint(states) + footprint(children * size_of::<Subtree>())
+    let node = footprint(COUNTS + size_of::<NodeBody>());
+    node + footprint(states) + footprint(children * size_of::<LevelNode>())
 }
 
 /// Returns the most bytes of states that a node of so many rows has: to read more takes as long as to read
@@ -316,7 +289,7 @@ fn worth_storing(states: &[u8], rows: u64) -> &[u8] {
 
 /// Returns the node into whose range an event time falls: the last one that begins at or before it,
 /// or the first. `None` when there is no node.
-fn child_of(nodes: &[Subtree], event_time: i64) -> Option<usize> {
+fn child_of(nodes: &[LevelNode], event_time: i64) -> Option<usize> {
     let after = nodes.partition_point(|node| node.oldest <= event_time);
     (!nodes.is_empty()).then(|| after.saturating_sub(1))
 }
@@ -324,7 +297,7 @@ fn child_of(nodes: &[Subtree], event_time: i64) -> Option<usize> {
 /// The nodes of a key that have no parent, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Forest {
-    nodes: Box<[Subtree]>,
+    nodes: Vec<LevelNode>,
     /// The bytes that all nodes take.
     node_bytes: usize,
     /// What the states refer to.
@@ -334,24 +307,24 @@ pub(crate) struct Forest {
 impl Forest {
     /// Makes a forest of nodes that take so many bytes, whose states refer to a dictionary.
     pub(super) fn new(
-        nodes: Vec<Arc<LevelNode>>,
+        nodes: Vec<LevelNode>,
         node_bytes: usize,
         dictionary: Option<Arc<dyn NodeDictionary>>,
     ) -> Self {
         debug_assert!(
-            nodes.is_sorted_by(|one, next| one.newest < next.oldest),
+            nodes.is_sorted_by(|one, next| one.newest() < next.oldest),
             "nodes follow each other"
         );
         debug_assert_eq!(
             node_bytes,
-            nodes.iter().map(|node| node.memory_bytes()).sum::<usize>(),
+            nodes.iter().map(LevelNode::memory_bytes).sum::<usize>(),
             "the bytes are those of the nodes"
         );
         let dictionary = dictionary.filter(|_| !nodes.is_empty());
-        Self { nodes: nodes.into_iter().map(Subtree::new).collect(), node_bytes, dictionary }
+        Self { nodes, node_bytes, dictionary }
     }
 
-    pub(super) fn nodes(&self) -> &[Subtree] {
+    pub(super) fn nodes(&self) -> &[LevelNode] {
         &self.nodes
     }
 
@@ -385,12 +358,12 @@ impl Forest {
 
     /// Returns the event time of the newest row that is in a node.
     pub(super) fn newest(&self) -> Option<i64> {
-        self.nodes.last().map(|last| last.node.newest)
+        self.nodes.last().map(LevelNode::newest)
     }
 
     /// Returns the number of rows that are in nodes.
     pub(super) fn rows(&self) -> u64 {
-        self.nodes.iter().map(|tree| tree.node.rows()).sum()
+        self.nodes.iter().map(LevelNode::rows).sum()
     }
 
     /// Notes that a late row of this event time is missing. Returns whether it is in the range of a
@@ -399,16 +372,16 @@ impl Forest {
         if self.newest().is_none_or(|newest| event_time > newest) {
             return false;
         }
-        child_of(&self.nodes, event_time).is_some_and(|at| self.nodes[at].node.mark(event_time))
+        child_of(&self.nodes, event_time).is_some_and(|at| self.nodes[at].mark(event_time))
     }
 
     /// Returns the nodes all of whose rows are newer than an event time.
     pub(super) fn after(&self, event_time: i64) -> Self {
         let mut nodes = Vec::with_capacity(self.nodes.len());
-        for tree in &self.nodes {
-            keep_after(&tree.node, event_time, &mut nodes);
+        for node in &self.nodes {
+            keep_after(node, event_time, &mut nodes);
         }
-        let bytes = nodes.iter().map(|node| node.memory_bytes()).sum();
+        let bytes = nodes.iter().map(LevelNode::memory_bytes).sum();
         debug_assert!(nodes.iter().all(|node| node.oldest > event_time), "what is older is gone");
         Self::new(nodes, bytes, self.dictionary.clone())
     }
@@ -439,15 +412,15 @@ impl Forest {
         }
         // Between the two there are no rows that the reader sees.
         span.below = span.below.min(span.next.saturating_add(1));
-        let after = self.nodes.partition_point(|tree| tree.oldest <= span.next);
-        let Some(node) = after.checked_sub(1).map(|at| &self.nodes[at].node) else {
+        let after = self.nodes.partition_point(|node| node.oldest <= span.next);
+        let Some(node) = after.checked_sub(1).map(|at| &self.nodes[at]) else {
             return i64::MIN;
         };
-        if span.next > node.newest {
-            return node.newest.saturating_add(1);
+        if span.next > node.newest() {
+            return node.newest().saturating_add(1);
         }
-        for tree in self.nodes[..after].iter().rev() {
-            if let Walked::End { read_until } = tree.walk(span, take) {
+        for node in self.nodes[..after].iter().rev() {
+            if let Walked::End { read_until } = node.walk(span, take) {
                 return read_until;
             }
         }
@@ -456,12 +429,12 @@ impl Forest {
 }
 
 /// Keeps a node, or those below it, as far as their rows are newer than an event time.
-fn keep_after(node: &Arc<LevelNode>, event_time: i64, kept: &mut Vec<Arc<LevelNode>>) {
+fn keep_after(node: &LevelNode, event_time: i64, kept: &mut Vec<LevelNode>) {
     if node.oldest > event_time {
-        kept.push(Arc::clone(node));
+        kept.push(node.clone());
         return;
     }
-    if node.newest > event_time {
-        node.children.iter().for_each(|child| keep_after(&child.node, event_time, kept));
+    if node.newest() > event_time {
+        node.children().iter().for_each(|child| keep_after(child, event_time, kept));
     }
 }
