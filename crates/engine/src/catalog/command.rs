@@ -584,6 +584,7 @@ mod tests {
     impl Drop for SlowHold {
         fn drop(&mut self) {
             lockstep_host::pause(50);
+            // Release: pairs with the Acquire of the test.
             self.0.store(true, Ordering::Release);
         }
     }
@@ -605,6 +606,7 @@ mod tests {
         });
         let dropped = object.dropped.watch();
         release(object, &dropped);
+        // Acquire: pairs with the Release of `SlowHold`.
         assert!(is_released.load(Ordering::Acquire), "the hold is released");
         thread.expect("a thread").join().expect("it ends");
     }

@@ -21,7 +21,7 @@ use lockstep_table::{ScanRows, Snapshot, StoredRow};
 
 use super::{
     RowSample, Verification, VerifyOptions, count,
-    report::{Comparison, ReplayReport},
+    report::{ReplayReport, RowComparison},
 };
 use crate::{context::checkpoint, deployment::Deployment, known::KnownTables};
 
@@ -52,7 +52,7 @@ pub(super) fn verify_at_positions<'r>(
         let mut tables = shared.open();
         let mut answers = deployment.request.program().known_answers();
         move |(row, stored): (u64, StoredRow<'_>)| -> Result<(u64, Verification)> {
-            let mut comparison = Comparison::new(columns, settings);
+            let mut comparison = RowComparison::new(columns, settings);
             let (batch, answered) =
                 answer_at((deployment, request_table), stored, (&mut tables, &mut answers))?;
             comparison.count_request();
@@ -120,7 +120,7 @@ fn compare(
     row: u64,
     mut batch: Vec<Vec<Value>>,
     mut request: Vec<Vec<Value>>,
-    comparison: &mut Comparison<'_>,
+    comparison: &mut RowComparison<'_>,
 ) {
     if batch.len() != request.len() {
         let shown = |rows: usize| match rows {

@@ -11,7 +11,7 @@ use crate::ProgressCallback;
 const DIFFERENCES_MAX: usize = 20;
 
 /// What rows are compared with, and what was found.
-pub(super) struct Comparison<'r> {
+pub(super) struct RowComparison<'r> {
     /// The columns of the answer.
     columns: &'r [(String, DataType)],
     pub(super) settings: &'r Settings,
@@ -20,7 +20,7 @@ pub(super) struct Comparison<'r> {
 
 /// A verification that is running.
 pub(super) struct ReplayReport<'r> {
-    comparison: Comparison<'r>,
+    comparison: RowComparison<'r>,
     progress: Option<&'r ProgressCallback>,
 }
 
@@ -31,7 +31,7 @@ impl<'r> ReplayReport<'r> {
         settings: &'r Settings,
         progress: Option<&'r ProgressCallback>,
     ) -> Self {
-        Self { comparison: Comparison::new(columns, settings), progress }
+        Self { comparison: RowComparison::new(columns, settings), progress }
     }
 
     pub(super) fn columns(&self) -> &'r [(String, DataType)] {
@@ -75,7 +75,7 @@ impl<'r> ReplayReport<'r> {
     }
 }
 
-impl<'r> Comparison<'r> {
+impl<'r> RowComparison<'r> {
     /// Begins with nothing found.
     pub(super) fn new(columns: &'r [(String, DataType)], settings: &'r Settings) -> Self {
         Self { columns, settings, found: Verification::default() }

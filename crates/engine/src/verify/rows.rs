@@ -19,7 +19,7 @@ use lockstep_table::{ScanRows, StoredRow};
 
 use super::{
     RowSample, Verification, VerifyOptions, count,
-    report::{Comparison, ReplayReport},
+    report::{ReplayReport, RowComparison},
 };
 use crate::{
     context::checkpoint,
@@ -203,7 +203,7 @@ impl<'r> GatheredRows<'_, 'r> {
             let mut replay = replayed.program.over(replayed.tables.open_of_program());
             move |block: &[GatheredRow<'_>]| -> Result<(u64, Verification)> {
                 let replay = replay.as_mut().map_err(|error| error.clone())?;
-                let mut comparison = Comparison::new(columns, settings);
+                let mut comparison = RowComparison::new(columns, settings);
                 replayed.compare(block, batches, replay, &mut comparison)?;
                 let last = block.last().map_or(0, |row| row.number + 1);
                 Ok((last, comparison.found))
@@ -236,7 +236,7 @@ impl ReplayedTables<'_> {
         rows: &[GatheredRow<'_>],
         batches: &[RecordBatch],
         replay: &mut Replay<'_>,
-        comparison: &mut Comparison<'_>,
+        comparison: &mut RowComparison<'_>,
     ) -> Result<()> {
         let mut arena = Arena::new();
         let mut readers = Vec::new();
