@@ -1,10 +1,10 @@
 //! The thread that makes the nodes of pre-aggregates, behind the writes and beside the requests.
 //!
 //! Deployments register the pre-aggregates of their programs; writers and readers that leave work for
-//! them wake the thread. After it has caught up it lets rows arrive for some milliseconds, since each late
-//! row costs a node of every level, which those that come together share (ADR 0052). It has a low priority, keeps no deployment alive, and ends with the engine.
-//! Where the machine gives no thread, nodes are made by [`PreAggregateWork::run`] alone, and answers
-//! read rows until then.
+//! them wake the thread. After it has caught up it lets rows arrive for some milliseconds, since each
+//! late row costs a node of every level, which those that come together share (ADR 0052). It has a low
+//! priority, keeps no deployment alive, and ends with the engine. Where the machine gives no thread,
+//! nodes are made by [`PreAggregateWork::run`] alone, and answers read rows until then.
 
 use std::{
     fmt,

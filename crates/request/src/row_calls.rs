@@ -75,8 +75,8 @@ impl RowCallStates {
         self.row_count = 0;
     }
 
-    /// Adds a row, which is older than those before it, to the states of these groups. Calls with the same arguments follow each
-    /// other, so that their arguments are evaluated once for a row that counts.
+    /// Adds a row, which is older than those before it, to the states of these groups. Calls with the same
+    /// arguments follow each other, so that their arguments are evaluated once for a row that counts.
     pub(crate) fn update<'s>(
         &mut self,
         calls: &[RowCall],

@@ -161,7 +161,6 @@ impl TrainingStep {
             false => ["t"].as_slice(),
         };
         let file = |name: &str| self.source.join(format!("{name}.parquet")).display().to_string();
-
         let create = |name: &&str| format!("CREATE TABLE {name} AS SELECT * FROM '{}'", file(name));
         let script = names.iter().map(create).collect::<Vec<_>>();
         match self.system {

@@ -9,12 +9,12 @@
 //! *Cost*: a run of the query in batch mode for each row, and another where batch mode answers; for several
 //! rows at once.
 
-use std::{num::NonZeroUsize, ops::ControlFlow};
+use std::num::NonZeroUsize;
 
 use arrow::array::RecordBatch;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::cast::print_datum;
-use lockstep_host::{in_order, query};
+use lockstep_host::query;
 use lockstep_request::{KnownAnswers, answer_of_last_row};
 use lockstep_row::{Arena, Datum, Value, arrow::ColumnReader};
 use lockstep_table::{ScanRows, Snapshot, StoredRow};
@@ -61,19 +61,8 @@ pub(super) fn verify_at_positions<'r>(
         }
     };
     let sampled = (0..).zip(scan(main_table, index)).filter(|(row, _)| sample.contains(*row));
-    let mut outcome = Ok(());
-    in_order(threads, sampled, worker, |compared| match compared {
-        Ok((done, found)) => {
-            report.add(found);
-            report.tell(done);
-            ControlFlow::Continue(())
-        }
-        Err(error) => {
-            outcome = Err(error);
-            ControlFlow::Break(())
-        }
-    });
-    outcome.map(|()| report)
+    report.add_blocks(threads, sampled, worker)?;
+    Ok(report)
 }
 
 /// The rows of a result.

@@ -1,7 +1,10 @@
 //! What a verification has found so far, and how far it is.
 
+use std::{num::NonZeroUsize, ops::ControlFlow};
+
+use lockstep_diagnostic::Result;
 use lockstep_function::{Settings, cast::print_datum};
-use lockstep_host::{CallStep, query};
+use lockstep_host::{CallStep, in_order, query};
 use lockstep_row::{DataType, Datum};
 
 use super::{Difference, Verification};
@@ -57,8 +60,35 @@ impl<'r> ReplayReport<'r> {
         }
     }
 
+    /// Compares blocks of rows on several threads, and adds what they find in the order of the blocks. A
+    /// worker returns how many stored rows were passed with its block, and what it found.
+    pub(super) fn add_blocks<B, W>(
+        &mut self,
+        threads: NonZeroUsize,
+        blocks: impl Iterator<Item = B>,
+        worker: impl Fn() -> W + Sync,
+    ) -> Result<()>
+    where
+        B: Send,
+        W: FnMut(B) -> Result<(u64, Verification)>,
+    {
+        let mut outcome = Ok(());
+        in_order(threads, blocks, worker, |compared| match compared {
+            Ok((done, found)) => {
+                self.add(found);
+                self.tell(done);
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                outcome = Err(error);
+                ControlFlow::Break(())
+            }
+        });
+        outcome
+    }
+
     /// Adds what was found of later rows.
-    pub(super) fn add(&mut self, later: Verification) {
+    fn add(&mut self, later: Verification) {
         let found = &mut self.comparison.found;
         found.requests += later.requests;
         found.values += later.values;

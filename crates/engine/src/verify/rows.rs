@@ -4,7 +4,7 @@
 //! Batch mode passes its rows on in order of arrival. The stored rows that go with them are gathered, and
 //! when there are enough, threads replay blocks of them at once; what they find is reported in order.
 
-use std::{num::NonZeroUsize, ops::ControlFlow};
+use std::num::NonZeroUsize;
 
 use arrow::{
     array::{RecordBatch, UInt32Array},
@@ -12,7 +12,6 @@ use arrow::{
 };
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_host::in_order;
 use lockstep_request::{Replay, ReplayProgram, with_row_numbers};
 use lockstep_row::{Arena, Datum, arrow::ColumnReader};
 use lockstep_table::{ScanRows, StoredRow};
@@ -209,19 +208,8 @@ impl<'r> GatheredRows<'_, 'r> {
                 Ok((last, comparison.found))
             }
         };
-        let mut outcome = Ok(());
-        let report = &mut self.report;
-        in_order(self.threads, self.rows.chunks(BLOCK_ROWS), worker, |block| match block {
-            Ok((done, found)) => {
-                report.add(found);
-                report.tell(done);
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                outcome = Err(error);
-                ControlFlow::Break(())
-            }
-        });
+        let blocks = self.rows.chunks(BLOCK_ROWS);
+        let outcome = self.report.add_blocks(self.threads, blocks, worker);
         self.rows.clear();
         self.batches.clear();
         self.done_at_last_round = self.done;
