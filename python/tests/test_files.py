@@ -285,3 +285,64 @@ def test_a_training_set_of_more_than_memory_is_the_same(tmp_path: Path) -> None:
     small, large = (pq.read_table(tmp_path / f"out-{limit}.parquet") for limit in ["6MB", "2GB"])
     assert small.equals(large)
     assert peaks[0] < peaks[1], "the smaller limit takes less memory, measured from outside"
+
+
+LIMITED = """
+import sys, lockstep
+folder, query = sys.argv[1:]
+db = lockstep.connect()
+db.execute("SET memory_limit = '100MB'")
+options = "OPTIONS(format = 'parquet', mode = 'overwrite')"
+print(db.execute(f"{query} INTO OUTFILE '{folder}/out.parquet' {options}").rows_affected)
+"""
+
+FIVE = "count(v) OVER {0} AS n{0}, sum(v) OVER {0} AS s{0}, avg(v) OVER {0} AS a{0}, \
+min(v) OVER {0} AS l{0}, max(v) OVER {0} AS g{0}"
+
+WINDOW = "{0} AS (PARTITION BY {0} ORDER BY ts ROWS_RANGE BETWEEN {1} PRECEDING AND CURRENT ROW)"
+
+
+def windows(*keys: str) -> str:
+    """A query of a window for each of these columns, with five aggregates each."""
+    columns = ", ".join(FIVE.format(key) for key in keys)
+    made = ", ".join(WINDOW.format(key, 200_000) for key in keys)
+    return f"SELECT id, {columns} FROM '{{rows}}' AS t WINDOW {made}"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        windows("few"),
+        windows("frequent"),
+        windows("few", "many", "frequent"),
+        "SELECT t.id, t.v, o.v AS other FROM '{rows}' AS t LAST JOIN '{rows}' AS o ORDER BY o.ts "
+        "ON t.few = o.few AND o.ts < t.ts",
+    ],
+    ids=["window", "frequent key", "windows", "join"],
+)
+def test_a_memory_limit_holds_as_measured_from_outside(tmp_path: Path, query: str) -> None:
+    """Beside what a process takes for a few rows, it takes the limit and little more."""
+    limit_kib = 100_000_000 // 1024
+    peaks = []
+    for count in [1_000, 3_000_000]:
+        number = np.arange(count)
+        mixed = (number * 2_654_435_761) >> 7
+        columns = {
+            "id": number,
+            "few": mixed % 1_000,
+            "many": mixed % 100_003,
+            # Four fifths of the rows have one key.
+            "frequent": np.where(number % 10 < 8, 0, mixed % 1_000),
+            "ts": (number * 7_919) % count,
+            "v": mixed % 997,
+        }
+        rows = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+        path = tmp_path / f"rows-{count}.parquet"
+        pq.write_table(rows, path)
+        command = [sys.executable, "-c", LIMITED, str(tmp_path), query.format(rows=path)]
+        command = [sys.executable, "-S", "-c", PEAK, *command]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        written, *peak = done.stdout.split()
+        assert written == str(count), done.stderr
+        peaks.append(int(peak[0]))
+    assert peaks[1] - peaks[0] < limit_kib + (48 << 10), "the limit, and 48 MiB for the rest"

@@ -39,10 +39,19 @@ def test_a_view_takes_no_parameters(db):
     assert refused.value.code == "0A000"
 
 
-def test_a_view_reads_stored_tables(db, tmp_path):
+def test_a_view_of_files(tmp_path):
     path = tmp_path / "rows.csv"
-    path.write_text("k,v\na,1\n")
-    message = "a view reads stored tables, not files or data frames"
-    with pytest.raises(lockstep.Error, match=message) as refused:
-        db.execute(f"CREATE VIEW v AS SELECT * FROM '{path}'")
-    assert "CREATE TABLE … AS SELECT" in refused.value.hint
+    path.write_text("k,v\na,1\nb,2\n")
+    folder = tmp_path / "views.lockstep"
+    with lockstep.connect(folder) as db:
+        db.execute(f"CREATE VIEW v AS SELECT k, v * 2 AS twice FROM '{path}'")
+        db.execute(f"CREATE EXTERNAL TABLE e STORED AS CSV LOCATION '{path}'")
+        assert db.sql("SELECT * FROM v").fetchall() == [("a", 2), ("b", 4)]
+    path.unlink()
+    with lockstep.connect(folder) as db:
+        with pytest.raises(lockstep.Error, match="does not exist") as error:
+            db.sql("SELECT * FROM e")
+        assert "It is in the query of the view `e`." in error.value.detail
+        path.write_text("k,v\nc,3\n")
+        assert db.sql("SELECT * FROM v").fetchall() == [("c", 6)]
+        assert db.sql("SELECT * FROM e").fetchall() == [("c", 3)]

@@ -48,6 +48,7 @@ use crate::{
     error::{from_io, interrupted},
     execute::machine_threads,
     load::{BytesRead, FileFormat, InputFile, open_parquet, parquet_error},
+    operator::memory_share,
 };
 
 /// The handling of a file that exists already.
@@ -272,7 +273,8 @@ impl Exporter {
 
     fn start_parquet(&self, file: File, append: bool) -> Result<Sink> {
         let failed = |error: &::parquet::errors::ParquetError| write_failed(&self.path, error);
-        let mut writer = ParquetFileWriter::new(file, &self.schema, machine_threads())
+        let memory_max = memory_share().unwrap_or(usize::MAX);
+        let mut writer = ParquetFileWriter::new(file, &self.schema, machine_threads(), memory_max)
             .map_err(|error| failed(&error))?;
         if append {
             let old = open_parquet(&InputFile::local(self.path.clone()))?;

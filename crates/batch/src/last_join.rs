@@ -26,7 +26,10 @@ use arrow::{
 use datafusion::{
     common::{internal_err, tree_node::TreeNodeRecursion},
     error::Result,
-    execution::{TaskContext, memory_pool::MemoryConsumer},
+    execution::{
+        TaskContext,
+        memory_pool::{MemoryConsumer, MemoryReservation},
+    },
     physical_expr::PhysicalExpr,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
@@ -44,10 +47,11 @@ use on_disk::on_disk;
 use crate::{
     key_index::KeyIndex,
     operator::{
-        BATCH_ROWS, BATCHES_AHEAD, OperatorOptions, compute, read_all, send_all, single_partition,
+        BATCH_ROWS, BATCHES_AHEAD, OperatorOptions, batch_bytes, compute, read_all, send_all,
+        single_partition,
     },
     parallel,
-    spill::is_out_of_memory,
+    spill::{give_back_freed, is_out_of_memory},
 };
 
 /// The description of a LAST JOIN operator.
@@ -158,11 +162,12 @@ impl ExecutionPlan for LastJoinExec {
         stream.spawn(async move {
             match in_memory(&spec, inputs.clone(), &context).await {
                 Err(error) if is_out_of_memory(&error) => {
+                    give_back_freed(&context);
                     on_disk(spec, inputs, context, sender).await
                 }
                 Err(error) => Err(error),
-                Ok(batches) => {
-                    send_all(&sender, batches).await;
+                Ok((batches, memory)) => {
+                    send_all(&sender, batches, &memory).await;
                     Ok(())
                 }
             }
@@ -171,12 +176,12 @@ impl ExecutionPlan for LastJoinExec {
     }
 }
 
-/// Joins with all rows in memory.
+/// Joins with all rows in memory. Returns also the memory that the result takes.
 async fn in_memory(
     spec: &Arc<LastJoinSpec>,
     inputs: [Arc<dyn ExecutionPlan>; 2],
     context: &Arc<TaskContext>,
-) -> Result<Vec<RecordBatch>> {
+) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
     spec.options.check_in_memory()?;
     let memory = MemoryConsumer::new("LAST JOIN").register(context.memory_pool());
     let [left, right] = inputs;
@@ -185,9 +190,11 @@ async fn in_memory(
     let left = read_all(left, Arc::clone(context), &memory).await?;
     let spec = Arc::clone(spec);
     compute(move || {
-        let batches = run(&spec, &left, &right_schema, right);
-        drop(memory);
-        batches
+        let batches = run(&spec, &left, &right_schema, right, &memory)?;
+        drop(left);
+        // The right rows and their index are gone.
+        memory.try_resize(batches.iter().map(batch_bytes).sum())?;
+        Ok((batches, memory))
     })
     .await
 }
@@ -197,18 +204,26 @@ fn run(
     left: &[RecordBatch],
     right_schema: &SchemaRef,
     right: Vec<RecordBatch>,
+    memory: &MemoryReservation,
 ) -> Result<Vec<RecordBatch>> {
+    let row_count: usize = right.iter().map(RecordBatch::num_rows).sum();
+    let copied = memory.new_empty();
+    copied.try_grow(right.iter().map(batch_bytes).sum())?;
+    memory.try_grow(row_count * RightRows::ROW_BYTES)?;
     let rows = match <[RecordBatch; 1]>::try_from(right) {
         Ok([only]) => only,
         Err(batches) => concat_batches(right_schema, &batches)?,
     };
+    drop(copied);
     let right = RightRows::new(spec, rows)?;
     let (done, total) = (AtomicU64::new(0), u64::try_from(left.len()).unwrap_or(u64::MAX));
     parallel::run(spec.options.threads, left.len(), |at| {
         spec.options.check()?;
         let batch = &left[at];
         let matches = right.find_matches(spec, batch)?;
+        let given = batch_bytes(batch);
         let batch = right.pair(&spec.pair_schema, batch.columns().to_vec(), &matches)?;
+        memory.try_grow(batch_bytes(&batch).saturating_sub(given))?;
         // Relaxed: a number to look at.
         spec.options.report(CallStep::JoinRows, done.fetch_add(1, Relaxed) + 1, total);
         Ok(batch)
@@ -257,6 +272,11 @@ struct CandidatePairs {
 }
 
 impl RightRows {
+    /// About what a row takes beside its values while it is indexed: its place in the order, its order value,
+    /// the number of its key.
+    const ROW_BYTES: usize =
+        size_of::<(Option<i64>, u32)>() + size_of::<Option<i64>>() + size_of::<u32>();
+
     fn new(spec: &LastJoinSpec, rows: RecordBatch) -> Result<Self> {
         let Ok(row_count) = u32::try_from(rows.num_rows()) else {
             return internal_err!("the right side of a LAST JOIN has fewer than 2^32 rows");

@@ -18,7 +18,10 @@ use datafusion::{
     common::{internal_err, resources_err},
     error::Result,
     execution::{
-        TaskContext, config::SessionConfig, memory_pool::MemoryReservation, runtime_env::RuntimeEnv,
+        TaskContext,
+        config::SessionConfig,
+        memory_pool::{MemoryLimit, MemoryReservation},
+        runtime_env::RuntimeEnv,
     },
     physical_expr::EquivalenceProperties,
     physical_plan::{
@@ -128,6 +131,35 @@ impl OperatorOptions {
     }
 }
 
+/// The writer of a file, and batches that wait on disk or are read from there, take each at most this part of
+/// the memory of a query.
+const MEMORY_SHARE: usize = 8;
+/// The least rows of a batch that waits: each is written with its own header.
+const WAITING_ROWS_MIN: usize = 256;
+
+/// Returns how many bytes the writer of a file may take, where the memory of the thread's call is limited.
+pub(crate) fn memory_share() -> Option<usize> {
+    let allowed = lockstep_host::query::current()?.memory_bytes()?;
+    Some(usize::try_from(allowed).unwrap_or(usize::MAX) / MEMORY_SHARE)
+}
+
+/// Returns how many rows of `row_bytes` bytes a batch has, of which there are `count` in memory at once: as
+/// many as usual, or fewer where memory is limited, down to a least number.
+pub(crate) fn batch_rows(
+    usual: usize,
+    count: usize,
+    row_bytes: usize,
+    context: &TaskContext,
+) -> usize {
+    match context.memory_pool().memory_limit() {
+        MemoryLimit::Finite(bytes) => {
+            let fitting = bytes / MEMORY_SHARE / (count * row_bytes).max(1);
+            fitting.clamp(WAITING_ROWS_MIN.min(usual), usual)
+        }
+        MemoryLimit::Infinite | MemoryLimit::Unknown => usual,
+    }
+}
+
 /// Fails when the query was interrupted.
 pub(crate) fn check(context: &QueryContext) -> Result<()> {
     let outcome = context.check();
@@ -177,12 +209,19 @@ pub(crate) fn array_bytes(column: &dyn Array) -> usize {
     bytes.unwrap_or_else(|_| column.get_array_memory_size())
 }
 
-/// Sends the batches of an operator, until no operator wants more.
-pub(crate) async fn send_all(sender: &Sender<Result<RecordBatch>>, batches: Vec<RecordBatch>) {
+/// Sends the batches of an operator, until no operator wants more, and takes each off its memory: who keeps it
+/// counts it.
+pub(crate) async fn send_all(
+    sender: &Sender<Result<RecordBatch>>,
+    batches: Vec<RecordBatch>,
+    memory: &MemoryReservation,
+) {
     for batch in batches {
+        let bytes = batch_bytes(&batch);
         if sender.send(Ok(batch)).await.is_err() {
             break;
         }
+        memory.shrink(bytes.min(memory.size()));
     }
 }
 

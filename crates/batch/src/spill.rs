@@ -12,8 +12,8 @@ use std::{
     fs::File,
     io::BufReader,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -31,15 +31,21 @@ use datafusion::{
     common::internal_datafusion_err,
     error::{DataFusionError, Result},
     execution::{
+        TaskContext,
+        memory_pool::MemoryLimit,
         runtime_env::RuntimeEnv,
         spill_file::{SpillFile, SpillWriter as FileWriter},
     },
 };
 
+use lockstep_host::{Clock as _, SystemClock};
+
+use crate::operator::batch_rows;
+
 /// The parts into which rows are split by their keys.
 pub(crate) const PARTS: usize = 64;
 
-/// The least rows of a written batch, but for the last one of a file.
+/// The least rows of a written batch, but for the last one of a file, where memory is not scarce.
 const WRITTEN_ROWS_MIN: usize = 1024;
 /// The most rows of a written batch: who reads many files at once has one batch of each in memory.
 const WRITTEN_ROWS_MAX: usize = 2048;
@@ -88,6 +94,25 @@ pub(crate) fn is_out_of_memory(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
+/// Gives memory that a query has freed back to the machine, where its memory is limited: the allocator
+/// keeps it for each thread, and other threads go on with the query. To be called after much was freed. Does
+/// it once in [`GIVE_BACK_INTERVAL_NS`] at most, since other threads that allocate may wait for it.
+pub(crate) fn give_back_freed(context: &TaskContext) {
+    static CLOCK: OnceLock<SystemClock> = OnceLock::new();
+    static NEXT_NS: AtomicU64 = AtomicU64::new(0);
+    if let MemoryLimit::Finite(_) = context.memory_pool().memory_limit() {
+        let now_ns = CLOCK.get_or_init(SystemClock::new).monotonic_ns();
+        // Relaxed: that two threads do it at once does no harm.
+        if now_ns >= NEXT_NS.load(Ordering::Relaxed) {
+            NEXT_NS.store(now_ns.saturating_add(GIVE_BACK_INTERVAL_NS), Ordering::Relaxed);
+            lockstep_host::memory::give_back();
+        }
+    }
+}
+
+/// The least time between two times that freed memory is given back.
+const GIVE_BACK_INTERVAL_NS: u64 = 100_000_000;
+
 /// A file that is written.
 struct OpenFile {
     file: Arc<dyn SpillFile>,
@@ -113,14 +138,33 @@ pub(crate) struct SpillWriter {
     /// Rows that wait for more of them.
     waiting: Vec<RecordBatch>,
     waiting_rows: usize,
+    /// The rows of a written batch.
+    batch_rows: BatchRows,
     row_count: u64,
+}
+
+/// The rows of a written batch: at least so many, but for the last one of a file, and at most so many.
+#[derive(Debug, Clone, Copy)]
+struct BatchRows {
+    min: usize,
+    max: usize,
 }
 
 impl SpillWriter {
     /// Makes the writer of a file of batches with a schema.
     pub(crate) fn new(env: &Arc<RuntimeEnv>, schema: &SchemaRef) -> Self {
         let (env, schema) = (Arc::clone(env), Arc::clone(schema));
-        Self { schema, env, file: None, waiting: Vec::new(), waiting_rows: 0, row_count: 0 }
+        let batch_rows = BatchRows { min: WRITTEN_ROWS_MIN, max: WRITTEN_ROWS_MAX };
+        let waiting = Vec::new();
+        Self { schema, env, file: None, waiting, waiting_rows: 0, batch_rows, row_count: 0 }
+    }
+
+    /// Makes its batches short, where `count` files with rows of `row_bytes` bytes are written or read at once
+    /// and memory is limited.
+    pub(crate) fn of_many(self, count: usize, row_bytes: usize, context: &TaskContext) -> Self {
+        let rows = |usual| batch_rows(usual, count, row_bytes, context);
+        let batch_rows = BatchRows { min: rows(WRITTEN_ROWS_MIN), max: rows(WRITTEN_ROWS_MAX) };
+        Self { batch_rows, ..self }
     }
 
     /// Adds rows.
@@ -129,7 +173,7 @@ impl SpillWriter {
         self.row_count += u64::try_from(batch.num_rows()).unwrap_or(0);
         self.waiting_rows += batch.num_rows();
         self.waiting.push(batch);
-        match self.waiting_rows >= WRITTEN_ROWS_MIN {
+        match self.waiting_rows >= self.batch_rows.min {
             true => self.flush(),
             false => Ok(()),
         }
@@ -147,8 +191,8 @@ impl SpillWriter {
             Some(file) => file,
             None => self.file.insert(OpenFile::new(&self.env, &self.schema)?),
         };
-        for start in (0..batch.num_rows()).step_by(WRITTEN_ROWS_MAX) {
-            let rows = WRITTEN_ROWS_MAX.min(batch.num_rows() - start);
+        for start in (0..batch.num_rows()).step_by(self.batch_rows.max) {
+            let rows = self.batch_rows.max.min(batch.num_rows() - start);
             file.writer.write(&batch.slice(start, rows))?;
         }
         Ok(())
@@ -228,6 +272,14 @@ impl PartWriters {
     /// Makes the writers of the files.
     pub(crate) fn new(env: &Arc<RuntimeEnv>, schema: &SchemaRef) -> Self {
         Self { parts: (0..PARTS).map(|_| SpillWriter::new(env, schema)).collect() }
+    }
+
+    /// Makes their batches short, as [`SpillWriter::of_many`] does, where `count` such splits are written at
+    /// once.
+    pub(crate) fn of_many(self, count: usize, row_bytes: usize, context: &TaskContext) -> Self {
+        let count = count * PARTS;
+        let short = |part: SpillWriter| part.of_many(count, row_bytes, context);
+        Self { parts: self.parts.into_iter().map(short).collect() }
     }
 
     /// Adds rows, each to the part of this number.

@@ -18,7 +18,7 @@ use std::{
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::sync::{RwLock, RwLockWriteGuard};
 use lockstep_plan::{Catalog, CatalogTable, DeclaredIndex, NamedQuery};
-use lockstep_sql::ast::FileTable;
+use lockstep_sql::ast::{FileTable, ObjectName};
 use lockstep_table::{Durability, Table, with_durability};
 use serde::{Deserialize, Serialize};
 
@@ -366,9 +366,9 @@ impl Catalog for CatalogView<'_> {
         }
     }
 
-    fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>> {
+    fn find_files(&self, files: &FileTable, views: &[ObjectName]) -> Result<Arc<CatalogTable>> {
         match self.sources {
-            Some(sources) => sources.find_files(files),
+            Some(sources) => sources.find_files(files, views),
             None => not_stored(&files.paths[0].text).at(files.span).err(),
         }
     }

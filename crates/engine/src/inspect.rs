@@ -11,6 +11,7 @@ use lockstep_table::Table;
 use crate::{
     Session,
     access::Needs,
+    catalog::QualifiedName,
     entrance::CallDescription,
     session::object_name,
     system::table_figures,
@@ -136,6 +137,25 @@ impl Session {
     pub fn table_columns(&self, table: &str) -> Result<Vec<(String, DataType)>> {
         let schema = self.look_at_table(table, |found| found.schema())?;
         Ok(schema.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect())
+    }
+
+    /// Returns the names and types of a view's columns; of one over files those that it had at CREATE VIEW,
+    /// so that no file is opened.
+    pub fn view_columns(&self, database: &str, name: &str) -> Result<Vec<(String, DataType)>> {
+        let wanted = QualifiedName { database: database.to_owned(), name: name.to_owned() };
+        let operation = || CallDescription::look_at(name, Securable::Table(wanted.clone()));
+        let of_files = self.enter(operation, || {
+            let objects = self.database.objects();
+            let found = objects.find_view(&wanted).filter(|view| view.reads_files());
+            Ok(found.map(|view| view.columns.clone()))
+        })?;
+        match of_files {
+            Some(columns) => Ok(columns),
+            None => {
+                let bound = self.query(&format!("SELECT * FROM `{database}`.`{name}`"))?;
+                Ok(bound.columns().to_vec())
+            }
+        }
     }
 
     /// Returns the schema of a table as its statements declared it: without automatic indexes.

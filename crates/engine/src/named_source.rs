@@ -19,8 +19,8 @@ use std::{
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_batch::ExternalRows;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_plan::CatalogTable;
-use lockstep_sql::ast::FileTable;
+use lockstep_plan::{CatalogTable, in_view};
+use lockstep_sql::ast::{FileTable, ObjectName};
 
 use crate::{Session, access::NeededFile};
 
@@ -49,17 +49,29 @@ pub(crate) struct NamedSources {
 /// A source that was looked up and is not open.
 #[derive(Debug)]
 enum MissingSource {
-    Files(FileTable),
-    Object { database: String, name: String },
+    /// Files; `views` are those in whose queries they are, as [`lockstep_plan::Catalog`] names them.
+    Files {
+        files: FileTable,
+        views: Vec<ObjectName>,
+    },
+    Object {
+        database: String,
+        name: String,
+    },
 }
 
 impl NamedSources {
-    /// Finds the files of an item of FROM.
-    pub(crate) fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>> {
+    /// Finds the files of an item of FROM, which may be in the query of a view.
+    pub(crate) fn find_files(
+        &self,
+        files: &FileTable,
+        views: &[ObjectName],
+    ) -> Result<Arc<CatalogTable>> {
         if let Some((_, table)) = self.files.iter().find(|(known, _)| known == files) {
             return Ok(Arc::clone(table));
         }
-        self.missing.borrow_mut().push(MissingSource::Files(files.clone()));
+        let missing = MissingSource::Files { files: files.clone(), views: views.to_vec() };
+        self.missing.borrow_mut().push(missing);
         Diagnostic::internal("the files are opened and the query is bound again").err()
     }
 
@@ -83,7 +95,12 @@ impl NamedSources {
         let is_any = !missing.is_empty();
         for missing in missing {
             match missing {
-                MissingSource::Files(files) => self.open_files(session, files)?,
+                MissingSource::Files { files, views } => {
+                    // An error is one at the use of the view that the statement's text names.
+                    let inside = |error, view| *in_view(error, view);
+                    let opened = self.open_files(session, files, views.first());
+                    opened.map_err(|error| Box::new(views.iter().rev().fold(*error, inside)))?;
+                }
                 MissingSource::Object { database, name } => {
                     self.open_object(database, name, find_object)?;
                 }
@@ -97,7 +114,12 @@ impl NamedSources {
         self.warnings
     }
 
-    fn open_files(&mut self, session: &Session, files: FileTable) -> Result<()> {
+    fn open_files(
+        &mut self,
+        session: &Session,
+        files: FileTable,
+        view: Option<&ObjectName>,
+    ) -> Result<()> {
         session.permit_files(
             files.paths.iter().map(|path| NeededFile { path: path.text.clone(), span: path.span }),
         )?;
@@ -108,7 +130,8 @@ impl NamedSources {
         })?;
         check_columns(&files.paths[0].text, &source, &warnings)
             .map_err(|error| Box::new(error.at(files.span)))?;
-        self.warnings.extend(warnings.into_iter().map(|warning| warning.at(files.span)));
+        let at = view.map_or(files.span, |view| view.name.span);
+        self.warnings.extend(warnings.into_iter().map(|warning| warning.at(at)));
         let name =
             Path::new(&files.paths[0].text).file_name().unwrap_or_default().to_string_lossy();
         let name = name.split('.').next().unwrap_or_default().to_owned();

@@ -193,6 +193,9 @@ impl PreparedRequest {
         sources: RequestSources,
         options: CompileOptions,
     ) -> Result<Self> {
+        if let Some(source) = query.files.first() {
+            return not_stored(&source.name).err();
+        }
         if let Some(source) = source_of(&query.plan) {
             return not_stored(&source.name).err();
         }

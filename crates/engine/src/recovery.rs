@@ -34,8 +34,9 @@ use crate::{
     deployment::QuerySource,
     log_error::log_error,
     offline_data::OfflineData,
-    statement::{LoggedCondition, create_view_script, deploy_script},
+    statement::{LoggedCondition, deploy_script},
     store::{DirectoryLog, OpenDirectory},
+    view::{FileViewRecord, view_script},
 };
 
 pub(crate) use rescue::{Rescue, Rescued};
@@ -141,9 +142,9 @@ struct EngineRecovery<'d> {
     database: &'d Database,
     /// Tables by id, those of copied rows included, with what is to be done for each at the end.
     tables: BTreeMap<u64, RecoveredTable>,
-    /// Deployments and procedures, which are compiled at the end, in the order of their names.
     /// The views, in an order in which they can be created.
     views: Vec<(QualifiedName, StoredQuery)>,
+    /// Deployments and procedures, which are compiled at the end, in the order of their names.
     queries: BTreeMap<(QueryKind, QualifiedName), StoredQuery>,
     variables: BTreeMap<String, String>,
     next_table_id: u64,
@@ -181,10 +182,18 @@ enum QueryKind {
     Procedure,
 }
 
-/// A deployment or a procedure.
+/// A view, a deployment or a procedure.
 struct StoredQuery {
     source: QuerySource,
     options: Vec<(String, String)>,
+    /// Of a view that reads files.
+    files: Option<FileViewRecord>,
+}
+
+impl StoredQuery {
+    fn new(source: QuerySource) -> Self {
+        Self { source, options: Vec::new(), files: None }
+    }
 }
 
 impl<'d> EngineRecovery<'d> {
@@ -461,23 +470,22 @@ impl<'d> EngineRecovery<'d> {
     /// Notes the record of a view, a deployment or a procedure, which are compiled at the end.
     fn note_query(&mut self, record: CatalogRecord) {
         match record {
-            CatalogRecord::CreateView { name, source } => {
+            CatalogRecord::CreateView { name, source, files } => {
                 self.views.retain(|(known, _)| *known != name);
-                self.views.push((name, StoredQuery { source, options: Vec::new() }));
+                self.views.push((name, StoredQuery { files, ..StoredQuery::new(source) }));
             }
             CatalogRecord::DropView { name } => {
                 self.views.retain(|(known, _)| *known != name);
             }
             CatalogRecord::CreateDeployment { name, source, options } => {
-                let query = StoredQuery { source, options };
+                let query = StoredQuery { options, ..StoredQuery::new(source) };
                 self.queries.insert((QueryKind::Deployment, name), query);
             }
             CatalogRecord::DropDeployment { name } => {
                 self.queries.remove(&(QueryKind::Deployment, name));
             }
             CatalogRecord::CreateProcedure { name, source } => {
-                let query = StoredQuery { source, options: Vec::new() };
-                self.queries.insert((QueryKind::Procedure, name), query);
+                self.queries.insert((QueryKind::Procedure, name), StoredQuery::new(source));
             }
             CatalogRecord::DropProcedure { name } => {
                 self.queries.remove(&(QueryKind::Procedure, name));
@@ -594,14 +602,14 @@ impl<'d> EngineRecovery<'d> {
     }
 }
 
-/// Makes a deployment or a procedure again, in a session like the one that made it.
+/// Makes a view, a deployment or a procedure again, in a session like the one that made it.
 fn compile(
     database: &Database,
     kind: QueryKind,
     name: &QualifiedName,
     query: &StoredQuery,
 ) -> Result<()> {
-    let StoredQuery { source, options } = query;
+    let StoredQuery { source, options, files } = query;
     let session = database.session();
     if !failpoint::is_seeded("query_database_forgotten") {
         session.set_current_database(&source.current_database);
@@ -615,7 +623,12 @@ fn compile(
         session.set_variable(&variable, &OptionValue::Literal(Literal::String(value.clone())))?;
     }
     let statement = match kind {
-        QueryKind::View => create_view_script(name, &source.sql),
+        QueryKind::View => {
+            if let Some(known) = files {
+                return QueryContext::new().run(|| session.restore_file_view(name, source, known));
+            }
+            view_script(name, &source.sql, false)
+        }
         QueryKind::Deployment => deploy_script(name, options, &source.sql),
         QueryKind::Procedure => source.sql.clone(),
     };

@@ -53,12 +53,11 @@ pub use into_outfile::PassedRows;
 pub(crate) use query_config::check as check_query_config;
 pub(crate) use show::retention_text;
 pub use verify::verification_columns;
-pub(crate) use view::create_view_script;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::{
     Parsed,
-    ast::{ObjectName, Statement},
+    ast::{ObjectName, Statement, ViewForm},
 };
 
 use crate::Output;
@@ -101,6 +100,9 @@ pub(crate) fn action_of(statement: &Statement) -> &'static str {
         Statement::Use(_) => "USE",
         Statement::CreateTable(_) => "CREATE TABLE",
         Statement::DropTable { .. } => "DROP TABLE",
+        Statement::CreateView(create) if create.form == ViewForm::ExternalTable => {
+            "CREATE EXTERNAL TABLE"
+        }
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::DropView { .. } => "DROP VIEW",
         Statement::CreateIndex(_) => "CREATE INDEX",

@@ -1,7 +1,10 @@
 //! Views: the named queries of the catalog.
 //!
-//! CREATE VIEW makes them (`statement/view.rs`). A view holds no rows: its query is bound where it is
-//! used (`lockstep_plan`). It is immutable; what replaces one is another object.
+//! CREATE VIEW and CREATE EXTERNAL TABLE make them (`statement/view.rs`). A view holds no rows: its query
+//! is bound where it is used (`lockstep_plan`). It is immutable; what replaces one is another object.
+//!
+//! A view may read files, which are opened where it is used. They may be away when the database is opened,
+//! so that such a view is not bound then: its record has what binding told.
 
 use std::sync::Arc;
 
@@ -10,6 +13,7 @@ use lockstep_function::Settings;
 use lockstep_plan::{BoundQuery, NamedQuery, SourceHandle};
 use lockstep_row::DataType;
 use lockstep_sql::ast::Query;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     access::Requirement,
@@ -22,11 +26,13 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) definition: Arc<Definition>,
-    /// The query as it was written.
+    /// The query as it was written; of an external table, what stood behind its name.
     pub(crate) sql: String,
     pub(crate) query: Arc<Query>,
     /// The names and types of its columns when it was created.
     pub(crate) columns: Vec<(String, DataType)>,
+    /// Which of the two it is, and whether it reads files.
+    pub(crate) kind: ViewKind,
     /// The tables that it reads, which cannot be dropped while it exists.
     pub(crate) tables: Vec<TableReference>,
     /// The views that it reads, which cannot be dropped or replaced while it exists.
@@ -37,6 +43,27 @@ pub(crate) struct View {
     pub(crate) current_database: String,
 }
 
+/// Which kind of view one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ViewKind {
+    /// CREATE VIEW over tables.
+    OfTables,
+    /// CREATE VIEW over files, or over a view of files.
+    OfFiles,
+    /// CREATE EXTERNAL TABLE: all columns of files.
+    ExternalTable,
+}
+
+/// What binding a view of files told, as the log has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileViewRecord {
+    pub(crate) kind: ViewKind,
+    pub(crate) columns: Vec<(String, DataType)>,
+    pub(crate) tables: Vec<QualifiedName>,
+    pub(crate) views: Vec<QualifiedName>,
+}
+
 impl View {
     pub(crate) fn name(&self) -> &QualifiedName {
         self.definition.name()
@@ -44,10 +71,27 @@ impl View {
 
     /// Describes the view as the log has it.
     pub(crate) fn record(&self) -> CatalogRecord {
+        let files = self.reads_files().then(|| FileViewRecord {
+            kind: self.kind,
+            columns: self.columns.clone(),
+            tables: self.tables.iter().map(|table| table.name.clone()).collect(),
+            views: self.views.iter().map(|view| view.name().clone()).collect(),
+        });
         CatalogRecord::CreateView {
             name: self.name().clone(),
             source: QuerySource::new(&self.sql, &self.current_database, self.settings),
+            files,
         }
+    }
+
+    /// Whether it reads files.
+    pub(crate) fn reads_files(&self) -> bool {
+        self.kind != ViewKind::OfTables
+    }
+
+    /// Whether CREATE EXTERNAL TABLE made it.
+    pub(crate) fn is_external_table(&self) -> bool {
+        self.kind == ViewKind::ExternalTable
     }
 
     /// Returns the view as the binder sees it.
@@ -56,8 +100,14 @@ impl View {
         NamedQuery {
             current_database: self.current_database.clone(),
             query: Arc::clone(&self.query),
+            is_external_table: self.is_external_table(),
             object,
         }
+    }
+
+    /// Writes the statement that makes it.
+    pub(crate) fn script(&self) -> String {
+        view_script(self.name(), &self.sql, self.is_external_table())
     }
 
     /// Returns how many views it rests on, one above another: those that it reads have fewer.
@@ -67,6 +117,14 @@ impl View {
             "no view reads another one of its name"
         );
         self.views.iter().map(|view| view.height() + 1).max().unwrap_or(0)
+    }
+}
+
+/// Writes the statement that makes a view.
+pub(crate) fn view_script(name: &QualifiedName, sql: &str, is_external_table: bool) -> String {
+    match is_external_table {
+        true => format!("CREATE EXTERNAL TABLE `{}`.`{}` {sql}", name.database, name.name),
+        false => format!("CREATE VIEW `{}`.`{}` AS {sql}", name.database, name.name),
     }
 }
 

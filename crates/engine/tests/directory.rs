@@ -633,3 +633,53 @@ fn a_deployment_has_the_order_of_the_indexes_that_there_were() {
         assert_eq!(answers(&session), before, "{change}: from a checkpoint");
     }
 }
+
+#[test]
+fn a_view_of_files_is_there_while_its_files_are_away() {
+    let directory = TestDirectory::new("file-views");
+    let files = TestDirectory::new("file-views-files");
+    std::fs::create_dir_all(&files.0).expect("a folder");
+    let path = files.0.join("clicks.csv");
+    std::fs::write(&path, "k,n\na,1\nb,2\n").expect("a file");
+    let session = directory.open();
+    run(&session, "CREATE TABLE t (k STRING, v INT); INSERT INTO t VALUES ('b', 7)");
+    let csv = path.display();
+    run(&session, &format!("CREATE EXTERNAL TABLE clicks STORED AS CSV LOCATION '{csv}'"));
+    run(
+        &session,
+        "CREATE VIEW joined AS SELECT clicks.n, t.v FROM clicks LAST JOIN t ON clicks.k = t.k",
+    );
+    // A part that nothing reads is bound as well.
+    run(&session, "CREATE VIEW unused AS WITH f AS (SELECT * FROM clicks) SELECT k FROM t");
+    let counted = |session: &Session| {
+        session.execute("SELECT n, v FROM joined").map(|output| output.row_count())
+    };
+    assert_eq!(counted(&session).expect("the file is there"), 2);
+    std::fs::remove_file(&path).expect("it is there");
+    // From the log, then from a checkpoint.
+    let mut session = session;
+    for checkpoint in [false, true] {
+        if checkpoint {
+            run(&session, "CHECKPOINT");
+        }
+        drop(session);
+        session = directory.open();
+        let described = session.execute("DESC joined").expect("its columns are known");
+        assert_eq!(described.row_count(), 2);
+        let columns = session.view_columns("default", "joined").expect("its columns are known");
+        let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["n", "v"]);
+        let error = counted(&session).expect_err("the file is away");
+        let span = error.span.expect("it is of a part of the text");
+        assert_eq!((span.start, span.end), (17, 23), "the use of the view: {error:?}");
+        let detail = error.detail.as_deref().unwrap_or_default();
+        assert!(detail.contains("the view `clicks`") && detail.contains("`joined`"), "{detail}");
+        let read = session.execute("DROP TABLE t").expect_err("a view reads it");
+        assert_eq!(read.code, code::DEPENDENT_OBJECTS);
+        let read = session.execute("DROP TABLE clicks").expect_err("a view reads it");
+        assert_eq!(read.code, code::DEPENDENT_OBJECTS);
+    }
+    std::fs::write(&path, "k,n\nb,3\n").expect("a file");
+    assert_eq!(counted(&session).expect("another file is there"), 1);
+    run(&session, "DROP VIEW joined; DROP VIEW unused; DROP TABLE clicks; DROP TABLE t");
+}

@@ -33,7 +33,7 @@ struct GoldenDirectory {
 /// What makes the directories that are not there yet.
 const MAKE: &str = "cargo test -p lockstep-engine --test golden -- --ignored";
 
-const DIRECTORIES: [GoldenDirectory; 4] = [
+const DIRECTORIES: [GoldenDirectory; 5] = [
     GoldenDirectory {
         name: "format-1",
         statements: include_str!("golden/format-1.sql"),
@@ -70,6 +70,29 @@ const DIRECTORIES: [GoldenDirectory; 4] = [
             "CREATE OR REPLACE VIEW small AS SELECT k FROM t",
             "CREATE TABLE added (k STRING)",
             "ALTER TABLE added ADD COLUMN n INT",
+        ],
+    },
+    // Views of files, which are away when some of them are opened.
+    GoldenDirectory {
+        name: "format-1-files",
+        statements: include_str!("golden/format-1-files.sql"),
+        shows: &[
+            "SELECT * FROM t",
+            "SELECT * FROM rows",
+            "SELECT * FROM joined",
+            "SELECT * FROM external",
+            "DESC joined",
+            "DESC gone",
+            "SHOW INDEXES FROM gone",
+            "SHOW TABLES",
+            "SHOW VIEWS",
+            "SHOW CREATE VIEW joined",
+            "SHOW CREATE TABLE external",
+            "SHOW CREATE TABLE gone",
+        ],
+        writes: &[
+            "INSERT INTO t VALUES ('l', 7)",
+            "CREATE EXTERNAL TABLE added STORED AS CSV LOCATION 'tests/golden/rows/one.csv'",
         ],
     },
     // Jobs with a record of their beginning.

@@ -607,5 +607,17 @@ fn files_of_the_server_are_opened_in_listed_folders_only() {
     }
     assert!(!folder.join("a.csv.new").exists());
     root.execute(&statements(&outside)[0]).unwrap();
+    // A view opens no file that its user may not.
+    for (name, path) in [("inside", &inside), ("outside", &outside)] {
+        let location = path.display();
+        let made = format!("CREATE EXTERNAL TABLE db.{name} STORED AS CSV LOCATION '{location}'");
+        root.execute(&made).unwrap();
+        root.execute(&format!("CREATE VIEW db.of_{name} AS SELECT * FROM db.{name}")).unwrap();
+    }
+    assert_eq!(session.execute("SELECT * FROM db.of_inside").unwrap().row_count(), 1);
+    for sql in ["SELECT * FROM db.outside", "SELECT * FROM db.of_outside"] {
+        let refused = session.execute(sql).unwrap_err();
+        assert_eq!(refused.code, code::INSUFFICIENT_PRIVILEGE, "{sql}");
+    }
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -22,7 +22,7 @@ use crate::{
     select::expression_count,
     size::{Size, Weight},
     sub_query::SelectSubQueries,
-    view::NamedObjects,
+    view::{NamedObjects, ViewsInUse},
 };
 
 /// The binder of one statement.
@@ -34,8 +34,8 @@ pub(crate) struct Binder<'a> {
     names: RefCell<HashMap<String, usize>>,
     /// The common tables in scope, innermost last.
     pub(crate) common_tables: RefCell<Vec<BoundCommonTable>>,
-    /// The databases of the unqualified names in the views that are being bound, innermost last.
-    pub(crate) view_databases: RefCell<Vec<String>>,
+    /// The views whose queries are being bound, innermost last.
+    pub(crate) views_in_use: RefCell<ViewsInUse>,
     /// The objects that the statement names, and the views that it uses.
     pub(crate) named: RefCell<NamedObjects>,
     /// The windows and joins bound so far, as they were written.
@@ -82,7 +82,7 @@ impl<'a> Binder<'a> {
             parameters,
             names: RefCell::default(),
             common_tables: RefCell::default(),
-            view_databases: RefCell::default(),
+            views_in_use: RefCell::default(),
             named: RefCell::default(),
             written: RefCell::default(),
             size: Size::default(),
@@ -113,8 +113,8 @@ impl<'a> Binder<'a> {
 
     /// Returns the database of unqualified names.
     pub(crate) fn current_database(&self) -> String {
-        match self.view_databases.borrow().last() {
-            Some(database) => database.clone(),
+        match self.views_in_use.borrow().current_database() {
+            Some(database) => database.to_owned(),
             None => self.catalog.current_database().to_owned(),
         }
     }

@@ -12,7 +12,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::Result;
 use lockstep_row::TableSchema;
-use lockstep_sql::ast::{FileTable, Query};
+use lockstep_sql::ast::{FileTable, ObjectName, Query};
 
 /// What an executor reads the rows of a table from that is not stored; the executor knows its type.
 pub type SourceHandle = Arc<dyn Any + Send + Sync>;
@@ -94,6 +94,8 @@ pub struct NamedQuery {
     pub current_database: String,
     /// The query.
     pub query: Arc<Query>,
+    /// Whether it is an external table: all columns of files.
+    pub is_external_table: bool,
     /// The view in its catalog, which knows the type.
     pub object: SourceHandle,
 }
@@ -123,8 +125,9 @@ pub trait Catalog {
         };
         declared.map(index).collect()
     }
-    /// Opens the files of an item of FROM.
-    fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>>;
+    /// Opens the files of an item of FROM. `views` names the views in whose queries it is, each in the text
+    /// of the one before, the first in the statement's.
+    fn find_files(&self, files: &FileTable, views: &[ObjectName]) -> Result<Arc<CatalogTable>>;
     /// Returns whether a database exists.
     fn has_database(&self, database: &str) -> bool;
     /// Returns the names of a database's tables and views, for hints.

@@ -103,7 +103,8 @@ impl Binder<'_> {
                 Ok(self.query(query)?.aliased(alias))
             }
             TableRef::Files { files, alias } => {
-                let table = self.catalog.find_files(files)?;
+                let table = self.catalog.find_files(files, &self.views_in_use.borrow().names())?;
+                self.named.borrow_mut().add_files(&table);
                 self.scan(&table, alias.as_ref().map(|alias| alias.text.as_str()))
             }
             TableRef::Join(join) if join.kind == JoinKind::Last => {
@@ -144,7 +145,7 @@ impl Binder<'_> {
         let written = name.database.as_ref();
         let database = written.map_or_else(|| self.current_database(), |name| name.text.clone());
         // Who may read a view may read what it shows.
-        if self.view_databases.borrow().is_empty() {
+        if self.views_in_use.borrow().is_empty() {
             check_access(self.catalog, &database, name)?;
             self.named.borrow_mut().add(&database, &name.name.text);
         }
@@ -212,12 +213,20 @@ fn find_in(
         let message = format!("database `{}` does not exist", written.text);
         return Diagnostic::new(code::UNDEFINED_DATABASE, message).at(written.span).err();
     }
-    if catalog.find_view(database, &name.name.text).is_some() {
-        let message = format!("`{}` is a view, which has no rows of its own", name.name.text);
-        return Diagnostic::new(code::WRONG_OBJECT_TYPE, message)
-            .at(name.name.span)
-            .with_hint("Name a table that it reads; SHOW CREATE VIEW shows its query.")
-            .err();
+    if let Some(view) = catalog.find_view(database, &name.name.text) {
+        let (what, hint) = match view.is_external_table {
+            true => (
+                "an external table, whose rows are in files",
+                "CREATE TABLE … AS SELECT stores them; INTO OUTFILE writes files.",
+            ),
+            false => (
+                "a view, which has no rows of its own",
+                "Name a table that it reads; SHOW CREATE VIEW shows its query.",
+            ),
+        };
+        let message = format!("`{}` is {what}", name.name.text);
+        let error = Diagnostic::new(code::WRONG_OBJECT_TYPE, message).at(name.name.span);
+        return error.with_hint(hint).err();
     }
     let names = catalog.table_names(database);
     let message = format!("table `{}` does not exist in database `{database}`", name.name.text);

@@ -54,6 +54,7 @@ pub use literal::type_of;
 pub use node::{AggregateCall, Frame, LastJoin, TimeBound, Window, WindowAggregate, WindowGroup};
 pub use query::{BindOptions, BoundQuery, bind, bind_constant};
 pub use size::{EXPRESSIONS_MAX, PLAN_HEIGHT_MAX, PLAN_OPERATORS_MAX};
+pub use view::in_view;
 pub use written::{
     ClockRead, JoinForm, QuotedName, Written, WrittenCall, WrittenJoin, WrittenWindow,
 };

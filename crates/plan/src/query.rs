@@ -13,6 +13,7 @@ use crate::{
     binder::{Binder, BoundCommonTable, BoundRelation, planning},
     lineage::{leftmost_table, roles},
     scope::ScopeColumn,
+    view::NamedObjects,
 };
 
 /// A query with its names resolved and its types known.
@@ -31,6 +32,8 @@ pub struct BoundQuery {
     pub named: Vec<(String, String)>,
     /// The views that it reads, and those that they read.
     pub views: Vec<SourceHandle>,
+    /// The files that it names, itself or by its views, also where no operator reads them.
+    pub files: Vec<Arc<CatalogTable>>,
     /// The settings that it was bound with.
     pub settings: Settings,
 }
@@ -71,8 +74,9 @@ fn bind_query(
     let request_table = leftmost_table(&relation.plan).cloned().map(Arc::new);
     let written = Written { span: query.span, ..binder.written.into_inner() };
     let settings = options.settings;
-    let (named, views) = binder.named.into_inner().into_parts();
-    Ok(BoundQuery { plan: relation.plan, columns, request_table, written, named, views, settings })
+    let NamedObjects { named, views, files } = binder.named.into_inner();
+    let (plan, named) = (relation.plan, named.into_iter().collect());
+    Ok(BoundQuery { plan, columns, request_table, written, named, views, files, settings })
 }
 
 /// Binds a constant expression, such as a value of INSERT or a DEFAULT, and casts it to a type.

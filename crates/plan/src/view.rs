@@ -10,7 +10,7 @@ use lockstep_diagnostic::{Diagnostic, Result, Span};
 use lockstep_sql::ast;
 
 use crate::{
-    NamedQuery, SourceHandle, Written,
+    CatalogTable, NamedQuery, SourceHandle, Written,
     binder::{Binder, BoundRelation},
     scope::Qualifier,
 };
@@ -18,8 +18,9 @@ use crate::{
 /// The objects of the catalog that a statement names.
 #[derive(Debug, Default)]
 pub(crate) struct NamedObjects {
-    named: BTreeSet<(String, String)>,
-    views: Vec<SourceHandle>,
+    pub(crate) named: BTreeSet<(String, String)>,
+    pub(crate) views: Vec<SourceHandle>,
+    pub(crate) files: Vec<Arc<CatalogTable>>,
 }
 
 impl NamedObjects {
@@ -34,9 +35,30 @@ impl NamedObjects {
         }
     }
 
-    /// Returns the names, and the views.
-    pub(crate) fn into_parts(self) -> (Vec<(String, String)>, Vec<SourceHandle>) {
-        (self.named.into_iter().collect(), self.views)
+    /// Adds files, which may be read by a part of the statement that nothing uses.
+    pub(crate) fn add_files(&mut self, files: &Arc<CatalogTable>) {
+        self.files.push(Arc::clone(files));
+    }
+}
+
+/// The views whose queries are being bound, innermost last: each by the name of its use, which stands in
+/// the text of the one before, and with the database of the unqualified names in its query.
+#[derive(Debug, Default)]
+pub(crate) struct ViewsInUse(Vec<(ast::ObjectName, String)>);
+
+impl ViewsInUse {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the database of unqualified names; `None` outside of views.
+    pub(crate) fn current_database(&self) -> Option<&str> {
+        self.0.last().map(|(_, database)| database.as_str())
+    }
+
+    /// Returns the names of their uses.
+    pub(crate) fn names(&self) -> Vec<ast::ObjectName> {
+        self.0.iter().map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -54,12 +76,13 @@ impl Binder<'_> {
             Some(database) => database.text.clone(),
             None => self.current_database(),
         };
-        self.view_databases.borrow_mut().push(view.current_database.clone());
+        let in_use = (name.clone(), view.current_database.clone());
+        self.views_in_use.borrow_mut().0.push(in_use);
         let before = self.written.borrow().counts();
         let bound = self.with_sub_queries(None, || self.query(&view.query));
-        self.view_databases.borrow_mut().pop();
+        self.views_in_use.borrow_mut().0.pop();
         *self.common_tables.borrow_mut() = around;
-        let (relation, _) = bound.map_err(|error| inside(*error, name))?;
+        let (relation, _) = bound.map_err(|error| in_view(*error, name))?;
         self.written.borrow_mut().move_to(before, name.name.span);
         let qualifier = match alias {
             Some(alias) => self.alias_qualifier(&alias.text),
@@ -70,7 +93,7 @@ impl Binder<'_> {
 }
 
 /// Makes an error in the query of a view one at its use.
-fn inside(error: Diagnostic, name: &ast::ObjectName) -> Box<Diagnostic> {
+pub fn in_view(error: Diagnostic, name: &ast::ObjectName) -> Box<Diagnostic> {
     let text = format!("It is in the query of the view `{}`.", name.name.text);
     let detail = match &error.detail {
         Some(detail) => format!("{detail} {text}"),

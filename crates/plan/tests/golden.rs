@@ -12,7 +12,7 @@ use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_plan::{BindOptions, Catalog, CatalogTable, bind};
 use lockstep_row::{Column, DataType, IndexSpec, Retention, TableSchema, arrow::arrow_schema};
 use lockstep_sql::{
-    ast::{FileTable, Statement},
+    ast::{FileTable, ObjectName, Statement},
     parse,
 };
 
@@ -27,7 +27,7 @@ impl Catalog for Tables {
         self.0.iter().find(|table| table.database == database && table.name == name).cloned()
     }
 
-    fn find_files(&self, files: &FileTable) -> Result<Arc<CatalogTable>> {
+    fn find_files(&self, files: &FileTable, _: &[ObjectName]) -> Result<Arc<CatalogTable>> {
         Diagnostic::unsupported("files").at(files.span).err()
     }
 

@@ -18,5 +18,5 @@ pub use statement::{
     AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,
     CreateTable, CreateToken, CreateView, Deploy, Estimate, IndexDefinition, Insert, InsertRow,
     LoadData, ObjectPart, OptionItem, OptionValue, ParameterDefinition, Privileges, RoleMembership,
-    Show, Statement, UserDefinition, VerifyAgainst,
+    Show, Statement, UserDefinition, VerifyAgainst, ViewForm,
 };

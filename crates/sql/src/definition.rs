@@ -7,7 +7,7 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use crate::ast::{
     AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,
     CreateTable, CreateView, Ident, IndexDefinition, ObjectName, OptionItem, OptionValue,
-    ParameterDefinition, Query, Statement, UserDefinition,
+    ParameterDefinition, Query, Statement, UserDefinition, ViewForm,
 };
 use crate::cursor::Parser;
 use crate::token::TokenKind;
@@ -39,6 +39,9 @@ impl Parser<'_> {
         }
         if !temporary && self.eat_word("VIEW") {
             return self.create_view(or_replace);
+        }
+        if !temporary && self.eat_words(&["EXTERNAL", "TABLE"]) {
+            return self.create_external_table(or_replace);
         }
         if or_replace || temporary {
             return self.refused_modifier(temporary, modifiers).err();
@@ -125,7 +128,24 @@ impl Parser<'_> {
         }
         self.expect_word("AS")?;
         let query = self.query()?;
-        Ok(Statement::CreateView(Box::new(CreateView { name, or_replace, if_not_exists, query })))
+        let view = CreateView { name, or_replace, if_not_exists, form: ViewForm::View, query };
+        Ok(Statement::CreateView(Box::new(view)))
+    }
+
+    /// Parses CREATE EXTERNAL TABLE behind TABLE: a view of all columns of files.
+    fn create_external_table(&mut self, or_replace: bool) -> Result<Statement> {
+        let if_not_exists = self.if_not_exists_without(or_replace)?;
+        let name = self.object_name()?;
+        if self.at_symbol("(") {
+            let hint = "The files have the columns. CREATE VIEW with CAST gives them other names \
+                and types.";
+            return self.unexpected().with_hint(hint).err();
+        }
+        let query = self.external_files()?;
+        debug_assert!(query.span.start < query.span.end, "it is written behind the name");
+        let view =
+            CreateView { name, or_replace, if_not_exists, form: ViewForm::ExternalTable, query };
+        Ok(Statement::CreateView(Box::new(view)))
     }
 
     fn create_like(&mut self) -> Result<CreateLike> {

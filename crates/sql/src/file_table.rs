@@ -1,15 +1,19 @@
-//! Files in FROM: `'clicks/*.parquet'`, `read_csv('a.csv', 'b.csv', delimiter = ';')`.
+//! Files in FROM: `'clicks/*.parquet'`, `read_csv('a.csv', 'b.csv', delimiter = ';')`; and those of an
+//! external table: `STORED AS PARQUET LOCATION 'clicks/*.parquet'`.
 //!
-//! `query` calls it. The engine checks which functions and options exist.
+//! `query` and `definition` call it. The engine checks which functions and options exist.
 
 use lockstep_diagnostic::Result;
 
-use crate::ast::{FilePath, FileTable, Ident};
+use crate::ast::{FilePath, FileTable, Ident, Query, Select, SelectItem, SetExpr, TableRef};
 use crate::cursor::Parser;
 use crate::token::TokenKind;
 
 /// How the names of the functions begin.
 const FUNCTION_PREFIX: &str = "read_";
+
+/// The formats of an external table: the ends of the functions' names.
+const EXTERNAL_FORMATS: &[&str] = &["PARQUET", "CSV", "JSON", "ARROW", "DELTA", "ICEBERG"];
 
 impl Parser<'_> {
     /// Parses the files of an item of FROM; `None` where it is something else.
@@ -68,6 +72,55 @@ impl Parser<'_> {
             }
             self.advance();
         }
+    }
+
+    /// Parses the files of an external table; returns the query of all their columns, at the position of
+    /// what was parsed.
+    pub(crate) fn external_files(&mut self) -> Result<Query> {
+        let start = self.start();
+        self.expect_word("STORED")?;
+        self.expect_word("AS")?;
+        if !self.at_any_word(EXTERNAL_FORMATS) {
+            let hint = format!("The formats are {}.", EXTERNAL_FORMATS.join(", "));
+            return self.unexpected().with_hint(hint).err();
+        }
+        let format = self.any_ident()?;
+        if self.at_words(&["PARTITIONED", "BY"]) {
+            let hint = "Folders named column=value are columns without it.";
+            return self.unexpected().with_hint(hint).err();
+        }
+        let mut options = self.options_clause("OPTIONS")?;
+        self.expect_word("LOCATION")?;
+        let path = self.file_path()?;
+        if options.is_empty() {
+            options = self.options_clause("OPTIONS")?;
+        }
+        let span = self.span_from(start);
+        debug_assert!(path.span.end <= span.end, "the path is a part of it");
+        let name = format!("{FUNCTION_PREFIX}{}", format.text.to_ascii_lowercase());
+        let function = Some(Ident { text: name, span: format.span });
+        let files = FileTable { function, paths: vec![path], options, span };
+        let select = Select {
+            distinct: false,
+            items: vec![SelectItem::Star { qualifier: None, span }],
+            from: Some(TableRef::Files { files: Box::new(files), alias: None }),
+            filter: None,
+            group_by: Vec::new(),
+            having: None,
+            windows: Vec::new(),
+            span,
+        };
+        Ok(Query {
+            with: Vec::new(),
+            body: SetExpr::Select(Box::new(select)),
+            order_by: Vec::new(),
+            limit: None,
+            offset: None,
+            known_at: None,
+            into_outfile: None,
+            config: Vec::new(),
+            span,
+        })
     }
 
     fn file_path(&mut self) -> Result<FilePath> {

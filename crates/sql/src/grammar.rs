@@ -31,7 +31,7 @@ mod token;
 pub use notation::Notation;
 pub use page::reference;
 
-use crate::ast::{Show, Statement};
+use crate::ast::{Show, Statement, ViewForm};
 
 /// What is documented of one statement.
 #[derive(Debug)]
@@ -153,6 +153,9 @@ pub fn rule_of(statement: &Statement) -> &'static StatementRule {
         Statement::Use(_) => &definition::USE,
         Statement::CreateTable(_) => &definition::CREATE_TABLE,
         Statement::DropTable { .. } => &definition::DROP_TABLE,
+        Statement::CreateView(view) if view.form == ViewForm::ExternalTable => {
+            &definition::CREATE_EXTERNAL_TABLE
+        }
         Statement::CreateView(_) => &definition::CREATE_VIEW,
         Statement::DropView { .. } => &definition::DROP_VIEW,
         Statement::AlterTable { .. } => &definition::ALTER_TABLE,

@@ -30,6 +30,7 @@ use super::{ClosedFile, ExportOptions, Exporter, WriteMode, exists};
 use crate::{
     error::{from_arrow, from_io, interrupted},
     load::NULL_FOLDER,
+    operator::memory_share,
 };
 
 /// The file that is written when all parts are complete.
@@ -40,6 +41,8 @@ const OPEN_MAX: usize = 64;
 
 /// The most bytes that the open files hold in memory.
 const MEMORY_BYTES: usize = 64 << 20;
+/// The same where memory is scarce: less would make row groups of few rows.
+const MEMORY_BYTES_MIN: usize = 16 << 20;
 
 /// What a name of a folder has in another form, as Hive writes it.
 const ENCODED: &AsciiSet = &CONTROLS
@@ -226,7 +229,9 @@ impl FolderExporter {
         part.used = self.write_count;
         part.exporter.write(rows)?;
         let held = |part: &OpenPart| part.exporter.memory_bytes();
-        while self.open.values().map(held).sum::<usize>() > MEMORY_BYTES {
+        let memory_max = memory_share()
+            .map_or(MEMORY_BYTES, |share| share.clamp(MEMORY_BYTES_MIN, MEMORY_BYTES));
+        while self.open.values().map(held).sum::<usize>() > memory_max {
             let largest = self.open.values_mut().max_by_key(|part| held(part));
             largest.expect("some part holds it").exporter.flush()?;
         }

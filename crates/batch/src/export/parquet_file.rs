@@ -1,7 +1,8 @@
 //! The writer of a Parquet file, whose columns are encoded and compressed by several threads.
 //!
 //! Batches wait until there are some ten thousand rows; then each thread takes one column after another
-//! and encodes all of them. The bytes of a file depend on its rows alone, not on the threads.
+//! and encodes all of them. The bytes of a file depend on its rows, and on the memory limit where there is
+//! one, not on the threads.
 
 use std::{fs::File, mem, num::NonZeroUsize, sync::Arc};
 
@@ -24,8 +25,10 @@ use crate::{operator::batch_bytes, parallel};
 
 /// The rows that are encoded together.
 const ROWS_AT_ONCE: usize = 1 << 16;
-/// The rows of a row group, but for the last one of a file.
+/// The rows of a row group, but for the last one of a file, and where memory is limited.
 const GROUP_ROWS: usize = 1 << 20;
+/// The least rows of a row group that is ended because memory is limited: a file may have 32,767 of them.
+const LIMITED_GROUP_ROWS: usize = 1 << 14;
 
 /// A Parquet file that is written.
 pub(super) struct ParquetFileWriter {
@@ -39,12 +42,21 @@ pub(super) struct ParquetFileWriter {
     /// Batches that are not encoded yet.
     waiting: Vec<RecordBatch>,
     waiting_rows: usize,
+    waiting_bytes: usize,
+    /// The most bytes that are to be in memory.
+    memory_max: usize,
     threads: NonZeroUsize,
 }
 
 impl ParquetFileWriter {
-    /// Begins a file of batches with a schema.
-    pub(super) fn new(file: File, schema: &SchemaRef, threads: NonZeroUsize) -> Result<Self> {
+    /// Begins a file of batches with a schema. Its row groups are shorter where they would take more than
+    /// `memory_max` bytes of memory.
+    pub(super) fn new(
+        file: File,
+        schema: &SchemaRef,
+        threads: NonZeroUsize,
+        memory_max: usize,
+    ) -> Result<Self> {
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let writer = ArrowWriter::try_new(file, Arc::clone(schema), Some(properties))?;
         let (file, factory) = writer.into_serialized_writer()?;
@@ -57,6 +69,8 @@ impl ParquetFileWriter {
             group_count: 0,
             waiting: Vec::new(),
             waiting_rows: 0,
+            waiting_bytes: 0,
+            memory_max,
             threads,
         })
     }
@@ -65,11 +79,14 @@ impl ParquetFileWriter {
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         debug_assert_eq!(batch.num_columns(), self.schema.fields().len(), "the file's columns");
         self.waiting_rows += batch.num_rows();
+        self.waiting_bytes += batch_bytes(batch);
         self.waiting.push(batch.clone());
-        if self.waiting_rows >= ROWS_AT_ONCE {
-            self.encode()?;
+        if self.waiting_rows < ROWS_AT_ONCE && self.waiting_bytes < self.memory_max / 2 {
+            return Ok(());
         }
-        if self.group_rows >= GROUP_ROWS {
+        self.encode()?;
+        let may_end = self.memory_max < usize::MAX && self.group_rows >= LIMITED_GROUP_ROWS;
+        if self.group_rows >= GROUP_ROWS || may_end && self.memory_bytes() >= self.memory_max {
             self.end_group()?;
         }
         Ok(())
@@ -81,7 +98,7 @@ impl ParquetFileWriter {
         let encoded: usize = group
             .map(|column| column.lock().iter().map(ArrowColumnWriter::memory_size).sum::<usize>())
             .sum();
-        encoded + self.waiting.iter().map(batch_bytes).sum::<usize>()
+        encoded + self.waiting_bytes
     }
 
     /// Writes the rows that are in memory as a row group.
@@ -99,6 +116,7 @@ impl ParquetFileWriter {
     /// Encodes the batches that wait.
     fn encode(&mut self) -> Result<()> {
         let batches = mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
         self.group_rows += mem::take(&mut self.waiting_rows);
         if batches.is_empty() {
             return Ok(());

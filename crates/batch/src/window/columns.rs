@@ -10,7 +10,11 @@ use arrow::{
     array::{Array, ArrayRef, RecordBatch, new_empty_array},
     compute::concat,
 };
-use datafusion::{error::Result, physical_expr::PhysicalExpr};
+use datafusion::{
+    error::Result,
+    execution::memory_pool::MemoryReservation,
+    physical_expr::{PhysicalExpr, expressions::Column},
+};
 
 use crate::{operator::array_bytes, parallel};
 
@@ -27,19 +31,21 @@ pub(super) struct WindowColumns {
 
 impl WindowColumns {
     /// Evaluates every expression over the main rows, of which there is at least one batch, and
-    /// concatenates the batches of each source.
+    /// concatenates the batches of each source. Counts the columns in `memory`.
     pub(super) fn new(
         exprs: &[Arc<dyn PhysicalExpr>],
         main: &[RecordBatch],
         unions: &[Vec<RecordBatch>],
         union_exprs: &[Vec<usize>],
         threads: NonZeroUsize,
+        memory: &MemoryReservation,
     ) -> Result<Self> {
-        let main_columns = evaluate(exprs, main, threads)?;
+        let main_columns = evaluate(exprs, main, threads, memory)?;
         let union_columns = unions.iter().zip(union_exprs).map(|(batches, needed)| {
             let mut columns = vec![None; exprs.len()];
             for (position, expr) in needed.iter().enumerate() {
-                columns[*expr] = Some(concat_column(batches, position, &main_columns[*expr])?);
+                columns[*expr] =
+                    Some(concat_column(batches, position, &main_columns[*expr], memory)?);
             }
             Ok(columns)
         });
@@ -63,10 +69,13 @@ impl WindowColumns {
         Self { main, main_count, unions, union_counts }
     }
 
-    /// Returns the number of bytes of the columns.
-    pub(super) fn bytes(&self) -> usize {
-        let unions = self.unions.iter().flatten().flatten();
-        self.main.iter().chain(unions).map(|column| array_bytes(column.as_ref())).sum()
+    /// Returns the number of bytes that [`Self::stacked`] copies.
+    pub(super) fn stacked_bytes(&self, expr: usize, unions: &[usize]) -> usize {
+        if unions.is_empty() {
+            return 0;
+        }
+        let parts = unions.iter().filter_map(|union| self.unions[*union][expr].as_ref());
+        parts.chain([&self.main[expr]]).map(|column| array_bytes(column.as_ref())).sum()
     }
 
     /// Returns the number of rows of all sources of a window.
@@ -99,14 +108,26 @@ fn count_rows(batches: &[RecordBatch]) -> usize {
     batches.iter().map(RecordBatch::num_rows).sum()
 }
 
+/// Evaluates expressions over batches, each as one column, which is counted in `memory`.
 fn evaluate(
     exprs: &[Arc<dyn PhysicalExpr>],
     batches: &[RecordBatch],
     threads: NonZeroUsize,
+    memory: &MemoryReservation,
 ) -> Result<Vec<ArrayRef>> {
+    // What is computed is there twice until the columns are whole.
+    let computed = memory.new_empty();
     let evaluated = parallel::run(threads, batches.len(), |at| {
         let batch = &batches[at];
-        let one = |expr: &Arc<dyn PhysicalExpr>| expr.evaluate(batch)?.into_array(batch.num_rows());
+        let one = |expr: &Arc<dyn PhysicalExpr>| {
+            let column = expr.evaluate(batch)?.into_array(batch.num_rows())?;
+            let bytes = array_bytes(column.as_ref());
+            memory.try_grow(bytes)?;
+            if expr.downcast_ref::<Column>().is_none() {
+                computed.try_grow(bytes)?;
+            }
+            Ok(column)
+        };
         exprs.iter().map(one).collect::<Result<Vec<_>>>()
     })?;
     parallel::run(threads, exprs.len(), |expr| {
@@ -116,9 +137,15 @@ fn evaluate(
     })
 }
 
-fn concat_column(batches: &[RecordBatch], position: usize, like: &ArrayRef) -> Result<ArrayRef> {
+fn concat_column(
+    batches: &[RecordBatch],
+    position: usize,
+    like: &ArrayRef,
+    memory: &MemoryReservation,
+) -> Result<ArrayRef> {
     let parts: Vec<&dyn Array> =
         batches.iter().map(|batch| batch.column(position).as_ref()).collect();
+    memory.try_grow(parts.iter().map(|part| array_bytes(*part)).sum())?;
     match parts.as_slice() {
         [] => Ok(new_empty_array(like.data_type())),
         parts => Ok(concat(parts)?),

@@ -38,17 +38,17 @@ use super::{
     columns::WindowColumns,
     on_disk::on_disk,
     partition::{Ordering, WindowChunk},
-    slide::{SlideOptions, TaskOutput, WindowCall, rows_before, slide},
+    slide::{SlideOptions, TaskOutput, WindowCall, frame_bytes, rows_before, slide},
 };
 use crate::{
     error::into_datafusion,
     lower::GroupShape,
     operator::{
-        BATCHES_AHEAD, OperatorOptions, WindowSkew, array_bytes, compute, read_all, send_all,
-        single_partition,
+        BATCHES_AHEAD, OperatorOptions, WindowSkew, array_bytes, batch_bytes, compute, read_all,
+        send_all, single_partition,
     },
     parallel,
-    spill::is_out_of_memory,
+    spill::{give_back_freed, is_out_of_memory},
 };
 
 /// The approximate number of rows of a task, when there are enough keys.
@@ -151,11 +151,12 @@ impl ExecutionPlan for WindowExec {
         stream.spawn(async move {
             match in_memory(&spec, &schema, inputs.clone(), &context).await {
                 Err(error) if is_out_of_memory(&error) => {
+                    give_back_freed(&context);
                     on_disk(spec, schema, inputs, context, sender).await
                 }
                 Err(error) => Err(error),
-                Ok(batches) => {
-                    send_all(&sender, batches).await;
+                Ok((batches, memory)) => {
+                    send_all(&sender, batches, &memory).await;
                     Ok(())
                 }
             }
@@ -164,13 +165,13 @@ impl ExecutionPlan for WindowExec {
     }
 }
 
-/// Computes the windows with all rows in memory.
+/// Computes the windows with all rows in memory. Returns also the memory that the rows take.
 async fn in_memory(
     spec: &Arc<WindowOperatorSpec>,
     schema: &SchemaRef,
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     context: &Arc<TaskContext>,
-) -> Result<Vec<RecordBatch>> {
+) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
     spec.options.check_in_memory()?;
     let memory = MemoryConsumer::new("window").register(context.memory_pool());
     let mut sources = Vec::with_capacity(inputs.len());
@@ -181,9 +182,8 @@ async fn in_memory(
     compute(move || {
         let unions = sources.split_off(1);
         let main = sources.pop().unwrap_or_default();
-        let batches = run(&spec, &schema, WindowInputs { main, unions }, &memory);
-        drop(memory);
-        batches
+        let batches = run(&spec, &schema, WindowInputs { main, unions }, &memory)?;
+        Ok((batches, memory))
     })
     .await
 }
@@ -207,10 +207,16 @@ fn run(
         return Ok(Vec::new());
     }
     let threads = spec.options.threads;
-    let columns = WindowColumns::new(&spec.exprs, &main, &unions, &spec.union_exprs, threads)?;
+    let of_rows = memory.size();
+    let unions_bytes: usize = unions.iter().flatten().map(batch_bytes).sum();
+    let columns =
+        WindowColumns::new(&spec.exprs, &main, &unions, &spec.union_exprs, threads, memory)?;
     drop(unions);
-    memory.try_grow(columns.bytes())?;
+    memory.shrink(unions_bytes);
     let results = compute_calls(spec, columns, CurrentRows::ALL, memory)?;
+    let of_results: usize = results.iter().map(|column| array_bytes(column.as_ref())).sum();
+    // The columns and their orderings are gone.
+    memory.try_resize(of_rows - unions_bytes + of_results)?;
     append_columns(schema, &main, &results)
 }
 
@@ -279,14 +285,14 @@ pub(super) fn ordering_key(shape: &GroupShape) -> OrderingKey<'_> {
 }
 
 impl<'a> WindowWork<'a> {
-    /// Sorts the rows, and counts their memory.
+    /// Sorts the rows, and counts their memory. What it takes on the way is counted while it does.
     pub(super) fn new(
         spec: &'a WindowOperatorSpec,
         columns: &WindowColumns,
         current: CurrentRows,
         memory: &MemoryReservation,
     ) -> Result<Self> {
-        let stacked = stacked_columns(spec, columns)?;
+        let stacked = stacked_columns(spec, columns, memory)?;
         let column = |expr: usize, unions: &'a [usize]| Arc::clone(&stacked[&(expr, unions)]);
         let mut keys: Vec<OrderingKey<'a>> = Vec::new();
         let mut groups = Vec::with_capacity(spec.groups.len());
@@ -315,11 +321,15 @@ impl<'a> WindowWork<'a> {
             let partition_by: Vec<_> =
                 partition_by.iter().map(|expr| column(*expr, unions)).collect();
             let order = order_by.map(|expr| column(expr, unions));
+            let sorting = memory.new_empty();
+            sorting.try_grow(Ordering::sort_bytes(row_count as usize))?;
             let first_current = u32::try_from(main.start + current.passed).unwrap_or(row_count);
             let main = u32::try_from(main.start).unwrap_or(row_count)..row_count;
-            Ok(Ordering::new(&partition_by, order.as_ref(), main, first_current))
+            let ordering = Ordering::new(&partition_by, order.as_ref(), main, first_current);
+            drop(sorting);
+            memory.try_grow(ordering.bytes())?;
+            Ok(ordering)
         })?;
-        memory.try_grow(orderings.iter().map(Ordering::bytes).sum())?;
         Ok(Self { spec, orderings, groups, current })
     }
 
@@ -328,6 +338,8 @@ impl<'a> WindowWork<'a> {
         let options = &self.spec.options;
         let tasks = self.tasks();
         let (done, total) = (AtomicU64::new(0), u64::try_from(tasks.len()).unwrap_or(u64::MAX));
+        let frames = memory.new_empty();
+        frames.try_grow(frame_bytes(self.rows_at_once(&tasks)))?;
         let outputs = parallel::run(options.threads, tasks.len(), |at| {
             let outputs = self.slide(&tasks[at]);
             value_limit::check().map_err(into_datafusion)?;
@@ -340,7 +352,27 @@ impl<'a> WindowWork<'a> {
             }
             Ok(outputs)
         })?;
+        drop(frames);
+        // The results are there twice until they are in order.
+        let positions = memory.new_empty();
+        let current = self.orderings.iter().map(|ordering| ordering.current().len()).max();
+        let of_results = |output: &TaskOutput| -> usize {
+            output.columns.iter().map(|column| array_bytes(column.as_ref())).sum()
+        };
+        positions.try_grow(current.unwrap_or(0) * size_of::<(usize, usize)>())?;
+        positions.try_grow(outputs.iter().map(of_results).sum())?;
         self.in_main_order(&tasks, &outputs)
+    }
+
+    /// Returns the most rows whose frames are found at once: those of the longest tasks, one for each thread.
+    fn rows_at_once(&self, tasks: &[WindowTask]) -> usize {
+        let rows = |task: &WindowTask| {
+            let current = self.orderings[self.groups[task.group].ordering].current().len();
+            task.rows.rows.len().min(current)
+        };
+        let mut rows: Vec<usize> = tasks.iter().map(rows).collect();
+        rows.sort_unstable_by(|left, right| right.cmp(left));
+        rows.iter().take(self.spec.options.threads.get()).sum()
     }
 
     /// Returns how many time slices the rows of a key are cut into: several where the key has so
@@ -438,6 +470,7 @@ impl<'a> WindowWork<'a> {
 fn stacked_columns<'a>(
     spec: &'a WindowOperatorSpec,
     columns: &WindowColumns,
+    memory: &MemoryReservation,
 ) -> Result<HashMap<(usize, &'a [usize]), ArrayRef>> {
     let mut stacked = HashMap::new();
     for shape in &spec.groups {
@@ -445,6 +478,7 @@ fn stacked_columns<'a>(
         let window = shape.partition_by.iter().chain(&shape.order_by);
         for expr in window.chain(shape.arguments.iter().flatten()) {
             if !stacked.contains_key(&(*expr, unions)) {
+                memory.try_grow(columns.stacked_bytes(*expr, unions))?;
                 stacked.insert((*expr, unions), columns.stacked(*expr, unions)?);
             }
         }

@@ -22,7 +22,6 @@ use datafusion::{
     execution::{
         TaskContext,
         memory_pool::{MemoryConsumer, MemoryReservation},
-        runtime_env::RuntimeEnv,
     },
     physical_plan::{ExecutionPlan, ExecutionPlanProperties},
 };
@@ -39,8 +38,11 @@ use super::{
 };
 use crate::{
     key_index::for_each_key,
-    operator::{BATCH_ROWS, array_bytes, compute},
-    spill::{PARTS, PartWriters, RestoredOrder, SpillWriter, SpilledRows, is_out_of_memory},
+    operator::{BATCH_ROWS, batch_bytes, compute},
+    spill::{
+        PARTS, PartWriters, RestoredOrder, SpillWriter, SpilledRows, give_back_freed,
+        is_out_of_memory,
+    },
 };
 
 /// The windows of one key, order and list of sources.
@@ -57,6 +59,8 @@ pub(super) struct SharedOrder {
     pub(super) order: Option<usize>,
     /// The UNION sources.
     pub(super) unions: Vec<usize>,
+    /// How many such sets the operator has.
+    pub(super) order_count: usize,
 }
 
 /// The rows of one part, by source: the main rows first, then the UNION sources of the windows.
@@ -81,7 +85,8 @@ pub(super) async fn on_disk(
     for (source, input) in inputs.iter().enumerate() {
         let readers = orders.iter().map(|order| {
             let reads = source == 0 || order.unions.contains(&(source - 1));
-            reads.then(|| SourceSplit::new(&spec, order, source, input, &env)).transpose()
+            let made = || SourceSplit::new(&spec, order, source, input, &context);
+            reads.then(made).transpose()
         });
         let mut readers = readers.collect::<Result<Vec<_>>>()?;
         let mut payload = match source {
@@ -137,6 +142,7 @@ fn shared_orders(spec: &WindowOperatorSpec) -> Vec<SharedOrder> {
                 key: shape.partition_by.clone(),
                 order: shape.order_by,
                 unions: shape.group.unions.clone(),
+                order_count: 0,
             });
             orders.len() - 1
         });
@@ -147,7 +153,9 @@ fn shared_orders(spec: &WindowOperatorSpec) -> Vec<SharedOrder> {
         order.exprs.extend(shape.arguments.iter().flatten());
         order.spec.groups.push(shape.clone());
     }
+    let order_count = orders.len();
     for order in &mut orders {
+        order.order_count = order_count;
         order.exprs.sort_unstable();
         order.exprs.dedup();
     }
@@ -170,7 +178,7 @@ impl<'o> SourceSplit<'o> {
         order: &'o SharedOrder,
         source: usize,
         input: &Arc<dyn ExecutionPlan>,
-        env: &Arc<RuntimeEnv>,
+        context: &TaskContext,
     ) -> Result<Self> {
         let number = Field::new("__number", DataType::UInt64, false);
         let input = input.schema();
@@ -186,7 +194,8 @@ impl<'o> SourceSplit<'o> {
         });
         let fields = std::iter::once(Ok(number)).chain(fields).collect::<Result<Vec<_>>>()?;
         let schema = Arc::new(Schema::new(fields));
-        let writers = PartWriters::new(env, &schema);
+        let writers = PartWriters::new(&context.runtime_env(), &schema);
+        let writers = writers.of_many(order.order_count, row_bytes(&schema), context);
         Ok(Self { spec, order, source, schema, writers })
     }
 
@@ -271,6 +280,7 @@ impl DiskWork<'_> {
             match self.compute_at_once(order, &files, memory) {
                 Err(error) if is_out_of_memory(&error) => {
                     memory.free();
+                    give_back_freed(self.context);
                 }
                 outcome => return outcome.map(|results| vec![results]),
             }
@@ -290,7 +300,7 @@ impl DiskWork<'_> {
         drop(sources);
         let work = WindowWork::new(&order.spec, &rows.columns, CurrentRows::of_part(0), memory)?;
         let calls = work.compute(memory)?;
-        write_results(&rows.numbers, calls, &self.context.runtime_env())
+        write_results(&rows.numbers, calls, order.order_count, self.context)
     }
 
     /// Sends the main rows with their results.
@@ -371,11 +381,21 @@ impl SharedOrder {
     }
 }
 
-/// Writes the results of some main rows, whose numbers ascend.
+/// Returns about how many bytes a row takes.
+fn row_bytes(schema: &Schema) -> usize {
+    let of_field = |field: &Arc<Field>| field.data_type().primitive_width().unwrap_or(LONG_BYTES);
+    schema.fields().iter().map(of_field).sum()
+}
+
+/// What a value counts as whose size is not that of its type.
+const LONG_BYTES: usize = 32;
+
+/// Writes the results of some main rows, whose numbers ascend; beside those of so many sets of windows.
 pub(super) fn write_results(
     numbers: &ArrayRef,
     calls: Vec<ArrayRef>,
-    env: &Arc<RuntimeEnv>,
+    order_count: usize,
+    context: &TaskContext,
 ) -> Result<SpilledRows> {
     let columns: Vec<ArrayRef> = std::iter::once(Arc::clone(numbers)).chain(calls).collect();
     let fields = columns.iter().enumerate();
@@ -384,7 +404,9 @@ pub(super) fn write_results(
         .collect::<Vec<_>>();
     let schema = Arc::new(Schema::new(fields));
     let result = RecordBatch::try_new(Arc::clone(&schema), columns)?;
-    let mut writer = SpillWriter::new(env, &schema);
+    // At the end one batch of each file is in memory.
+    let writer = SpillWriter::new(&context.runtime_env(), &schema);
+    let mut writer = writer.of_many(order_count * PARTS, row_bytes(&schema), context);
     for start in (0..result.num_rows()).step_by(BATCH_ROWS) {
         let count = BATCH_ROWS.min(result.num_rows() - start);
         writer.write(result.slice(start, count))?;
@@ -397,11 +419,13 @@ fn read_part(rows: &SpilledRows, memory: &MemoryReservation) -> Result<Vec<Array
     let mut batches = Vec::new();
     for batch in rows.read(None)? {
         let batch = batch?;
-        let bytes: usize = batch.columns().iter().map(|column| array_bytes(column.as_ref())).sum();
-        memory.try_grow(bytes)?;
+        memory.try_grow(batch_bytes(&batch))?;
         batches.push(batch);
     }
     let Some(first) = batches.first() else { return Ok(Vec::new()) };
+    // The rows are there twice until their columns are whole.
+    let copied = memory.new_empty();
+    copied.try_grow(batches.iter().map(batch_bytes).sum())?;
     (0..first.num_columns())
         .map(|at| {
             let parts: Vec<_> = batches.iter().map(|batch| batch.column(at).as_ref()).collect();

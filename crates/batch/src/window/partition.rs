@@ -52,6 +52,7 @@ impl Ordering {
         for key in 1..starts.len() {
             starts[key] += starts[key - 1];
         }
+        drop(index);
         let values = order.map(order_values);
         let ordered_count = starts.last().copied().unwrap_or(0);
         let mut entries = vec![(0_i64, 0_u32); ordered_count];
@@ -66,7 +67,12 @@ impl Ordering {
                 unordered.push(row);
             }
         }
-        debug_assert_eq!(ends[..index.len()], starts[1..], "the rows of each key fill its range");
+        debug_assert_eq!(
+            ends[..starts.len() - 1],
+            starts[1..],
+            "the rows of each key fill its range"
+        );
+        drop((numbers, values, ends));
         for bounds in starts.windows(2) {
             let entries = &mut entries[bounds[0]..bounds[1]];
             if !entries.is_sorted() {
@@ -75,6 +81,13 @@ impl Ordering {
         }
         let (orders, rows) = entries.into_iter().unzip();
         Self { rows, orders, starts, unordered, main, first_current }
+    }
+
+    /// Returns about how many bytes [`Self::new`] takes for so many rows, with what it returns: the entries
+    /// that it sorts, beside the numbers of the keys and the order values, or beside the result.
+    pub(super) fn sort_bytes(row_count: usize) -> usize {
+        let entry = size_of::<(i64, u32)>();
+        row_count * (entry + size_of::<i64>() + size_of::<u32>())
     }
 
     /// Returns the number of bytes of the row numbers and order values.

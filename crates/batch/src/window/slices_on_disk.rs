@@ -14,7 +14,7 @@ use std::{fmt, hash::BuildHasher, ops::Range, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array, UInt64Array},
-    compute::{SortOptions, concat_batches, sort_to_indices, take, take_record_batch},
+    compute::{SortOptions, interleave, interleave_record_batch, sort_to_indices, take},
     datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type, UInt64Type},
 };
 use datafusion::{
@@ -35,14 +35,14 @@ use super::{
     exec::{CurrentRows, WindowWork},
     on_disk::{PartRows, SharedOrder, write_results},
     partition::{Ordering, order_values},
-    slide::first_needed,
+    slide::{first_needed, frame_bytes},
 };
 use crate::{
     external_sort::ExternalSort,
     key_index::for_each_key,
-    operator::batch_bytes,
+    operator::{array_bytes, batch_bytes},
     source::{BlockingScan, SourceBatches, SourceExec},
-    spill::{SpilledRows, is_out_of_memory},
+    spill::{SpilledRows, give_back_freed, is_out_of_memory},
 };
 
 /// The columns of sorted rows, before the expressions.
@@ -51,11 +51,12 @@ const ORDER: usize = 1;
 const SOURCE: usize = 2;
 const NUMBER: usize = 3;
 
-/// A slice takes at most this fraction of the memory: beside its rows there are those that an
-/// earlier slice left, their order and the results.
-const SLICE_SHARE: usize = 8;
-/// The sort that the slices come from takes at most this fraction.
+/// The sort that the slices come from takes at most this fraction of the memory.
 const SORT_SHARE: usize = 4;
+/// What sorting a number takes: it and its position, the position alone, and it in its place.
+const SORTED_NUMBER_BYTES: usize = 16 + 4 + 8;
+/// What a result counts as whose size depends on its value.
+const LONG_RESULT_BYTES: usize = 32;
 /// What the memory counts as where it has no limit.
 const UNLIMITED_BYTES: usize = 512 << 20;
 
@@ -69,36 +70,42 @@ pub(super) fn in_slices(
 ) -> Result<Vec<SpilledRows>> {
     let scan = SpilledPartScan::new(order, files)?;
     let schema = Arc::clone(&scan.schema);
-    let bytes = match context.memory_pool().memory_limit() {
+    let pool = context.memory_pool();
+    let bytes = match pool.memory_limit() {
         MemoryLimit::Finite(bytes) => bytes,
         MemoryLimit::Infinite | MemoryLimit::Unknown => UNLIMITED_BYTES,
     };
     let mut sorted = SortedRows::new(scan, order, context, bytes / SORT_SHARE)?;
-    let mut limit = SliceLimit {
-        rows: order.spec.options.slice_rows.unwrap_or(usize::MAX),
-        bytes: (bytes / SLICE_SHARE).max(1),
-    };
+    let rows = order.spec.options.slice_rows.unwrap_or(usize::MAX);
+    let mut halvings = 0;
     let mut results = Vec::new();
     let mut kept = RecordBatch::new_empty(Arc::clone(&schema));
     loop {
         order.spec.options.check()?;
-        let fresh = sorted.take(limit)?;
+        // The sort takes its memory when it is read.
+        sorted.wait_for_rows()?;
+        let free = bytes.saturating_sub(pool.reserved());
+        let of_kept = copies(order) * batch_bytes(&kept) + Ordering::sort_bytes(kept.num_rows());
+        let bytes = free.saturating_sub(of_kept) >> halvings;
+        let (copies, row_bytes) = (copies(order), fresh_row_bytes(order));
+        let fresh = sorted.take(SliceLimit { rows, bytes, copies, row_bytes })?;
         if fresh.is_empty() {
             return Ok(results);
         }
-        let slice = Slice { order, schema: &schema, kept: &kept, fresh: &fresh };
+        let slice = Slice { order, kept: &kept, fresh: &fresh };
         match slice.compute(context, memory) {
             Ok((files, needed)) => {
                 results.extend(files);
                 kept = needed;
             }
             Err(error) if is_out_of_memory(&error) && fresh.len() > 1 => {
-                limit.bytes = (limit.bytes / 2).max(1);
+                halvings += 1;
                 sorted.put_back(fresh);
             }
             Err(error) => return Err(error),
         }
         memory.free();
+        give_back_freed(context);
     }
 }
 
@@ -106,13 +113,49 @@ pub(super) fn in_slices(
 #[derive(Debug, Clone, Copy)]
 struct SliceLimit {
     rows: usize,
+    /// The memory in which it is computed.
     bytes: usize,
+    /// How often the values are there.
+    copies: usize,
+    /// What each row takes beside.
+    row_bytes: usize,
+}
+
+/// Returns how often the values of a slice are in memory: as they were read, by source, and those of several sources
+/// once more.
+fn copies(order: &SharedOrder) -> usize {
+    2 + usize::from(!order.unions.is_empty())
+}
+
+/// Returns about what a main row takes while it is computed, beside its values: its place in the order and
+/// its frame, and its results three times, of the threads, in order, and by number.
+fn fresh_row_bytes(order: &SharedOrder) -> usize {
+    let calls = order.spec.groups.iter().flat_map(|shape| &shape.group.calls);
+    let results: usize = calls.clone().map(|call| result_bytes(&call.bound.returns)).sum();
+    // Calls of one key may be tasks of their own.
+    let tasks = calls.count().min(order.spec.options.threads.get());
+    Ordering::sort_bytes(1) + frame_bytes(1) * tasks + 3 * results
+}
+
+fn result_bytes(data_type: &lockstep_row::DataType) -> usize {
+    use lockstep_row::DataType as T;
+    match data_type {
+        T::String | T::Array(_) | T::Map(..) => LONG_RESULT_BYTES,
+        T::Null
+        | T::Bool
+        | T::SmallInt
+        | T::Int
+        | T::BigInt
+        | T::Float
+        | T::Double
+        | T::Timestamp
+        | T::Date => size_of::<u64>(),
+    }
 }
 
 /// The rows that are computed together.
 struct Slice<'s> {
     order: &'s SharedOrder,
-    schema: &'s SchemaRef,
     /// Rows of earlier slices, which frames may hold.
     kept: &'s RecordBatch,
     fresh: &'s [RecordBatch],
@@ -126,11 +169,10 @@ impl Slice<'_> {
         memory: &MemoryReservation,
     ) -> Result<(Option<SpilledRows>, RecordBatch)> {
         let pieces = std::iter::once(self.kept).chain(self.fresh);
-        memory.try_grow(pieces.clone().map(batch_bytes).sum())?;
-        let rows = concat_batches(self.schema, pieces)?;
-        let stacked = StackedRows::new(&rows, self.order);
-        let part = PartRows::new(self.order, &stacked.sources(&rows, self.order)?);
-        memory.try_grow(part.columns.bytes())?;
+        // The values are there twice: as they were read, and by source.
+        memory.try_grow(2 * pieces.clone().map(batch_bytes).sum::<usize>())?;
+        let stacked = StackedRows::new(pieces.collect(), self.order);
+        let part = PartRows::new(self.order, &stacked.sources(self.order)?);
         let passed = stacked.main().iter().filter(|row| (**row as usize) < self.kept.num_rows());
         let current = CurrentRows::of_part(passed.count());
         let work = WindowWork::new(&self.order.spec, &part.columns, current, memory)?;
@@ -138,42 +180,57 @@ impl Slice<'_> {
         let results = match count {
             0 => None,
             _ => {
+                let calls = work.compute(memory)?;
                 let numbers = part.numbers.slice(current.passed, count);
+                // What the rows are sorted by, and their results a second time.
+                memory.try_grow(count * SORTED_NUMBER_BYTES)?;
+                memory.try_grow(calls.iter().map(|column| array_bytes(column.as_ref())).sum())?;
                 let by_number = sort_to_indices(&numbers, None, None)?;
                 let ascending = |column: &ArrayRef| Ok(take(column, &by_number, None)?);
-                let calls = work.compute(memory)?;
                 let calls = calls.iter().map(ascending).collect::<Result<Vec<_>>>()?;
-                Some(write_results(&ascending(&numbers)?, calls, &context.runtime_env())?)
+                let numbers = ascending(&numbers)?;
+                Some(write_results(&numbers, calls, self.order.order_count, context)?)
             }
         };
         let [ordering] = work.orderings.as_slice() else {
             return Err(internal_datafusion_err!("the windows of a part share their order"));
         };
-        let needed = stacked.needed(&rows, ordering, self.order);
-        Ok((results, take_record_batch(&rows, &UInt32Array::from(needed))?))
+        let needed = stacked.needed(ordering, self.order);
+        Ok((results, stacked.rows(&needed)?))
     }
 }
 
 /// The rows of a slice by source: the positions of all rows, in the order of the row numbers of an
 /// [`Ordering`].
-struct StackedRows {
+struct StackedRows<'s> {
+    pieces: Vec<&'s RecordBatch>,
+    /// The position of the first row of each piece.
+    starts: Vec<u32>,
     positions: Vec<u32>,
     /// The end of each source in `positions`; the main rows are the last ones.
     ends: Vec<usize>,
 }
 
-impl StackedRows {
-    fn new(rows: &RecordBatch, order: &SharedOrder) -> Self {
-        let sources = rows.column(SOURCE).as_primitive::<UInt32Type>().values();
-        let mut positions = Vec::with_capacity(sources.len());
+impl<'s> StackedRows<'s> {
+    fn new(pieces: Vec<&'s RecordBatch>, order: &SharedOrder) -> Self {
+        let mut starts = Vec::with_capacity(pieces.len());
+        let mut row_count = 0;
+        for piece in &pieces {
+            starts.push(row_count);
+            row_count += u32::try_from(piece.num_rows()).expect("a slice is small");
+        }
+        let mut positions = Vec::with_capacity(row_count as usize);
         let mut ends = Vec::with_capacity(order.unions.len() + 1);
         for source in 0..=u32::try_from(order.unions.len()).expect("a window has few sources") {
-            let of_source = (0_u32..).zip(sources).filter(|(_, of_row)| **of_row == source);
-            positions.extend(of_source.map(|(row, _)| row));
+            for (piece, start) in pieces.iter().zip(&starts) {
+                let sources = piece.column(SOURCE).as_primitive::<UInt32Type>().values();
+                let of_source = (*start..).zip(sources).filter(|(_, of_row)| **of_row == source);
+                positions.extend(of_source.map(|(row, _)| row));
+            }
             ends.push(positions.len());
         }
-        debug_assert_eq!(positions.len(), sources.len(), "each row has a source");
-        Self { positions, ends }
+        debug_assert_eq!(positions.len(), row_count as usize, "each row has a source");
+        Self { pieces, starts, positions, ends }
     }
 
     /// Returns the positions of the rows of a source, in the order of their stack.
@@ -186,31 +243,63 @@ impl StackedRows {
         self.source(self.ends.len() - 1)
     }
 
+    /// Returns the piece and the row there of a position.
+    fn place(&self, position: u32) -> (usize, usize) {
+        let piece = self.starts.partition_point(|start| *start <= position) - 1;
+        (piece, (position - self.starts[piece]) as usize)
+    }
+
+    /// Returns the places of positions that ascend.
+    fn places(&self, positions: &[u32]) -> Vec<(usize, usize)> {
+        let mut piece = 0;
+        let place = |position: &u32| {
+            while self.starts.get(piece + 1).is_some_and(|next| next <= position) {
+                piece += 1;
+            }
+            (piece, (position - self.starts[piece]) as usize)
+        };
+        positions.iter().map(place).collect()
+    }
+
+    /// Returns the rows at positions that ascend.
+    fn rows(&self, positions: &[u32]) -> Result<RecordBatch> {
+        Ok(interleave_record_batch(&self.pieces, &self.places(positions))?)
+    }
+
     /// Returns the columns of each source, the main rows first, then the UNION sources in the order in
     /// which they were split.
-    fn sources(&self, rows: &RecordBatch, order: &SharedOrder) -> Result<Vec<Vec<ArrayRef>>> {
+    fn sources(&self, order: &SharedOrder) -> Result<Vec<Vec<ArrayRef>>> {
+        let width = self.pieces.first().map_or(0, |piece| piece.num_columns());
         let unions = order.sources().map(|union| self.source(stack_position(order, union)));
         std::iter::once(self.main())
             .chain(unions)
             .map(|positions| {
-                let positions = UInt32Array::from(positions.to_vec());
-                let columns = &rows.columns()[NUMBER..];
-                columns.iter().map(|column| Ok(take(column, &positions, None)?)).collect()
+                let places = self.places(positions);
+                let column = |at: usize| {
+                    let parts: Vec<&dyn Array> =
+                        self.pieces.iter().map(|piece| piece.column(at).as_ref()).collect();
+                    Ok(interleave(&parts, &places)?)
+                };
+                (NUMBER..width).map(column).collect()
             })
             .collect()
     }
 
     /// Returns the positions of the rows that frames of later rows may hold: of keys with the greatest
     /// hash, since all rows of the others have been read.
-    fn needed(&self, rows: &RecordBatch, ordering: &Ordering, order: &SharedOrder) -> Vec<u32> {
-        let hashes = rows.column(HASH).as_primitive::<UInt64Type>().values();
-        let Some(last) = hashes.last() else { return Vec::new() };
+    fn needed(&self, ordering: &Ordering, order: &SharedOrder) -> Vec<u32> {
+        let hash = |position: u32| {
+            let (piece, row) = self.place(position);
+            self.pieces[piece].column(HASH).as_primitive::<UInt64Type>().value(row)
+        };
+        let Some(last) = self.positions.len().checked_sub(1) else { return Vec::new() };
+        let last = hash(u32::try_from(last).expect("a slice is small"));
         let position = |at: usize| self.positions[ordering.rows[at] as usize];
         let mut needed = Vec::new();
         for key in 0..ordering.key_count() {
             let key = ordering.key(key);
             // A key may have rows without an order value only.
-            if key.is_empty() || hashes[position(key.start) as usize] != *last {
+            if key.is_empty() || hash(position(key.start)) != last {
                 continue;
             }
             let windows = order.spec.groups.iter().map(|shape| &shape.group.window);
@@ -378,9 +467,19 @@ impl SortedRows {
         Ok(Self { stream, runtime: Handle::current(), waiting: Vec::new() })
     }
 
+    /// Waits until there are rows, or none are left.
+    fn wait_for_rows(&mut self) -> Result<()> {
+        if self.waiting.is_empty()
+            && let Some(batch) = self.runtime.block_on(self.stream.next())
+        {
+            self.waiting.push(batch?);
+        }
+        Ok(())
+    }
+
     /// Returns the next rows: at least one, unless there are none.
     fn take(&mut self, limit: SliceLimit) -> Result<Vec<RecordBatch>> {
-        let (mut taken, mut rows, mut bytes) = (Vec::new(), 0, 0);
+        let (mut taken, mut rows, mut bytes) = (Vec::new(), 0_usize, 0_usize);
         while rows < limit.rows && (bytes < limit.bytes || taken.is_empty()) {
             let batch = match self.waiting.pop() {
                 Some(batch) => batch,
@@ -398,7 +497,7 @@ impl SortedRows {
             }
             let batch = batch.slice(0, count);
             rows += count;
-            bytes += batch_bytes(&batch);
+            bytes += limit.copies * batch_bytes(&batch) + count * limit.row_bytes;
             taken.push(batch);
         }
         Ok(taken)

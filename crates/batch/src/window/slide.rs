@@ -99,8 +99,9 @@ pub(super) fn slide(
     calls: &[WindowCall<'_>],
     options: SlideOptions<'_>,
 ) -> TaskOutput {
-    let mut rows = Vec::new();
-    let mut slides: Vec<_> = calls.iter().map(CallSlide::new).collect();
+    let row_count = rows_of_keys.rows.len().min(ordering.current().len());
+    let mut rows = Vec::with_capacity(row_count);
+    let mut slides: Vec<_> = calls.iter().map(|call| CallSlide::new(call, row_count)).collect();
     let mut key_frames = KeyFrames::default();
     for key in rows_of_keys.keys.clone() {
         if (options.is_interrupted)() {
@@ -124,6 +125,11 @@ pub(super) fn slide(
         rows,
         columns: slides.into_iter().map(|mut slide| slide.results.finish()).collect(),
     }
+}
+
+/// Returns about how many bytes [`slide`] takes for so many rows beside its results and states.
+pub(super) fn frame_bytes(row_count: usize) -> usize {
+    row_count * (size_of::<FrameRange>() + size_of::<u32>())
 }
 
 /// The options of [`slide`].
@@ -308,13 +314,14 @@ struct CallSlide<'a> {
 }
 
 impl<'a> CallSlide<'a> {
-    fn new(call: &'a WindowCall<'a>) -> Self {
+    /// Makes the slide of a call for about so many rows.
+    fn new(call: &'a WindowCall<'a>, row_count: usize) -> Self {
         Self {
             bound: call.bound,
             lane: CallLane::of(call.bound, &call.arguments),
             readers: call.arguments.iter().map(|column| ColumnReader::new(column)).collect(),
             running: call.bound.new_state(StateUse::Slide),
-            results: ColumnBuilder::new(&call.bound.returns, 0),
+            results: ColumnBuilder::new(&call.bound.returns, row_count),
             arena: Arena::new(),
         }
     }

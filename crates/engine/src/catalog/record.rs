@@ -21,6 +21,7 @@ use crate::{
     offline_data::OfflineRecord,
     statement::TableOptions,
     user::{User, UserCommand},
+    view::FileViewRecord,
 };
 
 /// The kind of a record of the catalog in the log.
@@ -53,6 +54,9 @@ pub(crate) enum CatalogRecord {
     CreateView {
         name: QualifiedName,
         source: QuerySource,
+        /// Of a view that reads files. Earlier versions had none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        files: Option<FileViewRecord>,
     },
     DropView {
         name: QualifiedName,

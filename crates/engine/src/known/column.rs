@@ -274,7 +274,7 @@ fn stored(query: &BoundQuery) -> Result<BoundQuery> {
     });
     let plan = replaced.map_err(|error| internal(&error))?.data;
     let request_table = query.request_table.as_ref().map(|table| Arc::new(copy_of(table)));
-    Ok(BoundQuery { plan, request_table, ..query.clone() })
+    Ok(BoundQuery { plan, request_table, files: Vec::new(), ..query.clone() })
 }
 
 /// Returns the schema of the copy of a table: all that is known stays.

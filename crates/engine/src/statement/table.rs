@@ -5,7 +5,7 @@
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::ast::{AlterTableAction, ObjectName};
 
-use super::at_name;
+use super::{at_name, outcome};
 use crate::{
     Output, Session,
     append::table_error,
@@ -16,9 +16,16 @@ use crate::{
 impl Session {
     /// Runs DROP TABLE.
     pub(crate) fn drop_table(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
+        let named = self.qualified(name);
+        let external = self.database.objects().find_view(&named).cloned();
+        if external.is_some_and(|view| view.is_external_table()) {
+            let tolerated = if_exists.then_some(code::UNDEFINED_TABLE);
+            let dropped = self.database.commit(&CatalogCommand::DropView { name: named });
+            return outcome(dropped, tolerated, name, "DROP TABLE");
+        }
         let dropped = self.find_entry(name);
         let id = dropped.as_ref().map_or(0, |entry| entry.id);
-        let command = CatalogCommand::DropTable { name: self.qualified(name), id };
+        let command = CatalogCommand::DropTable { name: named, id };
         let is_missing = |error: &Diagnostic| {
             matches!(error.code, code::UNDEFINED_TABLE | code::UNDEFINED_DATABASE)
         };

@@ -1,22 +1,26 @@
-//! CREATE VIEW, DROP VIEW, SHOW VIEWS and SHOW CREATE VIEW.
+//! CREATE VIEW, CREATE EXTERNAL TABLE, DROP VIEW, SHOW VIEWS and SHOW CREATE VIEW.
 
 use std::sync::Arc;
 
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_plan::stored_tables;
-use lockstep_sql::ast::{CreateView, ObjectName};
+use lockstep_sql::{
+    Parsed,
+    ast::{CreateView, Ident, ObjectName, Statement, ViewForm},
+    parse,
+};
 
 use super::{at_name, outcome};
 use crate::{
     Output, Session,
     catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
-    deployment::{query_text, source_of},
+    deployment::{QuerySource, query_text},
     system,
-    view::{View, views_of},
+    view::{FileViewRecord, View, ViewKind, view_script, views_of},
 };
 
 impl Session {
-    /// Runs CREATE VIEW.
+    /// Runs CREATE VIEW and CREATE EXTERNAL TABLE.
     pub(crate) fn create_view(
         &self,
         create: &CreateView,
@@ -26,8 +30,13 @@ impl Session {
         let name = self.qualified(&create.name);
         let tolerated = create.if_not_exists.then_some(code::DUPLICATE_TABLE);
         let free = self.database.objects().check_view_free(&name, create.or_replace);
+        let done = if create.form == ViewForm::ExternalTable {
+            "CREATE EXTERNAL TABLE"
+        } else {
+            "CREATE VIEW"
+        };
         if free.is_err() {
-            return outcome(free, tolerated, &create.name, "CREATE VIEW");
+            return outcome(free, tolerated, &create.name, done);
         }
         if parameter_count > 0 {
             return Diagnostic::unsupported("a view takes no parameters")
@@ -37,19 +46,19 @@ impl Session {
         }
         let seen = self.database.objects().epoch();
         let bound = self.bind(&create.query)?;
-        if source_of(&bound.plan).is_some() {
-            return Diagnostic::unsupported("a view reads stored tables, not files or data frames")
-                .at(create.query.span)
-                .with_hint("CREATE TABLE … AS SELECT stores their rows.")
-                .err();
-        }
         check_columns(create, &bound.columns)?;
         let tables = stored_tables(&bound.plan);
         let stored = tables.iter().filter(|table| !system::is_system(table.id));
+        let kind = match create.form {
+            ViewForm::ExternalTable => ViewKind::ExternalTable,
+            ViewForm::View if bound.files.is_empty() => ViewKind::OfTables,
+            ViewForm::View => ViewKind::OfFiles,
+        };
         let view = View {
             definition: Definition::new(ObjectKind::View, name),
             sql: query_text(script, create.query.span),
             query: Arc::new(create.query.clone()),
+            kind,
             tables: stored.map(|table| TableReference::of(table)).collect(),
             views: views_of(&bound),
             settings: self.settings(),
@@ -58,7 +67,51 @@ impl Session {
         };
         let (view, or_replace) = (Arc::new(view), create.or_replace);
         let command = CatalogCommand::CreateView { view, or_replace, seen };
-        outcome(self.database.commit(&command), tolerated, &create.name, "CREATE VIEW")
+        outcome(self.database.commit(&command), tolerated, &create.name, done)
+    }
+
+    /// Makes a view of files again as its record says. Opens no file.
+    pub(crate) fn restore_file_view(
+        &self,
+        name: &QualifiedName,
+        source: &QuerySource,
+        known: &FileViewRecord,
+    ) -> Result<()> {
+        let is_external_table = known.kind == ViewKind::ExternalTable;
+        let statement = parse(&view_script(name, &source.sql, is_external_table))?;
+        let Some(Parsed { statement: Statement::CreateView(create), .. }) =
+            statement.into_iter().next()
+        else {
+            return Diagnostic::internal("the record is not of a view").err();
+        };
+        let table = |name: &QualifiedName| {
+            let ident = |text: &String| Ident { text: text.clone(), span: Span::default() };
+            let database = Some(ident(&name.database));
+            let entry = self.find_entry(&ObjectName { database, name: ident(&name.name) })?;
+            Ok(TableReference { id: entry.id, name: name.clone() })
+        };
+        let tables = known.tables.iter().map(table).collect::<Result<_>>()?;
+        let views = {
+            let objects = self.database.objects();
+            let view = |name: &QualifiedName| match objects.find_view(name) {
+                Some(view) => Ok(Arc::clone(view)),
+                None => objects.no_view(name).err(),
+            };
+            known.views.iter().map(view).collect::<Result<_>>()?
+        };
+        let view = View {
+            definition: Definition::new(ObjectKind::View, name.clone()),
+            sql: source.sql.clone(),
+            query: Arc::new(create.query),
+            kind: known.kind,
+            tables,
+            views,
+            settings: self.settings(),
+            current_database: self.current_database(),
+            columns: known.columns.clone(),
+        };
+        let (view, seen) = (Arc::new(view), self.database.objects().epoch());
+        self.database.commit(&CatalogCommand::CreateView { view, or_replace: false, seen })
     }
 
     /// Runs DROP VIEW.
@@ -85,15 +138,10 @@ impl Session {
         let Some(view) = objects.find_view(&wanted) else {
             return at_name(objects.no_view(&wanted), name).err();
         };
-        let script = create_view_script(view.name(), &view.sql);
-        let row = [&wanted.name, &script, &view.current_database].map(|text| Some(text.clone()));
+        let row =
+            [&wanted.name, &view.script(), &view.current_database].map(|text| Some(text.clone()));
         Output::of_texts(&["view", "create_view", "current_database"], &[row.to_vec()])
     }
-}
-
-/// Writes the CREATE VIEW of a view.
-pub(crate) fn create_view_script(name: &QualifiedName, sql: &str) -> String {
-    format!("CREATE VIEW `{}`.`{}` AS {sql}", name.database, name.name)
 }
 
 /// Fails where two columns have one name: nothing could name them.

@@ -127,7 +127,8 @@ fn views(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
     let row = |view: &std::sync::Arc<crate::view::View>| {
         let columns = i32::try_from(view.columns.len()).unwrap_or(i32::MAX);
         let name = view.name();
-        vec![text(&name.database), text(&name.name), text(&view.sql), Value::Int(columns)]
+        let statement = if view.is_external_table() { view.script() } else { view.sql.clone() };
+        vec![text(&name.database), text(&name.name), text(&statement), Value::Int(columns)]
     };
     seen.map(row).collect()
 }

@@ -129,7 +129,7 @@ fn tables(session: &Session, command: CommandGetTables) -> Result<RecordBatch> {
         let found = match (has_columns, is_view) {
             (false, _) => Ok(Vec::new()),
             (true, false) => session.table_columns(&format!("{database}.{name}")),
-            (true, true) => view_columns(session, database, name),
+            (true, true) => session.view_columns(database, name),
         };
         let Ok(columns) = found else { continue };
         let table_type = match database.as_str() {
@@ -141,12 +141,6 @@ fn tables(session: &Session, command: CommandGetTables) -> Result<RecordBatch> {
         builder.append(CATALOG, database, name, table_type, &schema).map_err(malformed)?;
     }
     builder.build().map_err(malformed)
-}
-
-/// Returns the columns of a view: those of its query.
-fn view_columns(session: &Session, database: &str, name: &str) -> Result<Vec<(String, DataType)>> {
-    let bound = session.query(&format!("SELECT * FROM `{database}`.`{name}`"))?;
-    Ok(bound.columns().to_vec())
 }
 
 /// Runs a statement and returns its rows as texts.

@@ -89,7 +89,7 @@ pub struct CreateTable {
     pub query: Option<Query>,
 }
 
-/// CREATE VIEW.
+/// CREATE VIEW, CREATE EXTERNAL TABLE.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateView {
     /// The name.
@@ -98,8 +98,20 @@ pub struct CreateView {
     pub or_replace: bool,
     /// IF NOT EXISTS.
     pub if_not_exists: bool,
+    /// Which of the two.
+    pub form: ViewForm,
     /// The query.
     pub query: Query,
+}
+
+/// How a view is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ViewForm {
+    /// VIEW … AS query.
+    View,
+    /// EXTERNAL TABLE … STORED AS …: its query reads all columns of files, and has the position of the text
+    /// from STORED on.
+    ExternalTable,
 }
 
 /// CREATE TABLE … LIKE PARQUET 'path'.

@@ -15,6 +15,7 @@ pub(super) const TABLES: StatementChapter = StatementChapter {
         &CREATE_TABLE,
         &ALTER_TABLE,
         &CREATE_VIEW,
+        &CREATE_EXTERNAL_TABLE,
         &DROP_VIEW,
         &DROP_TABLE,
         &CREATE_INDEX,
@@ -210,16 +211,39 @@ pub(super) const CREATE_VIEW: StatementRule = StatementRule {
         A view holds no rows: its query is bound where it is used, with the settings of the statement there \
         and its names looked up in the database that was the current one at CREATE VIEW. \
         In a request, the request row is a row of the table that the view begins with. \
-        Tables and views share their names. A view reads stored tables and views, no files, and takes no \
-        parameters. `OR REPLACE` is refused while something reads the view.",
+        Tables and views share their names. A view may read files, which are opened where it is used, not \
+        when the database is; it takes no parameters. `OR REPLACE` is refused while something reads the \
+        view.",
     grammar: "CREATE [ OR REPLACE ] VIEW table_name AS query\n\
         | CREATE VIEW IF NOT EXISTS table_name AS query",
     privileges: "`CREATE` on the view, `DROP` too with `OR REPLACE`, and `SELECT` on each table and view \
-        that the query names. Who may `SELECT` from the view needs nothing on what it reads.",
+        that the query names. Who may `SELECT` from the view needs nothing on what it reads. Files have to \
+        be in a folder that the operator has listed, whoever reads them.",
     options: &[],
     examples: &[
         "CREATE VIEW dear AS SELECT user, price, ts FROM orders WHERE price > 100",
+        "CREATE VIEW recent AS SELECT * FROM read_parquet('clicks/*/*.parquet') WHERE year >= 2024",
         "CREATE OR REPLACE VIEW shop.active AS SELECT user, max(ts) AS last FROM shop.clicks GROUP BY user",
+    ],
+};
+
+pub(super) const CREATE_EXTERNAL_TABLE: StatementRule = StatementRule {
+    name: "CREATE EXTERNAL TABLE",
+    description: "Gives files a name, which FROM takes as it takes a table: \
+        `CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 'path'` is \
+        `CREATE VIEW t AS SELECT * FROM read_parquet('path')`, and what is said of views and of files in \
+        `FROM` holds for it. The format is that of a function: `PARQUET`, `CSV`, `JSON`, `ARROW`, `DELTA`, \
+        `ICEBERG`; the path may be a pattern. The rows stay in the files, so a request cannot read them. \
+        `SHOW VIEWS` lists it, `DROP TABLE` or `DROP VIEW` removes it and leaves the files.",
+    grammar: "CREATE ( OR REPLACE EXTERNAL TABLE | EXTERNAL TABLE [ IF NOT EXISTS ] ) table_name\n\
+        STORED AS ( PARQUET | CSV | JSON | ARROW | DELTA | ICEBERG )\n\
+        ( [ OPTIONS option_list ] LOCATION string | LOCATION string OPTIONS option_list )",
+    privileges: "`CREATE` on the table, `DROP` too with `OR REPLACE`. Files have to be in a folder that the \
+        operator has listed, whoever reads them.",
+    options: &[],
+    examples: &[
+        "CREATE EXTERNAL TABLE clicks STORED AS PARQUET LOCATION 's3://bucket/clicks/*/*.parquet'",
+        "CREATE EXTERNAL TABLE prices STORED AS CSV LOCATION 'prices.csv' OPTIONS(delimiter = ';')",
     ],
 };
 
@@ -234,7 +258,7 @@ pub(super) const DROP_VIEW: StatementRule = StatementRule {
 
 pub(super) const DROP_TABLE: StatementRule = StatementRule {
     name: "DROP TABLE",
-    description: "Removes a table with its rows and its offline data. \
+    description: "Removes a table with its rows and its offline data, or an external table, whose files stay. \
         It is refused while a deployment, procedure or view reads the table.",
     grammar: "DROP TABLE [ IF EXISTS ] table_name",
     privileges: "`DROP` on the table.",

@@ -58,7 +58,7 @@ pub(super) const TABLES: StatementRule = StatementRule {
 
 pub(super) const VIEWS: StatementRule = StatementRule {
     name: "SHOW VIEWS",
-    description: "Lists the views of the current database.",
+    description: "Lists the views of the current database, external tables too.",
     grammar: "SHOW VIEWS",
     privileges: SEEN,
     options: &[],

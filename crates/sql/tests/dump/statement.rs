@@ -3,7 +3,7 @@
 use lockstep_sql::ast::{
     AlterTableAction, ColumnDefinition, CreateTable, Deploy, Insert, LoadData, ObjectPart,
     OptionItem, OptionValue, ParameterDefinition, Privileges, Query, Select, SelectItem, SetExpr,
-    Statement, TableRef, UserDefinition, VerifyAgainst,
+    Statement, TableRef, UserDefinition, VerifyAgainst, ViewForm,
 };
 
 use super::expression::{expr, idents, literal, object, order_by, window};
@@ -27,7 +27,10 @@ pub(super) fn statement(statement: &Statement) -> String {
         Statement::CreateTable(table) => create_table(table),
         Statement::DropTable { name, if_exists } => drop_object("table", *if_exists, &object(name)),
         Statement::CreateView(view) => list(
-            "create-view",
+            match view.form {
+                ViewForm::View => "create-view",
+                ViewForm::ExternalTable => "create-external-table",
+            },
             [
                 flag(view.or_replace, "or-replace"),
                 flag(view.if_not_exists, "if-not-exists"),

@@ -137,7 +137,7 @@ fn frames(candidates: usize, steps: &[(u8, u8, u8)]) -> Vec<FrameRange> {
 
 /// Computes a call over two keys, as it is or row by row.
 fn results(call: &WindowCall<'_>, keys: &[KeyFrames<'_>], by_row: bool) -> (ArrayRef, bool) {
-    let mut slide = CallSlide::new(call);
+    let mut slide = CallSlide::new(call, 0);
     if by_row {
         slide.lane = None;
     }

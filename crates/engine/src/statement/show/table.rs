@@ -34,14 +34,22 @@ impl Session {
 
     /// Runs SHOW CREATE TABLE.
     pub(super) fn show_create_table(&self, name: &ObjectName) -> Result<Output> {
+        let external = self.database.objects().find_view(&self.qualified(name)).cloned();
+        if let Some(view) = external.filter(|view| view.is_external_table()) {
+            let row = vec![Some(name.name.text.clone()), Some(view.script())];
+            return Output::of_texts(&["table", "create_table"], &[row]);
+        }
         let entry = self.find_entry(name)?;
         let text = create_table(&name.name.text, &declared_schema(&entry.table), &entry.options);
         let row = vec![Some(name.name.text.clone()), Some(text)];
         Output::of_texts(&["table", "create_table"], &[row])
     }
 
-    /// Runs SHOW INDEXES.
+    /// Runs SHOW INDEXES. A view has none.
     pub(super) fn show_indexes(&self, name: &ObjectName) -> Result<Output> {
+        if self.database.objects().find_view(&self.qualified(name)).is_some() {
+            return index_list(&[]);
+        }
         indexes(&*self.find_table(name)?)
     }
 
@@ -128,7 +136,11 @@ fn indexes(table: &Table) -> Result<Output> {
             row.map(|text| Some(text.to_owned())).to_vec()
         })
         .collect();
-    Output::of_texts(&["name", "keys", "ts", "ttl", "ttl_type", "declared", "used_by"], &rows)
+    index_list(&rows)
+}
+
+fn index_list(rows: &[Vec<Option<String>>]) -> Result<Output> {
+    Output::of_texts(&["name", "keys", "ts", "ttl", "ttl_type", "declared", "used_by"], rows)
 }
 
 /// Writes a retention as OpenMLDB does: the TTL, and its type.

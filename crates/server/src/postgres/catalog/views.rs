@@ -1,7 +1,7 @@
 //! The views that a session sees, as PostgreSQL's catalogs have them: relations of kind `v`.
 //!
-//! The columns are found by binding the view, since they are those of its query. One that the caller may
-//! not read, or whose tables are gone, has none.
+//! The columns are found by binding the view, since they are those of its query; of a view of files they
+//! are those that it was made with. One that the caller may not read, or whose tables are gone, has none.
 
 use std::{
     collections::BTreeSet,
@@ -49,8 +49,7 @@ pub(super) fn views(session: &Session) -> Result<Vec<VisibleView>> {
         while !numbers.insert(number) {
             number += 1;
         }
-        let bound = session.query(&format!("SELECT * FROM `{database}`.`{name}`"));
-        let columns = bound.map(|found| found.columns().to_vec()).unwrap_or_default();
+        let columns = session.view_columns(&database, name).unwrap_or_default();
         let column =
             |(name, data_type)| VisibleColumn { name, data_type, ..VisibleColumn::default() };
         seen.push(VisibleView {
