@@ -208,7 +208,9 @@ fn run(
 ) -> Result<Vec<RecordBatch>> {
     let row_count: usize = right.iter().map(RecordBatch::num_rows).sum();
     let copied = memory.new_empty();
-    copied.try_grow(right.iter().map(batch_bytes).sum())?;
+    if right.len() > 1 {
+        copied.try_grow(right.iter().map(batch_bytes).sum())?;
+    }
     memory.try_grow(row_count * RightRows::ROW_BYTES)?;
     let rows = match <[RecordBatch; 1]>::try_from(right) {
         Ok([only]) => only,

@@ -425,7 +425,9 @@ fn read_part(rows: &SpilledRows, memory: &MemoryReservation) -> Result<Vec<Array
     let Some(first) = batches.first() else { return Ok(Vec::new()) };
     // The rows are there twice until their columns are whole.
     let copied = memory.new_empty();
-    copied.try_grow(batches.iter().map(batch_bytes).sum())?;
+    if batches.len() > 1 {
+        copied.try_grow(batches.iter().map(batch_bytes).sum())?;
+    }
     (0..first.num_columns())
         .map(|at| {
             let parts: Vec<_> = batches.iter().map(|batch| batch.column(at).as_ref()).collect();
