@@ -5,7 +5,7 @@ use arrow::array::RecordBatch;
 use lockstep_batch::ExecuteOptions;
 use lockstep_diagnostic::{Diagnostic, Result, Span};
 use lockstep_row::{Arena, Value, arrow::ColumnReader};
-use lockstep_sql::ast::{Expr, Query, Select, SelectItem, SetExpr};
+use lockstep_sql::ast::{Expr, Query, SelectItem};
 
 use crate::{Parameter, Session, database::TableSet};
 
@@ -24,36 +24,11 @@ pub(crate) fn evaluate_row(
     parameters: &[Parameter],
     span: Span,
 ) -> Result<RecordBatch> {
-    let bound = session.bind_with(&query_of(items, span), parameters)?;
+    let bound = session.bind_with(&Query::of_items(items, None, span), parameters)?;
     let no_tables = TableSet::default();
     let batches = lockstep_batch::execute(&bound.plan, &no_tables, &ExecuteOptions::default())?;
     match batches.into_iter().next() {
         Some(row) if row.num_rows() == 1 => Ok(row),
         _ => Diagnostic::internal("a query of constants has one row").err(),
-    }
-}
-
-/// Makes the query `SELECT item, …`.
-fn query_of(items: Vec<SelectItem>, span: Span) -> Query {
-    let select = Select {
-        distinct: false,
-        items,
-        from: None,
-        filter: None,
-        group_by: Vec::new(),
-        having: None,
-        windows: Vec::new(),
-        span,
-    };
-    Query {
-        with: Vec::new(),
-        body: SetExpr::Select(Box::new(select)),
-        order_by: Vec::new(),
-        limit: None,
-        offset: None,
-        known_at: None,
-        into_outfile: None,
-        config: Vec::new(),
-        span,
     }
 }

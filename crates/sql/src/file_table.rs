@@ -5,7 +5,7 @@
 
 use lockstep_diagnostic::Result;
 
-use crate::ast::{FilePath, FileTable, Ident, Query, Select, SelectItem, SetExpr, TableRef};
+use crate::ast::{FilePath, FileTable, Ident, Query, SelectItem, TableRef};
 use crate::cursor::Parser;
 use crate::token::TokenKind;
 
@@ -100,27 +100,9 @@ impl Parser<'_> {
         let name = format!("{FUNCTION_PREFIX}{}", format.text.to_ascii_lowercase());
         let function = Some(Ident { text: name, span: format.span });
         let files = FileTable { function, paths: vec![path], options, span };
-        let select = Select {
-            distinct: false,
-            items: vec![SelectItem::Star { qualifier: None, span }],
-            from: Some(TableRef::Files { files: Box::new(files), alias: None }),
-            filter: None,
-            group_by: Vec::new(),
-            having: None,
-            windows: Vec::new(),
-            span,
-        };
-        Ok(Query {
-            with: Vec::new(),
-            body: SetExpr::Select(Box::new(select)),
-            order_by: Vec::new(),
-            limit: None,
-            offset: None,
-            known_at: None,
-            into_outfile: None,
-            config: Vec::new(),
-            span,
-        })
+        let items = vec![SelectItem::Star { qualifier: None, span }];
+        let from = TableRef::Files { files: Box::new(files), alias: None };
+        Ok(Query::of_items(items, Some(from), span))
     }
 
     fn file_path(&mut self) -> Result<FilePath> {

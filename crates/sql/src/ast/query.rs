@@ -27,6 +27,33 @@ pub struct Query {
     pub span: Span,
 }
 
+impl Query {
+    /// Makes the query `SELECT items FROM from`, all at one position.
+    pub fn of_items(items: Vec<SelectItem>, from: Option<TableRef>, span: Span) -> Self {
+        let select = Select {
+            distinct: false,
+            items,
+            from,
+            filter: None,
+            group_by: Vec::new(),
+            having: None,
+            windows: Vec::new(),
+            span,
+        };
+        Self {
+            with: Vec::new(),
+            body: SetExpr::Select(Box::new(select)),
+            order_by: Vec::new(),
+            limit: None,
+            offset: None,
+            known_at: None,
+            into_outfile: None,
+            config: Vec::new(),
+            span,
+        }
+    }
+}
+
 /// A common table: one entry of WITH.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommonTable {
