@@ -30,6 +30,7 @@ pub struct Query {
 impl Query {
     /// Makes the query `SELECT items FROM from`, all at one position.
     pub fn of_items(items: Vec<SelectItem>, from: Option<TableRef>, span: Span) -> Self {
+        debug_assert!(span.start <= span.end, "a position has a beginning and an end");
         let select = Select {
             distinct: false,
             items,
