@@ -156,6 +156,30 @@ def test_what_is_not_split_is_refused(world, sql, message):
         training_set(world.spark, sql, world.frames)
 
 
+def test_a_window_union_over_a_joined_column_is_refused(spark):
+    frames = {
+        "sales": spark.createDataFrame([(1, "a", 10)], "id bigint, item string, ts bigint"),
+        "ratings": spark.createDataFrame([("a", 5, 4)], "name string, at bigint, stars bigint"),
+        "others": spark.createDataFrame([(2, "a", 7)], "id bigint, item string, ts bigint"),
+        "both": spark.createDataFrame(
+            [(2, "a", 7, "a", 5, 4)],
+            "id bigint, item string, ts bigint, name string, at bigint, stars bigint",
+        ),
+    }
+    sql = (
+        "SELECT id, {} OVER w AS f FROM sales LAST JOIN ratings ORDER BY ratings.at "
+        "ON sales.item = ratings.name WINDOW w AS (UNION {} PARTITION BY sales.item "
+        "ORDER BY sales.ts ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)"
+    )
+    counted = training_set(spark, sql.format("count(id)", "others"), frames)
+    assert [row.f for row in counted.collect()] == [2]
+    refused = sql.format("sum(ratings.stars)", "both")
+    with pytest.raises(lockstep.Error, match="a window with UNION over a joined column") as raised:
+        training_set(spark, refused, frames)
+    assert raised.value.code == "0A000"
+    assert raised.value.position == refused.index("both")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -564,6 +564,9 @@ class _Splitter:
     ) -> SourceUse:
         """Returns the columns of a UNION source that stand where the read ones of the base do."""
         base = [name for name, _ in self._tables[self.base]]
+        if not set(reads) <= set(base):
+            hint = "Write the joined rows to a table first, and compute the window over it."
+            raise self._refused("a window with UNION over a joined column", table["span"], hint)
         other = self._tables[table["name"]]
         own = {name: other[base.index(name)] for name in reads}
         columns = tuple((own[name][0], name, own[name][1]) for name in reads)
