@@ -565,7 +565,7 @@ class _Splitter:
         """Returns the columns of a UNION source that stand where the read ones of the base do."""
         base = [name for name, _ in self._tables[self.base]]
         if not set(reads) <= set(base):
-            hint = "Write the joined rows to a table first, and compute the window over it."
+            hint = "Make a DataFrame of the joined rows first, and give it as a table."
             raise self._refused("a window with UNION over a joined column", table["span"], hint)
         other = self._tables[table["name"]]
         own = {name: other[base.index(name)] for name in reads}
