@@ -156,28 +156,41 @@ def test_what_is_not_split_is_refused(world, sql, message):
         training_set(world.spark, sql, world.frames)
 
 
-def test_a_window_union_over_a_joined_column_is_refused(spark):
-    frames = {
-        "sales": spark.createDataFrame([(1, "a", 10)], "id bigint, item string, ts bigint"),
-        "ratings": spark.createDataFrame([("a", 5, 4)], "name string, at bigint, stars bigint"),
-        "others": spark.createDataFrame([(2, "a", 7)], "id bigint, item string, ts bigint"),
-        "both": spark.createDataFrame(
-            [(2, "a", 7, "a", 5, 4)],
-            "id bigint, item string, ts bigint, name string, at bigint, stars bigint",
+def test_a_window_union_has_the_columns_of_the_joined_rows(spark):
+    sales = "id bigint, item string, ts bigint"
+    ratings = "name string, at bigint, stars bigint"
+    rows = {
+        "sales": (sales, [(1, "a", 10), (2, "b", 11), (3, "a", 12), (4, None, 13)]),
+        "ratings": (ratings, [("a", 5, 4), ("b", 4, 1), ("b", 6, 2)]),
+        "others": (sales, [(2, "a", 7), (8, "b", 12)]),
+        "both": (
+            f"{sales}, {ratings}",
+            [(2, "a", 7, "b", 5, 40), (9, "x", 11, "a", 6, 70), (7, None, 3, None, 1, 1)],
         ),
     }
-    sql = (
+    frames = {
+        name: spark.createDataFrame(of, columns).repartition(1)
+        for name, (columns, of) in rows.items()
+    }
+    db = lockstep.connect()
+    for name, (columns, of) in rows.items():
+        db.execute(f"CREATE TABLE {name} ({columns})")
+        db.append(name, of)
+    query = (
         "SELECT id, {} OVER w AS f FROM sales LAST JOIN ratings ORDER BY ratings.at "
-        "ON sales.item = ratings.name WINDOW w AS (UNION {} PARTITION BY sales.item "
+        "ON sales.item = ratings.name WINDOW w AS (UNION {} PARTITION BY {} "
         "ORDER BY sales.ts ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)"
     )
-    counted = training_set(spark, sql.format("count(id)", "others"), frames)
-    assert [row.f for row in counted.collect()] == [2]
-    refused = sql.format("sum(ratings.stars)", "both")
-    with pytest.raises(lockstep.Error, match="a window with UNION over a joined column") as raised:
-        training_set(spark, refused, frames)
-    assert raised.value.code == "0A000"
-    assert raised.value.position == refused.index("both")
+    wanted = [
+        ("count(id)", "others", "sales.item"),
+        ("sum(ratings.stars)", "both", "sales.item"),
+        ("count(id)", "both", "ratings.name"),
+        ("sum(sales.id + ratings.stars)", "both", "ratings.name, item"),
+    ]
+    for call, source, key in wanted:
+        sql = query.format(call, source, key)
+        found = training_set(spark, sql, frames).orderBy("id").collect()
+        assert [tuple(row) for row in found] == db.sql(sql).fetchall(), sql
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,37 @@ fn a_query_goes_by_the_memory_limit_of_its_session() {
 }
 
 #[test]
+fn a_window_without_a_beginning_needs_no_memory_for_all_rows_of_a_key() {
+    let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 60_000);
+    let query = |calls: &str, excluded: &str| {
+        format!(
+            "SELECT sum(s) AS s, max(lo) AS lo, min(hi) AS hi, sum(d) AS d FROM (SELECT {calls} FROM t \
+             WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN UNBOUNDED PRECEDING AND \
+             CURRENT ROW {excluded}), short AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 9 PRECEDING \
+             AND CURRENT ROW)) AS q"
+        )
+    };
+    let few = "sum(v) OVER w AS s, min(v) OVER short AS lo, max(v) OVER w AS hi, \
+               distinct_count(v % 10) OVER w AS d";
+    for excluded in ["", "EXCLUDE CURRENT_TIME", "EXCLUDE CURRENT_ROW"] {
+        let query = query(few, excluded);
+        session.execute("SET memory_limit = 0").expect("it is set");
+        let expected = session.execute(&query).expect("it fits");
+        for limit in ["4MB", "2MB", "1MB"] {
+            session.execute(&format!("SET memory_limit = '{limit}'")).expect("it is set");
+            let found = session.execute(&query).unwrap_or_else(|error| panic!("{limit}: {error}"));
+            assert_eq!(found.batches, expected.batches, "{limit} {excluded}");
+        }
+    }
+    // Its state has to fit.
+    let values = few.replace("v % 10", "v");
+    let error = session.execute(&query(&values, "")).expect_err("the values do not fit");
+    assert_eq!(error.code, "53200", "{error:?}");
+    session.execute("SET memory_limit = '16MB'").expect("it is set");
+    assert_eq!(session.execute(&query(&values, "")).expect("they fit").row_count(), 1);
+}
+
+#[test]
 fn groups_that_do_not_fit_come_in_the_order_of_their_first_rows() {
     let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 20_000);
     // Neighbours are of groups far apart; the second rows of groups come in another order.

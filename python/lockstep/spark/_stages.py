@@ -544,9 +544,8 @@ class _Splitter:
         selected = ", ".join(f"{text} AS `{name}`" for name, text, _ in pieces)
         clause = f" WINDOW {', '.join(specs)}" if specs else ""
         sql = f"SELECT `{ROW}`, {selected} FROM `{MAIN}`{clause}"
-        # In the order of the base table: a UNION source is matched by position.
-        order = {name: at for at, (name, _) in enumerate(self._tables[self.base])}
-        ordered = tuple(sorted(reads, key=lambda name: (order.get(name, len(order)), name)))
+        # In the order of the joined rows: a UNION source is matched by position.
+        ordered = tuple(sorted(reads, key=self._joined_columns().index))
         adds = self._types_of(sql, ordered, pieces, tables)
         inputs = tuple(Input(self._union_name(t), at) for at, t in enumerate(tables.values()))
         uses = tuple(self._union_use(table, ordered, key) for table in tables.values())
@@ -559,16 +558,16 @@ class _Splitter:
         inline = [c for c in calls if "spec" in c["over"] and self._group(c) == group]
         return [table for call in inline for table in call["over"]["spec"]["unions"]]
 
+    def _joined_columns(self) -> list[str]:
+        """Returns the columns of the joined rows, those of each table in turn."""
+        return [name for _, columns in self._scope for name in columns.values()]
+
     def _union_use(
         self, table: dict[str, Any], reads: tuple[str, ...], key: frozenset[str]
     ) -> SourceUse:
-        """Returns the columns of a UNION source that stand where the read ones of the base do."""
-        base = [name for name, _ in self._tables[self.base]]
-        if not set(reads) <= set(base):
-            hint = "Make a DataFrame of the joined rows first, and give it as a table."
-            raise self._refused("a window with UNION over a joined column", table["span"], hint)
-        other = self._tables[table["name"]]
-        own = {name: other[base.index(name)] for name in reads}
+        """Returns the columns of a UNION source that stand where the read ones of the rows do."""
+        joined, other = self._joined_columns(), self._tables[table["name"]]
+        own = {name: other[joined.index(name)] for name in reads}
         columns = tuple((own[name][0], name, own[name][1]) for name in reads)
         keys = {name: own[name][0] for name in key}
         return SourceUse(table["name"], columns, keys, has_row=True)

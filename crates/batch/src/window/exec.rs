@@ -35,10 +35,11 @@ use lockstep_host::CallStep;
 use lockstep_plan::Window;
 
 use super::{
+    carried::CarriedKeys,
     columns::WindowColumns,
     on_disk::on_disk,
     partition::{Ordering, WindowChunk},
-    slide::{SlideOptions, TaskOutput, WindowCall, frame_bytes, rows_before, slide},
+    slide::{SlideOptions, TaskOutput, WindowCall, frame_bytes, has_beginning, rows_before, slide},
 };
 use crate::{
     error::into_datafusion,
@@ -247,7 +248,7 @@ fn compute_calls(
 ) -> Result<Vec<ArrayRef>> {
     let work = WindowWork::new(spec, &columns, current, memory)?;
     drop(columns);
-    work.compute(memory)
+    work.compute(None, memory)
 }
 
 /// A group with the columns of its calls.
@@ -333,19 +334,30 @@ impl<'a> WindowWork<'a> {
         Ok(Self { spec, orderings, groups, current })
     }
 
-    /// Computes all calls, in the order of the current rows.
-    pub(super) fn compute(&self, memory: &MemoryReservation) -> Result<Vec<ArrayRef>> {
+    /// Computes all calls, in the order of the current rows; those of keys that go on in other time slices
+    /// with the states that are carried. Where states are changed, memory that the results take beyond
+    /// what is free is counted and is no error.
+    pub(super) fn compute(
+        &self,
+        carried: Option<&CarriedKeys<'_>>,
+        memory: &MemoryReservation,
+    ) -> Result<Vec<ArrayRef>> {
         let options = &self.spec.options;
-        let tasks = self.tasks();
+        let is_final = carried.is_some_and(CarriedKeys::are_changed);
+        let count = |memory: &MemoryReservation, bytes: usize| match is_final {
+            true => Ok(memory.grow(bytes)),
+            false => memory.try_grow(bytes),
+        };
+        let tasks = self.tasks(carried);
         let (done, total) = (AtomicU64::new(0), u64::try_from(tasks.len()).unwrap_or(u64::MAX));
         let frames = memory.new_empty();
         frames.try_grow(frame_bytes(self.rows_at_once(&tasks)))?;
         let outputs = parallel::run(options.threads, tasks.len(), |at| {
-            let outputs = self.slide(&tasks[at]);
+            let outputs = self.slide(&tasks[at], carried);
             value_limit::check().map_err(into_datafusion)?;
             options.check()?;
             let bytes = outputs.columns.iter().map(|column| array_bytes(column.as_ref())).sum();
-            memory.try_grow(bytes)?;
+            count(memory, bytes)?;
             if self.current.is_whole {
                 // Relaxed: a number to look at.
                 options.report(CallStep::ComputeWindows, done.fetch_add(1, Relaxed) + 1, total);
@@ -359,8 +371,8 @@ impl<'a> WindowWork<'a> {
         let of_results = |output: &TaskOutput| -> usize {
             output.columns.iter().map(|column| array_bytes(column.as_ref())).sum()
         };
-        positions.try_grow(current.unwrap_or(0) * size_of::<(usize, usize)>())?;
-        positions.try_grow(outputs.iter().map(of_results).sum())?;
+        count(&positions, current.unwrap_or(0) * size_of::<(usize, usize)>())?;
+        count(&positions, outputs.iter().map(of_results).sum())?;
         self.in_main_order(&tasks, &outputs)
     }
 
@@ -401,14 +413,20 @@ impl<'a> WindowWork<'a> {
     }
 
     /// Splits the work by keys and time slices, and by calls as well where there are few of them.
-    fn tasks(&self) -> Vec<WindowTask> {
+    fn tasks(&self, carried: Option<&CarriedKeys<'_>>) -> Vec<WindowTask> {
         let threads = self.spec.options.threads.get();
         let mut tasks = Vec::new();
         for (at, group) in self.groups.iter().enumerate() {
             let ordering = &self.orderings[group.ordering];
             let window = &group.shape.group.window;
-            let mut chunks =
-                ordering.chunks(TASK_ROWS, |key| self.slice_count(window, ordering, key));
+            let slice_count = |number: usize| {
+                let is_carried = || carried.is_some_and(|keys| keys.group(number, at).is_some());
+                match !has_beginning(window) && is_carried() {
+                    true => 1,
+                    false => self.slice_count(window, ordering, ordering.key(number)),
+                }
+            };
+            let mut chunks = ordering.chunks(TASK_ROWS, slice_count);
             if chunks.is_empty() {
                 // Where every order value is NULL, no row has a key.
                 chunks.push(WindowChunk { keys: 0..0, rows: 0..0 });
@@ -427,12 +445,13 @@ impl<'a> WindowWork<'a> {
         tasks
     }
 
-    fn slide(&self, task: &WindowTask) -> TaskOutput {
+    fn slide(&self, task: &WindowTask, carried: Option<&CarriedKeys<'_>>) -> TaskOutput {
         let group = &self.groups[task.group];
         let ordering = &self.orderings[group.ordering];
         let options = SlideOptions {
             with_unordered: task.with_unordered,
             is_interrupted: &|| self.spec.options.is_interrupted(),
+            carried: &|key| Some((carried?.group(key, task.group)?, task.calls.start)),
         };
         let calls = &group.calls[task.calls.clone()];
         slide(&group.shape.group.window, ordering, &task.rows, calls, options)

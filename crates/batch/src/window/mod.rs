@@ -10,6 +10,7 @@
 //! expressions and twelve bytes per row for each ordering.
 
 mod call_lane;
+mod carried;
 mod columns;
 mod exec;
 mod on_disk;

@@ -299,7 +299,7 @@ impl DiskWork<'_> {
         let rows = PartRows::new(order, &sources);
         drop(sources);
         let work = WindowWork::new(&order.spec, &rows.columns, CurrentRows::of_part(0), memory)?;
-        let calls = work.compute(memory)?;
+        let calls = work.compute(None, memory)?;
         write_results(&rows.numbers, calls, order.order_count, self.context)
     }
 

@@ -115,12 +115,12 @@ impl Ordering {
         self.starts[key]..self.starts[key + 1]
     }
 
-    /// Splits the rows into tasks of at least `row_count` rows, but for the last ones. A key whose
-    /// rows `slice_count` splits is cut into so many time slices.
+    /// Splits the rows into tasks of at least `row_count` rows, but for the last ones. A key, by its
+    /// number, that `slice_count` splits is cut into so many time slices.
     pub(super) fn chunks(
         &self,
         row_count: usize,
-        slice_count: impl Fn(Range<usize>) -> usize,
+        slice_count: impl Fn(usize) -> usize,
     ) -> Vec<WindowChunk> {
         let mut chunks = Vec::new();
         let mut first = 0;
@@ -130,7 +130,7 @@ impl Ordering {
         };
         for key in 0..self.key_count() {
             let rows = self.key(key);
-            let slices = slice_count(rows.clone());
+            let slices = slice_count(key);
             if slices > 1 {
                 if first < key {
                     chunks.push(whole(first..key));

@@ -7,10 +7,11 @@
 //! hold; frames only move forward, so the others are not needed any more.
 //!
 //! *Cost*: a sort on disk, and for each slice the rows of one frame of its first key, which are
-//! added again. The memory that is needed is that of the longest frame and of a slice; a frame
-//! without a beginning holds all rows of a key.
+//! added again; a window without a beginning goes on with its states instead ([`super::carried`]). The
+//! memory that is needed is that of a slice, of the longest frame that has a beginning, and of the
+//! states.
 
-use std::{fmt, hash::BuildHasher, ops::Range, sync::Arc};
+use std::{fmt, hash::BuildHasher, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array, UInt64Array},
@@ -32,10 +33,11 @@ use hashbrown::DefaultHashBuilder;
 use tokio::runtime::Handle;
 
 use super::{
+    carried::CarriedKeys,
     exec::{CurrentRows, WindowWork},
     on_disk::{PartRows, SharedOrder, write_results},
     partition::{Ordering, order_values},
-    slide::{first_needed, frame_bytes},
+    slide::frame_bytes,
 };
 use crate::{
     external_sort::ExternalSort,
@@ -71,20 +73,22 @@ pub(super) fn in_slices(
     let scan = SpilledPartScan::new(order, files)?;
     let schema = Arc::clone(&scan.schema);
     let pool = context.memory_pool();
-    let bytes = match pool.memory_limit() {
+    let limit = match pool.memory_limit() {
         MemoryLimit::Finite(bytes) => bytes,
         MemoryLimit::Infinite | MemoryLimit::Unknown => UNLIMITED_BYTES,
     };
-    let mut sorted = SortedRows::new(scan, order, context, bytes / SORT_SHARE)?;
+    let mut sorted = SortedRows::new(scan, order, context, limit / SORT_SHARE)?;
     let rows = order.spec.options.slice_rows.unwrap_or(usize::MAX);
     let mut halvings = 0;
     let mut results = Vec::new();
     let mut kept = RecordBatch::new_empty(Arc::clone(&schema));
+    let mut carried = CarriedKeys::new(&order.spec.groups);
+    let of_states = memory.new_empty();
     loop {
         order.spec.options.check()?;
         // The sort takes its memory when it is read.
         sorted.wait_for_rows()?;
-        let free = bytes.saturating_sub(pool.reserved());
+        let free = limit.saturating_sub(pool.reserved());
         let of_kept = copies(order) * batch_bytes(&kept) + Ordering::sort_bytes(kept.num_rows());
         let bytes = free.saturating_sub(of_kept) >> halvings;
         let (copies, row_bytes) = (copies(order), fresh_row_bytes(order));
@@ -93,10 +97,14 @@ pub(super) fn in_slices(
             return Ok(results);
         }
         let slice = Slice { order, kept: &kept, fresh: &fresh };
-        match slice.compute(context, memory) {
+        match slice.compute(&mut carried, context, memory) {
             Ok((files, needed)) => {
                 results.extend(files);
                 kept = needed;
+                // Results may have been longer than a slice reckons with.
+                halvings += u32::from(pool.reserved() > limit);
+                // No slice is so small that they become smaller.
+                of_states.try_resize(carried.bytes())?;
             }
             Err(error) if is_out_of_memory(&error) && fresh.len() > 1 => {
                 halvings += 1;
@@ -165,6 +173,7 @@ impl Slice<'_> {
     /// Computes the main rows. Returns their results, and the rows that later frames may hold.
     fn compute(
         &self,
+        carried: &mut CarriedKeys<'_>,
         context: &TaskContext,
         memory: &MemoryReservation,
     ) -> Result<(Option<SpilledRows>, RecordBatch)> {
@@ -176,15 +185,30 @@ impl Slice<'_> {
         let passed = stacked.main().iter().filter(|row| (**row as usize) < self.kept.num_rows());
         let current = CurrentRows::of_part(passed.count());
         let work = WindowWork::new(&self.order.spec, &part.columns, current, memory)?;
+        let [ordering] = work.orderings.as_slice() else {
+            return Err(internal_datafusion_err!("the windows of a part share their order"));
+        };
+        let unfinished = stacked.unfinished(ordering);
+        carried.begin_slice(ordering, &unfinished, |key| {
+            let first = stacked.positions[ordering.rows[ordering.key(key).start] as usize];
+            ((first as usize) < self.kept.num_rows()).then_some(first)
+        });
         let count = part.numbers.len() - current.passed;
         let results = match count {
-            0 => None,
+            // The states of windows without a beginning take rows of other sources, too.
+            0 if !carried.are_changed() => None,
             _ => {
-                let calls = work.compute(memory)?;
-                let numbers = part.numbers.slice(current.passed, count);
-                // What the rows are sorted by, and their results a second time.
+                // What the rows are sorted by.
                 memory.try_grow(count * SORTED_NUMBER_BYTES)?;
-                memory.try_grow(calls.iter().map(|column| array_bytes(column.as_ref())).sum())?;
+                let calls = work.compute(Some(carried), memory)?;
+                let numbers = part.numbers.slice(current.passed, count);
+                // Their results a second time.
+                let bytes = calls.iter().map(|column| array_bytes(column.as_ref())).sum();
+                if carried.are_changed() {
+                    memory.grow(bytes);
+                } else {
+                    memory.try_grow(bytes)?;
+                }
                 let by_number = sort_to_indices(&numbers, None, None)?;
                 let ascending = |column: &ArrayRef| Ok(take(column, &by_number, None)?);
                 let calls = calls.iter().map(ascending).collect::<Result<Vec<_>>>()?;
@@ -192,10 +216,14 @@ impl Slice<'_> {
                 Some(write_results(&numbers, calls, self.order.order_count, context)?)
             }
         };
-        let [ordering] = work.orderings.as_slice() else {
-            return Err(internal_datafusion_err!("the windows of a part share their order"));
-        };
-        let needed = stacked.needed(ordering, self.order);
+        let ranges = carried.end_slice(ordering, &unfinished);
+        let position = |at: usize| stacked.positions[ordering.rows[at] as usize];
+        let mut needed: Vec<u32> = ranges.iter().cloned().flatten().map(position).collect();
+        needed.sort_unstable();
+        carried.set_first_rows(ranges.iter().map(|rows| {
+            let row = needed.binary_search(&position(rows.start)).expect("the row is kept");
+            u32::try_from(row).expect("a slice is small")
+        }));
         Ok((results, stacked.rows(&needed)?))
     }
 }
@@ -285,30 +313,21 @@ impl<'s> StackedRows<'s> {
             .collect()
     }
 
-    /// Returns the positions of the rows that frames of later rows may hold: of keys with the greatest
-    /// hash, since all rows of the others have been read.
-    fn needed(&self, ordering: &Ordering, order: &SharedOrder) -> Vec<u32> {
+    /// Returns the keys that may have more rows in the next slice: those with the greatest hash, since all
+    /// rows of the others have been read.
+    fn unfinished(&self, ordering: &Ordering) -> Vec<usize> {
         let hash = |position: u32| {
             let (piece, row) = self.place(position);
             self.pieces[piece].column(HASH).as_primitive::<UInt64Type>().value(row)
         };
         let Some(last) = self.positions.len().checked_sub(1) else { return Vec::new() };
         let last = hash(u32::try_from(last).expect("a slice is small"));
-        let position = |at: usize| self.positions[ordering.rows[at] as usize];
-        let mut needed = Vec::new();
-        for key in 0..ordering.key_count() {
-            let key = ordering.key(key);
+        let is_unfinished = |number: &usize| {
             // A key may have rows without an order value only.
-            if key.is_empty() || hash(position(key.start)) != last {
-                continue;
-            }
-            let windows = order.spec.groups.iter().map(|shape| &shape.group.window);
-            let first = windows.map(|window| first_needed(window, ordering, key.clone())).min();
-            let rest: Range<usize> = first.unwrap_or(key.start)..key.end;
-            needed.extend(rest.map(position));
-        }
-        needed.sort_unstable();
-        needed
+            let first = ordering.key(*number).next();
+            first.is_some_and(|at| hash(self.positions[ordering.rows[at] as usize]) == last)
+        };
+        (0..ordering.key_count()).filter(is_unfinished).collect()
     }
 }
 

@@ -9,6 +9,10 @@
 //! current row itself is handled in one of three ways ([`CurrentRow`]). In the last one, which occurs
 //! with `INSTANCE_NOT_IN_WINDOW` and with equal order values under EXCLUDE `CURRENT_TIME`, it counts for
 //! its own result and is not added.
+//!
+//! Nothing is ever removed from a window without a beginning ([`has_beginning`]). Its states are those
+//! of a fold where that is enough, and over the time slices of a key on disk they go on from one
+//! slice to the next ([`super::carried`]).
 
 use std::{borrow::Cow, ops::Range};
 
@@ -22,6 +26,7 @@ use lockstep_row::{
 
 use super::{
     call_lane::CallLane,
+    carried::CarriedGroup,
     partition::{Ordering, WindowChunk},
 };
 
@@ -69,6 +74,8 @@ struct KeyFrames<'o> {
     candidates: Cow<'o, [u32]>,
     /// Their order values.
     orders: Cow<'o, [i64]>,
+    /// The greatest order value of the key's rows, which may be none of a candidate.
+    last_order: i64,
     frames: Vec<FrameRange>,
 }
 
@@ -101,7 +108,8 @@ pub(super) fn slide(
 ) -> TaskOutput {
     let row_count = rows_of_keys.rows.len().min(ordering.current().len());
     let mut rows = Vec::with_capacity(row_count);
-    let mut slides: Vec<_> = calls.iter().map(|call| CallSlide::new(call, row_count)).collect();
+    let mut slides: Vec<_> =
+        calls.iter().map(|call| CallSlide::new(call, window, row_count)).collect();
     let mut key_frames = KeyFrames::default();
     for key in rows_of_keys.keys.clone() {
         if (options.is_interrupted)() {
@@ -109,8 +117,23 @@ pub(super) fn slide(
         }
         key_frames.set(window, ordering, ordering.key(key), &rows_of_keys.rows);
         rows.extend(key_frames.frames.iter().map(|frame| frame.row));
-        for slide in &mut slides {
-            slide.run(&key_frames, options.is_interrupted);
+        match (options.carried)(key) {
+            None => {
+                for slide in &mut slides {
+                    slide.run(&key_frames, options.is_interrupted);
+                }
+            }
+            Some((group, first_call)) => {
+                let end = key_frames.of_later(window).end as usize;
+                for (slide, state) in slides.iter_mut().zip(&group.states[first_call..]) {
+                    slide.go_on(
+                        &mut state.lock(),
+                        group.folded..end,
+                        &key_frames,
+                        options.is_interrupted,
+                    );
+                }
+            }
         }
     }
     if options.with_unordered {
@@ -118,6 +141,8 @@ pub(super) fn slide(
         key_frames.set_unordered(window, unordered().copied());
         rows.extend(unordered());
         for slide in &mut slides {
+            // The current row is beside its frame.
+            slide.running = slide.bound.new_state(StateUse::Slide);
             slide.run(&key_frames, options.is_interrupted);
         }
     }
@@ -140,6 +165,9 @@ pub(super) struct SlideOptions<'a> {
     /// Returns whether the query was interrupted; called for each key, and every
     /// [`ROWS_PER_CHECK`] rows of one.
     pub(super) is_interrupted: &'a (dyn Fn() -> bool + Sync),
+    /// Returns the states of a key that goes on from one time slice to the next, and which of them is
+    /// that of the first call.
+    pub(super) carried: &'a (dyn Fn(usize) -> Option<(&'a CarriedGroup, usize)> + Sync),
 }
 
 impl<'o> KeyFrames<'o> {
@@ -174,6 +202,7 @@ impl<'o> KeyFrames<'o> {
     /// Finds the rows that frames of a key may hold.
     fn set_candidates(&mut self, window: &Window, ordering: &'o Ordering, key: Range<usize>) {
         let (rows, orders) = (&ordering.rows[key.clone()], &ordering.orders[key]);
+        self.last_order = orders.last().copied().unwrap_or(0);
         if !window.instance_not_in_window {
             (self.candidates, self.orders) = (Cow::Borrowed(rows), Cow::Borrowed(orders));
             return;
@@ -181,6 +210,14 @@ impl<'o> KeyFrames<'o> {
         let others = rows.iter().zip(orders).filter(|(row, _)| !ordering.main.contains(row));
         let (rows, orders): (Vec<u32>, Vec<i64>) = others.unzip();
         (self.candidates, self.orders) = (Cow::Owned(rows), Cow::Owned(orders));
+    }
+
+    /// Returns the frame of a row after the last one of the key.
+    fn of_later(&self, window: &Window) -> FrameRange {
+        let mut ends = FrameEnds::default();
+        let count = self.candidates.len();
+        ends.advance(window, &self.orders, count, self.last_order);
+        ends.frame(window, &self.orders, count, 0)
     }
 
     /// Gives each of these rows a frame without any other row.
@@ -193,19 +230,46 @@ impl<'o> KeyFrames<'o> {
     }
 }
 
-/// Returns the position of the first row of a key that the frame of a row after the last one may
-/// hold; the end of the key if there is none.
-pub(super) fn first_needed(window: &Window, ordering: &Ordering, key: Range<usize>) -> usize {
-    let Some(last_order) = ordering.orders[key.clone()].last() else { return key.end };
+/// Returns whether the frames of a window leave rows behind them.
+pub(super) fn has_beginning(window: &Window) -> bool {
+    match window.frame {
+        Frame::Rows { from: None, .. } | Frame::Range { from: None, .. } => {
+            window.max_size.is_some()
+        }
+        Frame::Rows { .. } | Frame::Range { .. } => true,
+    }
+}
+
+/// The candidates of a key that rows after its last one need.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaterRows {
+    /// The position of the first of them; the end of the key if there is none.
+    pub(super) first: usize,
+    /// How many candidates are before it.
+    pub(super) passed: usize,
+}
+
+/// Returns the rows of a key that later rows need: those that their frames may hold, or, where states are
+/// carried, those that no state has yet.
+pub(super) fn later_rows(window: &Window, ordering: &Ordering, key: Range<usize>) -> LaterRows {
     let mut frames = KeyFrames::default();
     frames.set_candidates(window, ordering, key.clone());
-    let (orders, count) = (&frames.orders, frames.candidates.len());
-    let mut ends = FrameEnds::default();
-    ends.advance(window, orders, count, *last_order);
-    let frame = ends.frame(window, orders, count, 0);
-    let first = frames.candidates.get(frame.start as usize);
+    let passed = match has_beginning(window) {
+        true => frames.of_later(window).start as usize,
+        false => frames.of_later(window).end as usize,
+    };
+    let first = frames.candidates.get(passed);
     let position = |row: &u32| ordering.rows[key.clone()].iter().position(|other| other == row);
-    first.and_then(position).map_or(key.end, |position| key.start + position)
+    LaterRows {
+        first: first.and_then(position).map_or(key.end, |position| key.start + position),
+        passed,
+    }
+}
+
+/// Returns how many of some rows of a key are candidates.
+pub(super) fn candidates_among(window: &Window, ordering: &Ordering, rows: Range<usize>) -> usize {
+    let is_candidate = |row: &&u32| !window.instance_not_in_window || !ordering.main.contains(row);
+    ordering.rows[rows].iter().filter(is_candidate).count()
 }
 
 /// Returns how many of the `at` rows before a row of a key its frame may hold.
@@ -297,8 +361,19 @@ impl FrameEnds {
         if window.instance_not_in_window || end != preceding {
             return false;
         }
-        let follower_is_equal = orders.get(end + 1) == Some(&self.order);
-        !(window.exclude_current_time && follower_is_equal)
+        // After the last row of a time slice there may be an equal one in the next slice.
+        let follower_may_be_equal = orders.get(end + 1).is_none_or(|order| *order == self.order);
+        !(window.exclude_current_time && follower_may_be_equal)
+    }
+}
+
+/// Returns how the states of a call are used: removals need more than a fold, and so does a current row
+/// that counts without being added.
+pub(super) fn state_use(bound: &BoundAggregate, window: &Window) -> StateUse {
+    let may_be_apart = window.exclude_current_time || window.instance_not_in_window;
+    match &bound.state {
+        StateForm::Fold(_) if !has_beginning(window) && !may_be_apart => StateUse::Fold,
+        StateForm::Fold(_) | StateForm::Rows(_) => StateUse::Slide,
     }
 }
 
@@ -314,36 +389,66 @@ struct CallSlide<'a> {
 }
 
 impl<'a> CallSlide<'a> {
-    /// Makes the slide of a call for about so many rows.
-    fn new(call: &'a WindowCall<'a>, row_count: usize) -> Self {
+    /// Makes the slide of a call of a window for about so many rows.
+    fn new(call: &'a WindowCall<'a>, window: &Window, row_count: usize) -> Self {
         Self {
             bound: call.bound,
             lane: CallLane::of(call.bound, &call.arguments),
             readers: call.arguments.iter().map(|column| ColumnReader::new(column)).collect(),
-            running: call.bound.new_state(StateUse::Slide),
+            running: call.bound.new_state(state_use(call.bound, window)),
             results: ColumnBuilder::new(&call.bound.returns, row_count),
             arena: Arena::new(),
         }
     }
 
+    /// Computes the results of a key.
     fn run(&mut self, key: &KeyFrames<'_>, is_interrupted: &dyn Fn() -> bool) {
         self.running.reset();
+        let end = key.frames.last().map_or(0, FrameRange::end_of_rows);
+        self.run_from(0, end, key, is_interrupted);
+    }
+
+    /// Computes the results of a key of a window without a beginning, with its state, which has the first
+    /// candidates of `range`, and has all of them afterwards.
+    fn go_on(
+        &mut self,
+        state: &mut AggregateState,
+        range: Range<usize>,
+        key: &KeyFrames<'_>,
+        is_interrupted: &dyn Fn() -> bool,
+    ) {
+        std::mem::swap(&mut self.running, state);
+        let end = self.run_from(range.start, range.end, key, is_interrupted);
+        self.add(&key.candidates, end..range.end, range.end);
+        std::mem::swap(&mut self.running, state);
+    }
+
+    /// Computes the results of a key with a state that has its candidates up to `end`. None is read from
+    /// `read_end` on. Returns up to which the state has them afterwards.
+    fn run_from(
+        &mut self,
+        mut end: usize,
+        read_end: usize,
+        key: &KeyFrames<'_>,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> usize {
         self.lane.iter_mut().for_each(CallLane::clear);
-        let Some(last) = key.frames.last() else { return };
+        let Some(last) = key.frames.last() else { return end };
         // Frames only move forward.
-        let (last_start, last_end) = (last.start as usize, last.end_of_rows());
-        let (mut start, mut end) = (0, 0);
+        let last_start = last.start as usize;
+        let mut start = 0;
         let mut fed = 0;
         for frame in &key.frames {
             if fed >= ROWS_PER_CHECK {
                 fed = 0;
                 if is_interrupted() {
-                    return;
+                    return end;
                 }
             }
             let frame_end = frame.end_of_rows();
             let frame_start = frame.start as usize;
-            if frame_start >= end {
+            // A state that was carried has rows before the first candidate.
+            if frame_start >= end && frame_start > 0 {
                 self.running.reset();
                 (start, end) = (frame_start, frame_start);
             }
@@ -353,19 +458,8 @@ impl<'a> CallSlide<'a> {
                 // A result, or a step, may take a time that grows with the rows of the frame.
                 fed += (frame_end - frame_start) / FRAME_ROWS_PER_ROW;
             }
-            match &mut self.lane {
-                Some(lane) => {
-                    let state = &mut self.running;
-                    let (added, removed) = (end..frame_end, start..frame_start);
-                    let candidates = &key.candidates;
-                    lane.add(candidates, added, last_end, |values| state.add(values));
-                    lane.remove(candidates, removed, last_start, |values| state.remove(values));
-                }
-                None => {
-                    self.feed(&key.candidates[end..frame_end], FeedDirection::Add);
-                    self.feed(&key.candidates[start..frame_start], FeedDirection::Remove);
-                }
-            }
+            self.add(&key.candidates, end..frame_end, read_end);
+            self.remove(&key.candidates, start..frame_start, last_start);
             (start, end) = (frame_start, frame_end);
             let (bound, running, arena) = (self.bound, &mut self.running, &self.arena);
             let results = &mut self.results;
@@ -378,6 +472,27 @@ impl<'a> CallSlide<'a> {
                 results.push(bound.value(running, arena));
             }
             self.empty_arena();
+        }
+        end
+    }
+
+    /// Adds some candidates; none is read from `read_end` on.
+    #[inline]
+    fn add(&mut self, candidates: &[u32], range: Range<usize>, read_end: usize) {
+        let state = &mut self.running;
+        match &mut self.lane {
+            Some(lane) => lane.add(candidates, range, read_end, |values| state.add(values)),
+            None => self.feed(&candidates[range], FeedDirection::Add),
+        }
+    }
+
+    /// Removes some candidates; none is read from `read_end` on.
+    #[inline]
+    fn remove(&mut self, candidates: &[u32], range: Range<usize>, read_end: usize) {
+        let state = &mut self.running;
+        match &mut self.lane {
+            Some(lane) => lane.remove(candidates, range, read_end, |values| state.remove(values)),
+            None => self.feed(&candidates[range], FeedDirection::Remove),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -19,6 +19,8 @@ use lockstep_row::{DataType, arrow::data_type};
 use proptest::{prelude::*, test_runner::Config};
 
 use super::{CallSlide, CurrentRow, FrameRange, KeyFrames, WindowCall};
+use lockstep_function::StateUse;
+use lockstep_plan::{Frame, Window};
 
 /// Functions of one value, and of a value and a condition.
 const FUNCTIONS: [&str; 18] = [
@@ -135,9 +137,22 @@ fn frames(candidates: usize, steps: &[(u8, u8, u8)]) -> Vec<FrameRange> {
         .collect()
 }
 
+/// Returns a window; which rows its frames have is not read of it.
+fn window(from: Option<u64>) -> Window {
+    Window {
+        partition_by: Vec::new(),
+        order_by: None,
+        frame: Frame::Rows { from, to: 0 },
+        max_size: None,
+        exclude_current_time: false,
+        exclude_current_row: false,
+        instance_not_in_window: false,
+    }
+}
+
 /// Computes a call over two keys, as it is or row by row.
 fn results(call: &WindowCall<'_>, keys: &[KeyFrames<'_>], by_row: bool) -> (ArrayRef, bool) {
-    let mut slide = CallSlide::new(call, 0);
+    let mut slide = CallSlide::new(call, &window(Some(9)), 0);
     if by_row {
         slide.lane = None;
     }
@@ -147,10 +162,37 @@ fn results(call: &WindowCall<'_>, keys: &[KeyFrames<'_>], by_row: bool) -> (Arra
     (slide.results.finish(), slide.lane.is_some())
 }
 
+/// Computes a call over keys whose frames begin at the first candidate, each in two pieces: the state
+/// goes on from one to the other, which has not the candidates before `gone` of what it has already.
+fn carried_results(call: &WindowCall<'_>, keys: &[KeyFrames<'_>], seed: u64) -> ArrayRef {
+    let window = window(None);
+    let mut slide = CallSlide::new(call, &window, 0);
+    for key in keys {
+        let at = |count: usize| (seed % (count as u64 + 1)) as usize;
+        let (first, second) = key.frames.split_at(at(key.frames.len() - 1));
+        let folded = second[0].end as usize;
+        let gone = at(folded);
+        let mut state = call.bound.new_state(super::state_use(call.bound, &window));
+        let first = KeyFrames { frames: first.to_vec(), ..key_of(&key.candidates) };
+        slide.go_on(&mut state, 0..folded, &first, &|| false);
+        let end = |end: u32| end - u32::try_from(gone).unwrap();
+        let second = second.iter().map(|frame| FrameRange { end: end(frame.end), ..*frame });
+        let second = KeyFrames { frames: second.collect(), ..key_of(&key.candidates[gone..]) };
+        let range = folded - gone..second.candidates.len();
+        slide.go_on(&mut state, range, &second, &|| false);
+    }
+    slide.results.finish()
+}
+
+fn key_of(candidates: &[u32]) -> KeyFrames<'_> {
+    KeyFrames { candidates: Cow::Borrowed(candidates), ..KeyFrames::default() }
+}
+
 #[test]
 fn blocks_give_what_rows_give() {
     // How often each function took blocks, and of which types.
     let by_block = RefCell::new(BTreeMap::<&str, BTreeMap<String, u32>>::new());
+    let folded = Cell::new(0);
     let steps = || prop::collection::vec((0..12_u8, 0..12_u8, 0..3_u8), 1..40);
     let drawn = (values(), 0..8_usize, 0..FUNCTIONS.len(), steps(), steps(), any::<u64>());
     proptest!(Config::with_cases(3_000), |((values, kind, function, one, other, seed) in drawn)| {
@@ -170,21 +212,32 @@ fn blocks_give_what_rows_give() {
         let candidates: Vec<u32> = (0..count)
             .map(|at| u32::try_from((at * 7 + (seed % 11) as usize) % count).unwrap())
             .collect();
-        let keys = [one, other].map(|steps| KeyFrames {
-            candidates: Cow::Borrowed(&candidates),
-            orders: Cow::Borrowed(&[]),
-            frames: frames(count, &steps),
-        });
+        let keys = |steps: [&[(u8, u8, u8)]; 2]| {
+            steps.map(|steps| KeyFrames { frames: frames(count, steps), ..key_of(&candidates) })
+        };
+        let drawn_keys = keys([&one, &other]);
         let data_type = arguments[0].data_type().clone();
         let call = WindowCall { bound: &bound, arguments };
-        let (found, in_blocks) = results(&call, &keys, false);
-        let (expected, _) = results(&call, &keys, true);
+        let (found, in_blocks) = results(&call, &drawn_keys, false);
+        let (expected, _) = results(&call, &drawn_keys, true);
         prop_assert_eq!(bits(&found), bits(&expected), "{} of {}", name, data_type);
+        // Without a beginning, with states that are only added to.
+        let growing = |steps: &[(u8, u8, u8)]| -> Vec<_> {
+            steps.iter().map(|(add, _, current)| (*add, 0, current - current % 3 % 2)).collect()
+        };
+        let (one, other) = (growing(&one), growing(&other));
+        let (expected, _) = results(&call, &keys([&one, &other]), true);
+        let found = carried_results(&call, &keys([&one, &other]), seed);
+        prop_assert_eq!(bits(&found), bits(&expected), "{} of {}, carried", name, data_type);
+        folded.set(folded.get() + u32::from(
+            super::state_use(&bound, &window(None)) == StateUse::Fold,
+        ));
         if in_blocks {
             let mut counts = by_block.borrow_mut();
             *counts.entry(name).or_default().entry(data_type.to_string()).or_default() += 1;
         }
     });
+    assert!(folded.get() > 1_000, "{} states only added", folded.get());
     let by_block = by_block.into_inner();
     let never = FUNCTIONS.iter().filter(|name| !by_block.contains_key(**name));
     assert_eq!(never.collect::<Vec<_>>(), [&"drawdown", &"median", &"first_value"]);
