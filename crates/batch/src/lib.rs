@@ -34,6 +34,7 @@ mod in_order;
 mod interruptible;
 mod joins_on_disk;
 mod key_index;
+mod key_numbers;
 mod last_join;
 pub mod load;
 mod lower;

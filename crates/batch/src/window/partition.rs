@@ -4,10 +4,18 @@
 
 use std::ops::Range;
 
-use arrow::array::{Array, ArrayRef};
+use arrow::{
+    array::{Array, ArrayRef, AsArray, PrimitiveArray},
+    datatypes::{
+        ArrowPrimitiveType, DataType as ArrowType, Int64Type, TimeUnit, TimestampMillisecondType,
+    },
+};
 use lockstep_row::{Arena, arrow::ColumnReader};
 
-use crate::key_index::KeyIndex;
+use crate::key_numbers::KeyNumbers;
+
+/// Runs of at least so many rows on average are merged.
+const ROWS_PER_RUN: usize = 32;
 
 /// The rows of a window, key by key. Positions are those of `rows` and `orders`.
 #[derive(Debug)]
@@ -42,17 +50,15 @@ impl Ordering {
             main.contains(&first_current) || first_current == main.end,
             "the current rows are main rows"
         );
-        let mut index = KeyIndex::default();
-        let numbers = index.insert(keys, row_count);
+        let KeyNumbers { rows: numbers, count } = KeyNumbers::of(keys, row_count);
         let is_ordered = |row: usize| order.is_none_or(|order| !is_null(order, row));
-        let mut starts = vec![0_usize; index.len() + 1];
+        let mut starts = vec![0_usize; count + 1];
         for (row, number) in numbers.iter().enumerate() {
             starts[*number as usize + 1] += usize::from(is_ordered(row));
         }
         for key in 1..starts.len() {
             starts[key] += starts[key - 1];
         }
-        drop(index);
         let values = order.map(order_values);
         let ordered_count = starts.last().copied().unwrap_or(0);
         let mut entries = vec![(0_i64, 0_u32); ordered_count];
@@ -74,10 +80,7 @@ impl Ordering {
         );
         drop((numbers, values, ends));
         for bounds in starts.windows(2) {
-            let entries = &mut entries[bounds[0]..bounds[1]];
-            if !entries.is_sorted() {
-                entries.sort_unstable();
-            }
+            sort(&mut entries[bounds[0]..bounds[1]]);
         }
         let (orders, rows) = entries.into_iter().unzip();
         Self { rows, orders, starts, unordered, main, first_current }
@@ -166,6 +169,17 @@ pub(super) struct WindowChunk {
     pub(super) rows: Range<usize>,
 }
 
+/// Sorts the rows of a key, which are in the order of their sources: where each source is nearly in
+/// event order, they are a few ascending runs, which are merged.
+fn sort(entries: &mut [(i64, u32)]) {
+    let descents = entries.windows(2).filter(|pair| pair[0] > pair[1]).count();
+    match descents {
+        0 => {}
+        _ if descents <= entries.len() / ROWS_PER_RUN => entries.sort(),
+        _ => entries.sort_unstable(),
+    }
+}
+
 /// Returns whether a value is NULL; an Arrow column of type NULL has no null buffer.
 fn is_null(array: &ArrayRef, row: usize) -> bool {
     array.is_null(row) || *array.data_type() == arrow::datatypes::DataType::Null
@@ -173,8 +187,24 @@ fn is_null(array: &ArrayRef, row: usize) -> bool {
 
 /// Returns the order values as integers, 0 where NULL.
 pub(crate) fn order_values(array: &ArrayRef) -> Vec<i64> {
+    match array.data_type() {
+        ArrowType::Int64 => return integers::<Int64Type>(array),
+        ArrowType::Timestamp(TimeUnit::Millisecond, None) => {
+            return integers::<TimestampMillisecondType>(array);
+        }
+        _ => {}
+    }
     let reader = ColumnReader::new(array);
     // Order values are integers: nothing is ever laid out in the arena.
     let arena = Arena::new();
     (0..array.len()).map(|row| reader.get(row, &arena).as_i64().unwrap_or(0)).collect()
+}
+
+/// Returns the values of a column, 0 where NULL.
+fn integers<T: ArrowPrimitiveType<Native = i64>>(array: &ArrayRef) -> Vec<i64> {
+    let column: &PrimitiveArray<T> = array.as_primitive();
+    match column.nulls() {
+        None => column.values().to_vec(),
+        Some(_) => column.iter().map(Option::unwrap_or_default).collect(),
+    }
 }
