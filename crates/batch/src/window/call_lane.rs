@@ -5,7 +5,7 @@
 //! type of the column and without the rows that do not count; the state takes them as a lane. The reads
 //! of a gather do not wait for each other, although candidates are anywhere in the column.
 
-use std::ops::Range;
+use std::{mem, ops::Range, ptr};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, StringArray},
@@ -22,14 +22,25 @@ use lockstep_function::{
 use lockstep_row::ShortText;
 
 /// How many candidates are gathered together.
-const BLOCK_ROWS: usize = if cfg!(test) { 8 } else { 512 };
+pub(super) const BLOCK_ROWS: usize = if cfg!(test) { 8 } else { 2048 };
 
-/// The values of one call.
+/// The values that one state takes, or several.
 #[derive(Debug)]
 pub(super) struct CallLane<'a> {
     source: FoldedColumn<'a>,
     added: LaneBlock<'a>,
     removed: LaneBlock<'a>,
+}
+
+/// Some candidates of a key.
+#[derive(Debug)]
+pub(super) struct CandidateRange<'c> {
+    /// All candidates of the key.
+    pub(super) candidates: &'c [u32],
+    /// Which of them.
+    pub(super) range: Range<usize>,
+    /// No candidate is read from this one on.
+    pub(super) read_end: usize,
 }
 
 /// Where the values are, and which count.
@@ -67,7 +78,7 @@ struct LaneBlock<'a> {
     /// The positions of the candidates.
     candidates: Range<usize>,
     /// For each candidate how many before it count, and at the end how many do; empty where all do.
-    places: Vec<usize>,
+    places: Vec<u32>,
     integers: Vec<i64>,
     floats: Vec<f64>,
     texts: Vec<&'a str>,
@@ -115,30 +126,46 @@ impl<'a> CallLane<'a> {
         self.removed.candidates = 0..0;
     }
 
-    /// Calls a function with the values of some candidates, which are added. No later one is read than
-    /// `end`.
+    /// Returns whether only the rows that count matter, not their values.
+    pub(super) fn counts_rows(&self) -> bool {
+        matches!(self.source.values, LaneValues::Rows)
+    }
+
+    /// Returns whether it has the values of another lane, or counts the rows that the other one counts.
+    pub(super) fn includes(&self, other: &Self) -> bool {
+        let (own, other) = (&self.source, &other.source);
+        let same_rows = is_same(own.nulls, other.nulls)
+            && is_same(own.condition, other.condition)
+            && own.excludes_zero == other.excludes_zero;
+        let same_values = match other.values {
+            LaneValues::Rows => !own.excludes_zero,
+            values => own.values.place() == values.place(),
+        };
+        same_rows && same_values
+    }
+
+    /// Calls a function with the values of some candidates, which are added; with their number where
+    /// `counts_rows` is true.
     #[inline]
     pub(super) fn add(
         &mut self,
-        candidates: &[u32],
-        range: Range<usize>,
-        end: usize,
+        range: CandidateRange<'_>,
+        counts_rows: bool,
         apply: impl FnMut(ValueLane<'_>),
     ) {
-        self.source.for_each(&mut self.added, (candidates, range, end), apply);
+        self.source.for_each(&mut self.added, range, counts_rows, apply);
     }
 
-    /// Calls a function with the values of some candidates, which are removed. No later one is read
-    /// than `end`.
+    /// Calls a function with the values of some candidates, which are removed; with their number where
+    /// `counts_rows` is true.
     #[inline]
     pub(super) fn remove(
         &mut self,
-        candidates: &[u32],
-        range: Range<usize>,
-        end: usize,
+        range: CandidateRange<'_>,
+        counts_rows: bool,
         apply: impl FnMut(ValueLane<'_>),
     ) {
-        self.source.for_each(&mut self.removed, (candidates, range, end), apply);
+        self.source.for_each(&mut self.removed, range, counts_rows, apply);
     }
 
     /// Returns whether a row may count, before its value is read.
@@ -153,14 +180,16 @@ impl<'a> FoldedColumn<'a> {
     fn for_each(
         &self,
         block: &mut LaneBlock<'a>,
-        (candidates, mut range, end): (&[u32], Range<usize>, usize),
+        range: CandidateRange<'_>,
+        counts_rows: bool,
         mut apply: impl FnMut(ValueLane<'_>),
     ) {
+        let CandidateRange { candidates, mut range, read_end: end } = range;
         debug_assert!(range.end <= end && end <= candidates.len(), "candidates are read in order");
         if range.is_empty() {
             return;
         }
-        if matches!(self.values, LaneValues::Rows) && self.all_count() {
+        if counts_rows && self.all_count() {
             apply(ValueLane::Rows(range.len()));
             return;
         }
@@ -174,7 +203,7 @@ impl<'a> FoldedColumn<'a> {
             let counted = block.place(known.start)..block.place(known.end);
             if !counted.is_empty() {
                 apply(match self.values {
-                    LaneValues::Rows => ValueLane::Rows(counted.len()),
+                    _ if counts_rows => ValueLane::Rows(counted.len()),
                     LaneValues::Texts(_) => block.texts(counted),
                     values if values.are_floats() => ValueLane::Floats(&block.floats[counted]),
                     _ => ValueLane::Integers(&block.integers[counted]),
@@ -189,9 +218,10 @@ impl<'a> FoldedColumn<'a> {
     }
 
     /// Returns whether a row counts, whatever its value.
+    #[inline]
     fn counts(&self, row: usize) -> bool {
-        let is_true = |condition: &BooleanArray| condition.is_valid(row) && condition.value(row);
-        self.nulls.is_none_or(|nulls| nulls.is_valid(row)) && self.condition.is_none_or(is_true)
+        let is_true = |condition: &BooleanArray| condition.is_valid(row) & condition.value(row);
+        self.nulls.is_none_or(|nulls| nulls.is_valid(row)) & self.condition.is_none_or(is_true)
     }
 
     /// Gathers the values of some candidates.
@@ -200,13 +230,13 @@ impl<'a> FoldedColumn<'a> {
         let LaneBlock { places, integers, floats, texts, .. } = block;
         match self.values {
             LaneValues::Rows => {
+                let mut count = 0;
                 places.clear();
                 places.push(0);
-                let mut count = 0;
-                for row in rows {
-                    count += usize::from(self.counts(row));
-                    places.push(count);
-                }
+                places.extend(rows.map(|row| {
+                    count += u32::from(self.counts(row));
+                    count
+                }));
             }
             LaneValues::SmallInts(values) => {
                 self.gather(rows, |row| i64::from(values[row]), integers, places);
@@ -239,12 +269,12 @@ impl<'a> FoldedColumn<'a> {
     }
 
     /// Gathers the values of the rows that count.
-    fn gather<T: Default + PartialEq>(
+    fn gather<T: Copy + Default + PartialEq>(
         &self,
-        rows: impl Iterator<Item = usize>,
+        rows: impl ExactSizeIterator<Item = usize>,
         value: impl Fn(usize) -> T,
         values: &mut Vec<T>,
-        places: &mut Vec<usize>,
+        places: &mut Vec<u32>,
     ) {
         values.clear();
         places.clear();
@@ -252,16 +282,18 @@ impl<'a> FoldedColumn<'a> {
             values.extend(rows.map(value));
             return;
         }
+        // Without a branch for each row: which ones count follows no pattern.
+        values.resize(rows.len(), T::default());
+        let mut count = 0;
         places.push(0);
-        for row in rows {
-            if self.counts(row) {
-                let value = value(row);
-                if !(self.excludes_zero && value == T::default()) {
-                    values.push(value);
-                }
-            }
-            places.push(values.len());
-        }
+        places.extend(rows.map(|row| {
+            let value = value(row);
+            let is_excluded = self.excludes_zero & (value == T::default());
+            values[count as usize] = value;
+            count += u32::from(self.counts(row) & !is_excluded);
+            count
+        }));
+        values.truncate(count as usize);
     }
 }
 
@@ -281,6 +313,20 @@ impl<'a> LaneValues<'a> {
             ArrowType::Utf8 => Self::Texts(array.as_string()),
             _ => return None,
         })
+    }
+
+    /// Returns where they are, and how they are read.
+    fn place(self) -> (mem::Discriminant<Self>, *const u8) {
+        let place = match self {
+            Self::Rows => ptr::null(),
+            Self::SmallInts(values) | Self::SmallIntsAsFloats(values) => values.as_ptr().cast(),
+            Self::Ints(values) | Self::IntsAsFloats(values) => values.as_ptr().cast(),
+            Self::BigInts(values) | Self::BigIntsAsFloats(values) => values.as_ptr().cast(),
+            Self::Floats(values) => values.as_ptr().cast(),
+            Self::Doubles(values) => values.as_ptr().cast(),
+            Self::Texts(values) => ptr::from_ref(values).cast(),
+        };
+        (mem::discriminant(&self), place)
     }
 
     /// Returns them as floats.
@@ -313,7 +359,7 @@ impl LaneBlock<'_> {
     /// Returns how many candidates of the block before this one count.
     fn place(&self, candidate: usize) -> usize {
         let at = candidate - self.candidates.start;
-        if self.places.is_empty() { at } else { self.places[at] }
+        if self.places.is_empty() { at } else { self.places[at] as usize }
     }
 
     /// Returns some of the texts.
@@ -323,6 +369,15 @@ impl LaneBlock<'_> {
         } else {
             ValueLane::Texts(&self.texts[counted])
         }
+    }
+}
+
+/// Returns whether two parts of a column are one.
+fn is_same<T>(left: Option<&T>, right: Option<&T>) -> bool {
+    match (left, right) {
+        (None, None) => true,
+        (Some(left), Some(right)) => ptr::eq(left, right),
+        (None, Some(_)) | (Some(_), None) => false,
     }
 }
 

@@ -9,10 +9,10 @@ use std::ops::Range;
 use hashbrown::HashMap;
 use lockstep_function::AggregateState;
 use lockstep_host::sync::Mutex;
-use lockstep_plan::AggregateCall;
 
 use super::{
     partition::Ordering,
+    shared_state::{SharedState, shared_states},
     slide::{candidates_among, has_beginning, later_rows, state_use},
 };
 use crate::lower::GroupShape;
@@ -42,8 +42,8 @@ struct CarriedKey {
 pub(super) struct CarriedGroup {
     /// How many of the key's candidates in the slice the states have already.
     pub(super) folded: usize,
-    /// The state of each call. One task computes a call and holds its lock meanwhile; no two wait for
-    /// each other.
+    /// The states, in the order of [`shared_states`]. One task computes a state; no two wait for each
+    /// other.
     pub(super) states: Vec<Mutex<AggregateState>>,
 }
 
@@ -109,7 +109,7 @@ impl<'g> CarriedKeys<'g> {
         for number in unfinished {
             let key = ordering.key(*number);
             let windows = self.groups.iter().map(|shape| &shape.group.window);
-            let later = windows.map(|window| (window, later_rows(window, ordering, key.clone())));
+            let later = windows.map(|window| (window, later_rows(window, ordering, *number)));
             let later: Vec<_> = later.collect();
             let mut first = later.iter().map(|(_, rows)| rows.first).min().unwrap_or(key.start);
             if let Some(at) = self.places.get(number) {
@@ -152,10 +152,11 @@ impl CarriedKey {
     fn new(groups: &[GroupShape]) -> Self {
         let group = |shape: &GroupShape| {
             let window = &shape.group.window;
-            let state = |call: &AggregateCall| {
-                Mutex::new(call.bound.new_state(state_use(&call.bound, window)))
+            let state = |state: &SharedState| {
+                let bound = &shape.group.calls[state.calls[0]].bound;
+                Mutex::new(bound.new_state(state_use(bound, window)))
             };
-            let states = || shape.group.calls.iter().map(state).collect();
+            let states = || shared_states(shape).iter().map(state).collect();
             (!has_beginning(window)).then(|| CarriedGroup { folded: 0, states: states() })
         };
         Self { first_row: None, groups: groups.iter().map(group).collect() }

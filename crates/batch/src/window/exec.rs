@@ -39,7 +39,8 @@ use super::{
     columns::WindowColumns,
     on_disk::on_disk,
     partition::{Ordering, WindowChunk},
-    slide::{SlideOptions, TaskOutput, WindowCall, frame_bytes, has_beginning, rows_before, slide},
+    shared_state::{SharedState, shared_states},
+    slide::{SlideOptions, TaskOutput, WindowCall, has_beginning, rows_before, slide, slide_bytes},
 };
 use crate::{
     error::into_datafusion,
@@ -257,6 +258,7 @@ struct GroupColumns<'a> {
     shape: &'a GroupShape,
     ordering: usize,
     calls: Vec<WindowCall<'a>>,
+    states: Vec<SharedState>,
 }
 
 /// The sorted rows of all groups.
@@ -268,12 +270,12 @@ pub(super) struct WindowWork<'a> {
     current: CurrentRows,
 }
 
-/// A unit of parallel work: some calls of a group for some rows.
+/// A unit of parallel work: some states of a group for some rows.
 #[derive(Debug)]
 struct WindowTask {
     group: usize,
     rows: WindowChunk,
-    calls: Range<usize>,
+    states: Range<usize>,
     with_unordered: bool,
 }
 
@@ -310,7 +312,8 @@ impl<'a> WindowWork<'a> {
                     arguments: arguments.iter().map(|expr| column(*expr, unions)).collect(),
                 }
             });
-            groups.push(GroupColumns { shape, ordering, calls: calls.collect() });
+            let states = shared_states(shape);
+            groups.push(GroupColumns { shape, ordering, calls: calls.collect(), states });
         }
         let orderings = parallel::run(spec.options.threads, keys.len(), |at| {
             spec.options.check()?;
@@ -326,7 +329,10 @@ impl<'a> WindowWork<'a> {
             sorting.try_grow(Ordering::sort_bytes(row_count as usize))?;
             let first_current = u32::try_from(main.start + current.passed).unwrap_or(row_count);
             let main = u32::try_from(main.start).unwrap_or(row_count)..row_count;
-            let ordering = Ordering::new(&partition_by, order.as_ref(), main, first_current);
+            let mut shapes = spec.groups.iter().filter(|shape| ordering_key(shape) == keys[at]);
+            let with_others = shapes.any(|shape| shape.group.window.instance_not_in_window);
+            let order = order.as_ref();
+            let ordering = Ordering::new(&partition_by, order, main, first_current, with_others);
             drop(sorting);
             memory.try_grow(ordering.bytes())?;
             Ok(ordering)
@@ -351,7 +357,7 @@ impl<'a> WindowWork<'a> {
         let tasks = self.tasks(carried);
         let (done, total) = (AtomicU64::new(0), u64::try_from(tasks.len()).unwrap_or(u64::MAX));
         let frames = memory.new_empty();
-        frames.try_grow(frame_bytes(self.rows_at_once(&tasks)))?;
+        frames.try_grow(slide_bytes(self.rows_at_once(&tasks)))?;
         let outputs = parallel::run(options.threads, tasks.len(), |at| {
             let outputs = self.slide(&tasks[at], carried);
             value_limit::check().map_err(into_datafusion)?;
@@ -412,7 +418,7 @@ impl<'a> WindowWork<'a> {
         }
     }
 
-    /// Splits the work by keys and time slices, and by calls as well where there are few of them.
+    /// Splits the work by keys and time slices, and by states as well where there are few of them.
     fn tasks(&self, carried: Option<&CarriedKeys<'_>>) -> Vec<WindowTask> {
         let threads = self.spec.options.threads.get();
         let mut tasks = Vec::new();
@@ -431,14 +437,14 @@ impl<'a> WindowWork<'a> {
                 // Where every order value is NULL, no row has a key.
                 chunks.push(WindowChunk { keys: 0..0, rows: 0..0 });
             }
-            let call_count = group.calls.len();
-            let parts = (2 * threads).div_ceil(chunks.len()).clamp(1, call_count.max(1));
-            let calls_per_part = call_count.div_ceil(parts).max(1);
+            let state_count = group.states.len();
+            let parts = (2 * threads).div_ceil(chunks.len()).clamp(1, state_count.max(1));
+            let states_per_part = state_count.div_ceil(parts).max(1);
             for (number, rows) in chunks.into_iter().enumerate() {
-                for first in (0..call_count).step_by(calls_per_part) {
-                    let calls = first..(first + calls_per_part).min(call_count);
+                for first in (0..state_count).step_by(states_per_part) {
+                    let states = first..(first + states_per_part).min(state_count);
                     let rows = rows.clone();
-                    tasks.push(WindowTask { group: at, rows, calls, with_unordered: number == 0 });
+                    tasks.push(WindowTask { group: at, rows, states, with_unordered: number == 0 });
                 }
             }
         }
@@ -451,10 +457,10 @@ impl<'a> WindowWork<'a> {
         let options = SlideOptions {
             with_unordered: task.with_unordered,
             is_interrupted: &|| self.spec.options.is_interrupted(),
-            carried: &|key| Some((carried?.group(key, task.group)?, task.calls.start)),
+            carried: &|key| Some((carried?.group(key, task.group)?, task.states.start)),
         };
-        let calls = &group.calls[task.calls.clone()];
-        slide(&group.shape.group.window, ordering, &task.rows, calls, options)
+        let states = (group.calls.as_slice(), &group.states[task.states.clone()]);
+        slide(&group.shape.group.window, ordering, &task.rows, states, options)
     }
 
     /// Returns the columns of all calls, in the order of the current rows.
@@ -465,7 +471,7 @@ impl<'a> WindowWork<'a> {
             let of_group = || tasks.iter().zip(outputs).filter(move |(task, _)| task.group == at);
             let mut positions = vec![(0, 0); current.len()];
             for (number, (_, outputs)) in
-                of_group().filter(|(task, _)| task.calls.start == 0).enumerate()
+                of_group().filter(|(task, _)| task.states.start == 0).enumerate()
             {
                 for (position, row) in outputs.rows.iter().enumerate() {
                     positions[(row - current.start) as usize] = (number, position);
@@ -473,8 +479,9 @@ impl<'a> WindowWork<'a> {
             }
             let mut parts: Vec<Vec<&dyn Array>> = vec![Vec::new(); group.calls.len()];
             for (task, outputs) in of_group() {
-                for (call, column) in task.calls.clone().zip(&outputs.columns) {
-                    parts[call].push(column.as_ref());
+                let calls = group.states[task.states.clone()].iter().flat_map(|state| &state.calls);
+                for (call, column) in calls.zip(&outputs.columns) {
+                    parts[*call].push(column.as_ref());
                 }
             }
             columns.extend(parallel::run(self.spec.options.threads, parts.len(), |call| {

@@ -15,6 +15,7 @@ mod columns;
 mod exec;
 mod on_disk;
 mod partition;
+mod shared_state;
 mod slices_on_disk;
 mod slide;
 

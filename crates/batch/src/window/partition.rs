@@ -14,6 +14,15 @@ use lockstep_row::{Arena, arrow::ColumnReader};
 
 use crate::key_numbers::KeyNumbers;
 
+/// The rows of UNION sources, key by key.
+#[derive(Debug, Default)]
+struct OtherRows {
+    rows: Vec<u32>,
+    orders: Vec<i64>,
+    /// The start of each key's rows, followed by the end.
+    starts: Vec<usize>,
+}
+
 /// Runs of at least so many rows on average are merged.
 const ROWS_PER_RUN: usize = 32;
 
@@ -26,6 +35,8 @@ pub(super) struct Ordering {
     pub(super) orders: Vec<i64>,
     /// The start of each key's rows, followed by the end.
     starts: Vec<usize>,
+    /// The rows that are no main rows, where some window may hold no others.
+    others: Option<OtherRows>,
     /// Main rows whose order value is NULL; they are in no other row's frame, and their own frames
     /// have no other row.
     pub(super) unordered: Vec<u32>,
@@ -38,12 +49,13 @@ pub(super) struct Ordering {
 impl Ordering {
     /// Sorts rows by their keys and by their order values; without an order, by row number. Fewer
     /// than 2^32 rows, of which the main ones are the last; the main rows from `first_current` on
-    /// are current rows.
+    /// are current rows. `with_others` says whether [`Self::candidates`] is called without the main rows.
     pub(super) fn new(
         keys: &[ArrayRef],
         order: Option<&ArrayRef>,
         main: Range<u32>,
         first_current: u32,
+        with_others: bool,
     ) -> Self {
         let row_count = main.end as usize;
         debug_assert!(
@@ -83,7 +95,10 @@ impl Ordering {
             sort(&mut entries[bounds[0]..bounds[1]]);
         }
         let (orders, rows) = entries.into_iter().unzip();
-        Self { rows, orders, starts, unordered, main, first_current }
+        let mut ordering =
+            Self { rows, orders, starts, others: None, unordered, main, first_current };
+        ordering.others = with_others.then(|| ordering.other_rows());
+        ordering
     }
 
     /// Returns about how many bytes [`Self::new`] takes for so many rows, with what it returns: the entries
@@ -95,7 +110,44 @@ impl Ordering {
 
     /// Returns the number of bytes of the row numbers and order values.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(self.rows.as_slice()) + size_of_val(self.orders.as_slice())
+        let bytes = |rows: &[u32], orders: &[i64]| size_of_val(rows) + size_of_val(orders);
+        let others = self.others.as_ref().map_or(0, |others| bytes(&others.rows, &others.orders));
+        bytes(&self.rows, &self.orders) + others
+    }
+
+    fn other_rows(&self) -> OtherRows {
+        let count = self.rows.len() - self.main.len().min(self.rows.len());
+        let mut others = OtherRows {
+            rows: Vec::with_capacity(count),
+            orders: Vec::with_capacity(count),
+            starts: Vec::with_capacity(self.starts.len()),
+        };
+        for key in 0..self.key_count() {
+            others.starts.push(others.rows.len());
+            for at in self.key(key) {
+                if !self.main.contains(&self.rows[at]) {
+                    others.rows.push(self.rows[at]);
+                    others.orders.push(self.orders[at]);
+                }
+            }
+        }
+        others.starts.push(others.rows.len());
+        others
+    }
+
+    /// Returns the rows of a key that frames may hold, and their order values: all, or those that are no
+    /// main rows.
+    pub(super) fn candidates(&self, key: usize, without_main: bool) -> (&[u32], &[i64]) {
+        match &self.others {
+            Some(others) if without_main => {
+                let range = others.starts[key]..others.starts[key + 1];
+                (&others.rows[range.clone()], &others.orders[range])
+            }
+            others => {
+                debug_assert!(others.is_some() || !without_main, "the other rows were asked for");
+                (&self.rows[self.key(key)], &self.orders[self.key(key)])
+            }
+        }
     }
 
     /// Returns whether a row is a current row.

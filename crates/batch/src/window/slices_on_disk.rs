@@ -37,7 +37,7 @@ use super::{
     exec::{CurrentRows, WindowWork},
     on_disk::{PartRows, SharedOrder, write_results},
     partition::{Ordering, order_values},
-    slide::frame_bytes,
+    slide::slide_bytes,
 };
 use crate::{
     external_sort::ExternalSort,
@@ -142,7 +142,7 @@ fn fresh_row_bytes(order: &SharedOrder) -> usize {
     let results: usize = calls.clone().map(|call| result_bytes(&call.bound.returns)).sum();
     // Calls of one key may be tasks of their own.
     let tasks = calls.count().min(order.spec.options.threads.get());
-    Ordering::sort_bytes(1) + frame_bytes(1) * tasks + 3 * results
+    Ordering::sort_bytes(1) + slide_bytes(1) * tasks + 3 * results
 }
 
 fn result_bytes(data_type: &lockstep_row::DataType) -> usize {

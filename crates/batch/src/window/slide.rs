@@ -14,7 +14,7 @@
 //! of a fold where that is enough, and over the time slices of a key on disk they go on from one
 //! slice to the next ([`super::carried`]).
 
-use std::{borrow::Cow, ops::Range};
+use std::{mem, ops::Range};
 
 use arrow::array::ArrayRef;
 use lockstep_function::{AggregateState, BoundAggregate, RowsEnd, StateForm, StateUse};
@@ -25,13 +25,17 @@ use lockstep_row::{
 };
 
 use super::{
-    call_lane::CallLane,
+    call_lane::{BLOCK_ROWS, CallLane, CandidateRange},
     carried::CarriedGroup,
     partition::{Ordering, WindowChunk},
+    shared_state::SharedState,
 };
 
 /// The approximate number of rows between two checks for an interrupt.
 const ROWS_PER_CHECK: usize = 1 << 14;
+
+/// How many frames of a key are computed together, call by call.
+const SEGMENT_ROWS: usize = if cfg!(test) { 5 } else { 512 };
 
 /// How many rows of a frame count as one that is added, where a result may be computed over all of them.
 const FRAME_ROWS_PER_ROW: usize = 64;
@@ -67,15 +71,23 @@ impl FrameRange {
     }
 }
 
-/// The frames of one key.
+/// The frames of one key, some of them at a time.
 #[derive(Debug, Default)]
 struct KeyFrames<'o> {
     /// The numbers of the candidates, in event order.
-    candidates: Cow<'o, [u32]>,
+    candidates: &'o [u32],
     /// Their order values.
-    orders: Cow<'o, [i64]>,
+    orders: &'o [i64],
     /// The greatest order value of the key's rows, which may be none of a candidate.
     last_order: i64,
+    /// The positions of the rows whose frames come next.
+    rest: Range<usize>,
+    /// How many candidates precede the first of them.
+    preceding: usize,
+    ends: FrameEnds,
+    /// The start and the end of the last frame.
+    reached: (usize, usize),
+    /// The frames of this segment.
     frames: Vec<FrameRange>,
 }
 
@@ -97,64 +109,50 @@ pub(super) struct TaskOutput {
     pub(super) columns: Vec<ArrayRef>,
 }
 
-/// Computes `calls` for the main rows among some rows. Stops early, with rows missing, when the
-/// query is interrupted.
+/// Computes the calls of some states for the main rows among some rows; the columns are in the order of
+/// the states and their calls. Stops early, with rows missing, when the query is interrupted.
 pub(super) fn slide(
     window: &Window,
     ordering: &Ordering,
     rows_of_keys: &WindowChunk,
-    calls: &[WindowCall<'_>],
+    (calls, states): (&[WindowCall<'_>], &[SharedState]),
     options: SlideOptions<'_>,
 ) -> TaskOutput {
     let row_count = rows_of_keys.rows.len().min(ordering.current().len());
     let mut rows = Vec::with_capacity(row_count);
-    let mut slides: Vec<_> =
-        calls.iter().map(|call| CallSlide::new(call, window, row_count)).collect();
-    let mut key_frames = KeyFrames::default();
+    let mut slides = StateSlides::new(calls, states, window, row_count);
+    let mut frames = KeyFrames::default();
     for key in rows_of_keys.keys.clone() {
         if (options.is_interrupted)() {
             break;
         }
-        key_frames.set(window, ordering, ordering.key(key), &rows_of_keys.rows);
-        rows.extend(key_frames.frames.iter().map(|frame| frame.row));
-        match (options.carried)(key) {
-            None => {
-                for slide in &mut slides {
-                    slide.run(&key_frames, options.is_interrupted);
-                }
-            }
-            Some((group, first_call)) => {
-                let end = key_frames.of_later(window).end as usize;
-                for (slide, state) in slides.iter_mut().zip(&group.states[first_call..]) {
-                    slide.go_on(
-                        &mut state.lock(),
-                        group.folded..end,
-                        &key_frames,
-                        options.is_interrupted,
-                    );
-                }
-            }
+        let carried = (options.carried)(key);
+        slides.begin_key(carried);
+        frames.begin(window, ordering, key, &rows_of_keys.rows);
+        while frames.next(window, ordering) {
+            rows.extend(frames.frames.iter().map(|frame| frame.row));
+            slides.run(&frames, options.is_interrupted);
+        }
+        if let Some(carried) = carried {
+            slides.end_key(carried, &frames, frames.of_later(window).end as usize);
         }
     }
     if options.with_unordered {
-        let unordered = || ordering.unordered.iter().filter(|row| ordering.is_current(**row));
-        key_frames.set_unordered(window, unordered().copied());
-        rows.extend(unordered());
-        for slide in &mut slides {
-            // The current row is beside its frame.
-            slide.running = slide.bound.new_state(StateUse::Slide);
-            slide.run(&key_frames, options.is_interrupted);
+        let unordered = ordering.unordered.iter().filter(|row| ordering.is_current(**row));
+        let unordered: Vec<u32> = unordered.copied().collect();
+        slides.begin_apart();
+        for some in unordered.chunks(SEGMENT_ROWS) {
+            frames.set_unordered(window, some);
+            slides.run(&frames, options.is_interrupted);
         }
+        rows.extend(unordered);
     }
-    TaskOutput {
-        rows,
-        columns: slides.into_iter().map(|mut slide| slide.results.finish()).collect(),
-    }
+    TaskOutput { rows, columns: slides.finish() }
 }
 
 /// Returns about how many bytes [`slide`] takes for so many rows beside its results and states.
-pub(super) fn frame_bytes(row_count: usize) -> usize {
-    row_count * (size_of::<FrameRange>() + size_of::<u32>())
+pub(super) fn slide_bytes(row_count: usize) -> usize {
+    row_count * size_of::<u32>()
 }
 
 /// The options of [`slide`].
@@ -166,67 +164,78 @@ pub(super) struct SlideOptions<'a> {
     /// [`ROWS_PER_CHECK`] rows of one.
     pub(super) is_interrupted: &'a (dyn Fn() -> bool + Sync),
     /// Returns the states of a key that goes on from one time slice to the next, and which of them is
-    /// that of the first call.
-    pub(super) carried: &'a (dyn Fn(usize) -> Option<(&'a CarriedGroup, usize)> + Sync),
+    /// the first one here.
+    pub(super) carried: &'a (dyn Fn(usize) -> Option<Carried<'a>> + Sync),
 }
 
+/// The carried states of a group, and which of them is the first one of a task.
+pub(super) type Carried<'a> = (&'a CarriedGroup, usize);
+
 impl<'o> KeyFrames<'o> {
-    /// Finds the frames of the main rows of a key that are at some positions.
-    fn set(
+    /// Begins with the main rows of a key that are at some positions.
+    fn begin(
         &mut self,
         window: &Window,
         ordering: &'o Ordering,
-        key: Range<usize>,
+        key: usize,
         positions: &Range<usize>,
     ) {
-        self.frames.clear();
-        self.set_candidates(window, ordering, key.clone());
+        self.set_candidates(window, ordering, key);
+        let key = ordering.key(key);
         let start = key.start.max(positions.start);
-        let is_main = |row: &u32| ordering.main.contains(row);
-        let mut preceding = match window.instance_not_in_window {
-            true => ordering.rows[key.start..start].iter().filter(|row| !is_main(row)).count(),
-            false => start - key.start,
-        };
-        let current = start..key.end.min(positions.end);
-        let mut ends = FrameEnds::default();
-        for (row, order) in ordering.rows[current.clone()].iter().zip(&ordering.orders[current]) {
-            if ordering.is_current(*row) {
-                ends.advance(window, &self.orders, preceding, *order);
-                self.frames.push(ends.frame(window, &self.orders, preceding, *row));
+        self.preceding = candidates_among(window, ordering, key.start..start);
+        self.rest = start..key.end.min(positions.end);
+        self.ends = FrameEnds::default();
+        self.reached = (0, 0);
+    }
+
+    /// Finds the next frames: so few that the candidates which are added for them fit into one block, and so
+    /// do those that are removed, unless a single frame needs more. Returns whether there are some.
+    fn next(&mut self, window: &Window, ordering: &Ordering) -> bool {
+        self.frames.clear();
+        let (start, end) = self.reached;
+        while self.rest.start < self.rest.end {
+            let (row, order) = (ordering.rows[self.rest.start], ordering.orders[self.rest.start]);
+            if ordering.is_current(row) {
+                self.ends.advance(window, self.orders, self.preceding, order);
+                let frame = self.ends.frame(window, self.orders, self.preceding, row);
+                let reached = (frame.start as usize, frame.end_of_rows());
+                let is_long = reached.0 - start > BLOCK_ROWS || reached.1 - end > BLOCK_ROWS;
+                if self.frames.len() == SEGMENT_ROWS || is_long && !self.frames.is_empty() {
+                    break;
+                }
+                self.frames.push(frame);
+                self.reached = reached;
             }
             // A main row is its own successor's candidate unless the window says otherwise.
-            preceding += usize::from(self.candidates.get(preceding) == Some(row));
+            let is_candidate = self.candidates.get(self.preceding) == Some(&row);
+            self.preceding += usize::from(is_candidate);
+            self.rest.start += 1;
         }
+        !self.frames.is_empty()
     }
 
     /// Finds the rows that frames of a key may hold.
-    fn set_candidates(&mut self, window: &Window, ordering: &'o Ordering, key: Range<usize>) {
-        let (rows, orders) = (&ordering.rows[key.clone()], &ordering.orders[key]);
-        self.last_order = orders.last().copied().unwrap_or(0);
-        if !window.instance_not_in_window {
-            (self.candidates, self.orders) = (Cow::Borrowed(rows), Cow::Borrowed(orders));
-            return;
-        }
-        let others = rows.iter().zip(orders).filter(|(row, _)| !ordering.main.contains(row));
-        let (rows, orders): (Vec<u32>, Vec<i64>) = others.unzip();
-        (self.candidates, self.orders) = (Cow::Owned(rows), Cow::Owned(orders));
+    fn set_candidates(&mut self, window: &Window, ordering: &'o Ordering, key: usize) {
+        (self.candidates, self.orders) = ordering.candidates(key, window.instance_not_in_window);
+        self.last_order = ordering.orders[ordering.key(key)].last().copied().unwrap_or(0);
     }
 
     /// Returns the frame of a row after the last one of the key.
     fn of_later(&self, window: &Window) -> FrameRange {
         let mut ends = FrameEnds::default();
         let count = self.candidates.len();
-        ends.advance(window, &self.orders, count, self.last_order);
-        ends.frame(window, &self.orders, count, 0)
+        ends.advance(window, self.orders, count, self.last_order);
+        ends.frame(window, self.orders, count, 0)
     }
 
     /// Gives each of these rows a frame without any other row.
-    fn set_unordered(&mut self, window: &Window, rows: impl Iterator<Item = u32>) {
-        self.candidates = Cow::Borrowed(&[]);
-        self.orders = Cow::Borrowed(&[]);
+    fn set_unordered(&mut self, window: &Window, rows: &[u32]) {
+        (self.candidates, self.orders) = (&[], &[]);
         self.frames.clear();
         let current = if has_current_row(window) { CurrentRow::Apart } else { CurrentRow::Absent };
-        self.frames.extend(rows.map(|row| FrameRange { start: 0, end: 0, current, row }));
+        let frame = |row: &u32| FrameRange { start: 0, end: 0, current, row: *row };
+        self.frames.extend(rows.iter().map(frame));
     }
 }
 
@@ -251,13 +260,14 @@ pub(super) struct LaterRows {
 
 /// Returns the rows of a key that later rows need: those that their frames may hold, or, where states are
 /// carried, those that no state has yet.
-pub(super) fn later_rows(window: &Window, ordering: &Ordering, key: Range<usize>) -> LaterRows {
+pub(super) fn later_rows(window: &Window, ordering: &Ordering, key: usize) -> LaterRows {
     let mut frames = KeyFrames::default();
-    frames.set_candidates(window, ordering, key.clone());
+    frames.set_candidates(window, ordering, key);
     let passed = match has_beginning(window) {
         true => frames.of_later(window).start as usize,
         false => frames.of_later(window).end as usize,
     };
+    let key = ordering.key(key);
     let first = frames.candidates.get(passed);
     let position = |row: &u32| ordering.rows[key.clone()].iter().position(|other| other == row);
     LaterRows {
@@ -377,128 +387,236 @@ pub(super) fn state_use(bound: &BoundAggregate, window: &Window) -> StateUse {
     }
 }
 
-/// The state of computing one call along the keys.
-struct CallSlide<'a> {
-    bound: &'a BoundAggregate,
+/// The computation of some states along the keys, segment by segment.
+struct StateSlides<'a> {
+    /// The values that states take in blocks, each once for all states that take them.
+    lanes: Vec<CallLane<'a>>,
+    states: Vec<StateSlide<'a>>,
+}
+
+impl<'a> StateSlides<'a> {
+    /// Makes the slides of some states of a window for about so many rows.
+    fn new(
+        calls: &'a [WindowCall<'a>],
+        states: &[SharedState],
+        window: &Window,
+        row_count: usize,
+    ) -> Self {
+        let mut lanes: Vec<CallLane<'a>> = Vec::new();
+        let states = states.iter().map(|state| {
+            let calls = state.calls.iter().map(|call| &calls[*call]);
+            let mut slide = StateSlide::new(calls, window, row_count);
+            let first = &slide.answers[0];
+            slide.lane = CallLane::of(first.bound, first.arguments).map(|lane| {
+                let counts_rows = lane.counts_rows();
+                let at =
+                    lanes.iter().position(|known| known.includes(&lane) || lane.includes(known));
+                match at {
+                    None => lanes.push(lane),
+                    Some(at) if lanes[at].includes(&lane) => {}
+                    // Its states count the rows whose values the new one reads.
+                    Some(at) => lanes[at] = lane,
+                }
+                UsedLane { at: at.unwrap_or(lanes.len() - 1), counts_rows }
+            });
+            slide
+        });
+        let states = states.collect();
+        Self { lanes, states }
+    }
+
+    /// Begins with a key, with the states that were carried to it.
+    fn begin_key(&mut self, carried: Option<Carried<'_>>) {
+        self.lanes.iter_mut().for_each(CallLane::clear);
+        for (at, state) in self.states.iter_mut().enumerate() {
+            (state.start, state.end) = (0, 0);
+            match carried {
+                None => state.running.reset(),
+                Some((group, first)) => {
+                    mem::swap(&mut state.running, &mut group.states[first + at].lock());
+                    state.end = group.folded;
+                }
+            }
+        }
+    }
+
+    /// Begins with rows that are beside their frames.
+    fn begin_apart(&mut self) {
+        for state in &mut self.states {
+            state.running = state.answers[0].bound.new_state(StateUse::Slide);
+        }
+        self.begin_key(None);
+    }
+
+    /// Ends a key whose states are carried, which have the candidates up to `end` then.
+    fn end_key(&mut self, (group, first): Carried<'_>, frames: &KeyFrames<'_>, end: usize) {
+        for (at, state) in self.states.iter_mut().enumerate() {
+            state.add(&mut self.lanes, frames.candidates, state.end..end, end);
+            mem::swap(&mut state.running, &mut group.states[first + at].lock());
+        }
+    }
+
+    /// Computes the results of some frames of the key. Stops early when the query is interrupted.
+    fn run(&mut self, frames: &KeyFrames<'_>, is_interrupted: &dyn Fn() -> bool) {
+        for state in &mut self.states {
+            state.run(&mut self.lanes, frames, is_interrupted);
+        }
+    }
+
+    /// Returns the results, call by call.
+    fn finish(self) -> Vec<ArrayRef> {
+        let answers = self.states.into_iter().flat_map(|state| state.answers);
+        answers.map(|mut answers| answers.results.finish()).collect()
+    }
+}
+
+/// A state along the keys, and the calls that it answers.
+struct StateSlide<'a> {
+    answers: Vec<CallAnswers<'a>>,
     /// The values, where the state takes blocks of them.
-    lane: Option<CallLane<'a>>,
-    readers: Vec<ColumnReader<'a>>,
+    lane: Option<UsedLane>,
     running: AggregateState,
-    results: ColumnBuilder,
+    /// The candidates that the state has.
+    start: usize,
+    end: usize,
+    /// The rows since the last check for an interrupt.
+    fed: usize,
     arena: Arena,
 }
 
-impl<'a> CallSlide<'a> {
-    /// Makes the slide of a call of a window for about so many rows.
-    fn new(call: &'a WindowCall<'a>, window: &Window, row_count: usize) -> Self {
-        Self {
+/// The results of a call.
+struct CallAnswers<'a> {
+    bound: &'a BoundAggregate,
+    arguments: &'a [ArrayRef],
+    readers: Vec<ColumnReader<'a>>,
+    results: ColumnBuilder,
+}
+
+/// A lane that a state takes its values from.
+#[derive(Debug, Clone, Copy)]
+struct UsedLane {
+    at: usize,
+    /// Whether only the rows that count matter.
+    counts_rows: bool,
+}
+
+impl<'a> StateSlide<'a> {
+    fn new(
+        calls: impl Iterator<Item = &'a WindowCall<'a>>,
+        window: &Window,
+        row_count: usize,
+    ) -> Self {
+        let answers = calls.map(|call| CallAnswers {
             bound: call.bound,
-            lane: CallLane::of(call.bound, &call.arguments),
+            arguments: &call.arguments,
             readers: call.arguments.iter().map(|column| ColumnReader::new(column)).collect(),
-            running: call.bound.new_state(state_use(call.bound, window)),
             results: ColumnBuilder::new(&call.bound.returns, row_count),
+        });
+        let answers: Vec<_> = answers.collect();
+        let first = answers[0].bound;
+        Self {
+            running: first.new_state(state_use(first, window)),
+            answers,
+            lane: None,
+            start: 0,
+            end: 0,
+            fed: 0,
             arena: Arena::new(),
         }
     }
 
-    /// Computes the results of a key.
-    fn run(&mut self, key: &KeyFrames<'_>, is_interrupted: &dyn Fn() -> bool) {
-        self.running.reset();
-        let end = key.frames.last().map_or(0, FrameRange::end_of_rows);
-        self.run_from(0, end, key, is_interrupted);
-    }
-
-    /// Computes the results of a key of a window without a beginning, with its state, which has the first
-    /// candidates of `range`, and has all of them afterwards.
-    fn go_on(
+    /// Computes the results of some frames of a key.
+    fn run(
         &mut self,
-        state: &mut AggregateState,
-        range: Range<usize>,
+        lanes: &mut [CallLane<'a>],
         key: &KeyFrames<'_>,
         is_interrupted: &dyn Fn() -> bool,
     ) {
-        std::mem::swap(&mut self.running, state);
-        let end = self.run_from(range.start, range.end, key, is_interrupted);
-        self.add(&key.candidates, end..range.end, range.end);
-        std::mem::swap(&mut self.running, state);
-    }
-
-    /// Computes the results of a key with a state that has its candidates up to `end`. None is read from
-    /// `read_end` on. Returns up to which the state has them afterwards.
-    fn run_from(
-        &mut self,
-        mut end: usize,
-        read_end: usize,
-        key: &KeyFrames<'_>,
-        is_interrupted: &dyn Fn() -> bool,
-    ) -> usize {
-        self.lane.iter_mut().for_each(CallLane::clear);
-        let Some(last) = key.frames.last() else { return end };
+        let Some(last) = key.frames.last() else { return };
         // Frames only move forward.
-        let last_start = last.start as usize;
-        let mut start = 0;
-        let mut fed = 0;
+        let (last_start, last_end) = (last.start as usize, last.end_of_rows());
+        let needs_rows = matches!(self.answers[0].bound.state, StateForm::Rows(_));
         for frame in &key.frames {
-            if fed >= ROWS_PER_CHECK {
-                fed = 0;
+            if self.fed >= ROWS_PER_CHECK {
+                self.fed = 0;
                 if is_interrupted() {
-                    return end;
+                    return;
                 }
             }
-            let frame_end = frame.end_of_rows();
-            let frame_start = frame.start as usize;
+            let (frame_start, frame_end) = (frame.start as usize, frame.end_of_rows());
             // A state that was carried has rows before the first candidate.
-            if frame_start >= end && frame_start > 0 {
+            if frame_start >= self.end && frame_start > 0 {
                 self.running.reset();
-                (start, end) = (frame_start, frame_start);
+                (self.start, self.end) = (frame_start, frame_start);
             }
+            let (start, end) = (self.start, self.end);
             debug_assert!(start <= frame_start && end <= frame_end, "frames only move forward");
-            fed += 1 + (frame_end - end) + (frame_start - start);
-            if let StateForm::Rows(_) = self.bound.state {
+            self.fed += 1 + (frame_end - end) + (frame_start - start);
+            if needs_rows {
                 // A result, or a step, may take a time that grows with the rows of the frame.
-                fed += (frame_end - frame_start) / FRAME_ROWS_PER_ROW;
+                self.fed += (frame_end - frame_start) / FRAME_ROWS_PER_ROW;
             }
-            self.add(&key.candidates, end..frame_end, read_end);
-            self.remove(&key.candidates, start..frame_start, last_start);
-            (start, end) = (frame_start, frame_end);
-            let (bound, running, arena) = (self.bound, &mut self.running, &self.arena);
-            let results = &mut self.results;
-            let counts = |lane: &CallLane<'_>| lane.counts(frame.row);
-            if frame.current == CurrentRow::Apart && self.lane.as_ref().is_none_or(counts) {
-                for_each_row(&self.readers, &[frame.row], arena, |row| {
-                    results.push(bound.value_with(running, row, arena));
-                });
-            } else {
-                results.push(bound.value(running, arena));
+            self.add(lanes, key.candidates, end..frame_end, last_end);
+            self.remove(lanes, key.candidates, start..frame_start, last_start);
+            (self.start, self.end) = (frame_start, frame_end);
+            let counts = |lane: UsedLane| lanes[lane.at].counts(frame.row);
+            let is_apart = frame.current == CurrentRow::Apart && self.lane.is_none_or(counts);
+            let Self { answers, running, arena, .. } = self;
+            for CallAnswers { bound, readers, results, .. } in answers {
+                if is_apart {
+                    for_each_row(readers, &[frame.row], arena, |row| {
+                        results.push(bound.value_with(running, row, arena));
+                    });
+                } else {
+                    results.push(bound.value(running, arena));
+                }
             }
             self.empty_arena();
         }
-        end
     }
 
     /// Adds some candidates; none is read from `read_end` on.
     #[inline]
-    fn add(&mut self, candidates: &[u32], range: Range<usize>, read_end: usize) {
+    fn add(
+        &mut self,
+        lanes: &mut [CallLane<'a>],
+        candidates: &[u32],
+        range: Range<usize>,
+        read_end: usize,
+    ) {
         let state = &mut self.running;
-        match &mut self.lane {
-            Some(lane) => lane.add(candidates, range, read_end, |values| state.add(values)),
+        match self.lane {
+            Some(UsedLane { at, counts_rows }) => {
+                let range = CandidateRange { candidates, range, read_end };
+                lanes[at].add(range, counts_rows, |values| state.add(values));
+            }
             None => self.feed(&candidates[range], FeedDirection::Add),
         }
     }
 
     /// Removes some candidates; none is read from `read_end` on.
     #[inline]
-    fn remove(&mut self, candidates: &[u32], range: Range<usize>, read_end: usize) {
+    fn remove(
+        &mut self,
+        lanes: &mut [CallLane<'a>],
+        candidates: &[u32],
+        range: Range<usize>,
+        read_end: usize,
+    ) {
         let state = &mut self.running;
-        match &mut self.lane {
-            Some(lane) => lane.remove(candidates, range, read_end, |values| state.remove(values)),
+        match self.lane {
+            Some(UsedLane { at, counts_rows }) => {
+                let range = CandidateRange { candidates, range, read_end };
+                lanes[at].remove(range, counts_rows, |values| state.remove(values));
+            }
             None => self.feed(&candidates[range], FeedDirection::Remove),
         }
     }
 
     fn feed(&mut self, rows: &[u32], change: FeedDirection) {
-        let (bound, running) = (self.bound, &mut self.running);
-        for_each_row(&self.readers, rows, &self.arena, |arguments| match change {
+        let CallAnswers { bound, readers, .. } = &self.answers[0];
+        let running = &mut self.running;
+        for_each_row(readers, rows, &self.arena, |arguments| match change {
             FeedDirection::Add => bound.add(running, arguments, RowsEnd::Newest),
             FeedDirection::Remove => bound.remove(running, arguments),
         });

@@ -106,6 +106,17 @@ impl Fold {
         self.null_as_zero_of.is_none() && self.state != StateKind::Drawdown
     }
 
+    /// Returns the argument that is folded, and the condition with its argument, by what the caller calls the
+    /// arguments. Folds of one kind of state with equal sources have equal states, whatever they answer;
+    /// `None` where blocks are not enough.
+    pub fn source<A: Copy>(&self, arguments: &[A]) -> Option<FoldSource<A>> {
+        let condition = self.condition;
+        self.takes_blocks().then(|| FoldSource {
+            value: self.value.map(|value| arguments[value]),
+            condition: condition.map(|of| (arguments[of.argument], of.excludes_zero)),
+        })
+    }
+
     /// Returns the value of a row that counts: true where rows are counted.
     #[inline]
     pub(super) fn counted<'a>(&self, arguments: &[Datum<'a>]) -> Option<Datum<'a>> {
@@ -124,6 +135,15 @@ impl Fold {
             Some(condition) => condition.includes(arguments, value).then_some(value),
         }
     }
+}
+
+/// What a fold reads of a row; see [`Fold::source`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoldSource<A> {
+    /// The argument that is folded.
+    pub value: Option<A>,
+    /// The argument that must be true, and whether rows whose value is zero do not count.
+    pub condition: Option<(A, bool)>,
 }
 
 /// A condition on the rows that count. Rows whose value is NULL never count.

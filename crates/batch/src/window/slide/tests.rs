@@ -1,7 +1,6 @@
 //! Calls that take blocks of values, compared with the same calls row by row.
 
 use std::{
-    borrow::Cow,
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -14,13 +13,16 @@ use arrow::{
     },
     datatypes::DataType as ArrowType,
 };
-use lockstep_function::{BoundAggregate, CallArguments, Settings, aggregate};
+use lockstep_function::{BoundAggregate, CallArguments, Settings, StateUse, aggregate};
+use lockstep_host::sync::Mutex;
+use lockstep_plan::{Frame, Window};
 use lockstep_row::{DataType, arrow::data_type};
 use proptest::{prelude::*, test_runner::Config};
 
-use super::{CallSlide, CurrentRow, FrameRange, KeyFrames, WindowCall};
-use lockstep_function::StateUse;
-use lockstep_plan::{Frame, Window};
+use super::{
+    super::{carried::CarriedGroup, shared_state::SharedState},
+    CurrentRow, FrameRange, KeyFrames, StateSlides, WindowCall,
+};
 
 /// Functions of one value, and of a value and a condition.
 const FUNCTIONS: [&str; 18] = [
@@ -152,47 +154,60 @@ fn window(from: Option<u64>) -> Window {
 
 /// Computes a call over two keys, as it is or row by row.
 fn results(call: &WindowCall<'_>, keys: &[KeyFrames<'_>], by_row: bool) -> (ArrayRef, bool) {
-    let mut slide = CallSlide::new(call, &window(Some(9)), 0);
+    let mut slides = slides_of(std::slice::from_ref(call), &window(Some(9)));
     if by_row {
-        slide.lane = None;
+        slides.states[0].lane = None;
     }
     for key in keys {
-        slide.run(key, &|| false);
+        slides.begin_key(None);
+        slides.run(key, &|| false);
     }
-    (slide.results.finish(), slide.lane.is_some())
+    let in_blocks = slides.states[0].lane.is_some();
+    (slides.finish().remove(0), in_blocks)
+}
+
+/// Makes the slides of calls that have a state each.
+fn slides_of<'a>(calls: &'a [WindowCall<'a>], window: &Window) -> StateSlides<'a> {
+    let states: Vec<_> = (0..calls.len()).map(|call| SharedState { calls: vec![call] }).collect();
+    StateSlides::new(calls, &states, window, 0)
 }
 
 /// Computes a call over keys whose frames begin at the first candidate, each in two pieces: the state
 /// goes on from one to the other, which has not the candidates before `gone` of what it has already.
 fn carried_results(call: &WindowCall<'_>, keys: &[KeyFrames<'_>], seed: u64) -> ArrayRef {
     let window = window(None);
-    let mut slide = CallSlide::new(call, &window, 0);
+    let mut slides = slides_of(std::slice::from_ref(call), &window);
     for key in keys {
         let at = |count: usize| (seed % (count as u64 + 1)) as usize;
         let (first, second) = key.frames.split_at(at(key.frames.len() - 1));
         let folded = second[0].end as usize;
         let gone = at(folded);
-        let mut state = call.bound.new_state(super::state_use(call.bound, &window));
-        let first = KeyFrames { frames: first.to_vec(), ..key_of(&key.candidates) };
-        slide.go_on(&mut state, 0..folded, &first, &|| false);
+        let state = call.bound.new_state(super::state_use(call.bound, &window));
+        let mut carried = CarriedGroup { folded: 0, states: vec![Mutex::new(state)] };
+        let first = KeyFrames { frames: first.to_vec(), ..key_of(key.candidates) };
+        slides.begin_key(Some((&carried, 0)));
+        slides.run(&first, &|| false);
+        slides.end_key((&carried, 0), &first, folded);
+        carried.folded = folded - gone;
         let end = |end: u32| end - u32::try_from(gone).unwrap();
         let second = second.iter().map(|frame| FrameRange { end: end(frame.end), ..*frame });
         let second = KeyFrames { frames: second.collect(), ..key_of(&key.candidates[gone..]) };
-        let range = folded - gone..second.candidates.len();
-        slide.go_on(&mut state, range, &second, &|| false);
+        slides.begin_key(Some((&carried, 0)));
+        slides.run(&second, &|| false);
+        slides.end_key((&carried, 0), &second, second.candidates.len());
     }
-    slide.results.finish()
+    slides.finish().remove(0)
 }
 
 fn key_of(candidates: &[u32]) -> KeyFrames<'_> {
-    KeyFrames { candidates: Cow::Borrowed(candidates), ..KeyFrames::default() }
+    KeyFrames { candidates, ..KeyFrames::default() }
 }
 
 #[test]
 fn blocks_give_what_rows_give() {
     // How often each function took blocks, and of which types.
     let by_block = RefCell::new(BTreeMap::<&str, BTreeMap<String, u32>>::new());
-    let folded = Cell::new(0);
+    let (folded, shared) = (Cell::new(0), Cell::new(0));
     let steps = || prop::collection::vec((0..12_u8, 0..12_u8, 0..3_u8), 1..40);
     let drawn = (values(), 0..8_usize, 0..FUNCTIONS.len(), steps(), steps(), any::<u64>());
     proptest!(Config::with_cases(3_000), |((values, kind, function, one, other, seed) in drawn)| {
@@ -221,6 +236,23 @@ fn blocks_give_what_rows_give() {
         let (found, in_blocks) = results(&call, &drawn_keys, false);
         let (expected, _) = results(&call, &drawn_keys, true);
         prop_assert_eq!(bits(&found), bits(&expected), "{} of {}", name, data_type);
+        // Beside a call that shares its values, and one of its state.
+        let states = [SharedState { calls: vec![0] }, SharedState { calls: vec![1, 2] }];
+        let count = bind("count", &call.arguments[..1]).unwrap();
+        let counted = WindowCall { bound: &count, arguments: call.arguments[..1].to_vec() };
+        let again = || WindowCall { bound: &bound, arguments: call.arguments.clone() };
+        let calls = [counted, again(), again()];
+        let mut slides = StateSlides::new(&calls, &states, &window(Some(9)), 0);
+        for key in &drawn_keys {
+            slides.begin_key(None);
+            slides.run(key, &|| false);
+        }
+        shared.set(shared.get() + u32::from(in_blocks && slides.lanes.len() == 1));
+        let columns = slides.finish();
+        prop_assert_eq!(bits(&columns[1]), bits(&expected), "{} of {}, beside", name, data_type);
+        prop_assert_eq!(bits(&columns[2]), bits(&expected), "{} of {}, shared", name, data_type);
+        let (expected, _) = results(&calls[0], &drawn_keys, true);
+        prop_assert_eq!(bits(&columns[0]), bits(&expected), "count beside {}", name);
         // Without a beginning, with states that are only added to.
         let growing = |steps: &[(u8, u8, u8)]| -> Vec<_> {
             steps.iter().map(|(add, _, current)| (*add, 0, current - current % 3 % 2)).collect()
@@ -237,6 +269,7 @@ fn blocks_give_what_rows_give() {
             *counts.entry(name).or_default().entry(data_type.to_string()).or_default() += 1;
         }
     });
+    assert!(shared.get() > 500, "{} lanes had two states", shared.get());
     assert!(folded.get() > 1_000, "{} states only added", folded.get());
     let by_block = by_block.into_inner();
     let never = FUNCTIONS.iter().filter(|name| !by_block.contains_key(**name));
