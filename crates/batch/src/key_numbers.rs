@@ -35,10 +35,10 @@ impl KeyNumbers {
     ///
     /// *Cost*: O(rows · columns); for each row up to 12 bytes beside the result.
     pub(crate) fn of(columns: &[ArrayRef], row_count: usize) -> Self {
-        let mut columns = columns.iter().map(|column| Self::of_column(column));
+        let mut columns = columns.iter().map(Self::of_column);
         let first = columns.next();
         let first = first.unwrap_or_else(|| Self { rows: vec![0; row_count], count: 1 });
-        columns.fold(first, Self::combined)
+        columns.fold(first, |keys, column| keys.combined(&column))
     }
 
     fn of_column(column: &ArrayRef) -> Self {
@@ -105,7 +105,7 @@ impl KeyNumbers {
     }
 
     /// Combines the numbers of the keys with those of one more column.
-    fn combined(self, other: Self) -> Self {
+    fn combined(&self, other: &Self) -> Self {
         let rows = self.rows.len();
         match self.count.checked_mul(other.count).filter(|pairs| *pairs <= rows) {
             Some(pairs) => Self::of_places(rows, pairs, |row| {
@@ -159,8 +159,8 @@ impl Numbering {
     /// Returns the number of a value; that of a new one is the count before. `known` returns the value of a
     /// number that was given.
     #[inline]
-    fn of<K: Eq + Hash>(&mut self, value: K, known: impl Fn(u32) -> K) -> u32 {
-        let hash = self.hasher.hash_one(&value);
+    fn of<K: Copy + Eq + Hash>(&mut self, value: K, known: impl Fn(u32) -> K) -> u32 {
+        let hash = self.hasher.hash_one(value);
         if let Some(number) = self.table.find(hash, |number| known(*number) == value) {
             return *number;
         }

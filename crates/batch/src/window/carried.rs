@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use datafusion::{error::Result, execution::memory_pool::MemoryReservation};
 use hashbrown::HashMap;
 use lockstep_function::AggregateState;
 use lockstep_host::sync::Mutex;
@@ -96,6 +97,15 @@ impl<'g> CarriedKeys<'g> {
         !self.places.is_empty()
     }
 
+    /// Counts memory; where states are changed it is counted beyond what is free, too.
+    pub(super) fn count(&self, memory: &MemoryReservation, bytes: usize) -> Result<()> {
+        if self.are_changed() {
+            memory.grow(bytes);
+            return Ok(());
+        }
+        memory.try_grow(bytes)
+    }
+
     /// Ends a slice whose calls were computed: forgets the keys that end in it. Returns, for each of the
     /// unfinished ones, the positions of the rows that later slices need.
     pub(super) fn end_slice(
@@ -116,11 +126,12 @@ impl<'g> CarriedKeys<'g> {
                 // One row at least tells which key the states are of.
                 first = first.min(key.end - 1);
                 let mut carried = keys[*at].take().expect("each key has states of its own");
-                for (group, (window, rows)) in carried.groups.iter_mut().zip(&later) {
-                    if let Some(group) = group {
-                        let gone = candidates_among(window, ordering, key.start..first);
-                        group.folded = rows.passed - gone;
-                    }
+                let groups = carried.groups.iter_mut().zip(&later);
+                for (group, (window, rows)) in
+                    groups.filter_map(|(group, of)| Some((group.as_mut()?, of)))
+                {
+                    let gone = candidates_among(window, ordering, key.start..first);
+                    group.folded = rows.passed - gone;
                 }
                 going_on.push(carried);
             }

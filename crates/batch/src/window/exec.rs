@@ -3,6 +3,7 @@
 
 use std::{
     fmt,
+    num::NonZeroUsize,
     ops::Range,
     sync::{
         Arc,
@@ -11,8 +12,8 @@ use std::{
 };
 
 use arrow::{
-    array::{Array, ArrayRef, RecordBatch},
-    compute::interleave,
+    array::{Array, ArrayRef, RecordBatch, UInt32Array},
+    compute::{concat, take},
     datatypes::SchemaRef,
 };
 use datafusion::{
@@ -38,7 +39,7 @@ use super::{
     carried::CarriedKeys,
     columns::WindowColumns,
     on_disk::on_disk,
-    partition::{Ordering, WindowChunk},
+    partition::{Ordering, OrderingOptions, WindowChunk},
     shared_state::{SharedState, shared_states},
     slide::{SlideOptions, TaskOutput, WindowCall, has_beginning, rows_before, slide, slide_bytes},
 };
@@ -331,8 +332,11 @@ impl<'a> WindowWork<'a> {
             let main = u32::try_from(main.start).unwrap_or(row_count)..row_count;
             let mut shapes = spec.groups.iter().filter(|shape| ordering_key(shape) == keys[at]);
             let with_others = shapes.any(|shape| shape.group.window.instance_not_in_window);
+            let threads = spec.options.threads.get() / keys.len();
+            let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
+            let options = OrderingOptions { with_others, threads };
             let order = order.as_ref();
-            let ordering = Ordering::new(&partition_by, order, main, first_current, with_others);
+            let ordering = Ordering::new(&partition_by, order, main, first_current, options)?;
             drop(sorting);
             memory.try_grow(ordering.bytes())?;
             Ok(ordering)
@@ -349,10 +353,9 @@ impl<'a> WindowWork<'a> {
         memory: &MemoryReservation,
     ) -> Result<Vec<ArrayRef>> {
         let options = &self.spec.options;
-        let is_final = carried.is_some_and(CarriedKeys::are_changed);
-        let count = |memory: &MemoryReservation, bytes: usize| match is_final {
-            true => Ok(memory.grow(bytes)),
-            false => memory.try_grow(bytes),
+        let count = |memory: &MemoryReservation, bytes: usize| match carried {
+            Some(carried) => carried.count(memory, bytes),
+            None => memory.try_grow(bytes),
         };
         let tasks = self.tasks(carried);
         let (done, total) = (AtomicU64::new(0), u64::try_from(tasks.len()).unwrap_or(u64::MAX));
@@ -371,18 +374,21 @@ impl<'a> WindowWork<'a> {
             Ok(outputs)
         })?;
         drop(frames);
-        // The results are there twice until they are in order.
+        // The results are there twice until they are in order, and a call's once more for each thread.
         let positions = memory.new_empty();
         let current = self.orderings.iter().map(|ordering| ordering.current().len()).max();
         let of_results = |output: &TaskOutput| -> usize {
             output.columns.iter().map(|column| array_bytes(column.as_ref())).sum()
         };
-        count(&positions, current.unwrap_or(0) * size_of::<(usize, usize)>())?;
-        count(&positions, outputs.iter().map(of_results).sum())?;
+        let of_results: usize = outputs.iter().map(of_results).sum();
+        let calls: usize = self.groups.iter().map(|group| group.calls.len()).sum();
+        let at_once = of_results / calls.max(1) * options.threads.get().min(calls);
+        count(&positions, current.unwrap_or(0) * size_of::<u32>())?;
+        count(&positions, of_results + at_once)?;
         self.in_main_order(&tasks, &outputs)
     }
 
-    /// Returns the most rows whose frames are found at once: those of the longest tasks, one for each thread.
+    /// Returns the most rows that are computed at once: those of the longest tasks, one for each thread.
     fn rows_at_once(&self, tasks: &[WindowTask]) -> usize {
         let rows = |task: &WindowTask| {
             let current = self.orderings[self.groups[task.group].ordering].current().len();
@@ -469,14 +475,16 @@ impl<'a> WindowWork<'a> {
         for (at, group) in self.groups.iter().enumerate() {
             let current = self.orderings[group.ordering].current();
             let of_group = || tasks.iter().zip(outputs).filter(move |(task, _)| task.group == at);
-            let mut positions = vec![(0, 0); current.len()];
-            for (number, (_, outputs)) in
-                of_group().filter(|(task, _)| task.states.start == 0).enumerate()
-            {
-                for (position, row) in outputs.rows.iter().enumerate() {
-                    positions[(row - current.start) as usize] = (number, position);
+            // Where each row's result is among those of all tasks, one after the other.
+            let mut positions = vec![0; current.len()];
+            let mut place = 0;
+            for (_, outputs) in of_group().filter(|(task, _)| task.states.start == 0) {
+                for row in &outputs.rows {
+                    positions[(row - current.start) as usize] = place;
+                    place += 1;
                 }
             }
+            let positions = UInt32Array::from(positions);
             let mut parts: Vec<Vec<&dyn Array>> = vec![Vec::new(); group.calls.len()];
             for (task, outputs) in of_group() {
                 let calls = group.states[task.states.clone()].iter().flat_map(|state| &state.calls);
@@ -485,7 +493,7 @@ impl<'a> WindowWork<'a> {
                 }
             }
             columns.extend(parallel::run(self.spec.options.threads, parts.len(), |call| {
-                Ok(interleave(&parts[call], &positions)?)
+                Ok(take(&concat(&parts[call])?, &positions, None)?)
             })?);
         }
         Ok(columns)

@@ -2,7 +2,7 @@
 //!
 //! Made once for all groups that partition and order alike over the same sources.
 
-use std::ops::Range;
+use std::{mem, num::NonZeroUsize, ops::Range};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, PrimitiveArray},
@@ -10,9 +10,11 @@ use arrow::{
         ArrowPrimitiveType, DataType as ArrowType, Int64Type, TimeUnit, TimestampMillisecondType,
     },
 };
+use datafusion::error::Result;
+use lockstep_host::sync::Mutex;
 use lockstep_row::{Arena, arrow::ColumnReader};
 
-use crate::key_numbers::KeyNumbers;
+use crate::{key_numbers::KeyNumbers, parallel};
 
 /// The rows of UNION sources, key by key.
 #[derive(Debug, Default)]
@@ -22,6 +24,18 @@ struct OtherRows {
     /// The start of each key's rows, followed by the end.
     starts: Vec<usize>,
 }
+
+/// How an [`Ordering`] is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OrderingOptions {
+    /// Whether [`Ordering::candidates`] is called without the main rows.
+    pub(super) with_others: bool,
+    /// The threads that sort.
+    pub(super) threads: NonZeroUsize,
+}
+
+/// A thread sorts the rows of several keys, about so many.
+const ROWS_SORTED_AT_ONCE: usize = 1 << 16;
 
 /// Runs of at least so many rows on average are merged.
 const ROWS_PER_RUN: usize = 32;
@@ -49,14 +63,14 @@ pub(super) struct Ordering {
 impl Ordering {
     /// Sorts rows by their keys and by their order values; without an order, by row number. Fewer
     /// than 2^32 rows, of which the main ones are the last; the main rows from `first_current` on
-    /// are current rows. `with_others` says whether [`Self::candidates`] is called without the main rows.
+    /// are current rows.
     pub(super) fn new(
         keys: &[ArrayRef],
         order: Option<&ArrayRef>,
         main: Range<u32>,
         first_current: u32,
-        with_others: bool,
-    ) -> Self {
+        OrderingOptions { with_others, threads }: OrderingOptions,
+    ) -> Result<Self> {
         let row_count = main.end as usize;
         debug_assert!(
             main.contains(&first_current) || first_current == main.end,
@@ -91,14 +105,12 @@ impl Ordering {
             "the rows of each key fill its range"
         );
         drop((numbers, values, ends));
-        for bounds in starts.windows(2) {
-            sort(&mut entries[bounds[0]..bounds[1]]);
-        }
+        sort_keys(&mut entries, &starts, threads)?;
         let (orders, rows) = entries.into_iter().unzip();
         let mut ordering =
             Self { rows, orders, starts, others: None, unordered, main, first_current };
         ordering.others = with_others.then(|| ordering.other_rows());
-        ordering
+        Ok(ordering)
     }
 
     /// Returns about how many bytes [`Self::new`] takes for so many rows, with what it returns: the entries
@@ -219,6 +231,32 @@ pub(super) struct WindowChunk {
     pub(super) keys: Range<usize>,
     /// Their positions in the ordering.
     pub(super) rows: Range<usize>,
+}
+
+/// Sorts the rows of each key.
+fn sort_keys(
+    mut entries: &mut [(i64, u32)],
+    starts: &[usize],
+    threads: NonZeroUsize,
+) -> Result<()> {
+    let mut tasks = Vec::new();
+    let (mut first, mut start) = (0, 0);
+    for key in 1..starts.len() {
+        if starts[key] - start >= ROWS_SORTED_AT_ONCE || key + 1 == starts.len() {
+            let (rows, rest) = mem::take(&mut entries).split_at_mut(starts[key] - start);
+            tasks.push((Mutex::new(rows), &starts[first..=key]));
+            (entries, first, start) = (rest, key, starts[key]);
+        }
+    }
+    parallel::run(threads, tasks.len(), |task| {
+        let (rows, bounds) = &tasks[task];
+        let mut rows = rows.lock();
+        for key in bounds.windows(2) {
+            sort(&mut rows[key[0] - bounds[0]..key[1] - bounds[0]]);
+        }
+        Ok(())
+    })?;
+    Ok(())
 }
 
 /// Sorts the rows of a key, which are in the order of their sources: where each source is nearly in

@@ -204,11 +204,7 @@ impl Slice<'_> {
                 let numbers = part.numbers.slice(current.passed, count);
                 // Their results a second time.
                 let bytes = calls.iter().map(|column| array_bytes(column.as_ref())).sum();
-                if carried.are_changed() {
-                    memory.grow(bytes);
-                } else {
-                    memory.try_grow(bytes)?;
-                }
+                carried.count(memory, bytes)?;
                 let by_number = sort_to_indices(&numbers, None, None)?;
                 let ascending = |column: &ArrayRef| Ok(take(column, &by_number, None)?);
                 let calls = calls.iter().map(ascending).collect::<Result<Vec<_>>>()?;

@@ -563,13 +563,13 @@ impl<'a> StateSlide<'a> {
             let is_apart = frame.current == CurrentRow::Apart && self.lane.is_none_or(counts);
             let Self { answers, running, arena, .. } = self;
             for CallAnswers { bound, readers, results, .. } in answers {
-                if is_apart {
-                    for_each_row(readers, &[frame.row], arena, |row| {
-                        results.push(bound.value_with(running, row, arena));
-                    });
-                } else {
+                if !is_apart {
                     results.push(bound.value(running, arena));
+                    continue;
                 }
+                for_each_row(readers, &[frame.row], arena, |row| {
+                    results.push(bound.value_with(running, row, arena));
+                });
             }
             self.empty_arena();
         }
