@@ -60,7 +60,7 @@ impl KeyNumbers {
     }
 
     fn of_texts(texts: &StringArray) -> Self {
-        let mut numbers = Numbering::default();
+        let mut numbers = NumberedValues::default();
         // The texts by their numbers; NULL has a text that is never compared.
         let mut known: Vec<&str> = Vec::new();
         let mut null = None;
@@ -133,7 +133,7 @@ impl KeyNumbers {
 
     /// Numbers keys that are values.
     fn of_distinct<K: Copy + Eq + Hash>(keys: impl Iterator<Item = K>) -> Self {
-        let mut numbers = Numbering::default();
+        let mut numbers = NumberedValues::default();
         let mut known: Vec<K> = Vec::new();
         let rows = keys.map(|key| {
             let number = numbers.of(key, |number| known[number as usize]);
@@ -149,13 +149,13 @@ impl KeyNumbers {
 
 /// Numbers values in the order in which they appear.
 #[derive(Default)]
-struct Numbering {
+struct NumberedValues {
     hasher: DefaultHashBuilder,
     table: HashTable<u32>,
     count: u32,
 }
 
-impl Numbering {
+impl NumberedValues {
     /// Returns the number of a value; that of a new one is the count before. `known` returns the value of a
     /// number that was given.
     #[inline]

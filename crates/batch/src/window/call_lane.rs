@@ -34,7 +34,7 @@ pub(super) struct CallLane<'a> {
 
 /// Some candidates of a key.
 #[derive(Debug)]
-pub(super) struct CandidateRange<'c> {
+pub(super) struct FoldedRange<'c> {
     /// All candidates of the key.
     pub(super) candidates: &'c [u32],
     /// Which of them.
@@ -149,7 +149,7 @@ impl<'a> CallLane<'a> {
     #[inline]
     pub(super) fn add(
         &mut self,
-        range: CandidateRange<'_>,
+        range: FoldedRange<'_>,
         counts_rows: bool,
         apply: impl FnMut(ValueLane<'_>),
     ) {
@@ -161,7 +161,7 @@ impl<'a> CallLane<'a> {
     #[inline]
     pub(super) fn remove(
         &mut self,
-        range: CandidateRange<'_>,
+        range: FoldedRange<'_>,
         counts_rows: bool,
         apply: impl FnMut(ValueLane<'_>),
     ) {
@@ -180,11 +180,11 @@ impl<'a> FoldedColumn<'a> {
     fn for_each(
         &self,
         block: &mut LaneBlock<'a>,
-        range: CandidateRange<'_>,
+        range: FoldedRange<'_>,
         counts_rows: bool,
         mut apply: impl FnMut(ValueLane<'_>),
     ) {
-        let CandidateRange { candidates, mut range, read_end: end } = range;
+        let FoldedRange { candidates, mut range, read_end: end } = range;
         debug_assert!(range.end <= end && end <= candidates.len(), "candidates are read in order");
         if range.is_empty() {
             return;

@@ -156,7 +156,7 @@ impl Ordering {
                 (&others.rows[range.clone()], &others.orders[range])
             }
             others => {
-                debug_assert!(others.is_some() || !without_main, "the other rows were asked for");
+                debug_assert!(others.is_some() || !without_main, "the other rows are kept");
                 (&self.rows[self.key(key)], &self.orders[self.key(key)])
             }
         }

@@ -25,7 +25,7 @@ use lockstep_row::{
 };
 
 use super::{
-    call_lane::{BLOCK_ROWS, CallLane, CandidateRange},
+    call_lane::{BLOCK_ROWS, CallLane, FoldedRange},
     carried::CarriedGroup,
     partition::{Ordering, WindowChunk},
     shared_state::SharedState,
@@ -587,7 +587,7 @@ impl<'a> StateSlide<'a> {
         let state = &mut self.running;
         match self.lane {
             Some(UsedLane { at, counts_rows }) => {
-                let range = CandidateRange { candidates, range, read_end };
+                let range = FoldedRange { candidates, range, read_end };
                 lanes[at].add(range, counts_rows, |values| state.add(values));
             }
             None => self.feed(&candidates[range], FeedDirection::Add),
@@ -606,7 +606,7 @@ impl<'a> StateSlide<'a> {
         let state = &mut self.running;
         match self.lane {
             Some(UsedLane { at, counts_rows }) => {
-                let range = CandidateRange { candidates, range, read_end };
+                let range = FoldedRange { candidates, range, read_end };
                 lanes[at].remove(range, counts_rows, |values| state.remove(values));
             }
             None => self.feed(&candidates[range], FeedDirection::Remove),
