@@ -122,7 +122,7 @@ pub(super) fn slide(
     let mut rows = Vec::with_capacity(row_count);
     let mut slides = StateSlides::new(calls, states, window, row_count);
     let mut frames = KeyFrames::default();
-    for key in rows_of_keys.keys.clone() {
+    'keys: for key in rows_of_keys.keys.clone() {
         if (options.is_interrupted)() {
             break;
         }
@@ -131,7 +131,9 @@ pub(super) fn slide(
         frames.begin(window, ordering, key, &rows_of_keys.rows);
         while frames.next(window, ordering) {
             rows.extend(frames.frames.iter().map(|frame| frame.row));
-            slides.run(&frames, options.is_interrupted);
+            if !slides.run(&frames, options.is_interrupted) {
+                break 'keys;
+            }
         }
         if let Some(carried) = carried {
             slides.end_key(carried, &frames, frames.of_later(window).end as usize);
@@ -143,7 +145,9 @@ pub(super) fn slide(
         slides.begin_apart();
         for some in unordered.chunks(SEGMENT_ROWS) {
             frames.set_unordered(window, some);
-            slides.run(&frames, options.is_interrupted);
+            if !slides.run(&frames, options.is_interrupted) {
+                break;
+            }
         }
         rows.extend(unordered);
     }
@@ -456,11 +460,11 @@ impl<'a> StateSlides<'a> {
         }
     }
 
-    /// Computes the results of some frames of the key. Stops early when the query is interrupted.
-    fn run(&mut self, frames: &KeyFrames<'_>, is_interrupted: &dyn Fn() -> bool) {
-        for state in &mut self.states {
-            state.run(&mut self.lanes, frames, is_interrupted);
-        }
+    /// Computes the results of some frames of the key. Stops early, and returns false, when the query is
+    /// interrupted.
+    fn run(&mut self, frames: &KeyFrames<'_>, is_interrupted: &dyn Fn() -> bool) -> bool {
+        let lanes = &mut self.lanes;
+        self.states.iter_mut().all(|state| state.run(lanes, frames, is_interrupted))
     }
 
     /// Returns the results, call by call.
@@ -525,14 +529,14 @@ impl<'a> StateSlide<'a> {
         }
     }
 
-    /// Computes the results of some frames of a key.
+    /// Computes the results of some frames of a key. Returns whether it was not interrupted.
     fn run(
         &mut self,
         lanes: &mut [CallLane<'a>],
         key: &KeyFrames<'_>,
         is_interrupted: &dyn Fn() -> bool,
-    ) {
-        let Some(last) = key.frames.last() else { return };
+    ) -> bool {
+        let Some(last) = key.frames.last() else { return true };
         // Frames only move forward.
         let (last_start, last_end) = (last.start as usize, last.end_of_rows());
         let needs_rows = matches!(self.answers[0].bound.state, StateForm::Rows(_));
@@ -540,7 +544,7 @@ impl<'a> StateSlide<'a> {
             if self.fed >= ROWS_PER_CHECK {
                 self.fed = 0;
                 if is_interrupted() {
-                    return;
+                    return false;
                 }
             }
             let (frame_start, frame_end) = (frame.start as usize, frame.end_of_rows());
@@ -573,6 +577,7 @@ impl<'a> StateSlide<'a> {
             }
             self.empty_arena();
         }
+        true
     }
 
     /// Adds some candidates; none is read from `read_end` on.

@@ -3,7 +3,11 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
 };
 
 use arrow::{
@@ -20,8 +24,12 @@ use lockstep_row::{DataType, arrow::data_type};
 use proptest::{prelude::*, test_runner::Config};
 
 use super::{
-    super::{carried::CarriedGroup, shared_state::SharedState},
-    CurrentRow, FrameRange, KeyFrames, StateSlides, WindowCall,
+    super::{
+        carried::CarriedGroup,
+        partition::{Ordering, OrderingOptions, WindowChunk},
+        shared_state::SharedState,
+    },
+    CurrentRow, FrameRange, KeyFrames, SlideOptions, StateSlides, WindowCall, slide,
 };
 
 /// Functions of one value, and of a value and a condition.
@@ -160,7 +168,7 @@ fn results(call: &WindowCall<'_>, keys: &[KeyFrames<'_>], by_row: bool) -> (Arra
     }
     for key in keys {
         slides.begin_key(None);
-        slides.run(key, &|| false);
+        assert!(slides.run(key, &|| false));
     }
     let in_blocks = slides.states[0].lane.is_some();
     (slides.finish().remove(0), in_blocks)
@@ -183,7 +191,7 @@ fn results_beside(call: &WindowCall<'_>, keys: &[KeyFrames<'_>]) -> ([ArrayRef; 
     let mut slides = StateSlides::new(&calls, &states, &window(Some(9)), 0);
     for key in keys {
         slides.begin_key(None);
-        slides.run(key, &|| false);
+        assert!(slides.run(key, &|| false));
     }
     let has_one_lane = slides.lanes.len() == 1;
     let [counts, one, other] = slides.finish().try_into().unwrap();
@@ -205,14 +213,14 @@ fn carried_results(call: &WindowCall<'_>, keys: &[KeyFrames<'_>], seed: u64) -> 
         let mut carried = CarriedGroup { folded: 0, states: vec![Mutex::new(state)] };
         let first = KeyFrames { frames: first.to_vec(), ..key_of(key.candidates) };
         slides.begin_key(Some((&carried, 0)));
-        slides.run(&first, &|| false);
+        assert!(slides.run(&first, &|| false));
         slides.end_key((&carried, 0), &first, folded);
         carried.folded = folded - gone;
         let end = |end: u32| end - u32::try_from(gone).unwrap();
         let second = second.iter().map(|frame| FrameRange { end: end(frame.end), ..*frame });
         let second = KeyFrames { frames: second.collect(), ..key_of(&key.candidates[gone..]) };
         slides.begin_key(Some((&carried, 0)));
-        slides.run(&second, &|| false);
+        assert!(slides.run(&second, &|| false));
         slides.end_key((&carried, 0), &second, second.candidates.len());
     }
     slides.finish().remove(0)
@@ -289,6 +297,34 @@ fn blocks_give_what_rows_give() {
     for name in ["min", "count", "distinct_count", "entropy"] {
         assert_eq!(types(name), all, "{name}");
     }
+}
+
+#[test]
+fn an_interrupted_slide_ends_within_a_key() {
+    let row_count = 5 * super::ROWS_PER_CHECK;
+    let keys: ArrayRef = Arc::new(Int64Array::from(vec![1; row_count]));
+    let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..row_count as i64));
+    let main = 0..u32::try_from(row_count).unwrap();
+    let options = OrderingOptions { with_others: false, threads: NonZeroUsize::MIN };
+    let ordering = Ordering::new(&[keys], Some(&values), main, 0, options).unwrap();
+    let rows = WindowChunk { keys: 0..1, rows: 0..row_count };
+    let arguments = vec![values];
+    let bound = bind("sum", &arguments).unwrap();
+    let calls = [WindowCall { bound: &bound, arguments }];
+    let states = [SharedState { calls: vec![0] }];
+    let computed = |checks_before: u32| {
+        let checks = AtomicU32::new(0);
+        let options = SlideOptions {
+            with_unordered: true,
+            // Relaxed: only the number counts.
+            is_interrupted: &|| checks.fetch_add(1, Relaxed) >= checks_before,
+            carried: &|_| None,
+        };
+        slide(&window(Some(9)), &ordering, &rows, (&calls, &states), options).rows.len()
+    };
+    assert_eq!(computed(u32::MAX), row_count);
+    // The first check is that of the key.
+    assert!(computed(1) < 2 * super::ROWS_PER_CHECK);
 }
 
 /// Writes values with the bits of floats.
