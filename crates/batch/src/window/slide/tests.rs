@@ -302,11 +302,11 @@ fn blocks_give_what_rows_give() {
 #[test]
 fn an_interrupted_slide_ends_within_a_key() {
     let row_count = 5 * super::ROWS_PER_CHECK;
+    let rows_end = u32::try_from(row_count).unwrap();
     let keys: ArrayRef = Arc::new(Int64Array::from(vec![1; row_count]));
-    let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..row_count as i64));
-    let main = 0..u32::try_from(row_count).unwrap();
+    let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..i64::from(rows_end)));
     let options = OrderingOptions { with_others: false, threads: NonZeroUsize::MIN };
-    let ordering = Ordering::new(&[keys], Some(&values), main, 0, options).unwrap();
+    let ordering = Ordering::new(&[keys], Some(&values), 0..rows_end, 0, options).unwrap();
     let rows = WindowChunk { keys: 0..1, rows: 0..row_count };
     let arguments = vec![values];
     let bound = bind("sum", &arguments).unwrap();
