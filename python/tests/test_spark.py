@@ -186,11 +186,27 @@ def test_a_window_union_has_the_columns_of_the_joined_rows(spark):
         ("sum(ratings.stars)", "both", "sales.item"),
         ("count(id)", "both", "ratings.name"),
         ("sum(sales.id + ratings.stars)", "both", "ratings.name, item"),
+        # As a whole item it looks beyond the frame.
+        ("lag(ratings.stars, 1)", "both", "sales.item"),
+        ("lag(ratings.stars, 5)", "both", "sales.item"),
+        ("id + count(ratings.stars)", "both", "sales.item"),
     ]
     for call, source, key in wanted:
         sql = query.format(call, source, key)
         found = training_set(spark, sql, frames).orderBy("id").collect()
         assert [tuple(row) for row in found] == db.sql(sql).fetchall(), sql
+    differing = (
+        "SELECT id, count(id) OVER w AS n, sum(ratings.stars) OVER v AS s FROM sales LAST JOIN "
+        "ratings ORDER BY ratings.at ON sales.item = ratings.name WINDOW w AS (UNION others "
+        "PARTITION BY sales.item ORDER BY sales.ts ROWS BETWEEN 4 PRECEDING AND CURRENT ROW), "
+        "v AS (UNION both PARTITION BY sales.item ORDER BY sales.ts ROWS BETWEEN 4 PRECEDING AND "
+        "CURRENT ROW)"
+    )
+    assert len(db.sql(differing).fetchall()) == 4
+    with pytest.raises(lockstep.Error, match="whose UNION sources differ") as raised:
+        training_set(spark, differing, frames)
+    assert raised.value.code == "0A000"
+    assert raised.value.position == differing.index("others")
 
 
 @pytest.mark.parametrize(

@@ -252,6 +252,19 @@ fn a_window_without_a_beginning_needs_no_memory_for_all_rows_of_a_key() {
             assert_eq!(found.batches, expected.batches, "{limit} {excluded}");
         }
     }
+    // Results that are longer than a slice reckons with.
+    let texts = "max(concat('a text that is longer than others are, as long as a hundred bytes or so: ', \
+                 string(v + 10000000))) OVER w AS s, min(v) OVER w AS lo, max(v) OVER w AS hi, count(v) OVER w AS d";
+    let query_of_texts = query(texts, "").replace("sum(s) AS s", "max(s) AS s");
+    session.execute("SET memory_limit = 0").expect("it is set");
+    let expected = session.execute(&query_of_texts).expect("it fits");
+    for limit in ["6MB", "4MB", "3MB"] {
+        session.execute(&format!("SET memory_limit = '{limit}'")).expect("it is set");
+        let found =
+            session.execute(&query_of_texts).unwrap_or_else(|error| panic!("{limit}: {error}"));
+        assert_eq!(found.batches, expected.batches, "{limit}");
+    }
+    session.execute("SET memory_limit = '1MB'").expect("it is set");
     // Its state has to fit.
     let values = few.replace("v % 10", "v");
     let error = session.execute(&query(&values, "")).expect_err("the values do not fit");

@@ -441,10 +441,12 @@ class _Splitter:
                 continue
             of_item = {self._group(call) for call in item["calls"]}
             reads = self._read([item])
-            if len(of_item) == 1 and (not next(iter(of_item))[1] or reads <= base):
+            outer = [call for call in item["calls"] if not call["is_nested"]]
+            # A UNION source has the columns of the base, or those that its windows read.
+            has_all = reads <= base or any(call["span"] == item["span"] for call in outer)
+            if len(of_item) == 1 and (not next(iter(of_item))[1] or has_all):
                 pieces = [(item, None)]
             else:
-                outer = [call for call in item["calls"] if not call["is_nested"]]
                 pieces = [(item, call) for call in outer]
             for _, call in pieces:
                 name = f"{_PREFIX}w{number}"
@@ -567,6 +569,10 @@ class _Splitter:
     ) -> SourceUse:
         """Returns the columns of a UNION source that stand where the read ones of the rows do."""
         joined, other = self._joined_columns(), self._tables[table["name"]]
+        if any(joined.index(name) >= len(other) for name in reads):
+            hint = "Give their UNION sources the same columns, or make two queries of them."
+            what = "windows of one key whose UNION sources differ in their columns"
+            raise self._refused(what, table["span"], hint)
         own = {name: other[joined.index(name)] for name in reads}
         columns = tuple((own[name][0], name, own[name][1]) for name in reads)
         keys = {name: own[name][0] for name in key}

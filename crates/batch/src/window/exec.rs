@@ -289,7 +289,7 @@ pub(super) fn ordering_key(shape: &GroupShape) -> OrderingKey<'_> {
 }
 
 impl<'a> WindowWork<'a> {
-    /// Sorts the rows, and counts their memory. What it takes on the way is counted while it does.
+    /// Sorts the rows, and counts their memory. About what it takes on the way is counted while it does.
     pub(super) fn new(
         spec: &'a WindowOperatorSpec,
         columns: &WindowColumns,
@@ -377,15 +377,26 @@ impl<'a> WindowWork<'a> {
         // The results are there twice until they are in order, and a call's once more for each thread.
         let positions = memory.new_empty();
         let current = self.orderings.iter().map(|ordering| ordering.current().len()).max();
-        let of_results = |output: &TaskOutput| -> usize {
-            output.columns.iter().map(|column| array_bytes(column.as_ref())).sum()
-        };
-        let of_results: usize = outputs.iter().map(of_results).sum();
-        let calls: usize = self.groups.iter().map(|group| group.calls.len()).sum();
-        let at_once = of_results / calls.max(1) * options.threads.get().min(calls);
+        let of_columns = self.result_bytes(&tasks, &outputs);
+        let of_results: usize = of_columns.iter().sum();
+        let at_once: usize = of_columns.iter().take(options.threads.get()).sum();
         count(&positions, current.unwrap_or(0) * size_of::<u32>())?;
         count(&positions, of_results + at_once)?;
         self.in_main_order(&tasks, &outputs)
+    }
+
+    /// Returns the bytes of the results of each call, the most first.
+    fn result_bytes(&self, tasks: &[WindowTask], outputs: &[TaskOutput]) -> Vec<usize> {
+        let mut bytes = HashMap::new();
+        for (task, output) in tasks.iter().zip(outputs) {
+            for (at, column) in output.columns.iter().enumerate() {
+                *bytes.entry((task.group, task.states.start, at)).or_insert(0) +=
+                    array_bytes(column.as_ref());
+            }
+        }
+        let mut bytes: Vec<usize> = bytes.into_values().collect();
+        bytes.sort_unstable_by(|left, right| right.cmp(left));
+        bytes
     }
 
     /// Returns the most rows that are computed at once: those of the longest tasks, one for each thread.

@@ -5,9 +5,10 @@
 //! event order, once for all groups over the same key, order and unions ([`partition`]); slide the
 //! frames along them, several keys in parallel ([`slide`]); restore the order of the main rows.
 //!
-//! *Cost*: O(rows · log rows) to sort, then one `add`, `remove` and `value` for each row and call,
-//! except where [`slide`] says otherwise. Besides inputs and output it holds the columns of the
-//! expressions and twelve bytes per row for each ordering.
+//! *Cost*: O(rows · log rows) to sort, then one `add` and `remove` for each row and state, and one `value`
+//! for each row and call, except where [`slide`] says otherwise. Besides inputs and output it holds the
+//! columns of the expressions and twelve bytes per row for each ordering, and as many again for the rows
+//! of UNION sources with `INSTANCE_NOT_IN_WINDOW`.
 
 mod call_lane;
 mod carried;

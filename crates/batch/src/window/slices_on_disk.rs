@@ -57,6 +57,8 @@ const NUMBER: usize = 3;
 const SORT_SHARE: usize = 4;
 /// What sorting a number takes: it and its position, the position alone, and it in its place.
 const SORTED_NUMBER_BYTES: usize = 16 + 4 + 8;
+/// A slice is at least one batch, however often it is halved.
+const HALVINGS_MAX: u32 = 40;
 /// What a result counts as whose size depends on its value.
 const LONG_RESULT_BYTES: usize = 32;
 /// What the memory counts as where it has no limit.
@@ -90,7 +92,7 @@ pub(super) fn in_slices(
         sorted.wait_for_rows()?;
         let free = limit.saturating_sub(pool.reserved());
         let of_kept = copies(order) * batch_bytes(&kept) + Ordering::sort_bytes(kept.num_rows());
-        let bytes = free.saturating_sub(of_kept) >> halvings;
+        let bytes = free.saturating_sub(of_kept) >> halvings.min(HALVINGS_MAX);
         let (copies, row_bytes) = (copies(order), fresh_row_bytes(order));
         let fresh = sorted.take(SliceLimit { rows, bytes, copies, row_bytes })?;
         if fresh.is_empty() {
@@ -102,8 +104,8 @@ pub(super) fn in_slices(
                 results.extend(files);
                 kept = needed;
                 // Results may have been longer than a slice reckons with.
-                halvings += u32::from(pool.reserved() > limit);
-                // No slice is so small that they become smaller.
+                halvings += u32::from(pool.reserved() > limit && fresh.len() > 1);
+                memory.free();
                 of_states.try_resize(carried.bytes())?;
             }
             Err(error) if is_out_of_memory(&error) && fresh.len() > 1 => {

@@ -7,8 +7,8 @@
 //! that precede the current row are a range `start..end` of the candidates, and neither end ever
 //! moves back; so rows are added to a state at the new end and removed at the old one. The
 //! current row itself is handled in one of three ways ([`CurrentRow`]). In the last one, which occurs
-//! with `INSTANCE_NOT_IN_WINDOW` and with equal order values under EXCLUDE `CURRENT_TIME`, it counts for
-//! its own result and is not added.
+//! with `INSTANCE_NOT_IN_WINDOW`, with equal order values under EXCLUDE `CURRENT_TIME`, and there for the
+//! last row of a key, it counts for its own result and is not added.
 //!
 //! Nothing is ever removed from a window without a beginning ([`has_beginning`]). Its states are those
 //! of a fold where that is enough, and over the time slices of a key on disk they go on from one
@@ -136,7 +136,8 @@ pub(super) fn slide(
             }
         }
         if let Some(carried) = carried {
-            slides.end_key(carried, &frames, frames.of_later(window).end as usize);
+            let end = frames.of_later(window).end as usize;
+            slides.end_key(carried, &frames, end, options.is_interrupted);
         }
     }
     if options.with_unordered {
@@ -452,10 +453,23 @@ impl<'a> StateSlides<'a> {
         self.begin_key(None);
     }
 
-    /// Ends a key whose states are carried, which have the candidates up to `end` then.
-    fn end_key(&mut self, (group, first): Carried<'_>, frames: &KeyFrames<'_>, end: usize) {
+    /// Ends a key whose states are carried, which have the candidates up to `end` then, unless the query is
+    /// interrupted.
+    fn end_key(
+        &mut self,
+        (group, first): Carried<'_>,
+        frames: &KeyFrames<'_>,
+        end: usize,
+        is_interrupted: &dyn Fn() -> bool,
+    ) {
         for (at, state) in self.states.iter_mut().enumerate() {
-            state.add(&mut self.lanes, frames.candidates, state.end..end, end);
+            for start in (state.end..end).step_by(ROWS_PER_CHECK) {
+                if is_interrupted() {
+                    return;
+                }
+                let some = start..end.min(start + ROWS_PER_CHECK);
+                state.add(&mut self.lanes, frames.candidates, some, end);
+            }
             mem::swap(&mut state.running, &mut group.states[first + at].lock());
         }
     }

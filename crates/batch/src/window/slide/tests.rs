@@ -214,14 +214,14 @@ fn carried_results(call: &WindowCall<'_>, keys: &[KeyFrames<'_>], seed: u64) -> 
         let first = KeyFrames { frames: first.to_vec(), ..key_of(key.candidates) };
         slides.begin_key(Some((&carried, 0)));
         assert!(slides.run(&first, &|| false));
-        slides.end_key((&carried, 0), &first, folded);
+        slides.end_key((&carried, 0), &first, folded, &|| false);
         carried.folded = folded - gone;
         let end = |end: u32| end - u32::try_from(gone).unwrap();
         let second = second.iter().map(|frame| FrameRange { end: end(frame.end), ..*frame });
         let second = KeyFrames { frames: second.collect(), ..key_of(&key.candidates[gone..]) };
         slides.begin_key(Some((&carried, 0)));
         assert!(slides.run(&second, &|| false));
-        slides.end_key((&carried, 0), &second, second.candidates.len());
+        slides.end_key((&carried, 0), &second, second.candidates.len(), &|| false);
     }
     slides.finish().remove(0)
 }
