@@ -202,11 +202,10 @@ def test_a_window_union_has_the_columns_of_the_joined_rows(spark):
         "v AS (UNION both PARTITION BY sales.item ORDER BY sales.ts ROWS BETWEEN 4 PRECEDING AND "
         "CURRENT ROW)"
     )
-    assert len(db.sql(differing).fetchall()) == 4
-    with pytest.raises(lockstep.Error, match="whose UNION sources differ") as raised:
+    with pytest.raises(lockstep.Error, match="must have the columns of the main table"):
+        db.sql(differing)
+    with pytest.raises(lockstep.Error, match="must have the columns of the main table"):
         training_set(spark, differing, frames)
-    assert raised.value.code == "0A000"
-    assert raised.value.position == differing.index("others")
 
 
 @pytest.mark.parametrize(

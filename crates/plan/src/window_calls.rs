@@ -289,7 +289,8 @@ impl<'a> WindowCalls<'a> {
     }
 
     /// Puts the windows, the LAST JOINs and the WHERE condition on top of FROM's first table.
-    /// A window that needs only that table's columns goes below the joins.
+    /// A window that needs only that table's columns goes below the joins, unless another one has UNION
+    /// sources with the columns of the joins.
     pub(crate) fn into_plan(self, from: From, filter: Option<Expr>) -> Result<LogicalPlan> {
         let binder = self.binder;
         binder.written.borrow_mut().windows.extend(self.written);
@@ -299,8 +300,13 @@ impl<'a> WindowCalls<'a> {
         let filter_is_low = filter.as_ref().is_none_or(|f| uses_only(f, &base_columns));
         let scope = self.scope;
         let used = self.groups.into_iter().filter(|group| !group.calls.is_empty());
+        let used: Vec<CallGroup> = used.collect();
+        // The columns of a UNION source stand where those of the joined rows do: no call's column may come
+        // between those of the first table and those of the joins.
+        let has_joined_union =
+            used.iter().any(|group| !group.window.unions.is_empty() && !is_low(group));
         let (low, high): (Vec<CallGroup>, Vec<CallGroup>) =
-            used.partition(|group| filter_is_low && is_low(group));
+            used.into_iter().partition(|group| filter_is_low && !has_joined_union && is_low(group));
         let mut plan = from.base.plan;
         let mut filter = filter;
         if filter_is_low {

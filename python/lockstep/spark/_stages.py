@@ -569,10 +569,6 @@ class _Splitter:
     ) -> SourceUse:
         """Returns the columns of a UNION source that stand where the read ones of the rows do."""
         joined, other = self._joined_columns(), self._tables[table["name"]]
-        if any(joined.index(name) >= len(other) for name in reads):
-            hint = "Give their UNION sources the same columns, or make two queries of them."
-            what = "windows of one key whose UNION sources differ in their columns"
-            raise self._refused(what, table["span"], hint)
         own = {name: other[joined.index(name)] for name in reads}
         columns = tuple((own[name][0], name, own[name][1]) for name in reads)
         keys = {name: own[name][0] for name in key}
