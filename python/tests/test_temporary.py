@@ -278,17 +278,21 @@ def test_a_window_over_one_key_that_does_not_fit(folder: Path) -> None:
 
 
 def test_a_frame_that_does_not_fit_is_an_error(folder: Path) -> None:
-    """Without a beginning it has all rows of its key."""
-    db = lockstep.connect()
-    db.execute("SET memory_limit = '4MB'")
+    """Without a beginning its states are enough."""
     query = f"""
         SELECT min(v) OVER w AS least
         FROM (SELECT 1 AS k, ts, v FROM '{folder}/rows.parquet') AS one
         WINDOW w AS (PARTITION BY k ORDER BY ts
                      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
     """
+    db = lockstep.connect()
+    expected = db.sql(query).arrow()["least"].to_pylist()
+    db.execute("SET memory_limit = '4MB'")
+    found = [v for batch in db.sql(query).batches() for v in batch["least"].to_pylist()]
+    assert found == expected
+    long = query.replace("UNBOUNDED PRECEDING", "1000000 PRECEDING")
     with pytest.raises(lockstep.Error, match="more memory than it may use") as error:
-        list(db.sql(query).batches())
+        list(db.sql(long).batches())
     assert error.value.code == "53200"
 
 
