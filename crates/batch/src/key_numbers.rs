@@ -8,7 +8,7 @@
 use std::hash::{BuildHasher, Hash};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, PrimitiveArray, StringArray},
+    array::{Array, ArrayRef, AsArray, PrimitiveArray},
     datatypes::{
         ArrowPrimitiveType, DataType as ArrowType, Date32Type, Int16Type, Int32Type, Int64Type,
         TimeUnit, TimestampMillisecondType,
@@ -44,7 +44,7 @@ impl KeyNumbers {
 
     fn of_column(column: &ArrayRef) -> Self {
         match column.data_type() {
-            ArrowType::Utf8 => Self::of_texts(column.as_string()),
+            ArrowType::Utf8 => Self::of_distinct(column.as_string::<i32>().iter()),
             ArrowType::Int16 => Self::of_integers::<Int16Type>(column),
             ArrowType::Int32 => Self::of_integers::<Int32Type>(column),
             ArrowType::Int64 => Self::of_integers::<Int64Type>(column),
@@ -58,29 +58,6 @@ impl KeyNumbers {
                 Self { rows, count: index.len() }
             }
         }
-    }
-
-    fn of_texts(texts: &StringArray) -> Self {
-        let mut numbers = NumberedValues::default();
-        // The texts by their numbers; NULL has a text that is never compared.
-        let mut known: Vec<&str> = Vec::new();
-        let mut null = None;
-        let rows = (0..texts.len()).map(|row| {
-            if texts.is_null(row) {
-                return *null.get_or_insert_with(|| {
-                    known.push("");
-                    numbers.next()
-                });
-            }
-            let text = texts.value(row);
-            let number = numbers.of(text, |number| known[number as usize]);
-            if number as usize == known.len() {
-                known.push(text);
-            }
-            number
-        });
-        let rows = rows.collect();
-        Self { rows, count: numbers.count() }
     }
 
     fn of_integers<T: ArrowPrimitiveType>(column: &ArrayRef) -> Self
@@ -132,57 +109,23 @@ impl KeyNumbers {
         Self { rows, count: count as usize }
     }
 
-    /// Numbers keys that are values.
+    /// Numbers keys that are values, in the order in which they appear.
     fn of_distinct<K: Copy + Eq + Hash>(keys: impl Iterator<Item = K>) -> Self {
-        let mut numbers = NumberedValues::default();
+        let hasher = DefaultHashBuilder::default();
+        let mut table: HashTable<u32> = HashTable::new();
         let mut known: Vec<K> = Vec::new();
         let rows = keys.map(|key| {
-            let number = numbers.of(key, |number| known[number as usize]);
-            if number as usize == known.len() {
-                known.push(key);
+            let hash = hasher.hash_one(key);
+            if let Some(number) = table.find(hash, |number| known[*number as usize] == key) {
+                return *number;
             }
+            let number = u32::try_from(known.len()).expect("there are fewer than 2^32 rows");
+            known.push(key);
+            table.insert_unique(hash, number, |at| hasher.hash_one(known[*at as usize]));
             number
         });
         let rows = rows.collect();
-        Self { rows, count: numbers.count() }
-    }
-}
-
-/// Numbers values in the order in which they appear.
-#[derive(Default)]
-struct NumberedValues {
-    hasher: DefaultHashBuilder,
-    table: HashTable<u32>,
-    count: u32,
-}
-
-impl NumberedValues {
-    /// Returns the number of a value; that of a new one is the count before. `known` returns the value of a
-    /// number that was given.
-    #[inline]
-    fn of<K: Copy + Eq + Hash>(&mut self, value: K, known: impl Fn(u32) -> K) -> u32 {
-        let hash = self.hasher.hash_one(value);
-        if let Some(number) = self.table.find(hash, |number| known(*number) == value) {
-            return *number;
-        }
-        let number = self.next();
-        let hasher = &self.hasher;
-        let hash_of = |at: &u32| match *at == number {
-            true => hash,
-            false => hasher.hash_one(known(*at)),
-        };
-        self.table.insert_unique(hash, number, hash_of);
-        number
-    }
-
-    /// Gives a number to something that is no value.
-    fn next(&mut self) -> u32 {
-        self.count += 1;
-        self.count - 1
-    }
-
-    fn count(&self) -> usize {
-        self.count as usize
+        Self { rows, count: known.len() }
     }
 }
 

@@ -468,7 +468,7 @@ impl<'a> StateSlides<'a> {
                     return;
                 }
                 let some = start..end.min(start + ROWS_PER_CHECK);
-                state.add(&mut self.lanes, frames.candidates, some, end);
+                state.change(&mut self.lanes, frames.candidates, (some, end), FeedDirection::Add);
             }
             mem::swap(&mut state.running, &mut group.states[first + at].lock());
         }
@@ -574,8 +574,9 @@ impl<'a> StateSlide<'a> {
                 // A result, or a step, may take a time that grows with the rows of the frame.
                 self.fed += (frame_end - frame_start) / FRAME_ROWS_PER_ROW;
             }
-            self.add(lanes, key.candidates, end..frame_end, last_end);
-            self.remove(lanes, key.candidates, start..frame_start, last_start);
+            let (added, removed) = ((end..frame_end, last_end), (start..frame_start, last_start));
+            self.change(lanes, key.candidates, added, FeedDirection::Add);
+            self.change(lanes, key.candidates, removed, FeedDirection::Remove);
             (self.start, self.end) = (frame_start, frame_end);
             let counts = |lane: UsedLane| lanes[lane.at].counts(frame.row);
             let is_apart = frame.current == CurrentRow::Apart && self.lane.is_none_or(counts);
@@ -594,41 +595,23 @@ impl<'a> StateSlide<'a> {
         true
     }
 
-    /// Adds some candidates; none is read from `read_end` on.
+    /// Adds or removes some candidates; none is read from `read_end` on.
     #[inline]
-    fn add(
+    fn change(
         &mut self,
         lanes: &mut [CallLane<'a>],
         candidates: &[u32],
-        range: Range<usize>,
-        read_end: usize,
+        (range, read_end): (Range<usize>, usize),
+        change: FeedDirection,
     ) {
-        let state = &mut self.running;
-        match self.lane {
-            Some(UsedLane { at, counts_rows }) => {
-                let range = FoldedRange { candidates, range, read_end };
-                lanes[at].add(range, counts_rows, |values| state.add(values));
-            }
-            None => self.feed(&candidates[range], FeedDirection::Add),
-        }
-    }
-
-    /// Removes some candidates; none is read from `read_end` on.
-    #[inline]
-    fn remove(
-        &mut self,
-        lanes: &mut [CallLane<'a>],
-        candidates: &[u32],
-        range: Range<usize>,
-        read_end: usize,
-    ) {
-        let state = &mut self.running;
-        match self.lane {
-            Some(UsedLane { at, counts_rows }) => {
-                let range = FoldedRange { candidates, range, read_end };
-                lanes[at].remove(range, counts_rows, |values| state.remove(values));
-            }
-            None => self.feed(&candidates[range], FeedDirection::Remove),
+        let Some(UsedLane { at, counts_rows }) = self.lane else {
+            return self.feed(&candidates[range], change);
+        };
+        let (state, lane) = (&mut self.running, &mut lanes[at]);
+        let range = FoldedRange { candidates, range, read_end };
+        match change {
+            FeedDirection::Add => lane.add(range, counts_rows, |values| state.add(values)),
+            FeedDirection::Remove => lane.remove(range, counts_rows, |values| state.remove(values)),
         }
     }
 
