@@ -10,6 +10,10 @@
 
 use std::{fmt, sync::Arc};
 
+use crate::{
+    lower::LEFT_ROW,
+    operator::{rows_in_order, single_partition},
+};
 use datafusion::{
     common::{
         config::ConfigOptions,
@@ -21,8 +25,8 @@ use datafusion::{
     physical_expr::{OrderingRequirements, PhysicalExpr, expressions::Column},
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
-        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan,
-        ExecutionPlanProperties, PlanProperties, ReplaceChildrenOptions, SendableRecordBatchStream,
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+        ReplaceChildrenOptions, SendableRecordBatchStream,
         coalesce_partitions::CoalescePartitionsExec,
         limit::LimitStream,
         metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
@@ -31,9 +35,6 @@ use datafusion::{
         union::UnionExec,
     },
 };
-use futures::{StreamExt, TryStreamExt, stream};
-
-use crate::{lower::LEFT_ROW, operator::single_partition};
 
 /// The optimizer rule that inserts an [`InOrderExec`]; runs as the first rule and as the last.
 #[derive(Debug, Clone, Copy)]
@@ -173,10 +174,7 @@ impl ExecutionPlan for InOrderExec {
 
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = Arc::clone(&self.input);
-        let partitions = 0..input.output_partitioning().partition_count();
-        let batches = stream::iter(partitions)
-            .map(move |partition| input.execute(partition, Arc::clone(&context)))
-            .try_flatten();
+        let batches = rows_in_order(input, context);
         let stream: SendableRecordBatchStream =
             Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches));
         let Some(fetch) = self.fetch else { return Ok(stream) };

@@ -8,15 +8,10 @@
 //!
 //! *Cost*: O(right · log right) once, then O(log right) for each left row without further
 //! conditions; with them, at most about twice the candidates that testing row by row would need.
-//! Both inputs are held in memory, or split to disk where they do not fit (`on_disk`).
+//! The right rows are held in memory, and the left ones pass; where the right rows take more than half
+//! of the memory that is free, both inputs are split to disk (`on_disk`).
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{fmt, pin::pin, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array},
@@ -24,21 +19,25 @@ use arrow::{
     datatypes::SchemaRef,
 };
 use datafusion::{
-    common::{internal_err, tree_node::TreeNodeRecursion},
+    common::{internal_err, resources_err, stats::Precision, tree_node::TreeNodeRecursion},
     error::Result,
     execution::{
         TaskContext,
-        memory_pool::{MemoryConsumer, MemoryReservation},
+        memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation},
     },
     physical_expr::PhysicalExpr,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-        ReplaceChildrenOptions, SendableRecordBatchStream, execution_plan::apply_expression_roots,
+        ReplaceChildrenOptions, SendableRecordBatchStream,
+        execution_plan::apply_expression_roots,
+        statistics::{StatisticsArgs, StatisticsContext},
         stream::RecordBatchReceiverStream,
     },
 };
+use futures::StreamExt;
 use lockstep_host::CallStep;
 use lockstep_row::{Arena, arrow::ColumnReader};
+use tokio::sync::mpsc::Sender;
 
 mod on_disk;
 
@@ -47,10 +46,9 @@ use on_disk::on_disk;
 use crate::{
     key_index::KeyIndex,
     operator::{
-        BATCH_ROWS, BATCHES_AHEAD, OperatorOptions, batch_bytes, compute, read_all, send_all,
+        BATCH_ROWS, BATCHES_AHEAD, OperatorOptions, batch_bytes, compute, read_all, rows_in_order,
         single_partition,
     },
-    parallel,
     spill::{give_back_freed, is_out_of_memory},
 };
 
@@ -160,76 +158,127 @@ impl ExecutionPlan for LastJoinExec {
         let mut stream = RecordBatchReceiverStream::builder(schema, BATCHES_AHEAD);
         let sender = stream.tx();
         stream.spawn(async move {
-            match in_memory(&spec, inputs.clone(), &context).await {
-                Err(error) if is_out_of_memory(&error) => {
+            let mut is_sent = false;
+            match in_memory(&spec, inputs.clone(), &context, (&sender, &mut is_sent)).await {
+                Err(error) if is_out_of_memory(&error) && !is_sent => {
                     give_back_freed(&context);
                     on_disk(spec, inputs, context, sender).await
                 }
-                Err(error) => Err(error),
-                Ok((batches, memory)) => {
-                    send_all(&sender, batches, &memory).await;
-                    Ok(())
-                }
+                outcome => outcome,
             }
         });
         Ok(stream.build())
     }
 }
 
-/// Joins with all rows in memory. Returns also the memory that the result takes.
+/// Joins with the right rows in memory, and sends each batch of left rows with them; says whether any was
+/// sent.
 async fn in_memory(
     spec: &Arc<LastJoinSpec>,
-    inputs: [Arc<dyn ExecutionPlan>; 2],
+    [left, right]: [Arc<dyn ExecutionPlan>; 2],
     context: &Arc<TaskContext>,
-) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
+    (sender, is_sent): (&Sender<Result<RecordBatch>>, &mut bool),
+) -> Result<()> {
     spec.options.check_in_memory()?;
-    let memory = MemoryConsumer::new("LAST JOIN").register(context.memory_pool());
-    let [left, right] = inputs;
-    let right_schema = right.schema();
-    let right = read_all(right, Arc::clone(context), &memory).await?;
-    let left = read_all(left, Arc::clone(context), &memory).await?;
-    let spec = Arc::clone(spec);
-    compute(move || {
-        let batches = run(&spec, &left, &right_schema, right, &memory)?;
-        drop(left);
-        // The right rows and their index are gone.
-        memory.try_resize(batches.iter().map(batch_bytes).sum())?;
-        Ok((batches, memory))
-    })
-    .await
+    let right = Arc::new(HeldRows::read(spec, right, context).await?);
+    let progress = LeftProgress::new(&left);
+    let join = |batch: Result<RecordBatch>| {
+        let (spec, right) = (Arc::clone(spec), Arc::clone(&right));
+        async move {
+            let batch = batch?;
+            compute(move || right.join(&spec, &batch)).await
+        }
+    };
+    let left = rows_in_order(left, Arc::clone(context));
+    let mut joined = pin!(left.map(join).buffered(spec.options.threads.get()));
+    let mut done = 0;
+    while let Some(batch) = joined.next().await {
+        let batch = batch?;
+        done += batch.num_rows();
+        if sender.send(Ok(batch)).await.is_err() {
+            break;
+        }
+        *is_sent = true;
+        progress.report(&spec.options, done);
+    }
+    Ok(())
 }
 
-fn run(
-    spec: &LastJoinSpec,
-    left: &[RecordBatch],
-    right_schema: &SchemaRef,
-    right: Vec<RecordBatch>,
-    memory: &MemoryReservation,
-) -> Result<Vec<RecordBatch>> {
-    let row_count: usize = right.iter().map(RecordBatch::num_rows).sum();
-    let copied = memory.new_empty();
-    if right.len() > 1 {
-        copied.try_grow(right.iter().map(batch_bytes).sum())?;
+/// How many left rows there are, where that is known.
+struct LeftProgress {
+    row_count: Option<usize>,
+}
+
+impl LeftProgress {
+    fn new(left: &Arc<dyn ExecutionPlan>) -> Self {
+        let statistics = StatisticsContext::new().compute(left.as_ref(), &StatisticsArgs::new());
+        let row_count = statistics.ok().and_then(|of| match of.num_rows {
+            Precision::Exact(rows) => Some(rows),
+            Precision::Inexact(_) | Precision::Absent => None,
+        });
+        Self { row_count }
     }
-    memory.try_grow(row_count * RightRows::ROW_BYTES)?;
-    let rows = match <[RecordBatch; 1]>::try_from(right) {
-        Ok([only]) => only,
-        Err(batches) => concat_batches(right_schema, &batches)?,
-    };
-    drop(copied);
-    let right = RightRows::new(spec, rows)?;
-    let (done, total) = (AtomicU64::new(0), u64::try_from(left.len()).unwrap_or(u64::MAX));
-    parallel::run(spec.options.threads, left.len(), |at| {
+
+    fn report(&self, options: &OperatorOptions, done: usize) {
+        let number = |rows: usize| u64::try_from(rows).unwrap_or(u64::MAX);
+        if let Some(total) = self.row_count {
+            options.report(CallStep::JoinRows, number(done.min(total)), number(total));
+        }
+    }
+}
+
+/// The right rows of a join with their memory.
+struct HeldRows {
+    rows: RightRows,
+    _memory: MemoryReservation,
+}
+
+impl HeldRows {
+    /// Reads and indexes them, where they take at most half of the memory that is free: the operators above
+    /// and below this one need theirs while the left rows pass.
+    async fn read(
+        spec: &Arc<LastJoinSpec>,
+        right: Arc<dyn ExecutionPlan>,
+        context: &Arc<TaskContext>,
+    ) -> Result<Self> {
+        let pool = Arc::clone(context.memory_pool());
+        let memory = MemoryConsumer::new("LAST JOIN").register(&pool);
+        let count = move |memory: &MemoryReservation, bytes: usize| {
+            memory.try_grow(bytes)?;
+            let others = pool.reserved().saturating_sub(memory.size());
+            match pool.memory_limit() {
+                MemoryLimit::Finite(limit) if memory.size() > limit.saturating_sub(others) / 2 => {
+                    resources_err!("the right rows leave half of the memory to other operators")
+                }
+                _ => Ok(()),
+            }
+        };
+        let schema = right.schema();
+        let batches = read_all(right, Arc::clone(context), |bytes| count(&memory, bytes)).await?;
+        let spec = Arc::clone(spec);
+        compute(move || {
+            let row_count: usize = batches.iter().map(RecordBatch::num_rows).sum();
+            let copied = memory.new_empty();
+            if batches.len() > 1 {
+                copied.try_grow(batches.iter().map(batch_bytes).sum())?;
+            }
+            count(&memory, row_count * RightRows::ROW_BYTES)?;
+            let rows = match <[RecordBatch; 1]>::try_from(batches) {
+                Ok([only]) => only,
+                Err(batches) => concat_batches(&schema, &batches)?,
+            };
+            drop(copied);
+            Ok(Self { rows: RightRows::new(&spec, rows)?, _memory: memory })
+        })
+        .await
+    }
+
+    /// Joins a batch of left rows.
+    fn join(&self, spec: &LastJoinSpec, left: &RecordBatch) -> Result<RecordBatch> {
         spec.options.check()?;
-        let batch = &left[at];
-        let matches = right.find_matches(spec, batch)?;
-        let given = batch_bytes(batch);
-        let batch = right.pair(&spec.pair_schema, batch.columns().to_vec(), &matches)?;
-        memory.try_grow(batch_bytes(&batch).saturating_sub(given))?;
-        // Relaxed: a number to look at.
-        spec.options.report(CallStep::JoinRows, done.fetch_add(1, Relaxed) + 1, total);
-        Ok(batch)
-    })
+        let matches = self.rows.find_matches(spec, left)?;
+        self.rows.pair(&spec.pair_schema, left.columns().to_vec(), &matches)
+    }
 }
 
 fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ArrayRef> {

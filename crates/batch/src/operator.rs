@@ -3,7 +3,7 @@
 use std::{
     fmt,
     num::NonZeroUsize,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -32,7 +32,7 @@ use datafusion::{
         streaming::{PartitionStream, StreamingTableExec},
     },
 };
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use lockstep_host::{CallStep, QueryContext, sync::Mutex};
 use tokio::sync::mpsc::Sender;
 
@@ -176,22 +176,29 @@ pub(crate) fn single_partition(schema: &SchemaRef) -> Arc<PlanProperties> {
     ))
 }
 
-/// Reads a whole input, its partitions one after the other, which is the order of arrival. Counts
-/// the memory of the batches in `memory`.
+/// Returns the rows of an input, its partitions one after the other, which is the order of arrival.
+pub(crate) fn rows_in_order(
+    input: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+) -> impl Stream<Item = Result<RecordBatch>> + Send {
+    stream::iter(0..input.output_partitioning().partition_count())
+        .map(move |partition| input.execute(partition, Arc::clone(&context)))
+        .try_flatten()
+}
+
+/// Reads a whole input in the order of arrival. Counts the memory of its batches.
 pub(crate) async fn read_all(
     input: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
-    memory: &MemoryReservation,
+    count: impl Fn(usize) -> Result<()>,
 ) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
-    for partition in 0..input.output_partitioning().partition_count() {
-        let mut stream = input.execute(partition, Arc::clone(&context))?;
-        while let Some(batch) = stream.next().await {
-            let batch = batch?;
-            if batch.num_rows() > 0 {
-                memory.try_grow(batch_bytes(&batch))?;
-                batches.push(batch);
-            }
+    let mut rows = pin!(rows_in_order(input, context));
+    while let Some(batch) = rows.next().await {
+        let batch = batch?;
+        if batch.num_rows() > 0 {
+            count(batch_bytes(&batch))?;
+            batches.push(batch);
         }
     }
     Ok(batches)

@@ -179,7 +179,7 @@ async fn in_memory(
     let memory = MemoryConsumer::new("window").register(context.memory_pool());
     let mut sources = Vec::with_capacity(inputs.len());
     for input in inputs {
-        sources.push(read_all(input, Arc::clone(context), &memory).await?);
+        sources.push(read_all(input, Arc::clone(context), |bytes| memory.try_grow(bytes)).await?);
     }
     let (spec, schema) = (Arc::clone(spec), Arc::clone(schema));
     compute(move || {

@@ -10,7 +10,7 @@
 //!
 //! *Cost*: each row is written and read twice.
 
-use std::{hash::BuildHasher, sync::Arc};
+use std::{hash::BuildHasher, pin::pin, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, NullArray, RecordBatch, UInt64Array, new_empty_array},
@@ -23,7 +23,7 @@ use datafusion::{
         TaskContext,
         memory_pool::{MemoryConsumer, MemoryReservation},
     },
-    physical_plan::{ExecutionPlan, ExecutionPlanProperties},
+    physical_plan::ExecutionPlan,
 };
 use futures::StreamExt;
 use hashbrown::DefaultHashBuilder;
@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     key_index::for_each_key,
-    operator::{BATCH_ROWS, batch_bytes, compute},
+    operator::{BATCH_ROWS, batch_bytes, compute, rows_in_order},
     spill::{
         PARTS, PartWriters, RestoredOrder, SpillWriter, SpilledRows, give_back_freed,
         is_out_of_memory,
@@ -94,18 +94,16 @@ pub(super) async fn on_disk(
             _ => None,
         };
         let mut start = 0_u64;
-        for partition in 0..input.output_partitioning().partition_count() {
-            let mut stream = input.execute(partition, Arc::clone(&context))?;
-            while let Some(batch) = stream.next().await {
-                let batch = batch?;
-                spec.options.check()?;
-                for reader in readers.iter_mut().flatten() {
-                    reader.write(&batch, start, &hasher)?;
-                }
-                start += u64::try_from(batch.num_rows()).unwrap_or(0);
-                if let Some(payload) = &mut payload {
-                    payload.write(batch)?;
-                }
+        let mut rows = pin!(rows_in_order(Arc::clone(input), Arc::clone(&context)));
+        while let Some(batch) = rows.next().await {
+            let batch = batch?;
+            spec.options.check()?;
+            for reader in readers.iter_mut().flatten() {
+                reader.write(&batch, start, &hasher)?;
+            }
+            start += u64::try_from(batch.num_rows()).unwrap_or(0);
+            if let Some(payload) = &mut payload {
+                payload.write(batch)?;
             }
         }
         for (files, reader) in files.iter_mut().zip(readers) {
