@@ -4,7 +4,8 @@
 //!
 //! 1. Each batch of the input is sorted by itself when it arrives, by keys that compare as bytes
 //!    (`arrow::row`).
-//! 2. Where the next batch does not fit, those that are there are merged into a run on disk.
+//! 2. Where the next batch does not fit, those that are there are merged into a run on disk; with several
+//!    threads, by one of them while the next batches are sorted, so that two runs share the memory.
 //! 3. While there are more runs than can be merged at once, neighbours are merged into longer ones.
 //! 4. The last merge is the output. Without a run, the batches themselves are merged.
 //!
@@ -24,8 +25,8 @@ use arrow::{
     row::{RowConverter, Rows, SortField},
 };
 use datafusion::{
-    common::{internal_err, tree_node::TreeNodeRecursion},
-    error::Result,
+    common::{internal_err, runtime::SpawnedTask, tree_node::TreeNodeRecursion},
+    error::{DataFusionError, Result},
     execution::{
         TaskContext,
         memory_pool::{MemoryConsumer, MemoryReservation},
@@ -189,7 +190,8 @@ impl SortKeys {
     fn sort(&self, batch: RecordBatch) -> Result<MergedSource> {
         let keys = self.of(&batch)?;
         let count = u32::try_from(batch.num_rows()).expect("a batch is small");
-        let mut order: Vec<(u64, u32)> = (0..count).map(|row| (prefix(&keys, row), row)).collect();
+        let mut order: Vec<(KeyPrefix, u32)> =
+            (0..count).map(|row| (prefix(&keys, row), row)).collect();
         order.sort_unstable_by(|(left_prefix, left), (right_prefix, right)| {
             let key = |row: &u32| keys.row(*row as usize);
             let prefixes = left_prefix.cmp(right_prefix);
@@ -208,17 +210,20 @@ impl SortKeys {
     }
 }
 
-/// Returns the first bytes of a key as a number, which compares as they do: most keys differ there.
+/// The first bytes of a key as a number, which compares as they do: most keys differ there, those of two
+/// numbers almost always.
+type KeyPrefix = u128;
+
 #[inline]
-fn prefix(keys: &Rows, row: u32) -> u64 {
+fn prefix(keys: &Rows, row: u32) -> KeyPrefix {
     let row = keys.row(row as usize);
     let key: &[u8] = row.as_ref();
     match key.first_chunk() {
-        Some(first) => u64::from_be_bytes(*first),
+        Some(first) => KeyPrefix::from_be_bytes(*first),
         None => {
-            let mut first = [0; 8];
+            let mut first = [0; size_of::<KeyPrefix>()];
             first[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(first)
+            KeyPrefix::from_be_bytes(first)
         }
     }
 }
@@ -245,9 +250,9 @@ impl MergedSource {
         }
     }
 
-    /// Returns the first bytes of the key of the next row.
+    /// Returns the first bytes of the key of the next row as a number.
     #[inline]
-    fn prefix(&self) -> u64 {
+    fn prefix(&self) -> KeyPrefix {
         prefix(&self.keys, self.row())
     }
 
@@ -298,8 +303,7 @@ enum Passed {
 /// The next row of a source, in the heap.
 #[derive(Debug, Clone, Copy)]
 struct Head {
-    /// The first bytes of its key.
-    prefix: u64,
+    prefix: KeyPrefix,
     source: usize,
 }
 
@@ -404,6 +408,42 @@ struct SortedRun {
     batch_bytes: usize,
 }
 
+/// The runs of a sort, in the order of the input.
+#[derive(Default)]
+struct WrittenRuns {
+    complete: Vec<SortedRun>,
+    /// The next one, which another thread writes while rows for the one after it are read and sorted.
+    started: Option<SpawnedTask<Result<SortedRun>>>,
+}
+
+impl WrittenRuns {
+    /// Returns whether no run was started.
+    fn is_empty(&self) -> bool {
+        self.complete.is_empty() && self.started.is_none()
+    }
+
+    /// Waits for the run that is written, if there is one.
+    async fn wait(&mut self) -> Result<()> {
+        if let Some(started) = self.started.take() {
+            let joined = started.join().await;
+            self.complete
+                .push(joined.map_err(|cause| DataFusionError::External(Box::new(cause)))??);
+        }
+        Ok(())
+    }
+
+    /// Starts to write a run of sorted rows, whose memory it frees at the end.
+    fn start(&mut self, work: &SortWork, sources: Vec<MergedSource>) {
+        debug_assert!(self.started.is_none(), "one run is written at a time");
+        let (memory, write) = (work.memory.split(work.memory.size()), work.run_of(sources));
+        self.started = Some(SpawnedTask::spawn_blocking(move || {
+            let run = write();
+            drop(memory);
+            run
+        }));
+    }
+}
+
 /// The work of one sort.
 struct SortWork {
     keys: SortKeys,
@@ -421,7 +461,7 @@ struct SortWork {
 impl SortWork {
     /// Reads the input, and returns its rows in order.
     async fn sort(self, mut input: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
-        let (mut runs, mut held) = (Vec::new(), Vec::new());
+        let (mut runs, mut held) = (WrittenRuns::default(), Vec::new());
         while let Some(batch) = input.next().await {
             let batch = batch?;
             if batch.num_rows() == 0 {
@@ -432,39 +472,55 @@ impl SortWork {
             let bytes = source.bytes();
             if !self.reserve(bytes) {
                 if !held.is_empty() {
-                    runs.push(self.write_run(std::mem::take(&mut held)).await?);
-                    self.memory.free();
+                    runs.wait().await?;
+                    runs.start(&self, std::mem::take(&mut held));
                 }
-                if !self.reserve(bytes) {
-                    // One batch has to be there.
-                    self.memory.grow(bytes);
-                }
+                self.reserve_after(&mut runs, bytes).await?;
             }
             held.push(source);
             if self.options.on_disk {
-                runs.push(self.write_run(std::mem::take(&mut held)).await?);
-                self.memory.free();
+                runs.wait().await?;
+                runs.start(&self, std::mem::take(&mut held));
             }
         }
         drop(input);
         if runs.is_empty() {
             return Ok(self.output(held));
         }
+        runs.wait().await?;
         if !held.is_empty() {
-            runs.push(self.write_run(held).await?);
+            runs.start(&self, held);
+            runs.wait().await?;
         }
-        self.memory.free();
-        let sources = self.open_last(runs).await?;
+        let sources = self.open_last(runs.complete).await?;
         Ok(self.output(sources))
     }
 
-    /// Takes memory, if there is so much for this sort.
+    /// Takes memory, if there is so much for the rows that become a run; another thread may be writing the run
+    /// before.
     fn reserve(&self, bytes: usize) -> bool {
-        self.memory.size() + bytes <= self.bytes && self.memory.try_grow(bytes).is_ok()
+        let runs = if self.options.threads.get() > 1 { 2 } else { 1 };
+        self.memory.size() + bytes <= self.bytes / runs && self.memory.try_grow(bytes).is_ok()
+    }
+
+    /// Takes memory for a batch, which has to be there: what is free, or is when the run that is written ends.
+    async fn reserve_after(&self, runs: &mut WrittenRuns, bytes: usize) -> Result<()> {
+        if !self.reserve(bytes) {
+            runs.wait().await?;
+            if !self.reserve(bytes) {
+                self.memory.grow(bytes);
+            }
+        }
+        Ok(())
     }
 
     /// Merges sorted rows into a run.
     async fn write_run(&self, sources: Vec<MergedSource>) -> Result<SortedRun> {
+        compute(self.run_of(sources)).await
+    }
+
+    /// Returns what merges sorted rows into a run.
+    fn run_of(&self, sources: Vec<MergedSource>) -> impl FnOnce() -> Result<SortedRun> + use<> {
         let bytes = sources.iter().map(MergedSource::bytes).sum::<usize>();
         let rows = sources.iter().map(|source| source.batch.num_rows()).sum::<usize>();
         let row_bytes = bytes.div_ceil(rows.max(1)).max(1);
@@ -472,7 +528,7 @@ impl SortWork {
         let mut merge = self.merge(sources);
         let mut writer = SpillWriter::new(&self.env, &self.schema);
         let options = self.options.clone();
-        compute(move || {
+        move || {
             let mut largest = 0;
             while let Some(batch) = merge.next_batch(batch_rows)? {
                 options.check()?;
@@ -480,8 +536,7 @@ impl SortWork {
                 writer.write(batch)?;
             }
             Ok(SortedRun { rows: writer.finish()?, batch_bytes: largest })
-        })
-        .await
+        }
     }
 
     fn merge(&self, sources: Vec<MergedSource>) -> RunMerge {

@@ -14,9 +14,9 @@
 use std::{fmt, hash::BuildHasher, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array, UInt64Array},
+    array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array},
     compute::{SortOptions, interleave, interleave_record_batch, sort_to_indices, take},
-    datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type, UInt64Type},
+    datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type},
 };
 use datafusion::{
     common::internal_datafusion_err,
@@ -57,6 +57,11 @@ const NUMBER: usize = 3;
 const SORT_SHARE: usize = 4;
 /// What sorting a number takes: it and its position, the position alone, and it in its place.
 const SORTED_NUMBER_BYTES: usize = 16 + 4 + 8;
+/// The bits of a key's hash. Rows of keys of one hash are sorted together, so that more keys go on in the next
+/// slice than have to.
+const HASH_BITS: u32 = 32;
+/// The same for tests, in which keys are few: some of them share a hash.
+const TESTED_HASH_BITS: u32 = 2;
 /// A slice is at least one batch, however often it is halved.
 const HALVINGS_MAX: u32 = 40;
 /// What a result counts as whose size depends on its value.
@@ -316,7 +321,7 @@ impl<'s> StackedRows<'s> {
     fn unfinished(&self, ordering: &Ordering) -> Vec<usize> {
         let hash = |position: u32| {
             let (piece, row) = self.place(position);
-            self.pieces[piece].column(HASH).as_primitive::<UInt64Type>().value(row)
+            self.pieces[piece].column(HASH).as_primitive::<UInt32Type>().value(row)
         };
         let Some(last) = self.positions.len().checked_sub(1) else { return Vec::new() };
         let last = hash(u32::try_from(last).expect("a slice is small"));
@@ -343,6 +348,7 @@ struct SpilledPartScan {
     key: Vec<usize>,
     order: Option<usize>,
     hasher: DefaultHashBuilder,
+    hash_bits: u32,
     schema: SchemaRef,
 }
 
@@ -364,7 +370,7 @@ impl SpilledPartScan {
             1 + order.exprs.binary_search(expr).expect("the expressions of a part have its key")
         };
         let columns = [
-            Field::new("__hash", DataType::UInt64, false),
+            Field::new("__hash", DataType::UInt32, false),
             Field::new("__order", DataType::Int64, true),
             Field::new("__source", DataType::UInt32, false),
         ];
@@ -376,6 +382,10 @@ impl SpilledPartScan {
             key: order.key.iter().map(column_of).collect(),
             order: order.order.as_ref().map(column_of),
             hasher: DefaultHashBuilder::default(),
+            hash_bits: match order.spec.options.slice_rows {
+                Some(_) => TESTED_HASH_BITS,
+                None => HASH_BITS,
+            },
             schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
         })
     }
@@ -386,6 +396,7 @@ struct SortColumns {
     key: Vec<usize>,
     order: Option<usize>,
     hasher: DefaultHashBuilder,
+    hash_bits: u32,
     schema: SchemaRef,
 }
 
@@ -394,7 +405,11 @@ impl SortColumns {
         let count = batch.num_rows();
         let key: Vec<ArrayRef> = self.key.iter().map(|at| Arc::clone(batch.column(*at))).collect();
         let mut hashes = Vec::with_capacity(count);
-        for_each_key(&key, count, |key| hashes.push(self.hasher.hash_one(key)));
+        let unused_bits = u64::BITS - self.hash_bits;
+        for_each_key(&key, count, |key| {
+            let hash = self.hasher.hash_one(key) >> unused_bits;
+            hashes.push(u32::try_from(hash).expect("a hash has 32 bits at most"));
+        });
         let orders = match self.order {
             None => Int64Array::from(vec![0; count]),
             Some(at) => {
@@ -403,7 +418,7 @@ impl SortColumns {
             }
         };
         let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(UInt64Array::from(hashes)),
+            Arc::new(UInt32Array::from(hashes)),
             Arc::new(orders),
             Arc::new(UInt32Array::from(vec![source; count])),
         ];
@@ -432,6 +447,7 @@ impl BlockingScan for SpilledPartScan {
             key: self.key.clone(),
             order: self.order,
             hasher: self.hasher.clone(),
+            hash_bits: self.hash_bits,
             schema: Arc::clone(&self.schema),
         };
         let sources = self.sources.iter().map(|source| {
