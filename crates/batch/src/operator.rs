@@ -160,6 +160,15 @@ pub(crate) fn batch_rows(
     }
 }
 
+/// Returns about how many bytes a row takes.
+pub(crate) fn row_bytes(schema: &SchemaRef) -> usize {
+    let fields = schema.fields().iter();
+    fields.map(|field| field.data_type().primitive_width().unwrap_or(LONG_BYTES)).sum()
+}
+
+/// What a value counts as whose size is not that of its type.
+pub(crate) const LONG_BYTES: usize = 32;
+
 /// Fails when the query was interrupted.
 pub(crate) fn check(context: &QueryContext) -> Result<()> {
     let outcome = context.check();

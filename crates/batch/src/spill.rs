@@ -18,8 +18,8 @@ use std::{
 };
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array},
-    compute::{concat_batches, interleave, take_record_batch},
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    compute::{concat_batches, interleave},
     datatypes::{SchemaRef, UInt64Type},
     ipc::{
         CompressionType,
@@ -40,10 +40,11 @@ use datafusion::{
 
 use lockstep_host::{Clock as _, SystemClock};
 
-use crate::operator::batch_rows;
+mod part_writers;
 
-/// The parts into which rows are split by their keys.
-pub(crate) const PARTS: usize = 64;
+pub(crate) use part_writers::{PARTS, PartWriters};
+
+use crate::operator::batch_rows;
 
 /// The least rows of a written batch, but for the last one of a file, where memory is not scarce.
 const WRITTEN_ROWS_MIN: usize = 1024;
@@ -260,44 +261,6 @@ impl Iterator for SpillReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         Some(self.reader.as_mut()?.next()?.map_err(DataFusionError::from))
-    }
-}
-
-/// A writer that splits rows into [`PARTS`] files.
-pub(crate) struct PartWriters {
-    parts: Vec<SpillWriter>,
-}
-
-impl PartWriters {
-    /// Makes the writers of the files.
-    pub(crate) fn new(env: &Arc<RuntimeEnv>, schema: &SchemaRef) -> Self {
-        Self { parts: (0..PARTS).map(|_| SpillWriter::new(env, schema)).collect() }
-    }
-
-    /// Makes their batches short, as [`SpillWriter::of_many`] does, where `count` such splits are written at
-    /// once.
-    pub(crate) fn of_many(self, count: usize, row_bytes: usize, context: &TaskContext) -> Self {
-        let count = count * PARTS;
-        let short = |part: SpillWriter| part.of_many(count, row_bytes, context);
-        Self { parts: self.parts.into_iter().map(short).collect() }
-    }
-
-    /// Adds rows, each to the part of this number.
-    pub(crate) fn write(&mut self, batch: &RecordBatch, parts: &[u32]) -> Result<()> {
-        debug_assert_eq!(batch.num_rows(), parts.len(), "each row has a part");
-        let mut rows: Vec<Vec<u32>> = vec![Vec::new(); PARTS];
-        for (row, part) in (0_u32..).zip(parts) {
-            rows[*part as usize].push(row);
-        }
-        for (part, rows) in rows.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
-            self.parts[part].write(take_record_batch(batch, &UInt32Array::from(rows))?)?;
-        }
-        Ok(())
-    }
-
-    /// Completes the files.
-    pub(crate) fn finish(self) -> Result<Vec<SpilledRows>> {
-        self.parts.into_iter().map(SpillWriter::finish).collect()
     }
 }
 

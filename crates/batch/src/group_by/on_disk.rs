@@ -7,7 +7,7 @@
 //! *Cost*: each row is written and read once, each group as well. The memory that is needed is that of the
 //! states of one part, which has about one in 64 of the groups.
 
-use std::{fmt, hash::BuildHasher, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use arrow::{
     array::RecordBatch,
@@ -26,10 +26,9 @@ use tokio::sync::mpsc::Sender;
 
 use super::{NUMBER, numbered_groups, numbered_last, with_number};
 use crate::{
-    key_index::for_each_key,
     operator::{BATCH_ROWS, OperatorOptions, compute},
     source::{BlockingScan, SourceBatches, SourceExec},
-    spill::{PARTS, PartWriters, RestoredOrder, SpillWriter, SpilledRows},
+    spill::{PartWriters, RestoredOrder, SpillWriter, SpilledRows},
 };
 
 /// Groups part by part, and sends the groups in the order of their first rows.
@@ -73,7 +72,8 @@ async fn split(
     let hasher = DefaultHashBuilder::default();
     let keys: Vec<Arc<dyn PhysicalExpr>> = aggregate.group_expr().input_exprs();
     debug_assert!(!keys.is_empty(), "there is a key to group by");
-    let mut writers = PartWriters::new(&context.runtime_env(), schema);
+    let threads = options.threads;
+    let mut writers = PartWriters::new(vec![Arc::clone(schema)], &hasher, threads, context);
     let mut stream = input.execute(0, Arc::clone(context))?;
     let mut start = 0_u64;
     while let Some(batch) = stream.next().await {
@@ -81,16 +81,11 @@ async fn split(
         options.check()?;
         let count = batch.num_rows();
         let values = keys.iter().map(|key| key.evaluate(&batch)?.into_array(count));
-        let mut parts = Vec::with_capacity(count);
-        for_each_key(&values.collect::<Result<Vec<_>>>()?, count, |key| {
-            let part = hasher.hash_one(key) % (PARTS as u64);
-            parts.push(u32::try_from(part).expect("a part's number is small"));
-        });
-        debug_assert_eq!(parts.len(), count, "each row has a part");
-        writers.write(&with_number(&batch, start, schema)?, &parts)?;
+        let values = values.collect::<Result<Vec<_>>>()?;
+        writers.write(0, &values, with_number(&batch, start, schema)?).await?;
         start += u64::try_from(count).unwrap_or(0);
     }
-    writers.finish()
+    Ok(writers.finish().await?.swap_remove(0))
 }
 
 /// Groups the rows of a part. The groups are written with the numbers of their first rows before them, in the

@@ -11,7 +11,7 @@
 //! *Cost*: each row is written and read once, each joined row as well; once more for each further time
 //! that the right rows of a part have to be read in.
 
-use std::{hash::BuildHasher, pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc};
 
 use arrow::{
     array::{
@@ -40,9 +40,8 @@ use lockstep_host::CallStep;
 
 use super::{LastJoinSpec, RightRows, evaluate, evaluate_all, order_values, take_columns};
 use crate::{
-    key_index::for_each_key,
     operator::{BATCH_ROWS, batch_bytes, compute, rows_in_order},
-    spill::{PARTS, PartWriters, RestoredOrder, SpillReader, SpillWriter, SpilledRows},
+    spill::{PartWriters, RestoredOrder, SpillReader, SpillWriter, SpilledRows},
 };
 
 /// One side of a join, split by its keys.
@@ -106,23 +105,21 @@ async fn split(
     context: &Arc<TaskContext>,
 ) -> Result<SplitSide> {
     let schema = numbered(&input.schema());
-    let mut writers = PartWriters::new(&context.runtime_env(), &schema);
+    let threads = spec.options.threads;
+    let mut writers = PartWriters::new(vec![Arc::clone(&schema)], hasher, threads, context);
     let mut start = 0_u64;
     let mut rows = pin!(rows_in_order(Arc::clone(input), Arc::clone(context)));
     while let Some(batch) = rows.next().await {
         let batch = batch?;
         spec.options.check()?;
         let end = start + u64::try_from(batch.num_rows()).unwrap_or(0);
-        let mut parts = Vec::with_capacity(batch.num_rows());
-        for_each_key(&evaluate_all(keys, &batch)?, batch.num_rows(), |key| {
-            let part = hasher.hash_one(key) % (PARTS as u64);
-            parts.push(u32::try_from(part).expect("a part's number is small"));
-        });
         let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(start..end));
-        writers.write(&with_numbers(&schema, &batch, numbers)?, &parts)?;
+        let keys = evaluate_all(keys, &batch)?;
+        writers.write(0, &keys, with_numbers(&schema, &batch, numbers)?).await?;
         start = end;
     }
-    Ok(SplitSide { parts: writers.finish()?, schema: input.schema(), row_count: start })
+    let parts = writers.finish().await?.swap_remove(0);
+    Ok(SplitSide { parts, schema: input.schema(), row_count: start })
 }
 
 /// The two sides of a join, split alike.

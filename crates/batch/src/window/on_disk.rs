@@ -10,7 +10,14 @@
 //!
 //! *Cost*: each row is written and read twice.
 
-use std::{hash::BuildHasher, pin::pin, sync::Arc};
+use std::{
+    num::NonZeroUsize,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use arrow::{
     array::{ArrayRef, NullArray, RecordBatch, UInt64Array, new_empty_array},
@@ -37,13 +44,18 @@ use super::{
     slices_on_disk::in_slices,
 };
 use crate::{
-    key_index::for_each_key,
-    operator::{BATCH_ROWS, batch_bytes, compute, rows_in_order},
+    operator::{BATCH_ROWS, batch_bytes, compute, row_bytes, rows_in_order},
+    parallel,
     spill::{
         PARTS, PartWriters, RestoredOrder, SpillWriter, SpilledRows, give_back_freed,
         is_out_of_memory,
     },
 };
+
+/// A part is computed by one thread, beside others, that has at most so many times the mean number of rows,
+const SMALL_PART: u64 = 2;
+/// or so many rows.
+const SMALL_ROWS: u64 = 1024;
 
 /// The windows of one key, order and list of sources.
 pub(super) struct SharedOrder {
@@ -68,6 +80,13 @@ struct PartFiles {
     sources: Vec<Vec<SpilledRows>>,
 }
 
+impl PartFiles {
+    /// Returns the files of a part, by source.
+    fn part(&self, part: usize) -> Vec<&SpilledRows> {
+        self.sources.iter().map(|files| &files[part]).collect()
+    }
+}
+
 /// Computes the windows part by part, and sends the main rows with their results.
 pub(super) async fn on_disk(
     spec: Arc<WindowOperatorSpec>,
@@ -77,20 +96,19 @@ pub(super) async fn on_disk(
     sender: Sender<Result<RecordBatch>>,
 ) -> Result<()> {
     let orders = shared_orders(&spec);
-    let env = context.runtime_env();
     let hasher = DefaultHashBuilder::default();
     let mut main_rows = None;
     let mut files: Vec<PartFiles> =
         orders.iter().map(|_| PartFiles { sources: Vec::new() }).collect();
     for (source, input) in inputs.iter().enumerate() {
-        let readers = orders.iter().map(|order| {
-            let reads = source == 0 || order.unions.contains(&(source - 1));
-            let made = || SourceSplit::new(&spec, order, source, input, &context);
-            reads.then(made).transpose()
-        });
-        let mut readers = readers.collect::<Result<Vec<_>>>()?;
+        let reads = |order: &&SharedOrder| source == 0 || order.unions.contains(&(source - 1));
+        let splits = orders.iter().filter(reads);
+        let splits = splits.map(|order| SourceSplit::new(&spec, order, source, &input.schema()));
+        let splits = splits.collect::<Result<Vec<_>>>()?;
+        let schemas = splits.iter().map(|split| Arc::clone(&split.schema)).collect();
+        let mut writers = PartWriters::new(schemas, &hasher, spec.options.threads, &context);
         let mut payload = match source {
-            0 => Some(SpillWriter::new(&env, &input.schema())),
+            0 => Some(SpillWriter::new(&context.runtime_env(), &input.schema())),
             _ => None,
         };
         let mut start = 0_u64;
@@ -98,17 +116,18 @@ pub(super) async fn on_disk(
         while let Some(batch) = rows.next().await {
             let batch = batch?;
             spec.options.check()?;
-            for reader in readers.iter_mut().flatten() {
-                reader.write(&batch, start, &hasher)?;
+            for (at, split) in splits.iter().enumerate() {
+                let (keys, rows) = split.rows_of(&batch, start)?;
+                writers.write(at, &keys, rows).await?;
             }
             start += u64::try_from(batch.num_rows()).unwrap_or(0);
             if let Some(payload) = &mut payload {
                 payload.write(batch)?;
             }
         }
-        for (files, reader) in files.iter_mut().zip(readers) {
-            let parts = reader.map(|reader| reader.writers.finish()).transpose()?;
-            files.sources.extend(parts);
+        let reading = files.iter_mut().zip(&orders).filter(|(_, order)| reads(order));
+        for ((files, _), parts) in reading.zip(writers.finish().await?) {
+            files.sources.push(parts);
         }
         if let Some(payload) = payload {
             main_rows = Some(payload.finish()?);
@@ -167,7 +186,6 @@ struct SourceSplit<'o> {
     /// 0 for the main rows, else the number of the UNION source and one.
     source: usize,
     schema: SchemaRef,
-    writers: PartWriters,
 }
 
 impl<'o> SourceSplit<'o> {
@@ -175,14 +193,12 @@ impl<'o> SourceSplit<'o> {
         spec: &'o WindowOperatorSpec,
         order: &'o SharedOrder,
         source: usize,
-        input: &Arc<dyn ExecutionPlan>,
-        context: &TaskContext,
+        input: &SchemaRef,
     ) -> Result<Self> {
         let number = Field::new("__number", DataType::UInt64, false);
-        let input = input.schema();
         let fields = order.exprs.iter().map(|expr| {
             let data_type = match source {
-                0 => spec.exprs[*expr].data_type(&input)?,
+                0 => spec.exprs[*expr].data_type(input)?,
                 _ => {
                     let position = position_in(&spec.union_exprs[source - 1], *expr);
                     input.field(position).data_type().clone()
@@ -191,18 +207,11 @@ impl<'o> SourceSplit<'o> {
             Ok(Field::new(format!("__{expr}"), data_type, true))
         });
         let fields = std::iter::once(Ok(number)).chain(fields).collect::<Result<Vec<_>>>()?;
-        let schema = Arc::new(Schema::new(fields));
-        let writers = PartWriters::new(&context.runtime_env(), &schema);
-        let writers = writers.of_many(order.order_count, row_bytes(&schema), context);
-        Ok(Self { spec, order, source, schema, writers })
+        Ok(Self { spec, order, source, schema: Arc::new(Schema::new(fields)) })
     }
 
-    fn write(
-        &mut self,
-        batch: &RecordBatch,
-        start: u64,
-        hasher: &DefaultHashBuilder,
-    ) -> Result<()> {
+    /// Returns the keys of the rows of a batch, and the rows as they are split, with their numbers.
+    fn rows_of(&self, batch: &RecordBatch, start: u64) -> Result<(Vec<ArrayRef>, RecordBatch)> {
         let rows = batch.num_rows();
         let column = |expr: &usize| -> Result<ArrayRef> {
             match self.source {
@@ -214,17 +223,11 @@ impl<'o> SourceSplit<'o> {
             }
         };
         let key = self.order.key.iter().map(column).collect::<Result<Vec<_>>>()?;
-        let mut parts = Vec::with_capacity(rows);
-        for_each_key(&key, rows, |key| {
-            let part = hasher.hash_one(key) % (PARTS as u64);
-            parts.push(u32::try_from(part).expect("a part's number is small"));
-        });
         let numbers = start..start + u64::try_from(rows).unwrap_or(0);
         let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(numbers));
         let columns = std::iter::once(Ok(numbers)).chain(self.order.exprs.iter().map(column));
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let split = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
-        self.writers.write(&split, &parts)
+        Ok((key, RecordBatch::try_new(Arc::clone(&self.schema), columns)?))
     }
 }
 
@@ -246,36 +249,77 @@ impl DiskWork<'_> {
     /// Computes every part, and returns for each order the files of its results.
     fn compute(&self, memory: &MemoryReservation) -> Result<Vec<Vec<SpilledRows>>> {
         let total = u64::try_from(self.orders.len() * PARTS).unwrap_or(u64::MAX);
-        let mut done = 0;
+        let done = AtomicU64::new(0);
+        // Relaxed: a number to look at.
+        let report = || {
+            let done = done.fetch_add(1, Relaxed) + 1;
+            self.spec.options.report(CallStep::ComputeWindows, done, total);
+        };
         let mut results = Vec::with_capacity(self.orders.len());
         for (order, files) in self.orders.iter().zip(self.files) {
+            let of_small = self.compute_small_parts(order, files, &report, memory)?;
             let mut parts = Vec::with_capacity(PARTS);
-            for part in 0..PARTS {
+            for (part, computed) in of_small.into_iter().enumerate() {
+                if let Some(files) = computed {
+                    parts.push(files);
+                    continue;
+                }
                 self.spec.options.check()?;
-                parts.extend(self.compute_part(order, files, part, memory)?);
+                parts.extend(self.compute_part(order, &files.part(part), memory)?);
                 memory.free();
-                done += 1;
-                self.spec.options.report(CallStep::ComputeWindows, done, total);
+                report();
             }
             results.push(parts);
         }
         Ok(results)
     }
 
+    /// Computes the parts that have no more rows than most, each by one thread. Returns `None` for the other
+    /// parts, and for those that did not fit into memory beside each other.
+    fn compute_small_parts(
+        &self,
+        order: &SharedOrder,
+        files: &PartFiles,
+        report: &(dyn Fn() + Sync),
+        memory: &MemoryReservation,
+    ) -> Result<Vec<Option<SpilledRows>>> {
+        let rows = |part: usize| files.part(part).iter().map(|rows| rows.row_count()).sum::<u64>();
+        let mean_rows = (0..PARTS).map(rows).sum::<u64>() / PARTS as u64;
+        let small_rows = (SMALL_PART * mean_rows).max(SMALL_ROWS);
+        let options = &self.spec.options;
+        let mut by_one_thread = order.spec.clone();
+        by_one_thread.options.threads = NonZeroUsize::MIN;
+        parallel::run(options.threads, PARTS, |part| {
+            options.check()?;
+            let files = files.part(part);
+            let is_small = rows(part) <= small_rows && files[0].row_count() > 0;
+            if !is_small || options.slice_rows.is_some() {
+                return Ok(None);
+            }
+            let memory = memory.new_empty();
+            match self.compute_at_once(order, &by_one_thread, &files, &memory) {
+                Ok(results) => {
+                    report();
+                    Ok(Some(results))
+                }
+                Err(error) if is_out_of_memory(&error) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
     /// Computes one part, at once where it fits into memory. Returns the files of its results.
     fn compute_part(
         &self,
         order: &SharedOrder,
-        files: &PartFiles,
-        part: usize,
+        files: &[&SpilledRows],
         memory: &MemoryReservation,
     ) -> Result<Vec<SpilledRows>> {
-        let files: Vec<_> = files.sources.iter().map(|files| &files[part]).collect();
         if files[0].row_count() == 0 {
             return Ok(Vec::new());
         }
         if self.spec.options.slice_rows.is_none() {
-            match self.compute_at_once(order, &files, memory) {
+            match self.compute_at_once(order, &order.spec, files, memory) {
                 Err(error) if is_out_of_memory(&error) => {
                     memory.free();
                     give_back_freed(self.context);
@@ -283,12 +327,13 @@ impl DiskWork<'_> {
                 outcome => return outcome.map(|results| vec![results]),
             }
         }
-        in_slices(order, &files, self.context, memory)
+        in_slices(order, files, self.context, memory)
     }
 
     fn compute_at_once(
         &self,
         order: &SharedOrder,
+        spec: &WindowOperatorSpec,
         files: &[&SpilledRows],
         memory: &MemoryReservation,
     ) -> Result<SpilledRows> {
@@ -296,7 +341,7 @@ impl DiskWork<'_> {
         let sources = files.iter().map(read).collect::<Result<Vec<_>>>()?;
         let rows = PartRows::new(order, &sources);
         drop(sources);
-        let work = WindowWork::new(&order.spec, &rows.columns, CurrentRows::of_part(0), memory)?;
+        let work = WindowWork::new(spec, &rows.columns, CurrentRows::of_part(0), memory)?;
         let calls = work.compute(None, memory)?;
         write_results(&rows.numbers, calls, order.order_count, self.context)
     }
@@ -378,15 +423,6 @@ impl SharedOrder {
         sorted.into_iter()
     }
 }
-
-/// Returns about how many bytes a row takes.
-fn row_bytes(schema: &Schema) -> usize {
-    let of_field = |field: &Arc<Field>| field.data_type().primitive_width().unwrap_or(LONG_BYTES);
-    schema.fields().iter().map(of_field).sum()
-}
-
-/// What a value counts as whose size is not that of its type.
-const LONG_BYTES: usize = 32;
 
 /// Writes the results of some main rows, whose numbers ascend; beside those of so many sets of windows.
 pub(super) fn write_results(

@@ -42,7 +42,7 @@ use super::{
 use crate::{
     external_sort::ExternalSort,
     key_index::for_each_key,
-    operator::{array_bytes, batch_bytes},
+    operator::{LONG_BYTES, array_bytes, batch_bytes},
     source::{BlockingScan, SourceBatches, SourceExec},
     spill::{SpilledRows, give_back_freed, is_out_of_memory},
 };
@@ -64,8 +64,6 @@ const HASH_BITS: u32 = 32;
 const TESTED_HASH_BITS: u32 = 2;
 /// A slice is at least one batch, however often it is halved.
 const HALVINGS_MAX: u32 = 40;
-/// What a result counts as whose size depends on its value.
-const LONG_RESULT_BYTES: usize = 32;
 /// What the memory counts as where it has no limit.
 const UNLIMITED_BYTES: usize = 512 << 20;
 
@@ -155,7 +153,7 @@ fn fresh_row_bytes(order: &SharedOrder) -> usize {
 fn result_bytes(data_type: &lockstep_row::DataType) -> usize {
     use lockstep_row::DataType as T;
     match data_type {
-        T::String | T::Array(_) | T::Map(..) => LONG_RESULT_BYTES,
+        T::String | T::Array(_) | T::Map(..) => LONG_BYTES,
         T::Null
         | T::Bool
         | T::SmallInt
