@@ -11,7 +11,13 @@
 //! *Cost*: each row is written and read once, each joined row as well; once more for each further time
 //! that the right rows of a part have to be read in.
 
-use std::{pin::pin, sync::Arc};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use arrow::{
     array::{
@@ -26,7 +32,7 @@ use datafusion::{
     error::Result,
     execution::{
         TaskContext,
-        memory_pool::{MemoryConsumer, MemoryReservation},
+        memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation},
         runtime_env::RuntimeEnv,
     },
     physical_expr::PhysicalExpr,
@@ -40,8 +46,9 @@ use lockstep_host::CallStep;
 
 use super::{LastJoinSpec, RightRows, evaluate, evaluate_all, order_values, take_columns};
 use crate::{
-    operator::{BATCH_ROWS, batch_bytes, compute, rows_in_order},
-    spill::{PartWriters, RestoredOrder, SpillReader, SpillWriter, SpilledRows},
+    operator::{BATCH_ROWS, batch_bytes, compute, row_bytes, rows_in_order},
+    parallel,
+    spill::{PartWriters, RestoredOrder, SpillReader, SpillWriter, SpilledRows, is_out_of_memory},
 };
 
 /// One side of a join, split by its keys.
@@ -154,22 +161,59 @@ impl<'w> DiskJoin<'w> {
         Self { spec, left, right, joined_schema, found_schema, memory, env }
     }
 
-    /// Joins every part, and returns the files of the joined rows with the numbers of the left ones.
+    /// Joins every part, and returns the files of the joined rows with the numbers of the left ones. Parts
+    /// whose right rows fit into memory beside those of others are joined by one thread each.
     fn join_parts(&self) -> Result<Vec<SpilledRows>> {
-        let total = u64::try_from(self.left.parts.len()).unwrap_or(u64::MAX);
-        let parts = self.left.parts.iter().zip(&self.right.parts);
-        let mut joined = Vec::with_capacity(self.left.parts.len());
-        for (done, (left_rows, right_rows)) in (1..).zip(parts) {
-            joined.push(self.join_part(left_rows, right_rows)?);
-            self.spec.options.report(CallStep::JoinRows, done, total);
-        }
-        Ok(joined)
+        let options = &self.spec.options;
+        let parts: Vec<_> = self.left.parts.iter().zip(&self.right.parts).collect();
+        let total = u64::try_from(parts.len()).unwrap_or(u64::MAX);
+        let done = AtomicU64::new(0);
+        // Relaxed: a number to look at.
+        let report = || options.report(CallStep::JoinRows, done.fetch_add(1, Relaxed) + 1, total);
+        let beside_others = parallel::run(options.threads, parts.len(), |at| {
+            options.check()?;
+            let (left_rows, right_rows) = parts[at];
+            if !self.fits_beside_others(right_rows) {
+                return Ok(None);
+            }
+            match self.join_part(left_rows, right_rows, &self.memory.new_empty()) {
+                Err(error) if is_out_of_memory(&error) => Ok(None),
+                Err(error) => Err(error),
+                Ok(joined) => {
+                    report();
+                    Ok(Some(joined))
+                }
+            }
+        })?;
+        let rest = |((left_rows, right_rows), joined): ((&_, &_), Option<SpilledRows>)| match joined
+        {
+            Some(joined) => Ok(joined),
+            None => {
+                let joined = self.join_part(left_rows, right_rows, self.memory)?;
+                report();
+                Ok(joined)
+            }
+        };
+        parts.into_iter().zip(beside_others).map(rest).collect()
+    }
+
+    /// Returns whether some right rows take at most about half of what each thread may.
+    fn fits_beside_others(&self, right_rows: &SpilledRows) -> bool {
+        let MemoryLimit::Finite(limit) = self.env.memory_pool.memory_limit() else { return true };
+        let rows = usize::try_from(right_rows.row_count()).unwrap_or(usize::MAX);
+        let of_row = 2 * row_bytes(&self.right.schema) + BYTES_PER_RIGHT_ROW;
+        rows.saturating_mul(of_row) <= limit / (2 * self.spec.options.threads.get())
     }
 
     /// Joins a part with as many of its right rows at a time as fit into memory. Later ones replace what
     /// was found among the earlier ones, unless that is newer.
-    fn join_part(&self, left_rows: &SpilledRows, right_rows: &SpilledRows) -> Result<SpilledRows> {
-        let mut chunks = RightChunks::new(self, right_rows)?;
+    fn join_part(
+        &self,
+        left_rows: &SpilledRows,
+        right_rows: &SpilledRows,
+        memory: &MemoryReservation,
+    ) -> Result<SpilledRows> {
+        let mut chunks = RightChunks::new(self, right_rows, memory)?;
         let mut found: Option<SpilledRows> = None;
         loop {
             let chunk = RightRows::new(self.spec, chunks.next_chunk()?)?;
@@ -177,7 +221,7 @@ impl<'w> DiskJoin<'w> {
             let left_rows = found.as_ref().map_or(LeftRows::Fresh(left_rows), LeftRows::Found);
             let joined = self.join_chunk(left_rows, &chunk, is_last)?;
             drop(chunk);
-            self.memory.free();
+            memory.free();
             if is_last {
                 return Ok(joined);
             }
@@ -291,14 +335,19 @@ const BYTES_PER_RIGHT_ROW: usize = 64;
 /// The right rows of a part, in their order.
 struct RightChunks<'w> {
     join: &'w DiskJoin<'w>,
+    memory: &'w MemoryReservation,
     rows: SpillReader,
     /// What was read and is not in a chunk.
     next: Option<RecordBatch>,
 }
 
 impl<'w> RightChunks<'w> {
-    fn new(join: &'w DiskJoin<'w>, rows: &SpilledRows) -> Result<Self> {
-        Ok(Self { join, rows: rows.read(None)?, next: None })
+    fn new(
+        join: &'w DiskJoin<'w>,
+        rows: &SpilledRows,
+        memory: &'w MemoryReservation,
+    ) -> Result<Self> {
+        Ok(Self { join, memory, rows: rows.read(None)?, next: None })
     }
 
     /// Returns whether there are no more rows.
@@ -319,7 +368,7 @@ impl<'w> RightChunks<'w> {
             let count = batch.num_rows().min(rows_max - rows);
             let taken = without_number(schema, &batch.slice(0, count))?;
             let bytes = 2 * batch_bytes(&taken) + count * BYTES_PER_RIGHT_ROW;
-            if let Err(error) = self.join.memory.try_grow(bytes) {
+            if let Err(error) = self.memory.try_grow(bytes) {
                 if chunk.is_empty() {
                     return Err(error);
                 }
