@@ -658,14 +658,23 @@ mod tests {
         peak: usize,
     }
 
+    /// What a sort may take.
+    #[derive(Debug, Clone, Copy)]
+    struct Limits {
+        pool_bytes: usize,
+        bytes: usize,
+        on_disk: bool,
+        threads: usize,
+    }
+
     /// Sorts batches by the text, descending, and the key, within some memory.
     async fn sorted(
         batches: Vec<RecordBatch>,
-        (pool_bytes, bytes, on_disk): (usize, usize, bool),
+        limits: Limits,
         fetch: Option<usize>,
     ) -> std::result::Result<Outcome, DataFusionError> {
         let schema = batches[0].schema();
-        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(pool_bytes));
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(limits.pool_bytes));
         let runtime =
             RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc().unwrap();
         let config = SessionConfig::new().with_batch_size(100);
@@ -678,15 +687,15 @@ mod tests {
         let rows = stream::iter(batches.into_iter().map(Ok)).boxed();
         let sort = SortExec::new(by, given(rows, &schema)?).with_fetch(fetch);
         let options = OperatorOptions {
-            threads: NonZeroUsize::MIN,
+            threads: NonZeroUsize::new(limits.threads).unwrap(),
             progress: None,
             context: QueryContext::new(),
-            on_disk,
+            on_disk: limits.on_disk,
             window_skew: WindowSkew::Off,
             slice_rows: None,
             parallel_rows_min: PARALLEL_ROWS_MIN,
         };
-        let sort = ExternalSort::of(&sort, bytes, &options).expect("the keys are supported");
+        let sort = ExternalSort::of(&sort, limits.bytes, &options).expect("the keys are supported");
         let mut stream = sort.execute(0, Arc::new(context))?;
         let (mut found, mut peak) = (Vec::new(), 0);
         while let Some(batch) = stream.next().await {
@@ -731,9 +740,11 @@ mod tests {
             memory in prop_oneof![Just(1_usize), Just(5_000), 10_000_usize..60_000, Just(usize::MAX / 2)],
             share in 1_usize..4,
             on_disk in any::<bool>(),
+            threads in 1_usize..3,
             fetch in prop::option::of(0_usize..1000),
         ) {
-            let limits = (memory, memory / share, on_disk || fetch.is_some());
+            let on_disk = on_disk || fetch.is_some();
+            let limits = Limits { pool_bytes: memory, bytes: memory / share, on_disk, threads };
             let found = run(sorted(batches(&rows, batch_rows), limits, fetch)).unwrap();
             prop_assert_eq!(found.numbers, expected(&rows, fetch));
         }
@@ -745,8 +756,11 @@ mod tests {
             .map(|n| (Some(n * 7919 % 1009), u8::try_from(n % 251).ok(), 60))
             .collect();
         let bytes = 4 << 20;
-        let found = run(sorted(batches(&rows, 1000), (2 * bytes, bytes, false), None)).unwrap();
-        assert_eq!(found.numbers, expected(&rows, None));
-        assert!(0 < found.peak && found.peak <= bytes, "{} bytes were reserved", found.peak);
+        for threads in [1, 2] {
+            let limits = Limits { pool_bytes: 2 * bytes, bytes, on_disk: false, threads };
+            let found = run(sorted(batches(&rows, 1000), limits, None)).unwrap();
+            assert_eq!(found.numbers, expected(&rows, None));
+            assert!(0 < found.peak && found.peak <= bytes, "{} bytes were reserved", found.peak);
+        }
     }
 }

@@ -301,13 +301,17 @@ fn order_values(array: &ArrayRef) -> Vec<Option<i64>> {
 struct RightRows {
     rows: RecordBatch,
     index: KeyIndex,
-    /// The start of each key's rows in `order`, followed by the end.
+    /// Where each key's rows begin, followed by the end.
     starts: Vec<usize>,
-    /// (order value, row number): the keys one after the other.
-    order: Vec<(Option<i64>, u32)>,
+    /// Where those of them begin that have an order value.
+    dated_starts: Vec<usize>,
+    /// The row numbers, the keys one after the other.
+    row_numbers: Vec<u32>,
+    /// Their order values; any where there is none.
+    orders: Vec<i64>,
 }
 
-/// The untested candidates of a left row: positions in [`RightRows::order`], of which the last is
+/// The untested candidates of a left row: positions in [`RightRows::row_numbers`], of which the last is
 /// the newest.
 #[derive(Debug, Clone, Copy)]
 struct CandidateRange {
@@ -325,8 +329,10 @@ struct CandidatePairs {
 impl RightRows {
     /// About what a row takes beside its values while it is indexed: its place in the order, its order value,
     /// the number of its key.
-    const ROW_BYTES: usize =
-        size_of::<(Option<i64>, u32)>() + size_of::<Option<i64>>() + size_of::<u32>();
+    const ROW_BYTES: usize = size_of::<(Option<i64>, u32)>()
+        + size_of::<Option<i64>>()
+        + size_of::<i64>()
+        + 2 * size_of::<u32>();
 
     fn new(spec: &LastJoinSpec, rows: RecordBatch) -> Result<Self> {
         let Ok(row_count) = u32::try_from(rows.num_rows()) else {
@@ -353,13 +359,17 @@ impl RightRows {
             *end += 1;
         }
         debug_assert_eq!(ends[..index.len()], starts[1..], "the rows of each key fill its range");
+        let mut dated_starts = Vec::with_capacity(index.len());
         for bounds in starts.windows(2) {
             let key = &mut order[bounds[0]..bounds[1]];
             if !key.is_sorted() {
                 key.sort_unstable();
             }
+            dated_starts.push(bounds[0] + key.partition_point(|(order, _)| order.is_none()));
         }
-        Ok(Self { rows, index, starts, order })
+        let row_numbers = order.iter().map(|(_, row)| *row).collect();
+        let orders = order.iter().map(|(order, _)| order.unwrap_or_default()).collect();
+        Ok(Self { rows, index, starts, dated_starts, row_numbers, orders })
     }
 
     /// Returns for each left row the number of its right row, or NULL.
@@ -369,7 +379,7 @@ impl RightRows {
         match &spec.filter {
             None => {
                 for range in ranges {
-                    matches[range.left as usize] = Some(self.order[range.end - 1].1);
+                    matches[range.left as usize] = Some(self.row_numbers[range.end - 1]);
                 }
             }
             Some(filter) => self.match_filtered(spec, filter, left, ranges, &mut matches)?,
@@ -397,11 +407,10 @@ impl RightRows {
             let (mut start, mut end) = (self.starts[number], self.starts[number + 1]);
             if let Some((bounds, inclusive)) = &bounds {
                 let Some(bound) = bounds[row] else { continue };
-                let key = &self.order[start..end];
+                start = self.dated_starts[number];
                 let is_in_time =
-                    |order: i64| if *inclusive { order <= bound } else { order < bound };
-                end = start + key.partition_point(|(order, _)| order.is_none_or(is_in_time));
-                start += key.partition_point(|(order, _)| order.is_none());
+                    |order: &i64| if *inclusive { *order <= bound } else { *order < bound };
+                end = start + self.orders[start..end].partition_point(is_in_time);
             }
             if start < end {
                 ranges.push(CandidateRange { left, start, end });
@@ -452,7 +461,7 @@ impl RightRows {
         let mut right_rows = Vec::new();
         for range in ranges {
             let count = width.min(range.end - range.start);
-            for (_, row) in self.order[range.end - count..range.end].iter().rev() {
+            for row in self.row_numbers[range.end - count..range.end].iter().rev() {
                 left_rows.push(range.left);
                 right_rows.push(*row);
             }

@@ -308,6 +308,24 @@ fn less_memory_changes_neither_the_rows_nor_their_order() {
             "SELECT x.v AS a, y.v AS b FROM {source} AS x FULL JOIN \
              (SELECT * FROM {source} AS z WHERE few < 3) AS y ON x.g = y.g AND x.few = y.few"
         ),
+        // Many right rows of few keys, few right rows, and both, one above the other; below a window.
+        format!(
+            "SELECT x.v AS a, y.v AS b, y.s FROM {source} AS x LAST JOIN {source} AS y \
+             ORDER BY y.v ON x.few = y.few AND y.v < x.g"
+        ),
+        format!(
+            "SELECT x.v AS a, y.g AS b FROM {source} AS x LAST JOIN (SELECT * FROM {source} AS z \
+             WHERE g < 100) AS y ORDER BY y.g ON x.few = y.few AND y.g < x.v AND y.v + x.v <> 20000"
+        ),
+        format!(
+            "SELECT x.v AS a, y.v AS b, z.s FROM {source} AS x LAST JOIN {source} AS y ON x.g = y.v \
+             LAST JOIN (SELECT * FROM {source} AS w WHERE v < 50) AS z ORDER BY z.v ON x.few = z.few"
+        ),
+        format!(
+            "SELECT v, sum(b) OVER w AS total, count(s) OVER w AS n FROM (SELECT x.v, x.few, y.v AS b, \
+             y.s FROM {source} AS x LAST JOIN {source} AS y ORDER BY y.v ON x.g = y.g AND y.v < x.v) \
+             AS q WINDOW w AS (PARTITION BY few ORDER BY v ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"
+        ),
     ];
     for query in &queries {
         session.execute("SET memory_limit = 0").expect("it is set");
