@@ -66,23 +66,38 @@ pub(crate) fn reporting<T: Send>(
     work: impl FnOnce(Option<ProgressCallback>) -> Result<T> + Send,
 ) -> PyResult<T> {
     let Some(callback) = callback else { return detached(py, text, || work(None)) };
-    let raised = Arc::new(Mutex::new(None));
+    let calls = Arc::new(Mutex::new(CallbackState::default()));
     let outcome = detached(py, text, || {
-        let (context, raised) = (query::current(), Arc::clone(&raised));
+        let (context, calls) = (query::current(), Arc::clone(&calls));
         work(Some(Arc::new(move |fraction| {
-            // After an exception it is not called again.
-            if raised.lock().is_some() {
+            // Held while the program's function runs: threads of the work call it one after the other, and not
+            // again after an exception.
+            let mut calls = calls.lock();
+            if calls.is_over {
                 return;
             }
             let called = Python::attach(|py| callback.call1(py, (fraction,)).map(drop));
             if let Err(error) = called {
-                raised.lock().get_or_insert(error);
+                *calls = CallbackState { is_over: true, raised: Some(error) };
                 if let Some(context) = &context {
                     context.cancel();
                 }
             }
         })))
     });
-    let raised = raised.lock().take();
+    // A thread of the work may still be in the function, for which it needs what this one has.
+    let raised = py.detach(|| {
+        let mut calls = calls.lock();
+        calls.is_over = true;
+        calls.raised.take()
+    });
     raised.map_or(outcome, Err)
+}
+
+/// The calls of a function of the program.
+#[derive(Default)]
+struct CallbackState {
+    /// Whether it is not called any more: the work has ended, or it raised.
+    is_over: bool,
+    raised: Option<PyErr>,
 }
