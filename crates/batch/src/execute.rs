@@ -490,12 +490,17 @@ pub(crate) fn machine_threads() -> NonZeroUsize {
     lockstep_host::Threads::System.count()
 }
 
+/// The most threads of all queries of the process that wait for disks and for each other.
+const BLOCKING_THREADS_MAX: usize = 1 << 13;
+
 /// Returns the runtime of all queries of the process, which the first one starts.
 pub(crate) fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: PerProcess<Runtime> = PerProcess::new();
     let make = || {
         Builder::new_multi_thread()
             .worker_threads(machine_threads().get())
+            // Threads that wait for rows must not keep those from starting that make them.
+            .max_blocking_threads(BLOCKING_THREADS_MAX)
             .thread_name("batch")
             .thread_stack_size(STACK_BYTES)
             .enable_all()

@@ -503,8 +503,12 @@ impl SortWork {
         self.memory.size() + bytes <= self.bytes / runs && self.memory.try_grow(bytes).is_ok()
     }
 
-    /// Takes memory for a batch, which has to be there: what is free, or is when the run that is written ends.
+    /// Takes memory for a batch, which has to be there: what is free, or is when the run that is written ends. With
+    /// one thread it ends first.
     async fn reserve_after(&self, runs: &mut WrittenRuns, bytes: usize) -> Result<()> {
+        if self.options.threads.get() == 1 {
+            runs.wait().await?;
+        }
         if !self.reserve(bytes) {
             runs.wait().await?;
             if !self.reserve(bytes) {

@@ -194,11 +194,12 @@ async fn in_memory(
     let mut done = 0;
     while let Some(batch) = joined.next().await {
         let batch = batch?;
-        done += batch.num_rows();
+        let rows = batch.num_rows();
+        done += rows;
         if sender.send(Ok(batch)).await.is_err() {
             break;
         }
-        *is_sent = true;
+        *is_sent |= rows > 0;
         progress.report(&spec.options, done);
     }
     Ok(())
@@ -268,7 +269,10 @@ impl HeldRows {
                 Err(batches) => concat_batches(&schema, &batches)?,
             };
             drop(copied);
-            Ok(Self { rows: RightRows::new(&spec, rows)?, _memory: memory })
+            let rows = RightRows::new(&spec, rows)?;
+            // What sorting them took is gone.
+            memory.try_resize(rows.bytes())?;
+            Ok(Self { rows, _memory: memory })
         })
         .await
     }
@@ -370,6 +374,13 @@ impl RightRows {
         let row_numbers = order.iter().map(|(_, row)| *row).collect();
         let orders = order.iter().map(|(order, _)| order.unwrap_or_default()).collect();
         Ok(Self { rows, index, starts, dated_starts, row_numbers, orders })
+    }
+
+    /// Returns the bytes that the rows take, with where they are found; without their keys.
+    fn bytes(&self) -> usize {
+        let of_rows = self.row_numbers.len() * (size_of::<u32>() + size_of::<i64>());
+        let of_keys = (self.starts.len() + self.dated_starts.len()) * size_of::<usize>();
+        batch_bytes(&self.rows) + of_rows + of_keys
     }
 
     /// Returns for each left row the number of its right row, or NULL.

@@ -175,7 +175,7 @@ pub(crate) fn check(context: &QueryContext) -> Result<()> {
     outcome.map_err(|interrupt| error::into_datafusion(error::interrupted(interrupt)))
 }
 
-/// Returns the plan properties of an operator that emits one partition when its inputs have ended.
+/// Returns the plan properties of an operator that emits one partition.
 pub(crate) fn single_partition(schema: &SchemaRef) -> Arc<PlanProperties> {
     Arc::new(PlanProperties::new(
         EquivalenceProperties::new(Arc::clone(schema)),

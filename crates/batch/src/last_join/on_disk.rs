@@ -1,8 +1,8 @@
 //! LAST JOIN over more rows than fit into the query's memory.
 //!
-//! Both sides are split by a hash of the key into files, the left rows with their numbers; one part
-//! at a time is joined as it would be in memory, and its rows go to a file, from which they come
-//! back in the order of the left rows.
+//! Both sides are split by a hash of the key into files, the left rows with their numbers; each
+//! part is joined as it would be in memory, by a thread beside others where its right rows fit so, and its rows
+//! go to a file, from which they come back in the order of the left rows.
 //!
 //! Where the right rows of a part do not fit into memory, the left ones are joined with as many of them
 //! at a time as do: the newest right row of a left row is the newest of those that are found among

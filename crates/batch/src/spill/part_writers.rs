@@ -3,7 +3,7 @@
 //! An operator may split its rows several times, by other keys each time. Its own task finds the part of each
 //! row; a few other threads share the parts of all splits, and take, compress and write their rows.
 //!
-//! *Cost*: for each thread two batches of a split beside the rows that wait in the writers.
+//! *Cost*: about three batches, which the threads share, beside the rows that wait in the writers.
 
 use std::{hash::BuildHasher as _, num::NonZeroUsize, sync::Arc};
 

@@ -2,8 +2,8 @@
 //!
 //! The main rows are written to one file. For each set of windows with the same key, order and
 //! sources, the rows of those sources are split by a hash of the key into files, with only the
-//! columns that the windows read and the row number. Then one part at a time is computed as it
-//! would be in memory: all rows of a key are in it, in their order, so that the values are the same
+//! columns that the windows read and the row number. Then each part is computed as it would be
+//! in memory, by a thread beside others where it fits so: all rows of a key are in it, in their order, so that the values are the same
 //! bits. A part that does not fit is computed in time slices ([`super::slices_on_disk`]). Results go
 //! to files with the numbers of their main rows, and at the end the main rows are read again with
 //! their results beside them.
