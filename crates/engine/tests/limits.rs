@@ -9,7 +9,11 @@ use std::{
     },
 };
 
-use arrow::{array::RecordBatch, compute::concat_batches};
+use arrow::{
+    array::{AsArray, RecordBatch},
+    compute::concat_batches,
+    datatypes::Int64Type,
+};
 use lockstep_engine::{Database, Output, Session, code};
 use lockstep_host::{Clock, QueryContext};
 use lockstep_row::Datum;
@@ -351,6 +355,24 @@ fn less_memory_changes_neither_the_rows_nor_their_order() {
             }
         }
         assert!(found > 1, "{query}: it finishes within some limits");
+    }
+}
+
+/// Left rows of several batches, of which several threads join one each.
+#[test]
+fn left_rows_leave_in_their_order_with_the_right_rows_before_them() {
+    let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 60_000);
+    let query = "SELECT x.v AS a, y.v AS b FROM t AS x LAST JOIN t AS y ORDER BY y.v \
+                 ON x.k = y.k AND y.v < x.v";
+    for limit in ["0", "20MB", "4MB"] {
+        session.execute(&format!("SET memory_limit = '{limit}'")).expect("it is set");
+        let found = rows_of(&session.execute(query).expect("it fits, or goes to disk"));
+        let column = |at: usize| -> Vec<Option<i64>> {
+            found.column(at).as_primitive::<Int64Type>().iter().collect()
+        };
+        assert_eq!(column(0), (0..60_000).map(Some).collect::<Vec<_>>(), "{limit}");
+        let before = |v: i64| (v > 0).then(|| v - 1);
+        assert_eq!(column(1), (0..60_000).map(before).collect::<Vec<_>>(), "{limit}");
     }
 }
 
