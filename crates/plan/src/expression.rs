@@ -577,7 +577,8 @@ impl ExprBinder<'_> {
         })
     }
 
-    fn within<T>(
+    /// Binds something whose aggregates without OVER are over a window, if one is given.
+    pub(crate) fn within<T>(
         &mut self,
         over: Option<&ast::Over>,
         bind: impl FnOnce(&mut Self) -> Result<T>,

@@ -197,19 +197,35 @@ fn placeholder_position(column: &Column) -> Option<usize> {
 
 /// Returns whether an expression has an aggregate without OVER.
 pub(crate) fn has_group_aggregate(expr: &ast::Expr) -> bool {
+    let mut found = false;
+    for_each_outer_call(expr, |call| {
+        let name = &call.name.text;
+        let is_aggregate = aggregate::find(name).is_some_and(|found| found.name != "lag");
+        found |= call.over.is_none() && is_aggregate && scalar::find(name).is_none();
+    });
+    found
+}
+
+/// Returns the window of an expression that has one OVER, or several equal ones, and aggregates
+/// without: OpenMLDB computes all of them over that window, as in `max(x) - min(x) OVER w`.
+pub(crate) fn shared_window(expr: &ast::Expr) -> Option<&Over> {
+    let mut windows = Vec::new();
+    for_each_outer_call(expr, |call| windows.extend(&call.over));
+    let (first, others) = windows.split_first()?;
+    let is_shared = others.iter().all(|over| over == first) && has_group_aggregate(expr);
+    is_shared.then_some(first)
+}
+
+/// Visits the calls of an expression, but not those within the arguments of a call with OVER.
+fn for_each_outer_call<'e>(expr: &'e ast::Expr, mut visit: impl FnMut(&'e ast::Call)) {
     let mut stack = vec![expr];
     while let Some(expr) = stack.pop() {
         match &expr.kind {
             ExprKind::Call(call) => {
-                if call.over.is_some() {
-                    continue;
+                visit(call);
+                if call.over.is_none() {
+                    stack.extend(&call.arguments);
                 }
-                let name = &call.name.text;
-                let is_aggregate = aggregate::find(name).is_some_and(|found| found.name != "lag");
-                if is_aggregate && scalar::find(name).is_none() {
-                    return true;
-                }
-                stack.extend(&call.arguments);
             }
             ExprKind::Unary { operand, .. }
             | ExprKind::IsNull { operand, .. }
@@ -242,5 +258,4 @@ pub(crate) fn has_group_aggregate(expr: &ast::Expr) -> bool {
             | ExprKind::SubQuery { .. } => {}
         }
     }
-    false
 }

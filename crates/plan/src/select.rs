@@ -19,7 +19,7 @@ use crate::{
     call,
     expression::{Aggregates, ExprBinder, TypedExpr},
     from::From,
-    group::{GroupCalls, has_group_aggregate},
+    group::{GroupCalls, has_group_aggregate, shared_window},
     scope::NameScope,
     sub_query::SelectSubQueries,
     window_calls::WindowCalls,
@@ -44,7 +44,9 @@ impl Binder<'_> {
         });
         let grouped = !select.group_by.is_empty()
             || select.having.is_some()
-            || exprs.into_iter().any(has_group_aggregate);
+            || exprs
+                .into_iter()
+                .any(|expr| has_group_aggregate(expr) && self.window_of_item(expr).is_none());
         let below = if select.distinct { &[] } else { order_by };
         let relation = if grouped {
             self.grouped(select, below, from)?
@@ -251,7 +253,10 @@ impl Binder<'_> {
                         (None, ExprKind::Column(path)) => {
                             path.last().expect("a name has a part").text.clone()
                         }
-                        (None, _) => expr.name(),
+                        (None, _) => match self.settings.compatibility {
+                            Compatibility::Standard => expr.name(),
+                            Compatibility::OpenMldb => expr.openmldb_name(),
+                        },
                     };
                     let result = self.whole_item(expr, scope, aggregates)?;
                     bound.push((name, result.expr, result.data_type));
@@ -282,7 +287,16 @@ impl Binder<'_> {
         {
             return bound;
         }
-        self.with_aggregates(scope, aggregates).bind(expr)
+        let mut binder = self.with_aggregates(scope, aggregates);
+        binder.within(self.window_of_item(expr), |binder| binder.bind(expr))
+    }
+
+    /// Returns the window of the aggregates without OVER in a select item.
+    fn window_of_item<'e>(&self, expr: &'e ast::Expr) -> Option<&'e ast::Over> {
+        match self.settings.compatibility {
+            Compatibility::Standard => None,
+            Compatibility::OpenMldb => shared_window(expr),
+        }
     }
 
     /// Binds ORDER BY over the plan below the select list: aliases and positions mean their items.

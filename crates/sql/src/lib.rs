@@ -16,6 +16,7 @@ mod keyword;
 mod literal;
 mod options;
 mod print;
+mod print_openmldb;
 mod query;
 mod secret;
 mod statement;

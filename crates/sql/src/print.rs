@@ -222,7 +222,7 @@ impl fmt::Display for Interval {
     }
 }
 
-fn symbol(operator: BinaryOperator) -> &'static str {
+pub(crate) fn symbol(operator: BinaryOperator) -> &'static str {
     match operator {
         BinaryOperator::Add => "+",
         BinaryOperator::Subtract => "-",
@@ -246,7 +246,7 @@ fn symbol(operator: BinaryOperator) -> &'static str {
     }
 }
 
-fn like_word(operator: LikeOperator) -> &'static str {
+pub(crate) fn like_word(operator: LikeOperator) -> &'static str {
     match operator {
         LikeOperator::Like => "LIKE",
         LikeOperator::ILike => "ILIKE",
