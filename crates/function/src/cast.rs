@@ -85,8 +85,9 @@ pub fn implementation(
 }
 
 /// Returns the common type of several types (for CASE, COALESCE, ARRAY): the same type; else the
-/// wider number, where BIGINT with FLOAT is DOUBLE; else STRING. NULL takes any type. `None` where
-/// there is no common type (an ARRAY with a number).
+/// wider number, where BIGINT with FLOAT is DOUBLE and a BOOL counts as a number; else TIMESTAMP
+/// for a TIMESTAMP with an integer or a BOOL; else STRING. NULL takes any type. `None` if there is
+/// no common type (an ARRAY with a number).
 pub fn common_type<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Option<DataType> {
     types.into_iter().try_fold(DataType::Null, |left, right| common_pair(&left, right))
 }
@@ -117,11 +118,24 @@ pub fn common_type_strict(left: &DataType, right: &DataType) -> Option<DataType>
 }
 
 fn common_pair(left: &DataType, right: &DataType) -> Option<DataType> {
-    common_type_strict(left, right).or_else(|| {
+    common_type_strict(left, right).or_else(|| widened(left, right)).or_else(|| {
         let nested =
             |data_type: &DataType| matches!(data_type, DataType::Array(_) | DataType::Map(_, _));
         (!nested(left) && !nested(right)).then_some(DataType::String)
     })
+}
+
+/// Returns the type that holds the values of both types, one of which is BOOL or TIMESTAMP.
+fn widened(left: &DataType, right: &DataType) -> Option<DataType> {
+    match (left, right) {
+        (DataType::Bool, other) | (other, DataType::Bool) => {
+            (other.is_number() || *other == DataType::Timestamp).then(|| other.clone())
+        }
+        (DataType::Timestamp, other) | (other, DataType::Timestamp) => {
+            other.is_integer().then_some(DataType::Timestamp)
+        }
+        _ => None,
+    }
 }
 
 fn to_bool(from: &DataType) -> Option<Arc<RowForm>> {

@@ -23,8 +23,8 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[AggregateFunction {
     category: "order in time",
     signature: "drawdown(x number) → DOUBLE",
     doc: "The greatest relative fall from a value to a later one, `(earlier - later) / earlier`; 0 \
-          when the values never fall. NULL, NaN and negative values are skipped; NULL when every \
-          value is NULL.",
+          when the values never fall. NULL, NaN and negative values are skipped; NULL if there is \
+          no other value.",
     examples: &[("drawdown(y)", "0.9375")],
     is_ordered: true,
     class: StateClass::Ordered,
@@ -154,7 +154,7 @@ impl Drawdown {
     }
 
     pub(super) fn answer(&self) -> Datum<'static> {
-        if self.count == 0 {
+        if self.extremes.is_none() {
             return Datum::Null;
         }
         Datum::Double(self.steepest.map_or(0.0, Fall::size))

@@ -156,7 +156,7 @@ impl MultisetAnswer {
         let mut sum = ExactSum::new();
         for count in counts.filter(|count| *count > 0) {
             let share = share(count, total);
-            sum.add(-share * libm::log2(share));
+            sum.add(-share * core_math::log2(share));
         }
         Datum::Double(sum.to_f64())
     }
@@ -212,7 +212,8 @@ impl FrequencyList {
     ) -> Datum<'a> {
         self.keep_most_frequent(&mut values);
         let mut list = self.printer.list(arena);
-        for index in 0..if self.pads { self.count } else { values.len() } {
+        let pads = self.pads && !values.is_empty();
+        for index in 0..if pads { self.count } else { values.len() } {
             list.push(|out| match values.get(index) {
                 Some((value, _)) => self.printer.write(value.key().datum(&self.data_type), out),
                 None => self.printer.write(Datum::Null, out),

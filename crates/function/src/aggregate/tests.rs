@@ -273,6 +273,7 @@ fn statistics_of_known_samples() {
     PLAIN.check("top1_ratio", &column(&four), Datum::Double(0.5));
     let path = [8.0, 2.0, 4.0, 1.0].map(Datum::Double);
     PLAIN.check("drawdown", &column(&path), Datum::Double(0.875));
+    PLAIN.check("drawdown", &column(&[-1.0, -3.0].map(Datum::Double)), Datum::Null);
     let weighted = [4.0, 2.0, 1.0].map(|value| [Datum::Double(value), Datum::Double(0.5)]);
     let weighted: Vec<&[Datum<'_>]> = weighted.iter().map(<[_; 2]>::as_slice).collect();
     SECOND.check("ew_avg", &weighted, Datum::Double(3.0 / 1.75));

@@ -181,6 +181,11 @@ fn common_types_lose_nothing() {
     check(&[DataType::Null, DataType::Date], Some(DataType::Date));
     check(&[DataType::Int, DataType::String], Some(DataType::String));
     check(&[DataType::Date, DataType::Timestamp], Some(DataType::String));
+    check(&[DataType::Timestamp, DataType::SmallInt], Some(DataType::Timestamp));
+    check(&[DataType::BigInt, DataType::Timestamp, DataType::Bool], Some(DataType::Timestamp));
+    check(&[DataType::Timestamp, DataType::Double], Some(DataType::String));
+    check(&[DataType::Bool, DataType::Float], Some(DataType::Float));
+    check(&[DataType::Bool, DataType::Date], Some(DataType::String));
     check(&[DataType::Int, DataType::Array(Box::new(DataType::Int))], None);
     check(&[], Some(DataType::Null));
 }

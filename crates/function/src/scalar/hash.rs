@@ -76,10 +76,10 @@ fn earth_distance(arguments: &CallArguments<'_>) -> Resolved {
         };
         let (latitude1, longitude1) = (angle(0, 90.0)?, angle(1, 180.0)?);
         let (latitude2, longitude2) = (angle(2, 90.0)?, angle(3, 180.0)?);
-        let half_height = libm::sin((latitude2 - latitude1) / 2.0);
-        let half_width = libm::sin((longitude2 - longitude1) / 2.0);
+        let half_height = core_math::sin((latitude2 - latitude1) / 2.0);
+        let half_width = core_math::sin((longitude2 - longitude1) / 2.0);
         let chord = half_height * half_height
-            + half_width * half_width * libm::cos(latitude1) * libm::cos(latitude2);
-        Some(Datum::Double(2.0 * EARTH_RADIUS_KM * libm::asin(chord.sqrt())))
+            + half_width * half_width * core_math::cos(latitude1) * core_math::cos(latitude2);
+        Some(Datum::Double(2.0 * EARTH_RADIUS_KM * core_math::asin(chord.sqrt())))
     }))
 }

@@ -1,7 +1,7 @@
 //! Mathematical functions. FLOAT arguments give FLOAT where the function is continuous, everything
 //! else DOUBLE; outside a function's domain the result is NaN or an infinity, as in IEEE 754.
-//! Functions that IEEE 754 does not define exactly are those of `libm`, pinned to one version, and
-//! never of the machine's own library: results have the same bits everywhere (ADR 0023).
+//! Exponentials, logarithms, powers and trigonometric functions are those of CORE-MATH, which
+//! rounds the exact result once: they have the same bits on every machine (ADR 0057).
 
 use lockstep_row::{DataType, Datum, Value};
 
@@ -90,7 +90,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "acos(x) → FLOAT or DOUBLE",
         "The arc cosine in radians; NaN outside [-1, 1].",
         &[("acos(1)", "0"), ("acos(2)", "NaN")],
-        |arguments| real(arguments, NUMBER, libm::acosf, libm::acos)
+        |arguments| real(arguments, NUMBER, core_math::acosf, core_math::acos)
     ),
     math!(
         "asin",
@@ -98,7 +98,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "asin(x) → FLOAT or DOUBLE",
         "The arc sine in radians; NaN outside [-1, 1].",
         &[("asin(0)", "0")],
-        |arguments| real(arguments, NUMBER, libm::asinf, libm::asin)
+        |arguments| real(arguments, NUMBER, core_math::asinf, core_math::asin)
     ),
     math!(
         "atan",
@@ -114,7 +114,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "atan2(y, x) → FLOAT or DOUBLE",
         "The angle of the point (x, y) in radians.",
         &[("atan2(2, 2)", "0.7853981633974483")],
-        |arguments| real_pair(arguments, libm::atan2f, libm::atan2)
+        |arguments| real_pair(arguments, atan2f, atan2)
     ),
     math!(
         "cos",
@@ -122,7 +122,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "cos(x) → FLOAT or DOUBLE",
         "The cosine of an angle in radians.",
         &[("cos(0)", "1")],
-        |arguments| real(arguments, NUMBER, libm::cosf, libm::cos)
+        |arguments| real(arguments, NUMBER, core_math::cosf, core_math::cos)
     ),
     math!(
         "cot",
@@ -130,7 +130,12 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "cot(x) → FLOAT or DOUBLE",
         "The cotangent of an angle in radians; an infinity at 0.",
         &[("cot(0)", "Infinity")],
-        |arguments| real(arguments, NUMBER, |x| 1.0 / libm::tanf(x), |x| 1.0 / libm::tan(x))
+        |arguments| real(
+            arguments,
+            NUMBER,
+            |x| 1.0 / core_math::tanf(x),
+            |x| 1.0 / core_math::tan(x)
+        )
     ),
     math!(
         "sin",
@@ -138,7 +143,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "sin(x) → FLOAT or DOUBLE",
         "The sine of an angle in radians.",
         &[("sin(0)", "0")],
-        |arguments| real(arguments, NUMBER, libm::sinf, libm::sin)
+        |arguments| real(arguments, NUMBER, core_math::sinf, core_math::sin)
     ),
     math!(
         "tan",
@@ -146,7 +151,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "tan(x) → FLOAT or DOUBLE",
         "The tangent of an angle in radians.",
         &[("tan(0)", "0")],
-        |arguments| real(arguments, NUMBER, libm::tanf, libm::tan)
+        |arguments| real(arguments, NUMBER, core_math::tanf, core_math::tan)
     ),
     math!(
         "degrees",
@@ -170,7 +175,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "exp(x) → FLOAT or DOUBLE",
         "e to the power of `x`.",
         &[("exp(0)", "1")],
-        |arguments| real(arguments, NUMBER, libm::expf, libm::exp)
+        |arguments| real(arguments, NUMBER, core_math::expf, core_math::exp)
     ),
     math!(
         "ln",
@@ -178,14 +183,14 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "ln(x) → FLOAT or DOUBLE",
         "The natural logarithm; -Infinity at 0 and NaN below.",
         &[("ln(1)", "0"), ("ln(0)", "-Infinity"), ("ln(-1)", "NaN")],
-        |arguments| real(arguments, NUMBER_OR_BOOL, libm::logf, libm::log)
+        |arguments| real(arguments, NUMBER_OR_BOOL, core_math::logf, core_math::log)
     ),
     math!(
         "log",
         &[],
         "log(x), log(base, x) → FLOAT or DOUBLE",
-        "The natural logarithm, or the logarithm to a base, computed as ln(x) / ln(base).",
-        &[("log(1)", "0"), ("log(2, 8)", "3")],
+        "The natural logarithm, or the logarithm to a base, computed as ln(x) / ln(base); NULL for base 1.",
+        &[("log(1)", "0"), ("log(2, 8)", "3"), ("log(1, 8)", "NULL")],
         log
     ),
     math!(
@@ -194,7 +199,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "log2(x) → FLOAT or DOUBLE",
         "The logarithm to base 2.",
         &[("log2(8)", "3")],
-        |arguments| real(arguments, NUMBER_OR_BOOL, libm::log2f, libm::log2)
+        |arguments| real(arguments, NUMBER_OR_BOOL, core_math::log2f, core_math::log2)
     ),
     math!(
         "log10",
@@ -202,7 +207,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "log10(x) → FLOAT or DOUBLE",
         "The logarithm to base 10.",
         &[("log10(1000)", "3")],
-        |arguments| real(arguments, NUMBER_OR_BOOL, libm::log10f, libm::log10)
+        |arguments| real(arguments, NUMBER_OR_BOOL, core_math::log10f, core_math::log10)
     ),
     math!(
         "pow",
@@ -210,7 +215,13 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "pow(x, y) → FLOAT or DOUBLE",
         "`x` to the power of `y`.",
         &[("pow(2, 10)", "1024"), ("pow(2, -1)", "0.5")],
-        |arguments| real_pair(arguments, libm::powf, libm::pow)
+        |arguments| {
+            real_pair(
+                arguments,
+                |x, y| Some(core_math::powf(x, y)),
+                |x, y| Some(core_math::pow(x, y)),
+            )
+        }
     ),
     math!(
         "sqrt",
@@ -282,11 +293,12 @@ fn double(arguments: &CallArguments<'_>, compute: fn(f64) -> f64) -> Resolved {
     }))
 }
 
-/// Implements a function of two numbers: FLOAT for two FLOATs, otherwise DOUBLE.
+/// Implements a function of two numbers: FLOAT for two FLOATs, otherwise DOUBLE. NULL where
+/// `single` or `double` returns `None`.
 fn real_pair(
     arguments: &CallArguments<'_>,
-    single: fn(f32, f32) -> f32,
-    double: fn(f64, f64) -> f64,
+    single: fn(f32, f32) -> Option<f32>,
+    double: fn(f64, f64) -> Option<f64>,
 ) -> Resolved {
     expect(arguments, &[NUMBER_OR_BOOL, NUMBER_OR_BOOL])?;
     if arguments.types.iter().all(|data_type| *data_type == DataType::Float) {
@@ -295,31 +307,45 @@ fn real_pair(
             let (Datum::Float(a), Datum::Float(b)) = (arguments[0], arguments[1]) else {
                 return None;
             };
-            Some(Datum::Float(single(a, b)))
+            Some(Datum::Float(single(a, b)?))
         }));
     }
     let parameters = vec![DataType::Double; 2];
     Ok(ScalarImplementation::new(parameters, DataType::Double, move |arguments, _| {
-        Some(Datum::Double(double(arguments[0].as_f64()?, arguments[1].as_f64()?)))
+        Some(Datum::Double(double(arguments[0].as_f64()?, arguments[1].as_f64()?)?))
     }))
+}
+
+fn atan2f(y: f32, x: f32) -> Option<f32> {
+    Some(core_math::atan2f(y, x))
+}
+
+fn atan2(y: f64, x: f64) -> Option<f64> {
+    Some(core_math::atan2(y, x))
 }
 
 fn atan(arguments: &CallArguments<'_>) -> Resolved {
     if arguments.types.len() == 2 {
-        return real_pair(arguments, libm::atan2f, libm::atan2);
+        return real_pair(arguments, atan2f, atan2);
     }
-    real(arguments, NUMBER, libm::atanf, libm::atan)
+    real(arguments, NUMBER, core_math::atanf, core_math::atan)
 }
 
 fn log(arguments: &CallArguments<'_>) -> Resolved {
     if arguments.types.len() == 2 {
         return real_pair(
             arguments,
-            |base, x| libm::logf(x) / libm::logf(base),
-            |base, x| libm::log(x) / libm::log(base),
+            |base, x| {
+                let base = core_math::logf(base);
+                (base != 0.0).then(|| core_math::logf(x) / base)
+            },
+            |base, x| {
+                let base = core_math::log(base);
+                (base != 0.0).then(|| core_math::log(x) / base)
+            },
         );
     }
-    real(arguments, NUMBER_OR_BOOL, libm::logf, libm::log)
+    real(arguments, NUMBER_OR_BOOL, core_math::logf, core_math::log)
 }
 
 fn abs(arguments: &CallArguments<'_>) -> Resolved {

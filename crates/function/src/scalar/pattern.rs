@@ -4,7 +4,7 @@
 //! compiled (RLIKE) for each row; each thread caches the last regular expression that it compiled,
 //! so that a column of equal patterns is compiled once.
 
-use std::cell::RefCell;
+use std::{borrow::Cow, cell::RefCell};
 
 use lockstep_row::{DataType, Datum};
 use regex::{Regex, RegexBuilder};
@@ -43,12 +43,11 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "regexp_like",
         &[],
         "regexp_like(text STRING, pattern STRING[, flags STRING]) → BOOL",
-        "Whether the whole text matches a regular expression. Flags: `c` case matters (the default), `i` it does not, `m` `^` and `$` match at lines, `s` a point matches a line's end. NULL where the pattern is not valid.",
+        "Whether the whole text matches a regular expression. Flags: `c` case matters (the default), `i` it does not, `m` `^` and `$` match at lines, `s` a point matches a line's end. A constant pattern that is not valid is an error, another one gives NULL.",
         &[
             ("regexp_like('abc', 'a.c')", "true"),
             ("regexp_like('abcd', 'a.c')", "false"),
-            ("regexp_like('ABC', 'a.c', 'i')", "true"),
-            ("regexp_like('a', '(')", "NULL")
+            ("regexp_like('ABC', 'a.c', 'i')", "true")
         ],
         regexp_like
     ),
@@ -316,19 +315,64 @@ enum MatchExtent {
     Part,
 }
 
-/// Compiles a pattern; `None` where it is not valid.
-fn compile(pattern: &str, flags: &str, extent: MatchExtent) -> Option<Regex> {
+/// Escapes braces that are not part of a repetition, which RE2, PostgreSQL and others match as they
+/// are and `regex` refuses: `{a}` becomes `\{a}`.
+fn with_literal_braces(pattern: &str) -> Cow<'_, str> {
+    if !pattern.contains('{') {
+        return Cow::Borrowed(pattern);
+    }
+    let mut escaped = String::with_capacity(pattern.len() + 4);
+    let (mut rest, mut in_class) = (pattern, false);
+    while let Some(next) = rest.chars().next() {
+        let mut taken = next.len_utf8();
+        match next {
+            // Of `\x{41}` and `\p{L}` the braces are part of the escape.
+            '\\' => taken = escape_length(rest),
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '{' if !in_class && !is_repetition(rest) => escaped.push('\\'),
+            _ => {}
+        }
+        escaped.push_str(&rest[..taken]);
+        rest = &rest[taken..];
+    }
+    Cow::Owned(escaped)
+}
+
+/// Returns the length in bytes of the escape sequence at the start of a text.
+fn escape_length(text: &str) -> usize {
+    let mut characters = text.char_indices().skip(1);
+    let Some((at, kind)) = characters.next() else { return text.len() };
+    let end = at + kind.len_utf8();
+    match (kind, text[end..].starts_with('{')) {
+        ('x' | 'u' | 'U' | 'p' | 'P' | 'b', true) => {
+            text[end..].find('}').map_or(end, |close| end + close + 1)
+        }
+        _ => end,
+    }
+}
+
+/// Returns whether a text starts with `{n}`, `{n,}` or `{n,m}`.
+fn is_repetition(text: &str) -> bool {
+    let Some((counts, _)) = text[1..].split_once('}') else { return false };
+    let (least, most) = counts.split_once(',').unwrap_or((counts, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    !least.is_empty() && is_number(least) && is_number(most)
+}
+
+/// Compiles a pattern.
+fn compile(pattern: &str, flags: &str, extent: MatchExtent) -> Result<Regex, regex::Error> {
     let has = |flag: char| flags.contains(flag);
+    let pattern = with_literal_braces(pattern);
     let whole = match extent {
         MatchExtent::Whole => Some(format!("\\A(?:{pattern})\\z")),
         MatchExtent::Part => None,
     };
-    RegexBuilder::new(whole.as_deref().unwrap_or(pattern))
+    RegexBuilder::new(whole.as_deref().unwrap_or(&pattern))
         .case_insensitive(flags.rfind('i') > flags.rfind('c'))
         .multi_line(has('m'))
         .dot_matches_new_line(has('s'))
         .build()
-        .ok()
 }
 
 /// A regular expression, and what it was compiled from.
@@ -349,7 +393,7 @@ fn is_match(text: &str, pattern: &str, flags: &str, extent: MatchExtent) -> Opti
     COMPILED.with_borrow_mut(|known| {
         let is_known = (&*known.pattern, &*known.flags, known.extent) == (pattern, flags, extent);
         if !is_known || pattern.is_empty() {
-            known.regex = compile(pattern, flags, extent);
+            known.regex = compile(pattern, flags, extent).ok();
             known.pattern.replace_range(.., pattern);
             known.flags.replace_range(.., flags);
             known.extent = extent;
@@ -367,6 +411,15 @@ pub(super) fn has_match(text: &str, pattern: &str, case: CaseSensitivity) -> Opt
     is_match(text, pattern, flags, MatchExtent::Part)
 }
 
+/// Returns the error of a constant that is not a regular expression.
+fn not_a_pattern(error: &regex::Error) -> SignatureError {
+    let text = error.to_string();
+    // A syntax error of several lines shows the pattern as it was compiled; its last line is the reason.
+    let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ").trim();
+    let expected = format!("a valid regular expression ({reason})");
+    SignatureError::Constant { position: 2, expected }
+}
+
 fn regexp_like(arguments: &CallArguments<'_>) -> Resolved {
     expect_between(arguments, 2, &[TEXT, TEXT, TEXT])?;
     let parameters = vec![DataType::String; arguments.types.len()];
@@ -375,7 +428,11 @@ fn regexp_like(arguments: &CallArguments<'_>) -> Resolved {
         _ => constant_text(arguments, 2),
     };
     if let (Some(pattern), Some(flags)) = (constant_text(arguments, 1), constant_flags) {
-        let regex = compile(pattern, flags, MatchExtent::Whole);
+        let regex = match compile(pattern, flags, MatchExtent::Whole) {
+            Ok(regex) => Some(regex),
+            Err(_) if arguments.settings.compatibility == Compatibility::OpenMldb => None,
+            Err(error) => return Err(not_a_pattern(&error)),
+        };
         return Ok(ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
             Some(Datum::Bool(regex.as_ref()?.is_match(arguments[0].as_str()?)))
         }));

@@ -602,13 +602,19 @@ fn hex(arguments: &CallArguments<'_>) -> Resolved {
         ));
     }
     let parameters = arguments.types.to_vec();
-    Ok(ScalarImplementation::new(parameters, DataType::String, |arguments, arena| {
+    let own_width = arguments.settings.compatibility == Compatibility::OpenMldb;
+    Ok(ScalarImplementation::new(parameters, DataType::String, move |arguments, arena| {
         let number = match arguments[0].as_i64() {
             Some(number) => number,
             None => saturate_to_i64(arguments[0].as_f64()?.round()),
         };
         let mut digits = ArenaString::with_capacity_in(16, arena);
-        write!(digits, "{number:X}").ok()?;
+        match arguments[0] {
+            Datum::SmallInt(number) if own_width => write!(digits, "{number:X}"),
+            Datum::Int(number) if own_width => write!(digits, "{number:X}"),
+            _ => write!(digits, "{number:X}"),
+        }
+        .ok()?;
         Some(Datum::String(digits.into_bump_str()))
     }))
 }

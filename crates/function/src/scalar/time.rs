@@ -18,6 +18,9 @@ use super::{
 };
 use crate::{Compatibility, cast::parse_date, value_limit, zone::Zone};
 
+/// Last year of a DATE that a function computes.
+const YEAR_MAX: i64 = 9999;
+
 macro_rules! time {
     ($name:literal, $aliases:expr, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
         ScalarFunction {
@@ -147,11 +150,12 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "add_months",
         &[],
         "add_months(date, months INT) → DATE",
-        "The day so many months later; past the month's end it is the last day. A text is read as CAST reads it, and a constant one has to be a date.",
+        "The day so many months later; past the month's end it is the last day. NULL outside the years 1 to 9999. A text is read as CAST reads it, and a constant one has to be a date.",
         &[
             ("add_months(date('2020-01-31'), 1)", "2020-02-29"),
             ("add_months(date('2020-03-31'), -1)", "2020-02-29"),
-            ("add_months('2020-01-31', 1)", "2020-02-29")
+            ("add_months('2020-01-31', 1)", "2020-02-29"),
+            ("add_months(date('2020-01-31'), 1000000)", "NULL")
         ],
         add_months
     ),
@@ -159,7 +163,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "timestampadd",
         &["timestamp_add", "date_add"],
         "timestampadd(unit STRING, count INT|BIGINT, time) → the type of `time`",
-        "A TIMESTAMP or DATE so many years, quarters, months, weeks, days, hours, minutes or seconds later. Past the end of a month it is the month's last day; the time of day stays. A DATE takes no unit below a day.",
+        "A TIMESTAMP or DATE so many years, quarters, months, weeks, days, hours, minutes or seconds later. Past the end of a month it is the month's last day; the time of day stays. A DATE takes no unit below a day, and is NULL outside the years 1 to 9999.",
         &[
             ("timestampadd('second', 90, timestamp('2020-05-22 10:43:40'))", "2020-05-22 10:45:10"),
             ("timestampadd('month', 1, date('2020-01-31'))", "2020-02-29"),
@@ -306,8 +310,14 @@ fn add_months(arguments: &CallArguments<'_>) -> Resolved {
     let parameters = vec![DataType::Date, DataType::BigInt];
     Ok(ScalarImplementation::new(parameters, DataType::Date, |arguments, _| {
         let days = calendar::add_months(arguments[0].as_i64()?, arguments[1].as_i64()?)?;
-        Some(Datum::Date(i32::try_from(days).ok()?))
+        date(days)
     }))
+}
+
+/// Returns the DATE of a day; `None` outside the years that texts can hold.
+fn date(days: i64) -> Option<Datum<'static>> {
+    let has_text = (1..=YEAR_MAX).contains(&calendar::civil_from_days(days).year);
+    if has_text { Some(Datum::Date(i32::try_from(days).ok()?)) } else { None }
 }
 
 fn date_format(arguments: &CallArguments<'_>) -> Resolved {
@@ -441,8 +451,7 @@ fn timestamp_add(arguments: &CallArguments<'_>) -> Resolved {
         Some(match (arguments[2], unit) {
             (Datum::Date(_), Unit::Fixed(length)) if length < DAY_MS => return None,
             (Datum::Date(days), unit) => {
-                let day = unit.add(i64::from(days) * DAY_MS, count)?.div_euclid(DAY_MS);
-                Datum::Date(i32::try_from(day).ok()?)
+                date(unit.add(i64::from(days) * DAY_MS, count)?.div_euclid(DAY_MS))?
             }
             // Hours are elapsed time, days are calendar days.
             (value, Unit::Fixed(length)) if length < DAY_MS => {
