@@ -274,7 +274,10 @@ fn like_constant(
     let is_special =
         |text: &str| text.chars().any(|c| c == '%' || c == '_' || Some(u32::from(c)) == escape);
     let core = pattern.trim_matches('%');
-    if alphabet.case == CaseSensitivity::Insensitive || is_special(core) || core.is_empty() {
+    // With `%` as the escape, one at an end of the pattern is not a run.
+    let is_run_escaped = escape == Some(u32::from('%'));
+    let is_insensitive = alphabet.case == CaseSensitivity::Insensitive;
+    if is_insensitive || is_run_escaped || is_special(core) || core.is_empty() {
         let pattern: Box<str> = pattern.into();
         return ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
             Some(Datum::Bool(matches(arguments[0].as_str()?, &pattern, escape, alphabet)))
