@@ -480,7 +480,19 @@ fn date_trunc(arguments: &CallArguments<'_>) -> Resolved {
                 let first = unit.truncate(i64::from(days) * DAY_MS).div_euclid(DAY_MS);
                 Datum::Date(i32::try_from(first).ok()?)
             }
-            value => Datum::Timestamp(zone.to_utc(unit.truncate(zone.to_local(value.as_i64()?)))),
+            value => {
+                let instant = value.as_i64()?;
+                let local = zone.to_local(instant);
+                let start = unit.truncate(local);
+                Datum::Timestamp(match unit {
+                    // The offset stays that of the instant, so that in a repeated hour a unit starts
+                    // at or before the instants in it, and less than its length before.
+                    Unit::Fixed(length) if length < DAY_MS => {
+                        instant.saturating_sub(local.saturating_sub(start))
+                    }
+                    _ => zone.to_utc(start),
+                })
+            }
         })
     }))
 }
