@@ -258,6 +258,19 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
+        name: "NULL in CSV files (INTO OUTFILE)",
+        standard: "An empty field, unless the option `null_value` is given.",
+        openmldb: "The word null, unless the option `null_value` is given.",
+        why: "An empty field is NULL to most readers, and the word a text.",
+        example: Example {
+            form: ExampleForm::Statements,
+            sql: "SELECT CAST(NULL AS STRING) AS s, 1 AS n INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite'); CREATE TABLE lines (line STRING); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE lines OPTIONS(delimiter=';', header=false, mode='append'); SELECT line FROM lines WHERE line NOT LIKE 's,%'",
+            standard: ",1",
+            openmldb: "null,1",
+        },
+        is_restored: true,
+    },
+    CompatibilityDifference {
         name: "a text that reads like NULL in CSV files (INTO OUTFILE)",
         standard: "In quotes, and so read back as a text.",
         openmldb: "Bare, and so read back as NULL, unless the option `quote` is given.",
@@ -285,13 +298,26 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "text to TIMESTAMP and DATE",
-        standard: "Also `T` for the blank, a fraction of a second, and `Z` or ±HH:MM at the end.",
+        standard: "Also blanks around it, `T` for the blank within, no seconds or a fraction of them, and `Z`, `UTC` or an offset at the end.",
         openmldb: "Only YYYY-MM-DD HH:MM:SS, YYYY-MM-DD and YYYYMMDD.",
         why: "Everything else would be NULL, without a word, for the form that most systems write.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "timestamp('2020-05-22T10:43:40Z')",
             standard: "2020-05-22 10:43:40",
+            openmldb: "NULL",
+        },
+        is_restored: true,
+    },
+    CompatibilityDifference {
+        name: "text of a year before 1900 to TIMESTAMP and DATE",
+        standard: "The time or the day.",
+        openmldb: "NULL.",
+        why: "A table holds such days, and their texts must be read back.",
+        example: Example {
+            form: ExampleForm::Expression,
+            sql: "date('1850-06-01')",
+            standard: "1850-06-01",
             openmldb: "NULL",
         },
         is_restored: true,

@@ -4,6 +4,8 @@
 //! may use it too. Days are counted from 1970-01-01 (day 0); every function is total over the
 //! range it names and allocates nothing.
 
+use std::fmt;
+
 /// Milliseconds of a day.
 pub const DAY_MS: i64 = 86_400_000;
 
@@ -163,35 +165,66 @@ pub fn date_from_code(code: i32) -> Option<i32> {
 }
 
 /// Parses `YYYY-MM-DD` or `YYYYMMDD`, the whole text, as a day number; `None` for everything else.
+/// Before hyphens, a year may have more digits and a sign, as [`write_date`] writes them.
 pub fn parse_date(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     match bytes.len() {
-        10 if bytes[4] == b'-' && bytes[7] == b'-' => {
+        10 if bytes[4] == b'-' && bytes[7] == b'-' && bytes[0].is_ascii_digit() => {
             let year = digits(&bytes[..4])?;
             try_days_from_civil(i64::from(year), digits(&bytes[5..7])?, digits(&bytes[8..])?)
         }
-        8 => {
+        8 if bytes[0].is_ascii_digit() => {
             let year = digits(&bytes[..4])?;
             try_days_from_civil(i64::from(year), digits(&bytes[4..6])?, digits(&bytes[6..])?)
         }
-        _ => None,
+        _ => parse_far_date(bytes),
     }
 }
 
-/// Parses `HH:MM:SS`, optionally followed by a point and 1 to 9 digits of a second (cut to
-/// milliseconds); `None` for everything else.
+/// Parses a date whose year has a sign, or more than four digits.
+fn parse_far_date(bytes: &[u8]) -> Option<i64> {
+    let (is_negative, bytes) = match bytes.split_first()? {
+        (b'-', rest) => (true, rest),
+        (b'+', rest) => (false, rest),
+        _ => (false, bytes),
+    };
+    let year_digits = bytes.len().checked_sub("-MM-DD".len())?;
+    let (year, rest) = bytes.split_at(year_digits);
+    if !(4..=9).contains(&year.len()) || rest[0] != b'-' || rest[3] != b'-' {
+        return None;
+    }
+    let year = i64::from(digits(year)?);
+    let year = if is_negative { -year } else { year };
+    let days = try_days_from_civil(year, digits(&rest[1..3])?, digits(&rest[4..])?)?;
+    (days.abs() <= DAYS_MAX).then_some(days)
+}
+
+/// Writes a day as `YYYY-MM-DD`: a year of at least four digits, with a minus before year 0.
+pub fn write_date(days: i64, out: &mut dyn fmt::Write) -> fmt::Result {
+    let Civil { year, month, day } = civil_from_days(days);
+    let sign = if year < 0 { "-" } else { "" };
+    write!(out, "{sign}{:04}-{month:02}-{day:02}", year.unsigned_abs())
+}
+
+/// Parses `HH:MM` or `HH:MM:SS`, the latter optionally followed by a point and digits of a second,
+/// which are truncated to the millisecond; `None` for everything else.
 pub fn parse_time(text: &str) -> Option<TimeOfDay> {
     let bytes = text.as_bytes();
-    if bytes.len() < 8 || bytes[2] != b':' || bytes[5] != b':' {
+    let has_second = bytes.len() >= 8 && bytes[5] == b':';
+    if !(has_second || bytes.len() == 5) || bytes[2] != b':' {
         return None;
     }
     let hour = digits(&bytes[..2]).filter(|hour| *hour < 24)?;
     let minute = digits(&bytes[3..5]).filter(|minute| *minute < 60)?;
+    if !has_second {
+        return Some(TimeOfDay { hour, minute, ..TimeOfDay::default() });
+    }
     let second = digits(&bytes[6..8]).filter(|second| *second < 60)?;
     let millisecond = match &bytes[8..] {
         [] => 0,
-        [b'.', fraction @ ..] if (1..=9).contains(&fraction.len()) => {
-            digits(fraction)?;
+        [b'.', fraction @ ..]
+            if !fraction.is_empty() && fraction.iter().all(u8::is_ascii_digit) =>
+        {
             let mut padded = [b'0'; 3];
             let kept = fraction.len().min(3);
             padded[..kept].copy_from_slice(&fraction[..kept]);
@@ -260,14 +293,33 @@ mod tests {
     #[test]
     fn only_whole_dates_are_read() {
         assert_eq!(parse_date("20200522"), Some(18_404));
+        assert_eq!(parse_date("+2020-05-22"), Some(18_404));
         for text in ["", "2020-5-22", "2020-02-30", "2020-13-01", "2020-05-22 ", "+2020522", "２"]
         {
             assert_eq!(parse_date(text), None, "{text}");
         }
+        for text in ["-12-31", "--12-31", "999-12-31", "9999999999-12-31", "999999999-12-31"] {
+            assert_eq!(parse_date(text), None, "{text}");
+        }
         assert_eq!(parse_time("10:43:40").map(TimeOfDay::to_ms), Some(38_620_000));
         assert_eq!(parse_time("10:43:40.1").map(TimeOfDay::to_ms), Some(38_620_100));
-        assert_eq!(parse_time("24:00:00"), None);
-        assert_eq!(parse_time("10:43:40."), None);
+        assert_eq!(parse_time("10:43").map(TimeOfDay::to_ms), Some(38_580_000));
+        let long = format!("10:43:40.{}", "1".repeat(100));
+        assert_eq!(parse_time(&long).map(TimeOfDay::to_ms), Some(38_620_111));
+        for text in ["24:00:00", "10:43:40.", "10:43:4", "10:43.5", "10:43:40.0x", "1０:43"] {
+            assert_eq!(parse_time(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_written_date_is_read_again() {
+        for days in
+            (-2_200_000_000_i64..2_200_000_000).step_by(9_999_991).chain([-719_529, -719_528])
+        {
+            let mut text = String::new();
+            write_date(days, &mut text).unwrap();
+            assert_eq!(parse_date(&text), Some(days), "{text}");
+        }
     }
 
     #[test]

@@ -75,7 +75,9 @@ fn texts_are_read_as_a_whole() {
 fn dates_and_timestamps_are_read_in_the_session_zone() {
     check(&text("2020-05-22"), &DataType::Date, &Value::Date(18_404));
     check(&text("2020-05-22 23:59:59"), &DataType::Date, &Value::Date(18_404));
-    check(&text("1899-12-31"), &DataType::Date, &Value::Null);
+    check(&text("1899-12-31"), &DataType::Date, &Value::Date(-25_568));
+    check_in(&REFERENCE, &text("1899-12-31"), &DataType::Date, &Value::Null);
+    check_in(&REFERENCE, &text("1899-12-31 00:00:00"), &DataType::Timestamp, &Value::Null);
     check(&text("2020-05-22 10:43:40"), &DataType::Timestamp, &Value::Timestamp(1_590_144_220_000));
     let at_east8 = Value::Timestamp(1_590_115_420_000);
     check_in(&REFERENCE, &text("2020-05-22 10:43:40"), &DataType::Timestamp, &at_east8);
@@ -108,6 +110,57 @@ fn dates_and_timestamps_are_read_in_the_session_zone() {
     check(&Value::Double(f64::NAN), &DataType::Timestamp, &Value::Null);
     let last = Value::Timestamp(i64::MAX);
     check_in(&REFERENCE, &Value::Double(1e300), &DataType::Timestamp, &last);
+}
+
+#[test]
+fn a_time_may_be_written_in_the_ways_of_iso_8601_and_of_other_systems() {
+    for written in [
+        "2020-05-22 10:43",
+        "2020-05-22T10:43Z",
+        " 2020-05-22 10:43:00\n",
+        "2020-05-22 10:43:00 UTC",
+        "2020-05-22 10:43:00utc",
+        "2020-05-22 10:43:00.0000000000000 Z",
+        "2020-05-22 12:43+0200",
+        "2020-05-22 12:43:00 +02:00",
+        "2020-05-22 10:28:16-00:14:44",
+        "+2020-05-22 10:43:00",
+    ] {
+        check(&text(written), &DataType::Timestamp, &Value::Timestamp(1_590_144_180_000));
+        check_in(&REFERENCE, &text(written), &DataType::Timestamp, &Value::Null);
+        check(&text(written), &DataType::Date, &Value::Date(18_404));
+    }
+    check(&text(" 2020-05-22 "), &DataType::Date, &Value::Date(18_404));
+    check_in(&REFERENCE, &text(" 2020-05-22"), &DataType::Date, &Value::Null);
+    check_in(&REFERENCE, &text("2020-05-22 10:43+08"), &DataType::Timestamp, &Value::Null);
+    for wrong in [
+        "2020-05-22 10",
+        "2020-05-22 10:43  Z",
+        "2020-05-22 10:43:00 CET",
+        "2020-05-22 10:43:00+2",
+        "2020-05-22 10:43:00+24",
+        "2020-05-22 10:43:00+02:60",
+        "2020-05-22  10:43:00",
+        "2020-05-22 UTC",
+        "2020-05-22 10:43:00.",
+    ] {
+        check(&text(wrong), &DataType::Timestamp, &Value::Null);
+    }
+}
+
+#[test]
+fn every_printed_time_is_read_back() {
+    for time in [i64::MIN, i64::MIN + 1, -62_167_219_200_001, -1, 0, i64::MAX] {
+        let printed =
+            print_datum(Value::Timestamp(time).as_datum(&Arena::new()), &Settings::default());
+        check(&text(&printed), &DataType::Timestamp, &Value::Timestamp(time));
+    }
+    for day in [i32::MIN, -719_529, -719_528, -1, i32::MAX] {
+        let printed = print_datum(Value::Date(day).as_datum(&Arena::new()), &Settings::default());
+        check(&text(&printed), &DataType::Date, &Value::Date(day));
+    }
+    check(&text("300000000-01-01"), &DataType::Timestamp, &Value::Null);
+    check(&text("6000000-01-01"), &DataType::Date, &Value::Null);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::fmt;
 
 use lockstep_row::{
     Datum,
-    calendar::{self, Civil, DAY_MS, TimeOfDay},
+    calendar::{self, DAY_MS, TimeOfDay, write_date},
 };
 
 use crate::{Compatibility, Settings, zone::Zone};
@@ -93,34 +93,51 @@ fn parse_hexadecimal(text: &str) -> Option<f64> {
     Some(sign * value * libm::scalbn(1.0, i32::from(exponent) - fraction_bits))
 }
 
-/// Parses a DATE: `YYYY-MM-DD`, `YYYYMMDD` or the day of a timestamp. Years before 1900 are `None`.
+/// Parses a DATE: `YYYY-MM-DD`, `YYYYMMDD` or the day of a timestamp. With
+/// `compatibility = 'openmldb'`, years before 1900 are `None`.
 pub fn parse_date(text: &str, settings: &Settings) -> Option<i32> {
+    let text = without_blanks(text, settings);
     let days = calendar::parse_date(text).or_else(|| {
         let local = parse_local(text, settings)?;
         Some(local.ms.div_euclid(DAY_MS))
     })?;
-    i32::try_from(days).ok().filter(|days| *days >= DAYS_OF_1900)
+    i32::try_from(days).ok().filter(|days| !is_too_early(i64::from(*days), settings))
 }
 
-/// 1900-01-01, the first day that a text may name.
-const DAYS_OF_1900: i32 = -25_567;
+/// 1900-01-01, the first day that a text may name in OpenMLDB.
+const DAYS_OF_1900: i64 = -25_567;
+
+/// Returns whether a text may not name a day.
+fn is_too_early(days: i64, settings: &Settings) -> bool {
+    settings.compatibility == Compatibility::OpenMldb && days < DAYS_OF_1900
+}
+
+/// Returns a text without the blanks around it, which OpenMLDB does not take for times.
+fn without_blanks<'t>(text: &'t str, settings: &Settings) -> &'t str {
+    match settings.compatibility {
+        Compatibility::Standard => text.trim_ascii(),
+        Compatibility::OpenMldb => text,
+    }
+}
 
 /// Parses a TIMESTAMP, in milliseconds: `YYYY-MM-DD HH:MM:SS`, `YYYY-MM-DD` or `YYYYMMDD` in the
-/// session's time zone. Except with `compatibility = 'openmldb'`, the blank may be a `T`, up to
-/// nine digits of a second may follow (truncated to milliseconds), and `Z` or `±HH:MM` may name
-/// another zone. Years before 1900 are `None`.
+/// session's time zone. Except with `compatibility = 'openmldb'`, there may be blanks around it, the
+/// blank within may be a `T`, seconds may be left out, any digits of a second may follow (truncated to
+/// milliseconds), and `Z`, `UTC` or `±HH:MM` may name another zone. With it, years before 1900 are
+/// `None`.
 pub fn parse_timestamp(text: &str, settings: &Settings) -> Option<i64> {
+    let text = without_blanks(text, settings);
     let local = match calendar::parse_date(text) {
-        Some(days) => Local { ms: days * DAY_MS, offset_ms: None },
+        Some(days) => Local { ms: days.checked_mul(DAY_MS)?, offset_ms: None },
         None => parse_local(text, settings)?,
     };
-    if local.ms < i64::from(DAYS_OF_1900) * DAY_MS {
+    if is_too_early(local.ms.div_euclid(DAY_MS), settings) {
         return None;
     }
-    Some(match local.offset_ms {
-        Some(offset_ms) => local.ms - offset_ms,
-        None => Zone::new(settings.time_zone).to_utc(local.ms),
-    })
+    match local.offset_ms {
+        Some(offset_ms) => local.ms.checked_sub(offset_ms),
+        None => Some(Zone::new(settings.time_zone).to_utc(local.ms)),
+    }
 }
 
 /// A local time, and the offset where the text has one.
@@ -130,32 +147,58 @@ struct Local {
 }
 
 fn parse_local(text: &str, settings: &Settings) -> Option<Local> {
-    let (date, rest) = text.split_at_checked(10)?;
     let strict = settings.compatibility == Compatibility::OpenMldb;
-    if strict && rest.len() != 9 {
+    // A year may have more than four digits.
+    let (date, rest) = text.split_at_checked(text.find([' ', 'T'])?)?;
+    if strict && (date.len() != 10 || rest.len() != 9) {
         return None;
     }
     let rest = rest.strip_prefix(' ').or_else(|| rest.strip_prefix('T').filter(|_| !strict))?;
-    let (time, offset_ms) = split_offset(rest)?;
-    let days = calendar::parse_date(date)?;
-    Some(Local { ms: days * DAY_MS + calendar::parse_time(time)?.to_ms(), offset_ms })
+    let (time, offset_ms) = if strict { (rest, None) } else { split_offset(rest)? };
+    // In 128 bits: the first day of a TIMESTAMP begins before its first millisecond.
+    let day_ms = i128::from(calendar::parse_date(date)?) * i128::from(DAY_MS);
+    let ms = i64::try_from(day_ms + i128::from(calendar::parse_time(time)?.to_ms())).ok()?;
+    Some(Local { ms, offset_ms })
 }
 
-/// Splits `Z`, `+HH:MM` or `-HH:MM` off the end of a time; PostgreSQL leaves minutes that are 0 out.
+/// Splits `Z`, `UTC` or an offset off the end of a time, and a blank before it.
 fn split_offset(text: &str) -> Option<(&str, Option<i64>)> {
-    if let Some(time) = text.strip_suffix(['Z', 'z']) {
-        return Some((time, Some(0)));
-    }
-    let Some(position) = text.rfind(['+', '-']) else { return Some((text, None)) };
-    let (time, offset) = text.split_at(position);
-    let (hours, minutes) = offset[1..].split_once(':').unwrap_or((&offset[1..], "00"));
-    if hours.len() != 2 || minutes.len() != 2 {
-        return None;
-    }
-    let minutes = hours.parse::<u8>().ok().filter(|hours| *hours < 24).map(i64::from)? * 60
-        + minutes.parse::<u8>().ok().filter(|minutes| *minutes < 60).map(i64::from)?;
-    let sign = if offset.starts_with('-') { -1 } else { 1 };
-    Some((time, Some(sign * minutes * 60_000)))
+    let in_utc = || {
+        let (time, word) = text.split_at_checked(text.len().checked_sub(3)?)?;
+        word.eq_ignore_ascii_case("UTC").then_some(time)
+    };
+    let (time, offset_ms) = match text.strip_suffix(['Z', 'z']).or_else(in_utc) {
+        Some(time) => (time, 0),
+        None => {
+            let Some(position) = text.rfind(['+', '-']) else { return Some((text, None)) };
+            let (time, offset) = text.split_at(position);
+            let sign = if offset.starts_with('-') { -1 } else { 1 };
+            (time, sign * parse_offset(&offset[1..])?)
+        }
+    };
+    Some((time.strip_suffix(' ').unwrap_or(time), Some(offset_ms)))
+}
+
+/// Parses `HH:MM`, `HHMM`, `HH` or `HH:MM:SS` in milliseconds. PostgreSQL leaves out minutes that are
+/// 0, and writes seconds for the local times of the nineteenth century.
+fn parse_offset(text: &str) -> Option<i64> {
+    let bytes = text.as_bytes();
+    let part = |digits: &[u8], end: i64| {
+        let [tens, ones] = digits else { return None };
+        let is_number = tens.is_ascii_digit() && ones.is_ascii_digit();
+        let number = i64::from(tens.wrapping_sub(b'0')) * 10 + i64::from(ones.wrapping_sub(b'0'));
+        (is_number && number < end).then_some(number)
+    };
+    let (hours, minutes, seconds) = match bytes.len() {
+        2 => (part(bytes, 24)?, 0, 0),
+        4 => (part(&bytes[..2], 24)?, part(&bytes[2..], 60)?, 0),
+        5 if bytes[2] == b':' => (part(&bytes[..2], 24)?, part(&bytes[3..], 60)?, 0),
+        8 if bytes[2] == b':' && bytes[5] == b':' => {
+            (part(&bytes[..2], 24)?, part(&bytes[3..5], 60)?, part(&bytes[6..], 60)?)
+        }
+        _ => return None,
+    };
+    Some(((hours * 60 + minutes) * 60 + seconds) * 1000)
 }
 
 /// A printer of values with a session's settings. Made once per expression.
@@ -234,12 +277,6 @@ pub fn write_datum(datum: Datum<'_>, settings: &Settings, out: &mut dyn fmt::Wri
 /// Prints a value to a new string; see [`Printer`].
 pub fn print_datum(datum: Datum<'_>, settings: &Settings) -> String {
     Printer::new(settings).print(datum)
-}
-
-fn write_date(days: i64, out: &mut dyn fmt::Write) -> fmt::Result {
-    let Civil { year, month, day } = calendar::civil_from_days(days);
-    let sign = if year < 0 { "-" } else { "" };
-    write!(out, "{sign}{:04}-{month:02}-{day:02}", year.unsigned_abs())
 }
 
 /// A buffer on the stack for a number in scientific notation.

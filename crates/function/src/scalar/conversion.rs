@@ -92,7 +92,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "date",
         &[],
         "date(value) → DATE",
-        "The day of a TIMESTAMP in the session's time zone, or of a text YYYY-MM-DD, YYYYMMDD or YYYY-MM-DD HH:MM:SS; a text that is none of these, or of a year before 1900, is NULL.",
+        "The day of a TIMESTAMP in the session's time zone, or of a text YYYY-MM-DD, YYYYMMDD or YYYY-MM-DD HH:MM:SS; a text that is none of these is NULL.",
         &[
             ("date('20200522')", "2020-05-22"),
             ("date(timestamp(0))", "1970-01-01"),

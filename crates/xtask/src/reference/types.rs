@@ -48,7 +48,7 @@ With `SET compatibility = 'openmldb'` numbers that do not fit are cut off instea
 - A DOUBLE becomes the nearest FLOAT, and one that is too large an infinity.
 - A TIMESTAMP becomes a number as its milliseconds, a DATE a TIMESTAMP as the instant at which its day begins in the session's `time_zone`.
 - A DATE has no number: as one, and as a BOOL, it is NULL.
-- A text becomes what the whole of it says, or NULL: an integer also in hexadecimal digits behind `0x`, a BOOL from `true`, `t`, `yes`, `y`, `1` and their opposites, a TIMESTAMP from `YYYY-MM-DD HH:MM:SS` or ISO 8601 with an offset, a DATE also from `YYYYMMDD`. Years are 1900 and later.
+- A text becomes what the whole of it says, or NULL: an integer also in hexadecimal digits behind `0x`, a BOOL from `true`, `t`, `yes`, `y`, `1` and their opposites, a TIMESTAMP from `YYYY-MM-DD HH:MM:SS` or ISO 8601, with or without seconds, a fraction of any length, and `Z`, `UTC` or an offset, a DATE also from `YYYYMMDD`; blanks around it do not matter. With `compatibility = 'openmldb'` years are 1900 and later.
 - Every value becomes the text that is printed of it; a FLOAT or DOUBLE with the fewest digits that read back as the same value.
 - An ARRAY or a MAP is converted item by item, and does not become a text.
 
