@@ -132,9 +132,7 @@ impl NamedSources {
             .map_err(|error| Box::new(error.at(files.span)))?;
         let at = view.map_or(files.span, |view| view.name.span);
         self.warnings.extend(warnings.into_iter().map(|warning| warning.at(at)));
-        let name =
-            Path::new(&files.paths[0].text).file_name().unwrap_or_default().to_string_lossy();
-        let name = name.split('.').next().unwrap_or_default().to_owned();
+        let name = table_name(&files.paths[0].text);
         let table = table_of(source, String::new(), name);
         self.files.push((files, table));
         Ok(())
@@ -157,6 +155,16 @@ impl NamedSources {
         };
         self.objects.push((name, table));
         Ok(())
+    }
+}
+
+/// Returns the name of the table of a file: that of the file up to its first dot, unless it begins with
+/// dots.
+fn table_name(path: &str) -> String {
+    let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+    match name.trim_start_matches('.').split('.').next() {
+        None | Some("") => "file".to_owned(),
+        Some(name) => name.to_owned(),
     }
 }
 
