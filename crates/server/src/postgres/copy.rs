@@ -62,6 +62,10 @@ pub(crate) struct CopyOptions {
     pub(crate) escape: u8,
 }
 
+/// The bytes that delimit no fields of COPY's text format, as in PostgreSQL: after a backslash they are
+/// escapes.
+const TEXT_DELIMITERS_REFUSED: &[u8] = b"\\.abcdefghijklmnopqrstuvwxyz0123456789";
+
 /// Options as they were written.
 #[derive(Debug, Default)]
 struct GivenOptions {
@@ -246,16 +250,24 @@ impl GivenOptions {
             return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).err();
         }
         let quote = one_byte("QUOTE", self.quote, b'"')?;
+        let delimiter = one_byte("DELIMITER", self.delimiter, if is_csv { b',' } else { b'\t' })?;
+        if !is_csv && TEXT_DELIMITERS_REFUSED.contains(&delimiter) {
+            let message = format!("COPY delimiter cannot be \"{}\"", char::from(delimiter));
+            return Diagnostic::new(code::INVALID_PARAMETER, message)
+                .with_hint("It would be a part of an escape. FORMAT csv takes it.")
+                .err();
+        }
         let options = CopyOptions {
             format,
-            delimiter: one_byte("DELIMITER", self.delimiter, if is_csv { b',' } else { b'\t' })?,
+            delimiter,
             null: self.null.unwrap_or_else(|| if is_csv { "" } else { "\\N" }.to_owned()),
             header: self.header.unwrap_or(CopyHeader::No),
             quote,
             escape: one_byte("ESCAPE", self.escape, quote)?,
         };
-        let is_clear = options.delimiter != quote || !is_csv;
-        if !is_clear || options.null.contains(['\n', '\r']) {
+        let is_in_null = |byte: u8| options.null.contains(char::from(byte));
+        let is_clear = !is_csv || (delimiter != quote && !is_in_null(quote));
+        if !is_clear || is_in_null(delimiter) || options.null.contains(['\n', '\r']) {
             let message =
                 "the delimiter, the quote and NULL have to differ, and have no line breaks";
             return Diagnostic::new(code::INVALID_PARAMETER, message).err();
@@ -277,7 +289,7 @@ fn read_switch(statement: &mut TokenCursor<'_>) -> bool {
 fn one_byte(name: &str, given: Option<String>, default: u8) -> Result<u8> {
     let Some(text) = given else { return Ok(default) };
     match text.as_bytes() {
-        [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | b'\\' | 0) => Ok(*byte),
+        [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | 0) => Ok(*byte),
         _ => {
             let message = format!("{name} of COPY is a single one-byte character");
             Diagnostic::new(code::INVALID_PARAMETER, message).err()
@@ -312,6 +324,13 @@ mod tests {
     }
 
     #[test]
+    fn csv_may_escape_quotes_with_a_backslash() {
+        let sql = "COPY t FROM STDIN (FORMAT csv, QUOTE '\"', ESCAPE '\\')";
+        let CopyCommand::From(target) = read(sql).unwrap() else { panic!("{sql}") };
+        assert_eq!((target.options.quote, target.options.escape), (b'"', b'\\'));
+    }
+
+    #[test]
     fn queries_and_tables_are_copied_out() {
         for (sql, expected) in [
             ("COPY (SELECT f(a) FROM t) TO STDOUT (FORMAT binary)", "SELECT f(a) FROM t"),
@@ -330,6 +349,10 @@ mod tests {
             ("COPY t TO PROGRAM 'x'", "0A000"),
             ("COPY t FROM STDIN (FORMAT parquet)", "22023"),
             ("COPY t FROM STDIN (DELIMITER 'ab')", "22023"),
+            ("COPY t FROM STDIN (DELIMITER 'n')", "22023"),
+            ("COPY t FROM STDIN (DELIMITER '\\')", "22023"),
+            ("COPY t FROM STDIN (FORMAT csv, NULL 'a,b')", "22023"),
+            ("COPY t FROM STDIN (FORMAT csv, NULL '\"')", "22023"),
             ("COPY t FROM STDIN (QUOTE 'x')", "0A000"),
             ("COPY t FROM STDIN (WHAT 1)", "42601"),
             ("COPY t TO STDOUT (FORMAT csv, HEADER match)", "0A000"),

@@ -97,7 +97,8 @@ impl InputRules {
                 {
                     return infinite_time(data_type);
                 }
-                let value = self.conversion.read_text(&with_minutes(word), data_type);
+                let text = with_signed_year(&with_minutes(word));
+                let value = self.conversion.read_text(&text, data_type);
                 return value.map_or_else(|| Err(time_text_error("a value", word, data_type)), Ok);
             }
             DataType::Array(_) | DataType::Map(..) => None,
@@ -297,6 +298,20 @@ fn with_minutes(word: &str) -> String {
     if offset.is_some() { format!("{word}:00") } else { word.to_owned() }
 }
 
+/// Writes a year before Christ as PostgreSQL does not: 1 BC is the year 0, and 2 BC -1.
+fn with_signed_year(word: &str) -> String {
+    let year = || {
+        let (day, era) = word.split_at_checked(word.len().checked_sub(" BC".len())?)?;
+        let (year, rest) = day.split_once('-').filter(|_| era.eq_ignore_ascii_case(" BC"))?;
+        Some((year.parse::<u32>().ok().filter(|year| *year > 0)?, rest))
+    };
+    match year() {
+        Some((1, rest)) => format!("0000-{rest}"),
+        Some((year, rest)) => format!("-{:04}-{rest}", year - 1),
+        None => word.to_owned(),
+    }
+}
+
 fn array<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.try_into().ok()
 }
@@ -381,6 +396,9 @@ mod tests {
             ("1970-01-02", DataType::Date, Value::Date(1)),
             ("1970-01-01 00:00:01.5+00", DataType::Timestamp, Value::Timestamp(1_500)),
             ("1970-01-01 02:00:00+02:00", DataType::Timestamp, Value::Timestamp(0)),
+            ("1969-12-31 23:45:16-00:14:44", DataType::Timestamp, Value::Timestamp(0)),
+            ("0001-12-31 BC", DataType::Date, Value::Date(-719_163)),
+            ("0044-03-15 bc", DataType::Date, Value::Date(-735_160)),
         ] {
             assert_eq!(rules.read_text(text, &data_type).unwrap(), expected, "{text}");
         }

@@ -102,12 +102,17 @@ fn write_timestamp(out: &mut Vec<u8>, ms: i64, zone: Zone) {
     if fraction > 0 {
         rest.push_str(format!(".{fraction:03}").trim_end_matches('0'));
     }
-    let minutes = zone.offset_ms(ms) / 60_000;
-    let sign = if minutes < 0 { '-' } else { '+' };
-    let (hours, minutes) = (minutes.abs() / 60, minutes.abs() % 60);
+    let offset = local.saturating_sub(ms) / 1_000;
+    let sign = if offset < 0 { '-' } else { '+' };
+    let offset = offset.abs();
+    let (hours, minutes, seconds) = (offset / 3_600, offset / 60 % 60, offset % 60);
     rest.push_str(&format!("{sign}{hours:02}"));
-    if minutes > 0 {
+    if minutes > 0 || seconds > 0 {
         rest.push_str(&format!(":{minutes:02}"));
+    }
+    // The local times of the nineteenth century.
+    if seconds > 0 {
+        rest.push_str(&format!(":{seconds:02}"));
     }
     write_date(out, days, &rest);
 }
@@ -236,6 +241,8 @@ mod tests {
         check(&Datum::Timestamp(1_500), "1970-01-01 00:00:01.5+00");
         check_in("Asia/Kolkata", &Datum::Timestamp(0), "1970-01-01 05:30:00+05:30");
         check_in("America/New_York", &Datum::Timestamp(0), "1969-12-31 19:00:00-05");
+        let old = Datum::Timestamp(-3_772_051_200_000);
+        check_in("Europe/Madrid", &old, "1850-06-20 23:45:16-00:14:44");
         check(&Datum::Date(-1), "1969-12-31");
         check(&Datum::Date(-719_163), "0001-12-31 BC");
     }
