@@ -146,6 +146,21 @@ def test_psycopg_copies_and_pipelines(port):
         assert [cursor.fetchone()[0] for cursor in cursors] == list(range(1, 21))
 
 
+def test_copy_takes_a_backslash_as_the_escape_of_csv(port):
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(f"host=127.0.0.1 port={port} user=root", autocommit=True) as db:
+        db.execute("CREATE TABLE escaped (a INT, t STRING)")
+        options = "(FORMAT csv, ESCAPE '\\')"
+        with db.cursor().copy(f"COPY escaped FROM STDIN {options}") as copy:
+            copy.write(b'1,"say \\"hi\\""\n2,\n3,""\n')
+        rows = [(1, 'say "hi"'), (2, None), (3, "")]
+        assert db.execute("SELECT a, t FROM escaped ORDER BY a").fetchall() == rows
+        with db.cursor().copy(f"COPY (SELECT a, t FROM escaped) TO STDOUT {options}") as copy:
+            assert b"".join(copy) == b'1,"say \\"hi\\""\n2,\n3,""\n'
+        with pytest.raises(psycopg.Error, match='COPY delimiter cannot be "n"'):
+            db.execute("COPY escaped FROM STDIN (DELIMITER 'n')")
+
+
 @pytest.mark.client("asyncpg", "statements, COPY, cursors")
 def test_asyncpg(port):
     asyncpg = pytest.importorskip("asyncpg")

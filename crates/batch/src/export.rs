@@ -15,6 +15,7 @@ mod libsvm;
 mod parquet_file;
 mod text_file;
 mod tfrecord;
+mod time_text;
 
 use std::{
     fmt,
@@ -98,14 +99,15 @@ pub struct ExportOptions {
     pub delimiter: u8,
     /// CSV: whether the first line names the columns. `None`: only in a file that has no rows yet.
     pub header: Option<bool>,
-    /// CSV: the text of NULL.
+    /// CSV: the text of NULL, without quotes.
     pub null_value: String,
     /// CSV: which fields are quoted.
     pub quote: Quote,
     /// LibSVM: what each column is to a model; empty for none.
     pub roles: Vec<Option<FeatureRole>>,
-    /// How values are printed in CSV: numbers as CAST to STRING prints them; a TIMESTAMP as
-    /// ISO 8601 with milliseconds and the offset of the session's time zone. With `compatibility =
+    /// How values are printed in CSV: numbers as CAST to STRING prints them; a TIMESTAMP, also in JSON
+    /// and the names of folders, as ISO 8601 with milliseconds and the offset of the session's time
+    /// zone. With `compatibility =
     /// 'openmldb'`: floats with six digits after the point, a TIMESTAMP as integer milliseconds.
     pub settings: Settings,
 }
@@ -117,7 +119,7 @@ impl Default for ExportOptions {
             mode: WriteMode::default(),
             delimiter: b',',
             header: None,
-            null_value: "null".to_owned(),
+            null_value: String::new(),
             quote: Quote::default(),
             roles: Vec::new(),
             settings: Settings::default(),
@@ -206,7 +208,7 @@ impl Exporter {
         exporter.sink = match options.format {
             ExportFormat::Table(FileFormat::Csv) => exporter.start_csv(file, append, options)?,
             ExportFormat::Table(FileFormat::Parquet) => exporter.start_parquet(file, append)?,
-            ExportFormat::Table(FileFormat::Json) => exporter.start_json(file, append)?,
+            ExportFormat::Table(FileFormat::Json) => exporter.start_json(file, append, options)?,
             ExportFormat::Table(FileFormat::Arrow) => exporter.start_arrow(file, append)?,
             ExportFormat::Libsvm => {
                 let writer = libsvm::LibsvmWriter::new(&exporter.schema, options)?;
@@ -296,12 +298,12 @@ impl Exporter {
         Ok(Sink::Parquet(Box::new(writer)))
     }
 
-    fn start_json(&self, file: File, append: bool) -> Result<Sink> {
+    fn start_json(&self, file: File, append: bool, options: &ExportOptions) -> Result<Sink> {
         let old = if append { read_lines(&self.path)? } else { Vec::new() };
         let file = self.start_after(file, &old)?;
         let writer = WriterBuilder::new()
             .with_explicit_nulls(true)
-            .with_encoder_factory(Arc::new(json::FloatWords));
+            .with_encoder_factory(Arc::new(json::ValueEncoders::new(&options.settings)));
         Ok(Sink::Json(writer.build(file)))
     }
 
@@ -502,7 +504,8 @@ fn check_compression(path: &Path, format: ExportFormat) -> Result<()> {
 
 /// Reads a text file, with a line end added to a last line without one.
 fn read_lines(path: &Path) -> Result<Vec<u8>> {
-    let mut bytes = read_bytes(path)?;
+    let text = InputFile::local(path.to_owned()).text(&BytesRead::default())?;
+    let mut bytes = read_all(text, path)?;
     if !bytes.is_empty() && !bytes.ends_with(b"\n") {
         bytes.push(b'\n');
     }
@@ -511,10 +514,12 @@ fn read_lines(path: &Path) -> Result<Vec<u8>> {
 
 /// Reads a file that is written as a text file is: plain, or compressed as its name says.
 fn read_bytes(path: &Path) -> Result<Vec<u8>> {
+    read_all(InputFile::local(path.to_owned()).content()?, path)
+}
+
+fn read_all(mut content: impl Read, path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read =
-        InputFile::local(path.to_owned()).text(&BytesRead::default())?.read_to_end(&mut bytes);
-    read.map_err(|error| from_io(&error, "read", path))?;
+    content.read_to_end(&mut bytes).map_err(|error| from_io(&error, "read", path))?;
     Ok(bytes)
 }
 

@@ -88,6 +88,13 @@ mod variables;
 mod verify;
 mod view;
 
+/// The CSV of bodies, which is read as that of files.
+pub mod csv {
+    pub use lockstep_batch::load::{
+        CsvCharacters, CsvError, CsvRecords, TEXT_AFTER_QUOTE, read_field,
+    };
+}
+
 pub use append_tables::TableBatches;
 pub use appender::Appender;
 pub use audit::{AuditEvent, AuditListener, SlowRequest};

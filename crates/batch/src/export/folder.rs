@@ -21,12 +21,12 @@ use ::arrow::{
     datatypes::{Schema, SchemaRef},
 };
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_function::cast::Printer;
+use lockstep_function::{Compatibility, Settings, cast::Printer};
 use lockstep_host::{disk, query};
 use lockstep_row::{Arena, Datum, arrow::ColumnReader};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::{ClosedFile, ExportOptions, Exporter, WriteMode, exists};
+use super::{ClosedFile, ExportOptions, Exporter, WriteMode, exists, time_text::TimeText};
 use crate::{
     error::{from_arrow, from_io, interrupted},
     load::NULL_FOLDER,
@@ -186,7 +186,9 @@ impl FolderExporter {
 
     /// Returns the rows of each folder, in their order; folders in the order of their first rows.
     fn rows_by_folder(&self, batch: &RecordBatch) -> Result<Vec<(String, Vec<u32>)>> {
-        let printer = Printer::new(&self.options.settings);
+        // With all digits, whatever OpenMLDB prints.
+        let settings = Settings { compatibility: Compatibility::Standard, ..self.options.settings };
+        let (printer, times) = (Printer::new(&settings), TimeText::new(&self.options.settings));
         let arena = Arena::new();
         let readers: Vec<(ColumnReader<'_>, &str)> = self
             .partition_by
@@ -203,6 +205,11 @@ impl FolderExporter {
                 let text = match reader.get(row, &arena) {
                     Datum::Null => NULL_FOLDER.to_owned(),
                     Datum::Bool(value) => value.to_string(),
+                    Datum::Timestamp(ms) => {
+                        let mut text = String::new();
+                        times.write(ms, &mut text).expect("a text takes what is written");
+                        text
+                    }
                     datum => printer.print(datum),
                 };
                 let text = utf8_percent_encode(&text, ENCODED);

@@ -12,7 +12,7 @@ use lockstep_row::{Column, DataType, TableSchema, Value};
 
 use super::{ExportOptions, Exporter, FolderExporter, Quote, WriteMode, export, export_folder};
 use crate::{
-    load::{FileFormat, LoadOptions, infer_schema, read_file},
+    load::{CsvOptions, FileFormat, LoadOptions, infer_schema, read_file},
     testing::{TestDirectory, rows_of},
 };
 
@@ -195,6 +195,40 @@ fn csv_follows_its_options() {
 }
 
 #[test]
+fn null_is_nothing_and_a_text_that_would_be_null_is_quoted() {
+    let directory = TestDirectory::new();
+    let path = directory.path().join("file.csv");
+    let texts = vec![Some(""), None, Some("null"), Some("-"), Some(" "), Some("\u{feff}")];
+    let numbers = vec![Some(0), None, Some(1), Some(2), Some(3), Some(4)];
+    let columns: [(&str, ArrayRef); 2] =
+        [(" text", Arc::new(StringArray::from(texts))), ("n", Arc::new(Int32Array::from(numbers)))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let names = [" text", "n"].map(str::to_owned);
+    let columns = [(" text", DataType::String), ("n", DataType::Int)];
+    let columns = columns.map(|(name, data_type)| Column::new(name, data_type)).to_vec();
+    let schema = TableSchema { columns, indexes: Vec::new() };
+    for (null_value, expected) in [
+        ("", "\" text\",n\n\"\",0\n,\n\"null\",1\n-,2\n ,3\n\"\u{feff}\",4\n"),
+        ("-", "\" text\",n\n\"\",0\n-,-\n\"null\",1\n\"-\",2\n ,3\n\"\u{feff}\",4\n"),
+        ("0", "\" text\",n\n\"\",\"0\"\n0,0\n\"null\",1\n-,2\n ,3\n\"\u{feff}\",4\n"),
+    ] {
+        let options = ExportOptions {
+            mode: WriteMode::Overwrite,
+            null_value: null_value.to_owned(),
+            ..ExportOptions::default()
+        };
+        let to = path.to_string_lossy();
+        export(&to, &names, &batch.schema(), [Ok(batch.clone())], &options).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+        let csv = CsvOptions { null_value: null_value.to_owned(), ..CsvOptions::default() };
+        let load = LoadOptions { csv, ..LoadOptions::default() };
+        let rows = read_file(&to, &load, &schema, &Settings::default()).unwrap();
+        let rows = rows_of(&rows.map(Result::unwrap).collect::<Vec<_>>());
+        assert_eq!(rows, rows_of(from_ref(&batch)), "{null_value:?}");
+    }
+}
+
+#[test]
 fn an_export_that_stops_leaves_nothing_behind() {
     let directory = TestDirectory::new();
     let path = directory.path().join("file.csv").to_string_lossy().into_owned();
@@ -216,7 +250,7 @@ fn without_quotes_a_line_is_its_fields() {
     write(&path, &options).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     let expected = "name,n,x,t\na,b,1,0.1,1970-01-01T05:30:00.001+05:30\n\
-                    say \"x\"\n,null,1e+300,null\nnull,-3,2,2020-05-29T13:26:30.000+05:30\n";
+                    say \"x\"\n,,1e+300,\n,-3,2,2020-05-29T13:26:30.000+05:30\n";
     assert_eq!(text, expected);
 }
 

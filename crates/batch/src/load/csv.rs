@@ -3,42 +3,32 @@
 //! Fields have the types of the table's columns: numbers and dates are read as CAST reads them, a
 //! TIMESTAMP as integer milliseconds or as text, which is truncated to the millisecond.
 
-use std::{
-    fmt,
-    io::{self, BufRead, BufReader, Read},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use ::arrow::array::RecordBatch;
-use csv_core::{ReadFieldResult, Reader, ReaderBuilder};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_function::{Settings, cast};
 use lockstep_row::{DataType, Datum, arrow::ColumnBuilder};
 
 use super::{
     CsvOptions, FILE_BATCH_ROWS, FileReader, LoadTarget, OnError, Skipped,
     columns::{ColumnMapping, Note, in_order, match_columns},
-    location::{BytesRead, InputFile},
+    csv_records::{CsvCharacters, CsvError, CsvRecords, TEXT_AFTER_QUOTE, read_field},
+    location::{BytesRead, InputFile, TextInput},
 };
 use crate::error::from_io_at;
 
 /// The most characters of a field that an error message shows.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// The byte order mark that some programs write before UTF-8.
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-
-/// The size of the buffer of a file's bytes.
-const INPUT_BYTES: usize = 1 << 16;
-
-/// The initial size of the buffer for a record's text.
-const FIELD_BYTES: usize = 1024;
+/// What to do about a quote that is not where CSV has one.
+const QUOTE_HINT: &str = "In a quoted field a quote is written twice; OPTIONS(quote = '') reads \
+                          quotes as text.";
 
 /// An open CSV file.
 #[derive(Debug)]
 pub(super) struct CsvFile {
     target: Arc<LoadTarget>,
-    lines: CsvRecords,
+    lines: CsvLines,
     /// For each column of the table its field, if there is one.
     fields: Vec<Option<usize>>,
     /// The number of fields of a row.
@@ -48,141 +38,76 @@ pub(super) struct CsvFile {
     notes: Vec<Note>,
 }
 
-/// A cursor over the records of a file, with their line numbers and which fields were quoted.
-pub(super) struct CsvRecords {
+/// A cursor over the records of a file.
+#[derive(Debug)]
+pub(super) struct CsvLines {
     path: InputFile,
-    file: BufReader<Box<dyn Read + Send>>,
     read: BytesRead,
-    reader: Reader,
-    quote: Option<u8>,
-    /// The buffer; begins with the text of the record's fields, one after the other.
-    bytes: Vec<u8>,
-    fields: Vec<Field>,
-    /// The number of line ends read so far.
-    lines_read: u64,
-    /// The line in which the record starts, from 1.
-    line: u64,
-}
-
-impl fmt::Debug for CsvRecords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CsvRecords").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-/// A field of the record.
-#[derive(Debug, Clone, Copy)]
-struct Field {
-    /// The end of its text in the buffer.
-    end: usize,
-    is_quoted: bool,
+    records: CsvRecords<TextInput>,
 }
 
 /// The longest name of a column in a header.
 const NAME_BYTES_MAX: usize = 1_000;
 
-impl CsvRecords {
+impl CsvLines {
     /// Opens a file.
     pub(super) fn open(path: InputFile, options: &CsvOptions) -> Result<Self> {
         let read = BytesRead::default();
-        let mut file = BufReader::with_capacity(INPUT_BYTES, path.text(&read)?);
-        let begin = file.fill_buf().map(|begin| begin.starts_with(BYTE_ORDER_MARK));
-        if begin.map_err(|error| from_io_at(&error, "read", &path))? {
-            file.consume(BYTE_ORDER_MARK.len());
-        }
-        let mut builder = ReaderBuilder::new();
-        builder.delimiter(options.delimiter);
-        match options.quote {
-            Some(quote) => builder.quote(quote),
-            None => builder.quoting(false),
-        };
-        let quote = options.quote;
-        let bytes = vec![0; FIELD_BYTES];
-        let (reader, fields) = (builder.build(), Vec::new());
-        Ok(Self { path, file, read, reader, quote, bytes, fields, lines_read: 0, line: 1 })
+        let characters = CsvCharacters { delimiter: options.delimiter, quote: options.quote };
+        let records = CsvRecords::new(path.text(&read)?, characters);
+        Ok(Self { path, read, records })
     }
 
-    /// Reads the next record; `false` at the end. Empty lines are skipped.
+    /// Returns the records.
+    pub(super) fn records(&mut self) -> &mut CsvRecords<TextInput> {
+        &mut self.records
+    }
+
+    /// Reads the next record; `false` at the end.
     pub(super) fn advance(&mut self) -> Result<bool> {
-        self.fields.clear();
-        let read = self.skip_line_ends().and_then(|()| {
-            self.line = self.lines_read + 1;
-            while self.read_field()? {}
-            Ok(!self.fields.is_empty())
-        });
-        read.map_err(|error| from_io_at(&error, "read", &self.path))
+        self.records.advance().map_err(|error| {
+            let line = match &error {
+                CsvError::Io(error) => return from_io_at(error, "read", &self.path),
+                CsvError::Unclosed { line } | CsvError::TooLong { line } => *line,
+            };
+            let message = format!("file `{}`, line {line}: {error}", self.path);
+            let diagnostic = Diagnostic::new(code::BAD_COPY_FORMAT, message);
+            Box::new(diagnostic.with_kind(Kind::FixData).with_hint(QUOTE_HINT))
+        })
     }
 
-    fn skip_line_ends(&mut self) -> io::Result<()> {
-        loop {
-            let input = self.file.fill_buf()?;
-            let is_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
-            let count = input.iter().take_while(is_end).count();
-            if count == 0 {
-                return Ok(());
-            }
-            self.lines_read += count_lines(&input[..count]);
-            self.file.consume(count);
+    /// Fails where the record is not CSV.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.records.is_malformed() {
+            true => self.error(code::BAD_COPY_FORMAT, TEXT_AFTER_QUOTE).with_hint(QUOTE_HINT).err(),
+            false => Ok(()),
         }
     }
 
-    /// Reads one field and returns whether the record has another.
-    fn read_field(&mut self) -> io::Result<bool> {
-        let mut end = self.fields.last().map_or(0, |field| field.end);
-        let first = self.file.fill_buf()?.first().copied();
-        let is_quoted = first.is_some() && first == self.quote;
-        loop {
-            let input = self.file.fill_buf()?;
-            let (result, consumed, written) = self.reader.read_field(input, &mut self.bytes[end..]);
-            self.lines_read += count_lines(&input[..consumed]);
-            self.file.consume(consumed);
-            end += written;
-            match result {
-                ReadFieldResult::InputEmpty => {}
-                ReadFieldResult::OutputFull => self.bytes.resize(self.bytes.len() * 2, 0),
-                ReadFieldResult::Field { record_end } => {
-                    self.fields.push(Field { end, is_quoted });
-                    return Ok(!record_end);
-                }
-                ReadFieldResult::End => return Ok(false),
-            }
-        }
-    }
-
-    /// Returns the number of fields of the record.
-    pub(super) fn width(&self) -> usize {
-        self.fields.len()
-    }
-
-    /// Returns the text of a field; `None` when the record has no such field or it is not UTF-8.
-    pub(super) fn text(&self, field: usize) -> Option<&str> {
-        let end = self.fields.get(field)?.end;
-        let start = field.checked_sub(1).map_or(0, |before| self.fields[before].end);
-        std::str::from_utf8(&self.bytes[start..end]).ok()
-    }
-
-    /// Returns whether a field of the record was written in quotes.
-    fn is_quoted(&self, field: usize) -> bool {
-        self.fields[field].is_quoted
-    }
-
-    /// Returns the names in a header line.
+    /// Returns the names in a header line. Blanks around a name are no part of it, unless it is quoted.
     pub(super) fn names(&self) -> Result<Vec<String>> {
-        let name = |field| self.text(field).unwrap_or_default().trim();
-        let names = (0..self.width()).map(name);
-        if let Some(long) = names.clone().find(|name| name.len() > NAME_BYTES_MAX) {
-            let what = format!("the name of a column has {} bytes", long.len());
+        self.check()?;
+        (0..self.records.width()).map(|field| self.name(field)).collect()
+    }
+
+    fn name(&self, field: usize) -> Result<String> {
+        let Some(name) = self.records.text(field) else {
+            let what = format!("the name of column {} is not UTF-8", field + 1);
+            return Err(self.error(code::BAD_COPY_FORMAT, &what));
+        };
+        let name = if self.records.is_quoted(field) { name } else { name.trim() };
+        if name.len() > NAME_BYTES_MAX {
+            let what = format!("the name of a column has {} bytes", name.len());
             let hint = "Say OPTIONS(header = false) if it is a row, and OPTIONS(delimiter = '…') if other signs \
                         separate its fields.";
-            let error = self.error(code::BAD_COPY_FORMAT, &what);
-            return error.with_hint(hint).err();
+            return self.error(code::BAD_COPY_FORMAT, &what).with_hint(hint).err();
         }
-        Ok(names.map(str::to_owned).collect())
+        Ok(name.to_owned())
     }
 
     /// Returns an error about the record.
     fn error(&self, code: &'static str, what: &str) -> Box<Diagnostic> {
-        let message = format!("file `{}`, line {}: {what}", self.path, self.line);
+        let message = format!("file `{}`, line {}: {what}", self.path, self.records.line());
         Box::new(Diagnostic::new(code, message).with_kind(Kind::FixData))
     }
 }
@@ -190,13 +115,14 @@ impl CsvRecords {
 impl CsvFile {
     /// Opens a file and reads its header.
     pub(super) fn open(target: Arc<LoadTarget>, path: InputFile) -> Result<Self> {
-        let mut lines = CsvRecords::open(path, &target.options.csv)?;
+        let mut lines = CsvLines::open(path, &target.options.csv)?;
         let mut width = target.schema.columns.len() - target.folder_columns.len();
         let mut matched = in_order(&target);
         if target.options.csv.header && lines.advance()? {
-            width = lines.width();
+            width = lines.records.width();
             matched = match_columns(&target, &lines.path, &lines.names()?)?;
         }
+        lines.records.set_width(width);
         let ColumnMapping { sources: fields, notes } = matched;
         target.check_defaults(&fields, &lines.path)?;
         let builders = target.builders();
@@ -243,21 +169,20 @@ impl FileReader for CsvFile {
     }
 }
 
-fn count_lines(bytes: &[u8]) -> u64 {
-    bytes.iter().map(|byte| u64::from(*byte == b'\n')).sum()
-}
-
 fn read_row<'a>(
     target: &'a LoadTarget,
-    lines: &'a CsvRecords,
+    lines: &'a CsvLines,
     fields: &[Option<usize>],
     width: usize,
     cut: &mut Vec<usize>,
 ) -> Result<Vec<Datum<'a>>> {
-    if lines.width() != width {
-        let what = format!("expected {width} fields, found {}", lines.width());
+    lines.check()?;
+    let records = &lines.records;
+    if records.width() != width {
+        let what = format!("expected {width} fields, found {}", records.width());
         return Err(lines.error(code::BAD_COPY_FORMAT, &what));
     }
+    let null_value = &target.options.csv.null_value;
     let mut row = Vec::with_capacity(target.columns.len());
     for at in target.columns.iter().copied() {
         let column = &target.schema.columns[at];
@@ -265,19 +190,12 @@ fn read_row<'a>(
             row.push(target.default_of(at, &lines.path)?);
             continue;
         };
-        let Some(text) = lines.text(field) else {
+        let Some(text) = records.text(field) else {
             let what = format!("column `{}`: the text is not UTF-8", column.name);
             return Err(lines.error(code::BAD_COPY_FORMAT, &what));
         };
-        // A quoted text is never NULL.
-        let is_text = column.data_type == DataType::String && lines.is_quoted(field);
-        let is_null = text == target.options.csv.null_value && !is_text;
-        let value = if is_null {
-            Some(Datum::Null)
-        } else {
-            parse(text, &column.data_type, target.settings)
-        };
-        match value {
+        let is_quoted = records.is_quoted(field);
+        match read_field(text, is_quoted, null_value, &column.data_type, &target.settings) {
             Some(Datum::Null) if !column.nullable => {
                 let what = format!("column `{}` does not take NULL", column.name);
                 return Err(lines.error(code::NOT_NULL_VIOLATION, &what));
@@ -298,35 +216,6 @@ fn read_row<'a>(
     Ok(row)
 }
 
-/// Reads a field. An empty one is NULL unless the column is text.
-pub(super) fn parse<'a>(
-    text: &'a str,
-    data_type: &DataType,
-    settings: Settings,
-) -> Option<Datum<'a>> {
-    if *data_type == DataType::String {
-        return Some(Datum::String(text));
-    }
-    let text = text.trim();
-    if text.is_empty() {
-        return Some(Datum::Null);
-    }
-    let integer = || cast::parse_integer(text);
-    Some(match data_type {
-        DataType::Bool => Datum::Bool(cast::parse_bool(text)?),
-        DataType::SmallInt => Datum::SmallInt(i16::try_from(integer()?).ok()?),
-        DataType::Int => Datum::Int(i32::try_from(integer()?).ok()?),
-        DataType::BigInt => Datum::BigInt(integer()?),
-        DataType::Float => Datum::Float(cast::parse_float(text)?),
-        DataType::Double => Datum::Double(cast::parse_double(text)?),
-        DataType::Timestamp => {
-            Datum::Timestamp(text.parse().ok().or_else(|| cast::parse_timestamp(text, &settings))?)
-        }
-        DataType::Date => Datum::Date(cast::parse_date(text, &settings)?),
-        DataType::Null | DataType::String | DataType::Array(_) | DataType::Map(..) => return None,
-    })
-}
-
 /// Returns whether a time has digits other than 0 after the millisecond.
 fn is_finer(text: &str) -> bool {
     let Some((_, fraction)) = text.split_once('.') else { return false };
@@ -334,7 +223,7 @@ fn is_finer(text: &str) -> bool {
     digits.skip(3).any(|digit| digit != b'0')
 }
 
-fn describe(data_type: &DataType) -> String {
+pub(super) fn describe(data_type: &DataType) -> String {
     match data_type {
         DataType::Bool => "a BOOL (`true` or `false`)".to_owned(),
         DataType::Timestamp => {

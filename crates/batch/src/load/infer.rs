@@ -11,11 +11,8 @@ use lockstep_row::{
 };
 
 use super::{
-    AbsentColumns, CsvOptions, FileFormat, InputFile, LoadOptions, arrow_file,
-    columns::FieldIds,
-    csv,
-    json::{JsonObjects, text_of},
-    parquet, paths,
+    AbsentColumns, CsvOptions, FileFormat, InputFile, LoadOptions, arrow_file, columns::FieldIds,
+    csv, csv_records::read_text, json::JsonObjects, parquet, paths,
 };
 
 /// The number of rows of a text file that are examined.
@@ -23,7 +20,7 @@ const SAMPLE_ROWS: usize = 10_000;
 
 /// Infers the columns of a file, or of the first of several. A Parquet or Arrow file has types. A
 /// column of CSV gets the first of BOOL, BIGINT, DOUBLE, DATE and TIMESTAMP that all of its first
-/// values are, else STRING; without a header the columns are called `c1`, `c2`, …. A column of JSON
+/// values are, else STRING, as for whole numbers that BIGINT does not hold; without a header the columns are called `c1`, `c2`, …. A column of JSON
 /// gets its type in the same way; an array or object in it is STRING. Every column takes NULL, and
 /// there are no indexes.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed alike everywhere")]
@@ -139,7 +136,7 @@ fn infer_columns(
     let of_text = |columns| InferredColumns { columns, left_out: Vec::new() };
     match options.format {
         FileFormat::Csv => {
-            let lines = csv::CsvRecords::open(file.clone(), &options.csv)?;
+            let lines = csv::CsvLines::open(file.clone(), &options.csv)?;
             infer_csv(lines, &options.csv, settings).map(of_text)
         }
         FileFormat::Json => infer_json(JsonObjects::open(file.clone())?, settings).map(of_text),
@@ -176,8 +173,8 @@ fn infer_json(mut objects: JsonObjects, settings: Settings) -> Result<Vec<Column
                 guesses.push((name.into_owned(), Guess::default()));
                 guesses.len() - 1
             });
-            let guess = &mut guesses[at].1;
-            match (text_of(value), value.get()) {
+            let (name, guess) = &mut guesses[at];
+            match (objects.text_of(name, value)?, value.get()) {
                 (_, "null") => {}
                 (Some(text), _) => guess.look_at_text(&text, settings),
                 (None, written) => guess.look_at(written, settings),
@@ -192,28 +189,32 @@ pub(super) fn is_storable(data_type: &DataType) -> bool {
 }
 
 fn infer_csv(
-    mut lines: csv::CsvRecords,
+    mut lines: csv::CsvLines,
     options: &CsvOptions,
     settings: Settings,
 ) -> Result<Vec<Column>> {
     let mut names = Vec::new();
     if options.header && lines.advance()? {
         names = lines.names()?;
+        lines.records().set_width(names.len());
     }
     let mut guesses: Vec<Guess> = names.iter().map(|_| Guess::default()).collect();
     for _ in 0..SAMPLE_ROWS {
         if !lines.advance()? {
             break;
         }
+        lines.check()?;
+        let records = lines.records();
         if names.is_empty() {
-            names = (1..=lines.width()).map(|number| format!("c{number}")).collect();
+            names = (1..=records.width()).map(|number| format!("c{number}")).collect();
             guesses.resize_with(names.len(), Guess::default);
+            records.set_width(names.len());
         }
         for (field, guess) in guesses.iter_mut().enumerate() {
-            if let Some(text) = lines.text(field)
-                && text != options.null_value
-                && !text.trim().is_empty()
-            {
+            let Some(text) = records.text(field) else { continue };
+            let is_null = text.trim().is_empty() || text == options.null_value;
+            // A quoted one is a text.
+            if !is_null || records.is_quoted(field) {
                 guess.look_at(text.trim(), settings);
             }
         }
@@ -277,11 +278,25 @@ fn is_plainly(text: &str, data_type: &DataType, settings: Settings) -> bool {
             let has_leading_zero = digits.starts_with('0')
                 && digits[1..].starts_with(|next: char| next.is_ascii_digit());
             !has_leading_zero
+                && !is_inexact_integer(text)
                 && digits.starts_with(|next: char| next.is_ascii_digit() || next == '.')
                 || FLOAT_WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
         }
-        DataType::Date => text.len() == 10,
+        DataType::Date => text.len() >= 10 && !text.contains([' ', 'T']),
         _ => text.contains('-'),
     };
-    looks_right && csv::parse(text, data_type, settings).is_some_and(|value| value != Datum::Null)
+    looks_right && read_text(text, data_type, &settings).is_some_and(|value| value != Datum::Null)
 }
+
+/// Returns whether a text is a whole number that neither BIGINT nor, exactly, DOUBLE holds: as DOUBLE,
+/// different ones could become equal.
+fn is_inexact_integer(text: &str) -> bool {
+    let digits = text.trim_start_matches(['-', '+']);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return false;
+    }
+    !text.parse::<i64>().is_ok_and(|whole| whole.unsigned_abs() <= EXACT_INTEGER_MAX)
+}
+
+/// The largest integer up to which DOUBLE holds all of them.
+const EXACT_INTEGER_MAX: u64 = 1 << 53;

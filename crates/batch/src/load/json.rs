@@ -6,7 +6,7 @@
 
 use std::{
     borrow::Cow,
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     io::{BufRead, BufReader, Read},
     sync::Arc,
@@ -14,20 +14,25 @@ use std::{
 
 use ::arrow::array::RecordBatch;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_function::Settings;
 use lockstep_row::{DataType, Datum, arrow::ColumnBuilder};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{
-    FileReader, LoadTarget, OnError, Skipped,
+    ColumnMatch, FileReader, LoadTarget, OnError, Skipped, UnknownColumns,
     columns::Note,
     csv,
-    location::{BytesRead, InputFile},
+    csv_records::read_text,
+    location::{BytesRead, InputFile, TextInput},
 };
 use crate::error::from_io_at;
 
-/// The longest line, in bytes: a file of another format may have no line ends.
-const LINE_BYTES_MAX: u64 = 256 << 20;
+/// Maximum size of the text of an object, in bytes: a file of another format may have no line ends.
+const OBJECT_BYTES_MAX: u64 = 256 << 20;
+
+/// What is wrong with an escape that the parser refuses.
+const ESCAPE_HINT: &str = "A character beyond U+FFFF is written as two escapes, \\ud83d\\ude00.";
 
 /// The members of an object, in the written order.
 #[derive(Debug)]
@@ -61,13 +66,64 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonMembers<'a> {
 /// A cursor over the objects of a file.
 pub(super) struct JsonObjects {
     file: InputFile,
-    input: BufReader<Box<dyn Read + Send>>,
+    input: BufReader<TextInput>,
     read: BytesRead,
-    /// The objects of an array, the next one last.
-    array: Option<Vec<Box<RawValue>>>,
-    line: Vec<u8>,
-    /// The number of the line, or of the object of an array, from 1.
-    number: u64,
+    layout: ObjectLayout,
+    /// The text of the object.
+    text: Vec<u8>,
+    /// The line in which the object begins, from 1.
+    line: u64,
+    /// The number of line ends read so far.
+    lines_read: u64,
+}
+
+/// How the objects follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ObjectLayout {
+    /// Each on a line of its own.
+    Lines,
+    /// In an array.
+    Array(ArrayPart),
+}
+
+/// The position in an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ArrayPart {
+    /// Before its first item, or its end.
+    Start,
+    /// After a comma.
+    Item,
+    /// After its end.
+    End,
+}
+
+/// A search for the end of an item of an array, which continues over parts of the text.
+#[derive(Debug, Default)]
+struct ItemEnd {
+    depth: usize,
+    is_string: bool,
+    is_escaped: bool,
+}
+
+impl ItemEnd {
+    /// Finds the comma or the bracket after the item in the next part of the text.
+    fn find(&mut self, part: &[u8]) -> Option<usize> {
+        part.iter().position(|byte| {
+            if self.is_string {
+                self.is_string = *byte != b'"' || self.is_escaped;
+                self.is_escaped = *byte == b'\\' && !self.is_escaped;
+                return false;
+            }
+            match byte {
+                b'"' => self.is_string = true,
+                b'{' | b'[' => self.depth += 1,
+                b',' | b']' if self.depth == 0 => return true,
+                b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+            false
+        })
+    }
 }
 
 impl fmt::Debug for JsonObjects {
@@ -81,99 +137,151 @@ impl JsonObjects {
     pub(super) fn open(file: InputFile) -> Result<Self> {
         let read = BytesRead::default();
         let input = BufReader::new(file.text(&read)?);
-        let mut objects = Self { file, input, read, array: None, line: Vec::new(), number: 0 };
-        if objects.begins_array()? {
-            let mut text = Vec::new();
-            let read = objects.input.read_to_end(&mut text);
-            read.map_err(|error| from_io_at(&error, "read", &objects.file))?;
-            let mut array: Vec<Box<RawValue>> = serde_json::from_slice(&text)
-                .map_err(|error| objects.error(&format!("the array ends early: {error}")))?;
-            array.reverse();
-            objects.array = Some(array);
+        let (layout, text) = (ObjectLayout::Lines, Vec::new());
+        let mut objects = Self { file, input, read, layout, text, line: 1, lines_read: 0 };
+        if objects.skip_blanks()? == Some(b'[') {
+            objects.input.consume(1);
+            objects.layout = ObjectLayout::Array(ArrayPart::Start);
         }
         Ok(objects)
     }
 
-    fn begins_array(&mut self) -> Result<bool> {
+    /// Skips blanks and line ends, and returns the byte after them; `None` at the end of the file.
+    fn skip_blanks(&mut self) -> Result<Option<u8>> {
         loop {
-            let begin = self.input.fill_buf();
-            let begin = begin.map_err(|error| from_io_at(&error, "read", &self.file))?;
-            let blank = begin.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-            match begin.get(blank) {
-                Some(byte) => return Ok(*byte == b'['),
-                None if begin.is_empty() => return Ok(false),
-                None => self.input.consume(blank),
+            let part = self.input.fill_buf();
+            let part = part.map_err(|error| from_io_at(&error, "read", &self.file))?;
+            let blanks = part.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let (next, is_end) = (part.get(blanks).copied(), part.is_empty());
+            self.lines_read += line_ends(&part[..blanks]);
+            self.input.consume(blanks);
+            if next.is_some() || is_end {
+                return Ok(next);
             }
         }
     }
 
     /// Moves to the next object; `false` at the end. Empty lines are skipped.
     pub(super) fn advance(&mut self) -> Result<bool> {
-        if let Some(array) = &mut self.array {
-            self.number += 1;
-            let Some(next) = array.pop() else { return Ok(false) };
-            self.line.clear();
-            self.line.extend_from_slice(next.get().as_bytes());
-            return Ok(true);
-        }
-        loop {
-            self.line.clear();
-            self.number += 1;
-            let mut limited = (&mut self.input).take(LINE_BYTES_MAX);
-            let read = limited.read_until(b'\n', &mut self.line);
-            let read = read.map_err(|error| from_io_at(&error, "read", &self.file))?;
-            if u64::try_from(read).unwrap_or(u64::MAX) >= LINE_BYTES_MAX {
-                return Err(self.error("the line is too long for an object"));
+        let next = self.skip_blanks()?;
+        self.text.clear();
+        self.line = self.lines_read + 1;
+        match (self.layout, next) {
+            (ObjectLayout::Lines, None) => Ok(false),
+            (ObjectLayout::Lines, Some(_)) => self.read_line().map(|()| true),
+            (ObjectLayout::Array(ArrayPart::End), None) => Ok(false),
+            (ObjectLayout::Array(ArrayPart::End), Some(_)) => {
+                Err(self.error("text follows the array"))
             }
-            if read == 0 || !self.line.trim_ascii().is_empty() {
-                return Ok(read > 0);
+            (ObjectLayout::Array(ArrayPart::Start), Some(b']')) => {
+                self.input.consume(1);
+                self.layout = ObjectLayout::Array(ArrayPart::End);
+                self.advance()
+            }
+            (ObjectLayout::Array(_), _) => self.read_item().map(|()| true),
+        }
+    }
+
+    fn read_line(&mut self) -> Result<()> {
+        let mut limited = (&mut self.input).take(OBJECT_BYTES_MAX);
+        let read = limited.read_until(b'\n', &mut self.text);
+        let read = read.map_err(|error| from_io_at(&error, "read", &self.file))?;
+        if u64::try_from(read).unwrap_or(u64::MAX) >= OBJECT_BYTES_MAX {
+            return Err(self.error("the line is too long for an object"));
+        }
+        self.lines_read += line_ends(&self.text);
+        self.text.truncate(self.text.trim_ascii_end().len());
+        Ok(())
+    }
+
+    /// Reads the text of an item of an array up to the comma or the bracket after it, which is consumed.
+    fn read_item(&mut self) -> Result<()> {
+        let mut item = ItemEnd::default();
+        loop {
+            let part = self.input.fill_buf();
+            let part = part.map_err(|error| from_io_at(&error, "read", &self.file))?;
+            if part.is_empty() {
+                self.line = self.lines_read + 1;
+                return Err(self.error("the array ends early"));
+            }
+            let end = item.find(part);
+            let text = &part[..end.unwrap_or(part.len())];
+            self.text.extend_from_slice(text);
+            self.lines_read += line_ends(text);
+            let last = end.and_then(|end| part.get(end)).copied();
+            let consumed = text.len() + usize::from(last.is_some());
+            self.input.consume(consumed);
+            if let Some(last) = last {
+                let is_end = last == b']';
+                self.layout =
+                    ObjectLayout::Array(if is_end { ArrayPart::End } else { ArrayPart::Item });
+                return Ok(());
+            }
+            if u64::try_from(self.text.len()).unwrap_or(u64::MAX) >= OBJECT_BYTES_MAX {
+                return Err(self.error("the item of the array is too long for an object"));
             }
         }
     }
 
-    /// Returns how many bytes of the file were read; of an array, its part up to this object.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a number for a progress bar"
-    )]
+    /// Returns how many bytes of the file were read.
     fn bytes_read(&self) -> u64 {
-        let read = self.read.get();
-        let Some(left) = &self.array else { return read };
-        let all = self.number + left.len() as u64;
-        (read as f64 * self.number as f64 / all.max(1) as f64) as u64
+        self.read.get()
     }
 
     /// Returns the members of the object.
     pub(super) fn members(&self) -> Result<JsonMembers<'_>> {
-        serde_json::from_slice(&self.line).map_err(|error| {
+        serde_json::from_slice(&self.text).map_err(|error| {
             let what = error.to_string();
             let what = what.split(" at line").next().unwrap_or_default().to_owned();
-            let mut diagnostic = self.error(&format!("not an object: {what}"));
-            diagnostic.hint = Some("Each line is one JSON object.".to_owned());
+            let line = self.line + u64::try_from(error.line().saturating_sub(1)).unwrap_or(0);
+            let mut diagnostic = self.error_in(line, &format!("not an object: {what}"));
+            let hint = match self.layout {
+                ObjectLayout::Lines => "Each line is one JSON object.",
+                ObjectLayout::Array(_) => "Each item of the array is one JSON object.",
+            };
+            diagnostic.hint = Some(hint.to_owned());
             diagnostic
         })
     }
 
+    /// Returns the text of a value that is a text; `None` for another value.
+    pub(super) fn text_of<'v>(
+        &self,
+        name: &str,
+        value: &'v RawValue,
+    ) -> Result<Option<Cow<'v, str>>> {
+        let written = value.get();
+        let Some(inner) = written.strip_prefix('"').and_then(|inner| inner.strip_suffix('"'))
+        else {
+            return Ok(None);
+        };
+        if !inner.contains('\\') {
+            return Ok(Some(Cow::Borrowed(inner)));
+        }
+        // The parser of values does not examine the escapes.
+        let text = serde_json::from_str::<String>(written).map_err(|_error| {
+            let shown = csv::shorten(written);
+            let mut diagnostic =
+                self.error(&format!("column `{name}`: {shown} is not a valid JSON string"));
+            diagnostic.hint = Some(ESCAPE_HINT.to_owned());
+            diagnostic
+        })?;
+        Ok(Some(Cow::Owned(text)))
+    }
+
+    /// Makes an error about the object.
     fn error(&self, what: &str) -> Box<Diagnostic> {
-        let unit = if self.array.is_some() { "object" } else { "line" };
-        let message = format!("file `{}`, {unit} {}: {what}", self.file, self.number);
+        self.error_in(self.line, what)
+    }
+
+    fn error_in(&self, line: u64, what: &str) -> Box<Diagnostic> {
+        let message = format!("file `{}`, line {line}: {what}", self.file);
         Box::new(Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData))
     }
 }
 
-/// Returns the text of a JSON text; `None` for another value.
-pub(super) fn text_of(value: &RawValue) -> Option<Cow<'_, str>> {
-    let written = value.get();
-    if !written.starts_with('"') {
-        return None;
-    }
-    let inner = &written[1..written.len() - 1];
-    if !inner.contains('\\') {
-        return Some(Cow::Borrowed(inner));
-    }
-    serde_json::from_str::<String>(written).ok().map(Cow::Owned)
+fn line_ends(text: &[u8]) -> u64 {
+    text.iter().map(|byte| u64::from(*byte == b'\n')).sum()
 }
 
 /// A value that may own its text.
@@ -185,11 +293,38 @@ enum JsonValue<'a> {
 /// An open JSON file.
 #[derive(Debug)]
 pub(super) struct JsonFile {
-    target: Arc<LoadTarget>,
     objects: JsonObjects,
+    rows: JsonRows,
+    builders: Vec<ColumnBuilder>,
+    /// The keys that are no columns and were not noted yet.
+    ignored: IgnoredKeys,
+}
+
+/// What makes rows of objects.
+#[derive(Debug)]
+struct JsonRows {
+    target: Arc<LoadTarget>,
     /// The column of each name.
     names: HashMap<String, usize>,
-    builders: Vec<ColumnBuilder>,
+}
+
+/// The most keys that are no columns that are noted.
+const IGNORED_KEYS_MAX: usize = 20;
+
+/// The keys of a file that are no columns.
+#[derive(Debug, Default)]
+struct IgnoredKeys {
+    known: HashSet<String>,
+    new: Vec<String>,
+}
+
+impl IgnoredKeys {
+    fn add(&mut self, name: &str) {
+        if self.known.len() < IGNORED_KEYS_MAX && !self.known.contains(name) {
+            self.known.insert(name.to_owned());
+            self.new.push(name.to_owned());
+        }
+    }
 }
 
 impl JsonFile {
@@ -198,46 +333,77 @@ impl JsonFile {
         let columns = target.schema.columns.iter().enumerate();
         let names = columns.map(|(at, column)| (column.name.clone(), at)).collect();
         let builders = target.builders();
-        Ok(Self { objects: JsonObjects::open(file)?, target, names, builders })
+        let objects = JsonObjects::open(file)?;
+        let ignored = IgnoredKeys::default();
+        Ok(Self { objects, rows: JsonRows { target, names }, builders, ignored })
     }
+}
 
+impl JsonRows {
     /// Reads the values of the columns that are read.
-    fn row(&self) -> Result<Vec<JsonValue<'_>>> {
-        let members = self.objects.members()?;
-        let mut found: Vec<Option<&RawValue>> = vec![None; self.target.schema.columns.len()];
+    fn row<'o>(
+        &'o self,
+        objects: &'o JsonObjects,
+        ignored: &mut IgnoredKeys,
+    ) -> Result<Vec<JsonValue<'o>>> {
+        let target = &self.target;
+        let members = objects.members()?;
+        let mut found: Vec<Option<&RawValue>> = vec![None; target.schema.columns.len()];
+        let is_strict = target.options.unknown_columns == UnknownColumns::Fail
+            && target.options.columns != ColumnMatch::OpenMldb;
         for (name, value) in members.0 {
-            if let Some(column) = self.names.get(name.as_ref()) {
-                found[*column] = Some(value);
+            match self.names.get(name.as_ref()) {
+                Some(column) if found[*column].is_some() => {
+                    return Err(objects.error(&format!("the object has key `{name}` twice")));
+                }
+                Some(column) => found[*column] = Some(value),
+                None if is_strict => return Err(self.unknown_key(objects, &name)),
+                None => ignored.add(&name),
             }
         }
-        debug_assert!(
-            self.target.columns.iter().all(|column| *column < found.len()),
-            "of the table"
-        );
-        self.target.columns.iter().map(|column| self.value(*column, found[*column])).collect()
+        debug_assert!(target.columns.iter().all(|column| *column < found.len()), "of the table");
+        let columns = target.columns.iter();
+        columns.map(|column| self.value(objects, *column, found[*column])).collect()
     }
 
-    fn value<'v>(&'v self, column: usize, value: Option<&'v RawValue>) -> Result<JsonValue<'v>> {
+    fn unknown_key(&self, objects: &JsonObjects, name: &str) -> Box<Diagnostic> {
+        let columns = &self.target.schema.columns;
+        let known = columns.iter().map(|column| column.name.as_str());
+        let mut error = objects.error(&format!("key `{name}` is not a column of the table"));
+        error.code = code::UNDEFINED_COLUMN;
+        let detail = "OPTIONS(unknown_columns = 'ignore') leaves it out.";
+        Box::new(error.with_nearest(name, known).with_detail(detail))
+    }
+
+    fn value<'o>(
+        &'o self,
+        objects: &'o JsonObjects,
+        column: usize,
+        value: Option<&'o RawValue>,
+    ) -> Result<JsonValue<'o>> {
         let declared = &self.target.schema.columns[column];
         let Some(value) = value else {
             // An object without a member has no value, whatever the other files have.
-            let is_null = self.objects.file.folder_value(&declared.name).is_none()
+            let is_null = objects.file.folder_value(&declared.name).is_none()
                 && declared.nullable
                 && declared.default.is_none();
             let absent = match is_null {
                 true => Datum::Null,
-                false => self.target.default_of(column, &self.objects.file)?,
+                false => self.target.default_of(column, &objects.file)?,
             };
             return Ok(JsonValue::Datum(absent));
         };
         let read = match value.get() {
             "null" => Some(JsonValue::Datum(Datum::Null)),
-            _ => read(value, &declared.data_type, &self.target),
+            _ => {
+                let text = objects.text_of(&declared.name, value)?;
+                read(value, text, &declared.data_type, &self.target.settings)
+            }
         };
         match read {
             Some(JsonValue::Datum(Datum::Null)) if !declared.nullable => {
                 let what = format!("column `{}` does not take NULL", declared.name);
-                let mut error = self.objects.error(&what);
+                let mut error = objects.error(&what);
                 error.code = code::NOT_NULL_VIOLATION;
                 Err(error)
             }
@@ -245,29 +411,28 @@ impl JsonFile {
             None => {
                 let shown = csv::shorten(value.get());
                 let (name, data_type) = (&declared.name, &declared.data_type);
-                Err(self.objects.error(&format!("column `{name}`: `{shown}` is no {data_type}")))
+                Err(objects.error(&format!("column `{name}`: `{shown}` is no {data_type}")))
             }
         }
     }
 }
 
-/// Reads a value as one of a type; `None` when it is none.
+/// Reads a value, which is this text or none, as one of a type; `None` where it is not one.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed alike everywhere")]
 fn read<'v>(
     value: &'v RawValue,
+    text: Option<Cow<'v, str>>,
     data_type: &DataType,
-    target: &LoadTarget,
+    settings: &Settings,
 ) -> Option<JsonValue<'v>> {
-    let text = text_of(value);
     if *data_type == DataType::String {
         return Some(JsonValue::Text(text.unwrap_or(Cow::Borrowed(value.get()))));
     }
     match text {
-        Some(Cow::Borrowed(text)) => {
-            csv::parse(text, data_type, target.settings).map(JsonValue::Datum)
-        }
+        Some(Cow::Borrowed(text)) => read_text(text, data_type, settings).map(JsonValue::Datum),
         // No number or time needs an escape.
         Some(Cow::Owned(_)) => None,
-        None => csv::parse(value.get(), data_type, target.settings).map(JsonValue::Datum),
+        None => read_text(value.get(), data_type, settings).map(JsonValue::Datum),
     }
 }
 
@@ -276,7 +441,7 @@ impl FileReader for JsonFile {
         let mut row_count = 0;
         let mut builders = std::mem::take(&mut self.builders);
         while row_count < super::FILE_BATCH_ROWS && self.objects.advance()? {
-            match self.row() {
+            match self.rows.row(&self.objects, &mut self.ignored) {
                 Ok(row) => {
                     for (builder, value) in builders.iter_mut().zip(&row) {
                         match value {
@@ -286,7 +451,7 @@ impl FileReader for JsonFile {
                     }
                     row_count += 1;
                 }
-                Err(error) => match self.target.options.csv.on_error {
+                Err(error) => match self.rows.target.options.csv.on_error {
                     OnError::Fail => return Err(error),
                     OnError::Skip => skipped.add(error),
                 },
@@ -296,7 +461,7 @@ impl FileReader for JsonFile {
         self.builders = builders;
         match row_count {
             0 => Ok(None),
-            _ => self.target.batch(columns, row_count).map(Some),
+            _ => self.rows.target.batch(columns, row_count).map(Some),
         }
     }
 
@@ -305,6 +470,7 @@ impl FileReader for JsonFile {
     }
 
     fn take_notes(&mut self) -> Vec<Note> {
-        Vec::new()
+        let new = std::mem::take(&mut self.ignored.new);
+        if new.is_empty() { Vec::new() } else { vec![Note::Unknown(new)] }
     }
 }

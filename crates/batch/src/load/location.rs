@@ -1,7 +1,8 @@
 //! Where the bytes of a file are: on this machine, or in an object store.
 //!
 //! `paths` makes a [`InputFile`] for each file that a path names; the readers of the formats open it.
-//! A text file whose name ends with `.gz` or `.zst` is decompressed while it is read.
+//! A text file that begins as gzip and Zstandard do, or whose name ends with `.gz` or `.zst`, is
+//! decompressed while it is read.
 
 use std::{
     fmt,
@@ -15,7 +16,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use lockstep_diagnostic::Result;
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::disk;
 use lockstep_row::Value;
 use parquet::{
@@ -103,22 +104,50 @@ impl InputFile {
         }
     }
 
-    /// Opens the bytes of a text file from its beginning. Counts those that are read of the file in
-    /// `read`.
-    pub(crate) fn text(&self, read: &BytesRead) -> Result<Box<dyn Read + Send>> {
-        let name = self.to_string();
-        let opened = || -> io::Result<Box<dyn Read + Send>> {
-            let plain: Box<dyn Read + Send> = match &self.location {
-                Location::Local(path) => Box::new(read.of(disk::open(path)?)),
-                Location::Remote(file) => Box::new(read.of(file.reader(0))),
-            };
-            Ok(match name.rsplit_once('.').map(|(_, extension)| extension) {
-                Some("gz") => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(plain))),
-                Some("zst") => Box::new(zstd::Decoder::new(plain)?),
-                _ => plain,
-            })
-        };
-        opened().map_err(|error| from_io_at(&error, "read", self))
+    /// Opens a text file from its beginning, without a byte order mark. Counts the bytes that are read of
+    /// the file in `read`. Fails where the text is not UTF-8 by its mark.
+    pub(crate) fn text(&self, read: &BytesRead) -> Result<TextInput> {
+        let failed = |error: io::Error| from_io_at(&error, "read", self);
+        let (begin, plain) = split_begin(self.plain(read).map_err(failed)?).map_err(failed)?;
+        // No text of UTF-8 begins like a compressed file.
+        let compression = Compression::of_bytes(&begin).or_else(|| self.named_compression());
+        let text = decompressed(joined(begin, plain), compression).map_err(failed)?;
+        let (mut begin, text) = split_begin(text).map_err(failed)?;
+        if let Some(encoding) = other_encoding(&begin) {
+            let message = format!("file `{self}` is in {encoding}, expected UTF-8");
+            return Diagnostic::new(code::BAD_COPY_FORMAT, message)
+                .with_kind(Kind::FixData)
+                .with_hint(format!("Convert it: iconv -f {encoding} -t UTF-8."))
+                .err();
+        }
+        if begin.starts_with(BYTE_ORDER_MARK) {
+            begin.drain(..BYTE_ORDER_MARK.len());
+        }
+        Ok(joined(begin, text))
+    }
+
+    /// Opens the bytes of a file that is compressed if its name says so, and that may be no text.
+    pub(crate) fn content(&self) -> Result<TextInput> {
+        let plain = self.plain(&BytesRead::default());
+        let content = plain.and_then(|plain| decompressed(plain, self.named_compression()));
+        content.map_err(|error| from_io_at(&error, "read", self))
+    }
+
+    fn plain(&self, read: &BytesRead) -> io::Result<TextInput> {
+        Ok(match &self.location {
+            Location::Local(path) => Box::new(read.of(disk::open(path)?)),
+            Location::Remote(file) => Box::new(read.of(file.reader(0))),
+        })
+    }
+
+    /// Returns the compression that the end of the file's name says.
+    fn named_compression(&self) -> Option<Compression> {
+        let name = self.to_string().to_ascii_lowercase();
+        match name.rsplit_once('.')?.1 {
+            "gz" => Some(Compression::Gzip),
+            "zst" => Some(Compression::Zstd),
+            _ => None,
+        }
     }
 
     /// Opens the bytes of a file that is read in parts.
@@ -130,6 +159,64 @@ impl InputFile {
             Location::Remote(file) => Ok(FileChunks::Remote(file.clone())),
         }
     }
+}
+
+/// A reader of a text.
+pub(crate) type TextInput = Box<dyn Read + Send>;
+
+/// The byte order mark that some programs write before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// The bytes that say how a text file is compressed or encoded.
+const BEGIN_BYTES: u64 = 4;
+
+/// The compression of a text file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compression {
+    Gzip,
+    Zstd,
+}
+
+impl Compression {
+    /// Finds the compression of a file that begins with these bytes.
+    fn of_bytes(begin: &[u8]) -> Option<Self> {
+        match begin {
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd] => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the encoding other than UTF-8 that the mark at the start of a text names.
+fn other_encoding(begin: &[u8]) -> Option<&'static str> {
+    match begin {
+        [0xff, 0xfe, 0, 0] | [0, 0, 0xfe, 0xff] => Some("UTF-32"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("UTF-16"),
+        _ => None,
+    }
+}
+
+/// Splits the first bytes off a text.
+fn split_begin(mut text: TextInput) -> io::Result<(Vec<u8>, TextInput)> {
+    let mut begin = Vec::new();
+    (&mut text).take(BEGIN_BYTES).read_to_end(&mut begin)?;
+    Ok((begin, text))
+}
+
+/// Puts the first bytes before a text again.
+fn joined(begin: Vec<u8>, text: TextInput) -> TextInput {
+    Box::new(Read::chain(io::Cursor::new(begin), text))
+}
+
+fn decompressed(content: TextInput, compression: Option<Compression>) -> io::Result<TextInput> {
+    Ok(match compression {
+        Some(Compression::Gzip) => {
+            Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(content)))
+        }
+        Some(Compression::Zstd) => Box::new(zstd::Decoder::new(content)?),
+        None => content,
+    })
 }
 
 /// How many bytes of a file were read. A clone is the same number.

@@ -7,6 +7,7 @@
 mod arrow_file;
 mod columns;
 mod csv;
+mod csv_records;
 mod imported;
 mod infer;
 mod json;
@@ -35,6 +36,7 @@ use serde::{Deserialize, Serialize};
 use self::columns::{FieldIds, Note};
 use crate::error::from_arrow;
 pub use columns::{ColumnMatch, UnknownColumns};
+pub use csv_records::{CsvCharacters, CsvError, CsvRecords, TEXT_AFTER_QUOTE, read_field};
 pub use infer::infer_schema;
 pub(crate) use infer::{InferredFiles, infer_files};
 pub(crate) use lake::find_lake_files;
@@ -123,8 +125,7 @@ pub struct CsvOptions {
     pub delimiter: u8,
     /// Whether the first line names the columns.
     pub header: bool,
-    /// The text of NULL; in quotes, it is a STRING. An empty field of a column that is not STRING
-    /// is NULL too.
+    /// A text that is NULL, as an empty field is; in quotes, either is a STRING.
     pub null_value: String,
     /// The quote character, doubled within a quoted field. `None`: fields are never quoted.
     pub quote: Option<u8>,
@@ -277,9 +278,10 @@ impl LoadTarget {
         file: &InputFile,
     ) -> Result<Datum<'v>> {
         let Some(text) = text else { return Ok(Datum::Null) };
-        csv::parse(text, &column.data_type, self.settings).ok_or_else(|| {
-            let (name, data_type) = (&column.name, &column.data_type);
-            let message = format!("file `{file}`: the folder's `{name}={text}` is no {data_type}");
+        csv_records::read_text(text, &column.data_type, &self.settings).ok_or_else(|| {
+            let (name, expected) = (&column.name, csv::describe(&column.data_type));
+            let message =
+                format!("file `{file}`: the partition value `{name}={text}` is not {expected}");
             let diagnostic = Diagnostic::new(lockstep_diagnostic::code::BAD_COPY_FORMAT, message);
             Box::new(diagnostic.with_kind(lockstep_diagnostic::Kind::FixData))
         })

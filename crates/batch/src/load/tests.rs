@@ -88,7 +88,7 @@ fn csv_fields_are_typed_by_the_table() {
         [
             person("Ann, \"A\"", Some(41), Some(1_590_738_990_000)),
             vec![Value::Null, Value::Null, Value::Timestamp(1_590_738_990_000)],
-            person("", Some(7), Some(1_590_738_990_250)),
+            vec![Value::Null, Value::Int(7), Value::Timestamp(1_590_738_990_250)],
         ]
     );
 }
@@ -325,6 +325,93 @@ fn csv_columns_get_the_type_of_their_values() {
     let types: Vec<_> = inferred.columns.into_iter().map(|column| column.data_type).collect();
     use DataType::{BigInt, Bool, Date, Double, String, Timestamp};
     assert_eq!(types, [BigInt, Double, Bool, Date, Timestamp, String, String]);
+}
+
+fn write_bytes(directory: &TestDirectory, name: &str, bytes: &[u8]) -> String {
+    let path = directory.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    path.to_string_lossy().into_owned()
+}
+
+fn in_utf_16(text: &str, mark: [u8; 2]) -> Vec<u8> {
+    let is_little = mark == [0xff, 0xfe];
+    let unit = |unit: u16| if is_little { unit.to_le_bytes() } else { unit.to_be_bytes() };
+    mark.into_iter().chain(text.encode_utf16().flat_map(unit)).collect()
+}
+
+#[test]
+fn a_text_in_another_encoding_is_named() {
+    let directory = TestDirectory::new();
+    for (name, format) in [("a.csv", FileFormat::Csv), ("a.json", FileFormat::Json)] {
+        for mark in [[0xff, 0xfe], [0xfe, 0xff]] {
+            let path = write_bytes(&directory, name, &in_utf_16("a,b\n1,2\n", mark));
+            let options = LoadOptions { format, ..LoadOptions::default() };
+            let error = infer_schema(&path, &options, &Settings::default()).unwrap_err();
+            assert_eq!(error.message, format!("file `{path}` is in UTF-16, expected UTF-8"));
+        }
+    }
+    let latin = write_bytes(&directory, "l.csv", b"id,gr\xf6\xdfe\n1,2\n");
+    let error = infer_schema(&latin, &LoadOptions::default(), &Settings::default()).unwrap_err();
+    let expected = format!("file `{latin}`, line 1: the name of column 2 is not UTF-8");
+    assert_eq!(error.message, expected);
+}
+
+#[test]
+fn a_mark_before_utf_8_is_no_part_of_the_text() {
+    let directory = TestDirectory::new();
+    let json = write_bytes(&directory, "a.json", b"\xef\xbb\xbf{\"age\":1}\n{\"age\":2}\n");
+    let array = write_bytes(&directory, "b.json", b"\xef\xbb\xbf[{\"age\":1},{\"age\":2}]");
+    let ages = schema(&[("age", DataType::Int)]);
+    let options = LoadOptions { format: FileFormat::Json, ..LoadOptions::default() };
+    for path in [json, array] {
+        let (rows, _) = load(&path, &options, &ages).unwrap();
+        assert_eq!(rows, [[Value::Int(1)], [Value::Int(2)]]);
+    }
+}
+
+#[test]
+fn the_first_bytes_of_a_file_tell_its_compression() {
+    use std::io::Write;
+
+    let directory = TestDirectory::new();
+    let text = b"age\n1\n";
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let zstd = zstd::encode_all(&text[..], 0).unwrap();
+    let ages = schema(&[("age", DataType::Int)]);
+    for (name, bytes) in [
+        ("a.csv", &gzip),
+        ("A.CSV.GZ", &gzip),
+        ("b.csv.zst", &gzip),
+        ("b.csv", &zstd),
+        ("B.CSV.ZST", &zstd),
+    ] {
+        let path = write_bytes(&directory, name, bytes);
+        let (rows, _) = load(&path, &LoadOptions::default(), &ages).unwrap();
+        assert_eq!(rows, [[Value::Int(1)]], "{name}");
+    }
+    // What the name promises is not taken for a text.
+    let path = write_bytes(&directory, "plain.csv.gz", text);
+    let error = load(&path, &LoadOptions::default(), &ages).unwrap_err();
+    assert_eq!(error.code, code::IO_ERROR);
+}
+
+#[test]
+fn a_key_that_is_no_column_is_an_error_or_noted() {
+    let directory = TestDirectory::new();
+    let path = directory.write("a.json", "{\"age\":1,\"aeg\":2}\n{\"age\":3,\"x\":null}\n");
+    let ages = schema(&[("age", DataType::Int)]);
+    let strict = LoadOptions { format: FileFormat::Json, ..LoadOptions::default() };
+    let error = load(&path, &strict, &ages).unwrap_err();
+    let expected = format!("file `{path}`, line 1: key `aeg` is not a column of the table");
+    assert_eq!((error.code, error.message), (code::UNDEFINED_COLUMN, expected));
+    let ignoring = LoadOptions { unknown_columns: UnknownColumns::Ignore, ..strict };
+    let mut file = read_file(&path, &ignoring, &ages, &Settings::default()).unwrap();
+    let batches: Vec<_> = (&mut file).map(Result::unwrap).collect();
+    assert_eq!(rows_of(&batches), [[Value::Int(1)], [Value::Int(3)]]);
+    let said: Vec<_> = file.warnings().filter_map(|warning| warning.detail).collect();
+    assert_eq!(said, ["Ignored: `aeg`, `x`."]);
 }
 
 #[test]

@@ -142,7 +142,13 @@ impl<'a> Outfile<'a> {
             settings.compatibility == Compatibility::OpenMldb && storage == Storage::Offline;
         let format = ExportFormat::of_path(&written.path);
         let delimiter = FileFormat::delimiter_of_path(&written.path);
-        let export = ExportOptions { format, delimiter, settings, ..ExportOptions::default() };
+        // OpenMLDB writes a word, and an empty text as nothing.
+        let null_value = match settings.compatibility {
+            Compatibility::Standard => String::new(),
+            Compatibility::OpenMldb => "null".to_owned(),
+        };
+        let export =
+            ExportOptions { format, delimiter, null_value, settings, ..ExportOptions::default() };
         let mut options = OutfileOptions { export, parts: 1, partition_by: Vec::new() };
         let mut warnings = OPTIONS.read(&written.options, &mut options)?;
         let is_folder = as_openmldb

@@ -1,27 +1,22 @@
 //! Rows of a table from CSV with a header: RFC 4180, in the forms in which CSV is written.
 //!
-//! An empty field is NULL, in a STRING column too; a TIMESTAMP is a number of milliseconds or ISO 8601
-//! text, a DATE ISO 8601 text.
+//! Records and fields are read as those of CSV files: an unquoted empty field is NULL, a quoted one the
+//! empty text; a TIMESTAMP is a number of milliseconds or ISO 8601 text, a DATE ISO 8601 text.
 
-use std::sync::Arc;
-
-use arrow::{
-    array::StringArray,
-    csv::{ReaderBuilder, reader::Format},
-    datatypes::{DataType as ArrowType, Field, Schema},
-    error::ArrowError,
-};
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::Conversion;
-use lockstep_row::{Arena, DataType, Datum, Value};
+use lockstep_engine::{
+    Conversion,
+    csv::{CsvCharacters, CsvError, CsvRecords, TEXT_AFTER_QUOTE, read_field},
+};
+use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
     error::{HttpError, HttpResult},
-    json_rows::JsonRow,
+    json_rows::{JsonRow, without_mark},
 };
 
-/// The rows that are read at once.
-const ROWS_AT_ONCE: usize = 4_096;
+/// The characters of the CSV of a body.
+const CHARACTERS: CsvCharacters = CsvCharacters { delimiter: b',', quote: Some(b'"') };
 
 /// The columns of a table, and how their values are converted.
 #[derive(Debug, Clone, Copy)]
@@ -37,43 +32,50 @@ impl CsvSchema<'_> {
         body: &[u8],
         mut give: impl FnMut(&JsonRow<'_>) -> HttpResult<()>,
     ) -> HttpResult<()> {
-        let header = Format::default().with_header(true).infer_schema(body, Some(0));
-        let (header, _) = header.map_err(|error| malformed(&error))?;
-        let names: Vec<&str> = header.fields().iter().map(|field| field.name().trim()).collect();
-        let positions: Vec<usize> =
-            names.iter().map(|name| self.find(name)).collect::<HttpResult<_>>()?;
-        let fields: Vec<Field> =
-            names.iter().map(|name| Field::new(*name, ArrowType::Utf8, true)).collect();
-        let builder = ReaderBuilder::new(Arc::new(Schema::new(fields)));
-        let builder = builder.with_header(true).with_batch_size(ROWS_AT_ONCE);
-        let reader = builder.build(body).map_err(|error| malformed(&error))?;
-        let mut present = vec![false; self.columns.len()];
-        for position in &positions {
-            if std::mem::replace(&mut present[*position], true) {
-                let message =
-                    format!("the header has column `{}` twice", self.columns[*position].0);
-                return Err(Diagnostic::new(code::AMBIGUOUS_COLUMN, message).into());
-            }
+        let mut records = CsvRecords::new(without_mark(body), CHARACTERS);
+        if !records.advance().map_err(|error| malformed(&error))? {
+            return Err(at_line(1, "the header is missing"));
         }
-        let mut line = 1;
-        for batch in reader {
-            let batch = batch.map_err(|error| malformed(&error))?;
-            let texts: Vec<&StringArray> = (0..names.len())
-                .map(|at| batch.column(at).as_any().downcast_ref())
-                .collect::<Option<_>>()
-                .expect("the schema says that all columns are texts");
-            for row in 0..batch.num_rows() {
-                line += 1;
-                let arena = Arena::new();
-                let values = arena.alloc_slice_fill_copy(self.columns.len(), Datum::Null);
-                for (column, position) in texts.iter().zip(&positions) {
-                    // NULL is stored as an empty text.
-                    values[*position] = self.value(column.value(row), *position, line, &arena)?;
-                }
-                give(&JsonRow { values, present: &present })?;
+        let positions = self.header(&records)?;
+        records.set_width(positions.len());
+        let mut present = vec![false; self.columns.len()];
+        positions.iter().for_each(|position| present[*position] = true);
+        let mut arena = Arena::new();
+        while records.advance().map_err(|error| malformed(&error))? {
+            if records.is_malformed() {
+                return Err(at_line(records.line(), TEXT_AFTER_QUOTE));
             }
+            let (found, expected) = (records.width(), positions.len());
+            if found != expected {
+                let what = format!("expected {expected} fields, found {found}");
+                return Err(at_line(records.line(), &what));
+            }
+            let values = arena.alloc_slice_fill_copy(self.columns.len(), Datum::Null);
+            for (field, position) in positions.iter().enumerate() {
+                values[*position] = self.value(&records, field, *position)?;
+            }
+            give(&JsonRow { values, present: &present })?;
+            arena.reset();
         }
         Ok(())
+    }
+
+    /// Returns the column of each field that the header names.
+    fn header(self, records: &CsvRecords<&[u8]>) -> HttpResult<Vec<usize>> {
+        let mut positions = Vec::with_capacity(records.width());
+        for field in 0..records.width() {
+            let Some(name) = records.text(field).filter(|_| !records.is_malformed()) else {
+                return Err(at_line(records.line(), "the header is not CSV in UTF-8"));
+            };
+            let name = if records.is_quoted(field) { name } else { name.trim() };
+            let position = self.find(name)?;
+            if positions.contains(&position) {
+                let message = format!("the header has column `{name}` twice");
+                return Err(Diagnostic::new(code::AMBIGUOUS_COLUMN, message).into());
+            }
+            positions.push(position);
+        }
+        Ok(positions)
     }
 
     /// Finds a column of the header.
@@ -87,59 +89,43 @@ impl CsvSchema<'_> {
     }
 
     /// Reads a field.
-    fn value<'a>(
+    fn value<'r>(
         self,
-        text: &str,
+        records: &'r CsvRecords<&[u8]>,
+        field: usize,
         position: usize,
-        line: usize,
-        arena: &'a Arena,
-    ) -> HttpResult<Datum<'a>> {
-        if text.is_empty() {
-            return Ok(Datum::Null);
-        }
+    ) -> HttpResult<Datum<'r>> {
         let (name, data_type) = &self.columns[position];
-        self.read_text(text, data_type, arena).ok_or_else(|| {
+        let Some(text) = records.text(field) else {
+            let what = format!("column `{name}`: the text is not UTF-8");
+            return Err(at_line(records.line(), &what));
+        };
+        let settings = self.conversion.settings();
+        read_field(text, records.is_quoted(field), "", data_type, &settings).ok_or_else(|| {
             let shown: String = text.chars().take(60).collect();
             let message = format!("column `{name}` is {data_type}, '{shown}' is not");
+            let line = records.line();
             Diagnostic::new(code::INVALID_TEXT, message)
                 .with_kind(Kind::FixData)
-                .with_detail(format!(
-                    "It is in row {line} of the body, the header being the first."
-                ))
+                .with_detail(format!("It is in line {line} of the body."))
                 .into()
         })
     }
+}
 
-    fn read_text<'a>(
-        self,
-        text: &str,
-        data_type: &DataType,
-        arena: &'a Arena,
-    ) -> Option<Datum<'a>> {
-        match data_type {
-            DataType::String => Some(Datum::String(arena.alloc_str(text))),
-            DataType::Bool => text.to_ascii_lowercase().parse().ok().map(Datum::Bool),
-            DataType::SmallInt => text.parse().ok().map(Datum::SmallInt),
-            DataType::Int => text.parse().ok().map(Datum::Int),
-            DataType::BigInt => text.parse().ok().map(Datum::BigInt),
-            DataType::Float => text.parse().ok().map(Datum::Float),
-            DataType::Double => text.parse().ok().map(Datum::Double),
-            DataType::Timestamp | DataType::Date => {
-                match (text.parse().ok(), self.conversion.read_text(text, data_type)) {
-                    (Some(ms), _) if *data_type == DataType::Timestamp => {
-                        Some(Datum::Timestamp(ms))
-                    }
-                    (_, Some(Value::Timestamp(ms))) => Some(Datum::Timestamp(ms)),
-                    (_, Some(Value::Date(days))) => Some(Datum::Date(days)),
-                    _ => None,
-                }
-            }
-            DataType::Null | DataType::Array(_) | DataType::Map(..) => None,
+fn malformed(error: &CsvError) -> HttpError {
+    match error {
+        CsvError::Unclosed { line } | CsvError::TooLong { line } => {
+            at_line(*line, &error.to_string())
         }
+        CsvError::Io(_) => Diagnostic::internal(error.to_string()).into(),
     }
 }
 
-fn malformed(error: &ArrowError) -> HttpError {
-    let message = format!("the body is not CSV with a header: {error}");
-    Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData).into()
+fn at_line(line: u64, what: &str) -> HttpError {
+    let message = format!("line {line} of the body: {what}");
+    Diagnostic::new(code::BAD_COPY_FORMAT, message)
+        .with_kind(Kind::FixData)
+        .with_hint("The body is CSV in UTF-8, whose first line names the columns.")
+        .into()
 }

@@ -65,7 +65,7 @@ pub(crate) struct BodyForm {
 impl BodyForm {
     /// Returns the form of a body by its first characters.
     pub(crate) fn of(body: &[u8]) -> Self {
-        let mut marks = body.iter().filter(|byte| !byte.is_ascii_whitespace());
+        let mut marks = without_mark(body).iter().filter(|byte| !byte.is_ascii_whitespace());
         match (marks.next(), marks.next()) {
             (Some(b'['), Some(b'{')) => Self { rows: JsonRowForm::Objects, is_array: true },
             (Some(b'['), Some(b'[' | b']')) => Self { rows: JsonRowForm::Arrays, is_array: true },
@@ -73,6 +73,11 @@ impl BodyForm {
             _ => Self { rows: JsonRowForm::Objects, is_array: false },
         }
     }
+}
+
+/// Returns a body without the byte order mark that some programs write before UTF-8.
+pub(crate) fn without_mark(body: &[u8]) -> &[u8] {
+    body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body)
 }
 
 /// One row: its values, and which columns it has.
@@ -106,7 +111,7 @@ impl RowSchema {
     ) -> Result<JsonRow<'a>, HttpError> {
         let failure = RefCell::default();
         let reader = RowReader { schema: self, arena, failure: &failure };
-        let mut deserializer = serde_json::Deserializer::from_slice(body);
+        let mut deserializer = serde_json::Deserializer::from_slice(without_mark(body));
         let row = reader.deserialize(&mut deserializer);
         let row = row.and_then(|row| deserializer.end().map(|()| row));
         row.map_err(|error| cause_of(&failure, &error))
@@ -120,7 +125,7 @@ impl RowSchema {
         give: impl FnMut(&JsonRow<'_>) -> Result<(), HttpError>,
     ) -> Result<(), HttpError> {
         let failure = RefCell::default();
-        let mut deserializer = serde_json::Deserializer::from_slice(body);
+        let mut deserializer = serde_json::Deserializer::from_slice(without_mark(body));
         let visitor = ArrayVisitor { schema: self, failure: &failure, give };
         let read = deserializer.deserialize_seq(visitor);
         let read = read.and_then(|()| deserializer.end());

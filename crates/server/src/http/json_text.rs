@@ -11,7 +11,7 @@
 //! | ARRAY, MAP | array; object whose keys are texts | the JSON |
 //! | NULL | `null` | nothing |
 
-use lockstep_row::{Datum, calendar::civil_from_days};
+use lockstep_row::{Datum, calendar};
 
 /// Appends a value as JSON.
 pub(crate) fn write_json(out: &mut Vec<u8>, value: &Datum<'_>) {
@@ -85,8 +85,8 @@ fn write_double(out: &mut Vec<u8>, value: f64) {
 }
 
 fn write_date(out: &mut Vec<u8>, days: i32) {
-    let day = civil_from_days(i64::from(days));
-    let text = format!("{:04}-{:02}-{:02}", day.year, day.month, day.day);
+    let mut text = String::new();
+    calendar::write_date(i64::from(days), &mut text).expect("a text takes what is written");
     out.extend_from_slice(text.as_bytes());
 }
 
@@ -162,6 +162,7 @@ mod tests {
         assert_eq!(json(Datum::Float(f32::NEG_INFINITY)), "\"-Infinity\"");
         assert_eq!(json(Datum::String("a\"\n\u{1}")), "\"a\\\"\\n\\u0001\"");
         assert_eq!(json(Datum::Date(18_383)), "\"2020-05-01\"");
+        assert_eq!(json(Datum::Date(-719_529)), "\"-0001-12-31\"");
         assert_eq!(json(Datum::Timestamp(90_000)), "90000");
         let map = [(Datum::Int(1), Datum::Null), (Datum::String("k"), Datum::Bool(true))];
         assert_eq!(json(Datum::Map(&map)), "{\"1\":null,\"k\":true}");

@@ -103,10 +103,14 @@ pub(crate) fn class_of(script: &ParsedScript) -> WorkClass {
 /// Converts a parameter by its JSON type: a whole number is a BIGINT, another a DOUBLE.
 fn parameter(text: &str) -> HttpResult<Parameter> {
     if let Some(number) = number(text) {
-        return Ok(match text.parse() {
-            Ok(whole) => (Value::BigInt(whole), DataType::BigInt),
-            Err(_) => (Value::Double(number), DataType::Double),
-        });
+        let is_whole = !text.contains(['.', 'e', 'E']);
+        return match text.parse() {
+            Ok(whole) => Ok((Value::BigInt(whole), DataType::BigInt)),
+            // As a DOUBLE it could become another number.
+            Err(_) if is_whole => Err(out_of_range(text, &DataType::BigInt)),
+            Err(_) if number.is_infinite() => Err(out_of_range(text, &DataType::Double)),
+            Err(_) => Ok((Value::Double(number), DataType::Double)),
+        };
     }
     Ok(match text.as_bytes() {
         b"null" => (Value::Null, DataType::Null),
@@ -119,6 +123,14 @@ fn parameter(text: &str) -> HttpResult<Parameter> {
         [b'[', ..] => return Err(no_parameter("an array")),
         _ => return Err(no_parameter("an object")),
     })
+}
+
+fn out_of_range(number: &str, data_type: &DataType) -> super::error::HttpError {
+    let shown: String = number.chars().take(60).collect();
+    let message = format!("the parameter {shown} is out of range of {data_type}");
+    Diagnostic::new(code::OUT_OF_RANGE, message)
+        .with_hint("Send the number as a string, and CAST it.")
+        .into()
 }
 
 fn no_parameter(found: &str) -> super::error::HttpError {

@@ -281,6 +281,57 @@ fn rows_are_appended_in_every_format() {
 }
 
 #[test]
+fn csv_of_an_append_is_read_as_that_of_a_file() {
+    let server = server();
+    server
+        .database
+        .session()
+        .execute("CREATE TABLE c (id INT, t STRING, v DOUBLE, f FLOAT)")
+        .unwrap();
+    let append = |body: &str, content_type| {
+        let headers = [("Content-Type", content_type)];
+        let reply = server.send(post("/v1/tables/c", body).with(&headers));
+        (reply.status, reply.json()["error"]["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let csv = "\u{feff}id,\"t\", v\r\n1,,0.5\r\n\r\n2,\"\",\"\"\r\n3,\"a\n\"\"b\"\"\", 1e3 \r\n4,null,\r\n";
+    assert_eq!(append(csv, "text/csv").0, 200);
+    assert_eq!(append("\u{feff}{\"id\":5}\n{\"id\":6}\n", "application/x-ndjson").0, 200);
+    assert_eq!(append("\u{feff}[{\"id\":7}]", "application/json").0, 200);
+    let sql = json!({"sql": "SELECT id, t, v FROM c ORDER BY id"}).to_string();
+    let rows = server.send(post("/v1/sql", &sql)).json()["rows"].to_string();
+    let expected = "[[1,null,0.5],[2,\"\",null],[3,\"a\\n\\\"b\\\"\",1000.0],[4,\"null\",null],\
+                    [5,null,null],[6,null,null],[7,null,null]]";
+    assert_eq!(rows, expected);
+    for (body, message) in [
+        ("id,v\n1,1e400\n", "column `v` is DOUBLE, '1e400' is not"),
+        ("id,f\n1,3e39\n", "column `f` is FLOAT, '3e39' is not"),
+        ("id,t\n1,\"a\n", "line 2 of the body: a quoted field is not closed"),
+        ("id,t\n1,\"a\"b\n", "line 2 of the body: text follows the closing quote of a field"),
+        ("id,t\n1\n", "line 2 of the body: expected 2 fields, found 1"),
+        ("\n\n", "line 1 of the body: the header is missing"),
+    ] {
+        assert_eq!(append(body, "text/csv"), (400, message.to_owned()), "{body}");
+    }
+    let wide = append("{\"id\":1,\"v\":-1e400}", "application/json");
+    assert_eq!(wide, (400, "column `v` is DOUBLE, which does not hold -1e400".to_owned()));
+    for (body, message) in [
+        (&b"id,t\n1,\xf6\n"[..], "line 2 of the body: column `t`: the text is not UTF-8"),
+        (b"id,\xf6\n1,2\n", "line 1 of the body: the header is not CSV in UTF-8"),
+    ] {
+        let csv = post("/v1/tables/c", body);
+        assert_eq!(
+            server.send(csv.with(&[("Content-Type", "text/csv")])).json()["error"]["message"],
+            message
+        );
+    }
+    for (number, data_type) in [("18446744073709551615", "BIGINT"), ("1e400", "DOUBLE")] {
+        let sql = format!("{{\"sql\":\"SELECT ? AS x\",\"parameters\":[{number}]}}");
+        let message = format!("the parameter {number} is out of range of {data_type}");
+        assert_eq!(server.send(post("/v1/sql", &sql)).json()["error"]["message"], message);
+    }
+}
+
+#[test]
 fn rows_are_in_the_directory_after_the_server_has_ended() {
     let path = std::env::temp_dir().join(format!("lockstep-server-{}", std::process::id()));
     let database = Database::open(&path).unwrap();

@@ -101,8 +101,8 @@ const LOAD_OPTIONS: &[DocumentedOption] = &[
         name: "null_value",
         values: "a text",
         default: "`'null'`",
-        meaning: "CSV: the text of NULL; in quotes it is a STRING. \
-            An empty field of a column that is not STRING is NULL too.",
+        meaning: "CSV: a text that is NULL, as an empty field is; in quotes, either is a STRING. \
+            See [Files](../guide/files.md#csv).",
     },
     DocumentedOption {
         name: "quote",

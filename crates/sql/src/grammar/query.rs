@@ -70,8 +70,8 @@ const OUTFILE_OPTIONS: &[DocumentedOption] = &[
     DocumentedOption {
         name: "null_value",
         values: "a text",
-        default: "`'null'`",
-        meaning: "CSV: the text of NULL.",
+        default: "`''`, and `'null'` with `compatibility = 'openmldb'`",
+        meaning: "CSV: the text of NULL. A STRING that would be read as NULL is quoted.",
     },
     DocumentedOption {
         name: "quote",

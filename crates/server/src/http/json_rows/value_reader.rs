@@ -62,6 +62,7 @@ impl ValueReader<'_, '_> {
     #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
     fn decimal<'a, E: Error>(&self, text: &str, number: f64) -> Result<Datum<'a>, E> {
         match self.data_type() {
+            DataType::Double if number.is_infinite() => Err(self.out_of_range(&text)),
             DataType::Double => Ok(Datum::Double(number)),
             DataType::Float if (number as f32).is_infinite() => Err(self.out_of_range(&text)),
             DataType::Float => match whole_of(text) {
