@@ -10,8 +10,9 @@ use arrow::{
     array::{Array, ArrayRef, AsArray, PrimitiveArray, make_array},
     compute::{CastOptions, cast_with_options},
     datatypes::{
-        ArrowTimestampType, DataType as ArrowType, FieldRef, Float32Type, Float64Type, TimeUnit,
-        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+        ArrowPrimitiveType, ArrowTimestampType, DataType as ArrowType, FieldRef, Float16Type,
+        Float32Type, Float64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+        TimestampNanosecondType,
     },
     util::display::FormatOptions,
 };
@@ -246,26 +247,35 @@ fn convert(array: &ArrayRef, to: &ArrowType) -> Option<ArrayRef> {
 /// Finds the first row in which the columns, of one type, differ; a NaN equals every NaN, and 0.0
 /// differs from -0.0.
 fn first_difference(left: &ArrayRef, right: &ArrayRef) -> Option<usize> {
-    let differs = |row: usize| match left.data_type() {
-        _ if left.is_null(row) != right.is_null(row) => true,
-        _ if left.is_null(row) => false,
-        ArrowType::Float32 => {
-            let [left, right] =
-                [left, right].map(|side| side.as_primitive::<Float32Type>().value(row));
-            left.to_bits() != right.to_bits() && !(left.is_nan() && right.is_nan())
-        }
-        ArrowType::Float64 => {
-            let [left, right] =
-                [left, right].map(|side| side.as_primitive::<Float64Type>().value(row));
-            left.to_bits() != right.to_bits() && !(left.is_nan() && right.is_nan())
-        }
-        _ => left.slice(row, 1).to_data() != right.slice(row, 1).to_data(),
-    };
-    if left.data_type() != &ArrowType::Float32
-        && left.data_type() != &ArrowType::Float64
-        && left.to_data() == right.to_data()
-    {
+    if left.to_data() == right.to_data() {
         return None;
     }
-    (0..left.len()).find(|row| differs(*row))
+    let [left, right] = [left, right].map(with_equal_nans);
+    if left.to_data() == right.to_data() {
+        return None;
+    }
+    let differs = |row: &usize| left.slice(*row, 1).to_data() != right.slice(*row, 1).to_data();
+    (0..left.len()).find(differs)
+}
+
+/// Returns a column whose NaNs have one bit pattern, those in lists too: a conversion between floats
+/// may change the bits of a NaN.
+fn with_equal_nans(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        ArrowType::Float16 => {
+            type Half = <Float16Type as ArrowPrimitiveType>::Native;
+            let halves: &PrimitiveArray<Float16Type> = array.as_primitive();
+            let equal: PrimitiveArray<Float16Type> =
+                halves.unary(|half| if half.is_nan() { Half::NAN } else { half });
+            Arc::new(equal)
+        }
+        ArrowType::List(_) | ArrowType::LargeList(_) => {
+            let data = array.to_data();
+            let items = data.child_data().iter().map(|items| make_array(items.clone()));
+            let items = items.map(|items| with_equal_nans(&items).to_data()).collect();
+            let data = data.into_builder().child_data(items).build();
+            make_array(data.expect("as many elements as before"))
+        }
+        _ => with_one_nan(array),
+    }
 }

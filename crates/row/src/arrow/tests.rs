@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        Array, ArrayRef, Date64Array, DictionaryArray, Float64Array, Int8Array, Int64Array,
-        ListArray, StringArray, StringViewArray, TimestampMicrosecondArray,
+        Array, ArrayRef, Date64Array, DictionaryArray, Float16Array, Float64Array, Int8Array,
+        Int64Array, ListArray, StringArray, StringViewArray, TimestampMicrosecondArray,
         TimestampNanosecondArray, UInt64Array,
     },
-    buffer::OffsetBuffer,
+    buffer::{Buffer, OffsetBuffer, ScalarBuffer},
     datatypes::Field,
 };
 
@@ -150,6 +150,35 @@ fn an_import_keeps_values_or_names_the_row() {
     let unsupported =
         ImportError::Unsupported { from: integers.data_type().clone(), to: DataType::String };
     check_import(integers, &DataType::String, Err(unsupported));
+}
+
+/// Every bit pattern of a NaN is a NaN, whatever a conversion makes of its bits.
+#[test]
+fn a_signalling_nan_fits_a_wider_float() {
+    let bits: ScalarBuffer<u16> = vec![0x3c00_u16, 0x7c01, 0xfe01, 0x8000].into();
+    let halves = Float16Array::new(ScalarBuffer::from(Buffer::from(bits.into_inner())), None);
+    let halves: ArrayRef = Arc::new(halves);
+    for to in [DataType::Float, DataType::Double] {
+        let converted = import_array(&halves, &to).unwrap();
+        let arena = Arena::new();
+        let reader = ColumnReader::new(converted.as_ref());
+        let values = (0..4).map(|row| match reader.get(row, &arena) {
+            Datum::Float(value) => f64::from(value),
+            Datum::Double(value) => value,
+            other => panic!("{other:?} is not a float"),
+        });
+        let values: Vec<String> = values.map(|value| value.to_string()).collect();
+        assert_eq!(values, ["1", "NaN", "NaN", "-0"], "{to}");
+    }
+    let item = Arc::new(Field::new("item", halves.data_type().clone(), true));
+    let list = ListArray::new(item, OffsetBuffer::from_lengths([3, 1]), halves, None);
+    let lists =
+        import_array(&(Arc::new(list) as ArrayRef), &DataType::Array(Box::new(DataType::Float)));
+    assert_eq!(lists.unwrap().len(), 2);
+    let noise: ArrayRef =
+        Arc::new(Float64Array::from(vec![f64::from_bits(0x7ff0_0000_0000_0001), 0.1]));
+    let inexact = ImportError::Inexact { row: 1, to: DataType::Float };
+    check_import(noise, &DataType::Float, Err(inexact));
 }
 
 #[test]
