@@ -3,12 +3,13 @@
 //! Everything that runs over columns uses it: each type of the dialect has one Arrow type
 //! ([`arrow_type`]), a reader returns a column's values as [`Datum`](crate::Datum)s and a builder makes
 //! columns of them. Columns of users, which have more types than the dialect, are converted by
-//! [`import_array`], and those of other programs are checked before ([`check_batch`]). Knows no
+//! [`import_array`], and those of other programs are checked before ([`check_batch`], [`check_message`]). Knows no
 //! expression and no plan.
 
 mod builder;
 mod check;
 mod import;
+mod ipc;
 mod reader;
 
 use std::sync::Arc;
@@ -22,6 +23,10 @@ pub use check::{InvalidColumn, check_batch};
 pub use import::{
     ImportError, import_array, importable, in_milliseconds, is_finer_than_milliseconds,
     with_one_nan,
+};
+pub use ipc::{
+    MessageLimits, SplitHeader, SplitMessage, check_batch_message, check_byte_order, check_message,
+    decoded, next_message, read_stream, split_header, too_large,
 };
 pub use reader::ColumnReader;
 

@@ -16,11 +16,10 @@ use lockstep_engine::{FeatureRole, Output, Parameter, Relation};
 use lockstep_protocol::ColumnList;
 use lockstep_row::{
     Arena, DataType,
-    arrow::{ColumnReader, arrow_type, import_array, importable, in_milliseconds},
+    arrow::{ColumnReader, arrow_type, import_array, importable, in_milliseconds, read_stream},
 };
 
 use super::{prepared::ParameterRows, status::malformed};
-use crate::arrow_input::read_stream;
 
 /// Returns the schema of rows with these columns, whose names are unique there.
 pub(crate) fn schema_of(columns: &[(String, DataType)]) -> SchemaRef {

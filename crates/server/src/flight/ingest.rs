@@ -25,6 +25,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::{Durability, IfExists, Output, Session, TableBatches};
 use lockstep_host::{failpoint, query};
 use lockstep_protocol::{Append, AppendCreates, NamedMessage};
+use lockstep_row::arrow::{MessageLimits, check_message, decoded};
 use prost::Message;
 use tokio::{runtime::Handle, sync::mpsc};
 use tonic::{Request, Status, Streaming};
@@ -37,11 +38,7 @@ use super::{
     statements::{outcome_of, view_of},
     status::malformed,
 };
-use crate::{
-    arrow_input::{check_message, decoded},
-    server_state::ServerState,
-    work_pool::WorkClass,
-};
+use crate::{server_state::ServerState, work_pool::WorkClass};
 
 /// The option of an ingest that says what it waits for.
 const DURABILITY_OPTION: &str = "durability";
@@ -302,7 +299,8 @@ async fn message_in_time(
 
 /// Returns a message whose lengths were checked.
 fn checked(message: FlightData) -> FlightResult<FlightData> {
-    let lengths = check_message(&message.data_header, &message.data_body);
+    let limits = MessageLimits::OF_CLIENTS;
+    let lengths = check_message(&message.data_header, &message.data_body, limits);
     lengths.map_err(FlightError::DecodeError)?;
     Ok(message)
 }

@@ -9,14 +9,16 @@ use axum::{
 };
 use lockstep_diagnostic::{Diagnostic, Kind, code};
 use lockstep_engine::Output;
-use lockstep_row::{Arena, DataType, Datum, arrow::ColumnReader};
+use lockstep_row::{
+    Arena, DataType, Datum,
+    arrow::{ColumnReader, read_stream},
+};
 
 use super::{
     error::{HttpError, HttpResult},
     json_rows::JsonRowForm,
     json_text::{push_json, write_csv, write_csv_text, write_json, write_json_array},
 };
-use crate::arrow_input::read_stream;
 
 /// A format of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
