@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -224,3 +226,96 @@ def test_iceberg_files_without_ids_need_a_mapping(db: lockstep.Connection, tmp_p
         lockstep.Error, match=r"file `.*` has no field ids, by which its columns are known"
     ):
         read(db, f"read_iceberg('{path}')")
+
+
+def iceberg_table(warehouse: Path, schema: pa.Schema, partition: str | None = None) -> Any:
+    """An empty table of pyiceberg, with an identity partition by a column where one is given."""
+    pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pip install pyiceberg")
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    warehouse.mkdir()
+    catalog = SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{warehouse}")
+    catalog.create_namespace("s")
+    table = catalog.create_table("s.t", schema=schema)
+    if partition is not None:
+        with table.update_spec() as update:
+            update.add_identity(partition)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value", "expected"),
+    [
+        (pa.float64(), 2.25, 2.25),
+        (pa.float32(), 0.5, 0.5),
+        (pa.decimal128(9, 2), decimal.Decimal("-1.10"), -1.1),
+        (pa.timestamp("us"), datetime.datetime(2400, 4, 5, 6), datetime.datetime(2400, 4, 5, 6)),
+        (pa.timestamp("us", "UTC"), datetime.datetime(2023, 4, 5), datetime.datetime(2023, 4, 5)),
+        (pa.date32(), datetime.date(1850, 6, 1), datetime.date(1850, 6, 1)),
+        (pa.int64(), 7, 7),
+        (pa.string(), "a=b c", "a=b c"),
+        (pa.bool_(), True, True),
+        (pa.float64(), None, None),
+    ],
+)
+def test_iceberg_partition_values_need_not_be_in_the_files(
+    db: lockstep.Connection, tmp_path: Path, data_type: pa.DataType, value: Any, expected: Any
+) -> None:
+    """As after ``add_files``: the metadata has the values, in every zone of the session."""
+    given = value
+    if isinstance(value, datetime.datetime) and data_type.tz is not None:
+        given = value.replace(tzinfo=datetime.timezone.utc)
+    rows = pa.table({"p": pa.array([given], data_type), "v": pa.array([8], pa.int64())})
+    table = iceberg_table(tmp_path / "warehouse", rows.schema, "p")
+    table.append(rows)
+    for file in table.scan().plan_files():
+        path = file.file.file_path.removeprefix("file://")
+        pq.write_table(pq.ParquetFile(path).read().drop_columns(["p"]), path)
+    metadata = table.metadata_location.removeprefix("file://")
+    db.execute("SET time_zone = 'Asia/Tokyo'")
+    assert db.sql(f"SELECT p, v FROM read_iceberg('{metadata}')").fetchall() == [(expected, 8)]
+
+
+def test_iceberg_columns_that_were_added_have_their_initial_default(
+    db: lockstep.Connection, tmp_path: Path
+) -> None:
+    """Rows from before the column; a default that is not of the column's type is damage."""
+    rows = pa.table({"id": pa.array([1], pa.int64())})
+    table = iceberg_table(tmp_path / "warehouse", rows.schema)
+    table.append(rows)
+    path = Path(table.metadata_location.removeprefix("file://"))
+    written = json.loads(path.read_text())
+
+    def read_with(data_type: str, default: object) -> list[tuple[Any, ...]]:
+        changed = json.loads(json.dumps(written))
+        schema = json.loads(json.dumps(changed["schemas"][-1]))
+        schema["schema-id"] = 9
+        schema["fields"].append(
+            {
+                "id": 2,
+                "name": "added",
+                "required": False,
+                "type": data_type,
+                "initial-default": default,
+            }
+        )
+        changed["schemas"].append(schema)
+        changed["current-schema-id"] = 9
+        path.write_text(json.dumps(changed))
+        return db.sql(f"SELECT id, added FROM read_iceberg('{path}')").fetchall()
+
+    for data_type, default, expected in [
+        ("long", 6, 6),
+        ("double", 0.25, 0.25),
+        ("boolean", True, True),
+        ("string", "new", "new"),
+        ("decimal(9, 2)", "1.10", 1.1),
+        ("date", "2017-11-16", datetime.date(2017, 11, 16)),
+        ("timestamp", "2017-11-16T22:31:08", datetime.datetime(2017, 11, 16, 22, 31, 8)),
+        ("timestamptz", "2017-11-16T22:31:08+00:00", datetime.datetime(2017, 11, 16, 22, 31, 8)),
+        ("long", None, None),
+    ]:
+        assert read_with(data_type, default) == [(1, expected)], (data_type, default)
+    with pytest.raises(lockstep.Error, match="of the table's metadata is damaged") as raised:
+        read_with("long", "six")
+    assert 'The initial default "six" of column `added` is not of its type.' in str(raised.value)

@@ -48,7 +48,7 @@ use text_file::TextFile;
 use crate::{
     error::{from_io, interrupted},
     execute::machine_threads,
-    load::{BytesRead, FileFormat, InputFile, open_parquet, parquet_error},
+    load::{BytesRead, FileFormat, InputFile, open_parquet},
     operator::memory_share,
 };
 
@@ -288,10 +288,8 @@ impl Exporter {
                     )
                     .err();
             }
-            let old = old.build().map_err(|error| parquet_error(&error, &self.path.display()))?;
-            for batch in old {
-                let batch = batch.map_err(|error| crate::error::from_arrow(&error))?;
-                let batch = self.rename(&batch)?;
+            for batch in old.rows() {
+                let batch = self.rename(&batch?)?;
                 writer.write(&batch).map_err(|error| failed(&error))?;
             }
         }

@@ -3,6 +3,8 @@
 //! CSV and Parquet share it: an unknown name is an error unless the statement says otherwise, and a
 //! warning lists the columns that are ignored on either side.
 
+use std::sync::Arc;
+
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +48,18 @@ pub(crate) struct FieldIds {
     pub(crate) of_columns: Vec<i32>,
     /// The ids of names, for files whose columns have no ids.
     pub(crate) of_names: Vec<(String, i32)>,
+}
+
+/// What a column of a file is known by.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum ColumnIdentity {
+    /// Its name.
+    #[default]
+    Name,
+    /// Its name, in any case where no other column has it exactly.
+    AnyCase,
+    /// Its field id, in a Parquet file.
+    FieldIds(Arc<FieldIds>),
 }
 
 /// A note about columns that were ignored, truncated, or are likely to be mistaken.
@@ -139,7 +153,7 @@ fn by_name(
     let mut sources = vec![None; columns.len()];
     let mut unknown = Vec::new();
     for (at, name) in names.iter().enumerate() {
-        match target.schema.find_column(name) {
+        match find_column(target, names, name) {
             Some(column) if sources[column].is_some() => {
                 let message = format!("file `{path}` names column `{name}` twice");
                 return Diagnostic::new(code::BAD_COPY_FORMAT, message)
@@ -159,7 +173,7 @@ fn by_name(
         return Err(unknown_column(target, path, first));
     }
     let without = |(at, column): (usize, &lockstep_row::Column)| {
-        let is_missing = sources[at].is_none() && path.folder_value(&column.name).is_none();
+        let is_missing = sources[at].is_none() && !path.has_value(&column.name);
         is_missing.then(|| column.name.clone())
     };
     let missing: Vec<String> = columns.iter().enumerate().filter_map(without).collect();
@@ -171,6 +185,19 @@ fn by_name(
         notes.push(Note::Unknown(unknown));
     }
     Ok(ColumnMapping { sources, notes })
+}
+
+/// Returns the column of the table with a name of a file.
+fn find_column(target: &LoadTarget, names: &[String], name: &str) -> Option<usize> {
+    let exact = target.schema.find_column(name);
+    if exact.is_some() || target.identity != ColumnIdentity::AnyCase {
+        return exact;
+    }
+    let lower = name.to_lowercase();
+    let is_meant = |column: &lockstep_row::Column| {
+        column.name.to_lowercase() == lower && !names.contains(&column.name)
+    };
+    target.schema.columns.iter().position(is_meant)
 }
 
 fn unknown_column(target: &LoadTarget, path: &InputFile, name: &str) -> Box<Diagnostic> {

@@ -54,7 +54,13 @@ impl FileImport {
         file: InputFile,
         mapping: ColumnMapping,
     ) -> Result<Self> {
-        let ColumnMapping { sources: of_file, notes } = mapping;
+        let ColumnMapping { sources: mut of_file, notes } = mapping;
+        // Metadata has the last word on the values that it gives.
+        for (column, source) in target.schema.columns.iter().zip(&mut of_file) {
+            if file.value(&column.name).is_some() {
+                *source = None;
+            }
+        }
         target.check_defaults(&of_file, &file)?;
         let mut read: Vec<usize> =
             target.columns.iter().filter_map(|column| of_file[*column]).collect();

@@ -1,6 +1,6 @@
 //! Inference of a table's columns from files.
 
-use std::{fmt::Display, sync::Arc};
+use std::fmt::Display;
 
 use ::arrow::datatypes::SchemaRef;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
@@ -11,8 +11,8 @@ use lockstep_row::{
 };
 
 use super::{
-    AbsentColumns, CsvOptions, FileFormat, InputFile, LoadOptions, arrow_file, columns::FieldIds,
-    csv, csv_records::read_text, json::JsonObjects, parquet, paths,
+    AbsentColumns, CsvOptions, FileFormat, InputFile, LoadOptions, arrow_file,
+    columns::ColumnIdentity, csv, csv_records::read_text, json::JsonObjects, parquet, paths,
 };
 
 /// The number of rows of a text file that are examined.
@@ -56,8 +56,8 @@ pub(crate) struct InferredFiles {
     pub(crate) shown: String,
     /// What to do where one of the files does not exist.
     pub(crate) missing_hint: Option<&'static str>,
-    /// The field ids of the columns, where they are known by them and not by their names.
-    pub(crate) field_ids: Option<Arc<FieldIds>>,
+    /// What the columns of files are known by.
+    pub(crate) identity: ColumnIdentity,
 }
 
 /// Finds the files that some paths name, in the order of the paths, and infers their columns from
@@ -104,7 +104,7 @@ pub(crate) fn infer_files(
         left_out,
         shown,
         missing_hint: None,
-        field_ids: None,
+        identity: ColumnIdentity::Name,
     })
 }
 
@@ -184,8 +184,14 @@ fn infer_json(mut objects: JsonObjects, settings: Settings) -> Result<Vec<Column
     Ok(guesses.into_iter().map(|(name, guess)| Column::new(name, guess.data_type())).collect())
 }
 
+/// Returns whether a column of a table may have a type, which may be a MAP of single values.
 pub(super) fn is_storable(data_type: &DataType) -> bool {
-    !matches!(data_type, DataType::Null | DataType::Array(_) | DataType::Map(..))
+    let is_scalar =
+        |of: &DataType| !matches!(of, DataType::Null | DataType::Array(_) | DataType::Map(..));
+    match data_type {
+        DataType::Map(key, value) => is_scalar(key) && is_scalar(value),
+        other => is_scalar(other),
+    }
 }
 
 fn infer_csv(

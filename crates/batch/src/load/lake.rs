@@ -16,6 +16,7 @@ mod manifest;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::{fmt::Display, sync::Arc};
 
@@ -23,7 +24,7 @@ use ::arrow::datatypes::DataType as ArrowType;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::Settings;
 use lockstep_row::{
-    Column, TableSchema,
+    Column, TableSchema, Value,
     arrow::{arrow_schema, importable},
 };
 
@@ -31,7 +32,7 @@ pub use self::folder::PermitFile;
 use self::folder::TableFolder;
 use super::{
     AbsentColumns, FileFormat, InputFile, LoadOptions, UnknownColumns,
-    columns::FieldIds,
+    columns::{ColumnIdentity, FieldIds},
     infer::{InferredFiles, is_storable, unique},
 };
 
@@ -50,7 +51,8 @@ struct LakeTable {
     columns: Vec<LakeColumn>,
     /// The files with the values of their partition columns.
     files: Vec<InputFile>,
-    /// The ids of names in files without field ids; `None` where columns are matched by name.
+    /// The ids of names in files without field ids; `None` where columns are matched by name, in any
+    /// case.
     ids_of_names: Option<Vec<(String, i32)>>,
 }
 
@@ -64,6 +66,8 @@ struct LakeColumn {
     arrow_type: Option<ArrowType>,
     /// Its type as the table's metadata has it.
     written_type: String,
+    /// The value in files from before it was added.
+    default: Option<Value>,
 }
 
 /// Finds the files of a state of a lake table, and its columns. `permit` is called for each file
@@ -88,7 +92,8 @@ fn into_files(table: LakeTable, path: &str, settings: Settings) -> Result<Inferr
         let data_type = column.arrow_type.as_ref().and_then(importable).filter(is_storable);
         match data_type {
             Some(data_type) => {
-                columns.push(Column::new(column.name, data_type));
+                let default = column.default;
+                columns.push(Column { default, ..Column::new(column.name, data_type) });
                 ids.push(column.id);
             }
             None => left_out.push((column.name, column.written_type)),
@@ -97,15 +102,19 @@ fn into_files(table: LakeTable, path: &str, settings: Settings) -> Result<Inferr
     let schema = unique(TableSchema { columns, indexes: Vec::new() }, &path)?;
     let is_of_all = |column: &usize| {
         let name = &schema.columns[*column].name;
-        table.files.iter().all(|file| file.folder_value(name).is_some())
+        table.files.iter().all(|file| file.has_value(name))
     };
     let folder_columns = match table.files.is_empty() {
         true => Vec::new(),
         false => (0..schema.columns.len()).filter(is_of_all).collect(),
     };
     debug_assert_eq!(ids.len(), schema.columns.len(), "each column has an id");
-    let field_ids =
-        table.ids_of_names.map(|of_names| Arc::new(FieldIds { of_columns: ids, of_names }));
+    let identity = match table.ids_of_names {
+        Some(of_names) => {
+            ColumnIdentity::FieldIds(Arc::new(FieldIds { of_columns: ids, of_names }))
+        }
+        None => ColumnIdentity::AnyCase,
+    };
     let options = LoadOptions {
         format: FileFormat::Parquet,
         unknown_columns: UnknownColumns::Ignore,
@@ -122,7 +131,7 @@ fn into_files(table: LakeTable, path: &str, settings: Settings) -> Result<Inferr
         left_out,
         shown: path.to_owned(),
         missing_hint: Some(MISSING_HINT),
-        field_ids,
+        identity,
     })
 }
 

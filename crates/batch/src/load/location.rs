@@ -34,6 +34,8 @@ pub(crate) struct InputFile {
     pub(crate) location: Location,
     /// The names and texts of its folders `name=text`, outermost first; `None` for NULL.
     pub(crate) partition: Vec<(String, Option<String>)>,
+    /// The values that a lake table's metadata gives to columns of all its rows.
+    pub(crate) values: Vec<(String, Value)>,
     /// What is known of its rows without opening it.
     pub(crate) statistics: Option<Arc<FileStatistics>>,
 }
@@ -82,13 +84,23 @@ impl InputFile {
     pub(crate) fn local(path: PathBuf) -> Self {
         let folders = path.parent().map(Path::to_string_lossy).unwrap_or_default();
         let partition = partition_of(folders.split(['/', '\\']));
-        Self { location: Location::Local(path), partition, statistics: None }
+        Self { location: Location::Local(path), partition, values: Vec::new(), statistics: None }
     }
 
     /// Returns the text of a folder `name=text`; an inner `None` is NULL.
     pub(crate) fn folder_value(&self, name: &str) -> Option<Option<&str>> {
         let found = self.partition.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_deref())
+    }
+
+    /// Returns the value that a lake table's metadata gives to a column of all its rows.
+    pub(crate) fn value(&self, name: &str) -> Option<&Value> {
+        self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// Returns whether a column of all its rows has its value from a folder or from metadata.
+    pub(crate) fn has_value(&self, name: &str) -> bool {
+        self.value(name).is_some() || self.folder_value(name).is_some()
     }
 
     /// Returns what is known of the values of a column.
@@ -230,6 +242,12 @@ impl BytesRead {
         self.0.load(Relaxed)
     }
 
+    /// Counts bytes that were read.
+    pub(crate) fn add(&self, bytes: usize) {
+        // Relaxed: as above.
+        self.0.fetch_add(bytes as u64, Relaxed);
+    }
+
     /// Counts what is read of a file.
     pub(crate) fn of<R>(&self, reader: R) -> CountedReader<R> {
         let read = Arc::clone(&self.0);
@@ -282,11 +300,16 @@ impl ChunkReader for FileChunks {
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
         Ok(match self {
             Self::Local(file) => Box::new(file.get_read(start)?),
-            Self::Remote(file) => Box::new(file.reader(start)),
+            Self::Remote(file) => Box::new(file.reader(start.min(file.size()))),
         })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        // Memory is reserved for all of them.
+        let end = u64::try_from(length).ok().and_then(|length| start.checked_add(length));
+        if end.is_none_or(|end| end > self.len()) {
+            return Err(ParquetError::EOF(format!("{length} bytes at {start}")));
+        }
         match self {
             Self::Local(file) => file.get_bytes(start, length),
             Self::Remote(file) => {

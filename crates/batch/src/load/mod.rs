@@ -33,7 +33,7 @@ use lockstep_row::{
 
 use serde::{Deserialize, Serialize};
 
-use self::columns::{FieldIds, Note};
+use self::columns::{ColumnIdentity, Note};
 use crate::error::from_arrow;
 pub use columns::{ColumnMatch, UnknownColumns};
 pub use csv_records::{CsvCharacters, CsvError, CsvRecords, TEXT_AFTER_QUOTE, read_field};
@@ -42,7 +42,7 @@ pub(crate) use infer::{InferredFiles, infer_files};
 pub(crate) use lake::find_lake_files;
 pub use lake::{LakeVersion, PermitFile};
 pub(crate) use location::{BytesRead, InputFile};
-pub(crate) use parquet::{from_parquet as parquet_error, open_file as open_parquet};
+pub(crate) use parquet::open_file as open_parquet;
 pub(crate) use paths::NULL_FOLDER;
 pub(crate) use prune::Pruning;
 
@@ -176,7 +176,7 @@ pub fn read_file(
         settings: *settings,
         absent: AbsentColumns::Default,
         pruning: None,
-        field_ids: None,
+        identity: ColumnIdentity::Name,
     };
     Ok(FileRows::new(target, paths::expand(path)?))
 }
@@ -196,7 +196,7 @@ pub(crate) fn read_inferred(files: &InferredFiles, wanted: WantedRows) -> Result
         settings: files.settings,
         absent: files.absent,
         pruning,
-        field_ids: files.field_ids.clone(),
+        identity: files.identity.clone(),
     };
     debug_assert_eq!(target.arrow_schema.fields().len(), target.columns.len(), "as many fields");
     let pruned = target.pruning.as_ref().map(|pruning| pruning.files(&target, &files.files));
@@ -238,15 +238,18 @@ struct LoadTarget {
     settings: Settings,
     absent: AbsentColumns,
     pruning: Option<Pruning>,
-    /// The field ids of the columns, where Parquet files are matched by them.
-    field_ids: Option<Arc<FieldIds>>,
+    /// What the columns of files are known by.
+    identity: ColumnIdentity,
 }
 
 impl LoadTarget {
-    /// Returns the value of a column that a file does not have: what the name of a folder says, or
-    /// its default, or NULL; an error when it has none of them and does not take NULL.
+    /// Returns the value of a column that a file does not have: what metadata or the name of a folder
+    /// says, or its default, or NULL; an error when it has none of them and does not take NULL.
     fn default_of<'v>(&'v self, column: usize, file: &'v InputFile) -> Result<Datum<'v>> {
         let column = &self.schema.columns[column];
+        if let Some(value) = file.value(&column.name).and_then(lockstep_row::Value::as_scalar) {
+            return Ok(value);
+        }
         if let Some(text) = file.folder_value(&column.name) {
             return self.folder_datum(column, text, file);
         }

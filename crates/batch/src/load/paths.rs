@@ -108,6 +108,7 @@ fn expand_remote(url: &str) -> Result<Vec<InputFile>> {
         InputFile {
             partition: partition_of(folders.split('/')),
             location: Location::Remote(file),
+            values: Vec::new(),
             statistics: None,
         }
     };

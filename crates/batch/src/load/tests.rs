@@ -1,5 +1,7 @@
 //! Files in, malformed ones among them.
 
+mod damage;
+
 use std::{fs, path::PathBuf, sync::Arc};
 
 use arrow::{

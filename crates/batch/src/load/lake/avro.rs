@@ -20,6 +20,9 @@ const BLOCK_BYTES_MAX: u64 = 1 << 30;
 /// The most types in each other.
 const DEPTH_MAX: usize = 64;
 
+/// The most values of a block for each of its bytes: records and NULLs have none of their own.
+const VALUES_PER_BYTE_MAX: usize = 16;
+
 /// What is wrong with a file; a sentence without its dot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AvroError(String);
@@ -119,7 +122,7 @@ impl AvroFile {
     /// Reads all of a file.
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         let Some(rest) = bytes.strip_prefix(MAGIC) else { return fail("It is not an Avro file") };
-        let mut file = AvroCursor { bytes: rest };
+        let mut file = AvroCursor::new(rest);
         let mut header = BTreeMap::new();
         file.blocks(&mut |file| {
             let name = file.text()?;
@@ -140,7 +143,7 @@ impl AvroFile {
             if count > block.len() {
                 return fail("A block has fewer values than it says");
             }
-            let mut block = AvroCursor { bytes: &block };
+            let mut block = AvroCursor::new(&block);
             for _ in 0..count {
                 rows.push(block.value(&row_type)?);
             }
@@ -254,9 +257,15 @@ impl TypeReader {
 #[derive(Debug)]
 struct AvroCursor<'b> {
     bytes: &'b [u8],
+    /// Values that may still be read.
+    values_left: usize,
 }
 
 impl<'b> AvroCursor<'b> {
+    fn new(bytes: &'b [u8]) -> Self {
+        Self { bytes, values_left: bytes.len().saturating_mul(VALUES_PER_BYTE_MAX) }
+    }
+
     fn take(&mut self, size: usize) -> Result<&'b [u8]> {
         let Some((taken, rest)) = self.bytes.split_at_checked(size) else {
             return fail("It ends within a value");
@@ -325,6 +334,10 @@ impl<'b> AvroCursor<'b> {
     }
 
     fn value(&mut self, of: &AvroType) -> Result<AvroValue> {
+        let Some(left) = self.values_left.checked_sub(1) else {
+            return fail("It has more values than its bytes bear out");
+        };
+        self.values_left = left;
         Ok(match of {
             AvroType::Null => AvroValue::Null,
             AvroType::Bool => AvroValue::Bool(self.take(1)?[0] != 0),

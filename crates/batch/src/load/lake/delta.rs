@@ -5,11 +5,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ::arrow::{
-    compute::kernels::cast_utils::string_to_timestamp_nanos,
-    datatypes::{DataType, TimeUnit},
-};
+use ::arrow::datatypes::{DataType, TimeUnit};
 use lockstep_diagnostic::Result;
+use lockstep_row::{Value, arrow::importable};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
@@ -17,7 +15,7 @@ use super::{
     LakeColumn, LakeTable, damaged,
     delta_log::{AddFile, DeletionVector, DeltaAction, DeltaLog, DeltaMetadata, DeltaProtocol},
     folder::TableFolder,
-    refused, statistics,
+    refused, statistics, values,
 };
 use crate::load::InputFile;
 
@@ -42,6 +40,7 @@ pub(super) fn read(folder: &TableFolder<'_>, version: Option<u64>) -> Result<Lak
     let mut state = DeltaState::default();
     log.replay(folder, version, &mut |action| state.apply(action))?;
     let DeltaState { protocol, metadata, files } = state;
+    let metadata = metadata.filter(|metadata| metadata.schema_string.is_some());
     let (Some(protocol), Some(metadata)) = (protocol, metadata) else {
         let detail = format!("Version {version} has no protocol, or no columns.");
         return Err(damaged(&folder.resolve("_delta_log"), detail));
@@ -124,16 +123,17 @@ struct StructField {
 }
 
 fn columns_of(folder: &TableFolder<'_>, metadata: &DeltaMetadata) -> Result<Vec<LakeColumn>> {
-    let schema: StructType = serde_json::from_str(&metadata.schema_string).map_err(|error| {
-        damaged(&folder.resolve("_delta_log"), format!("The table's schema: {error}."))
-    })?;
+    let schema: StructType =
+        serde_json::from_str(metadata.schema_string.as_deref().unwrap_or_default()).map_err(
+            |error| damaged(&folder.resolve("_delta_log"), format!("The table's schema: {error}.")),
+        )?;
     let column = |field: StructField| {
         let written_type = match &field.data_type {
             serde_json::Value::String(name) => name.clone(),
             nested => nested["type"].as_str().unwrap_or("a nested type").to_owned(),
         };
         let arrow_type = field.data_type.as_str().and_then(arrow_type);
-        LakeColumn { name: field.name, id: 0, arrow_type, written_type }
+        LakeColumn { name: field.name, id: 0, arrow_type, written_type, default: None }
     };
     Ok(schema.fields.into_iter().map(column).collect())
 }
@@ -175,32 +175,31 @@ fn input_file(
         return Err(refused(folder, feature, &hint));
     }
     let mut file = folder.file(&path, added.size)?;
-    let value = |name: &String| {
-        let text = added.partition_values.get(name).cloned().flatten();
-        // The protocol has no other way to write a NULL than a text without characters.
-        let text = text.filter(|text| !text.is_empty());
+    for name in &metadata.partition_columns {
         let column = columns.iter().find(|column| column.name == *name);
         let data_type = column.and_then(|column| column.arrow_type.as_ref());
-        (name.clone(), text.map(|text| plain_value(text, data_type)))
-    };
-    file.partition = metadata.partition_columns.iter().map(value).collect();
+        let Some(data_type) = data_type else { continue };
+        let text = added.partition_values.get(name).and_then(Option::as_deref);
+        // The protocol has no other way to write a NULL than a text without characters.
+        let value = match text.filter(|text| !text.is_empty()) {
+            None => Some(Value::Null),
+            Some(text) => values::of_text(text, data_type),
+        };
+        match (value, importable(data_type)) {
+            (Some(value), _) => file.values.push((name.clone(), value)),
+            // The column is left out.
+            (None, None) => {}
+            (None, Some(expected)) => {
+                let text = text.unwrap_or_default();
+                let detail = format!(
+                    "File `{path}` has the value `{text}` for the partition column `{name}`, which \
+                     is {expected}."
+                );
+                return Err(damaged(&folder.resolve("_delta_log"), detail));
+            }
+        }
+    }
     let written = added.stats.as_deref();
     file.statistics = written.and_then(|stats| statistics::of_delta(stats, columns)).map(Arc::new);
     Ok(file)
 }
-
-/// Returns the text of a partition value as folders have it: a time in milliseconds, and UTC where
-/// it has no zone.
-fn plain_value(text: String, data_type: Option<&DataType>) -> String {
-    match data_type {
-        Some(DataType::Timestamp(..)) => milliseconds(&text).map_or(text, |ms| ms.to_string()),
-        _ => text,
-    }
-}
-
-/// Returns the milliseconds of a time that is written as a text.
-pub(super) fn milliseconds(text: &str) -> Option<i64> {
-    Some(string_to_timestamp_nanos(text).ok()?.div_euclid(NANOS_PER_MS))
-}
-
-const NANOS_PER_MS: i64 = 1_000_000;

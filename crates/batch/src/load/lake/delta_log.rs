@@ -53,7 +53,9 @@ pub(super) struct DeltaProtocol {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DeltaMetadata {
-    pub(super) schema_string: String,
+    /// Absent in the first entry of some writers, which add the columns later.
+    #[serde(default)]
+    pub(super) schema_string: Option<String>,
     #[serde(default)]
     pub(super) partition_columns: Vec<String>,
     #[serde(default)]
@@ -262,11 +264,10 @@ fn read_checkpoint(
     apply: &mut dyn FnMut(DeltaAction),
 ) -> Result<()> {
     let file = folder.file(&format!("{LOG_FOLDER}/{name}"), None)?;
-    let builder = parquet::open_file(&file)?;
-    let mask = ProjectionMask::columns(builder.parquet_schema(), CHECKPOINT_COLUMNS);
-    let reader = builder.with_projection(mask).build();
-    for batch in reader.map_err(|error| parquet::from_parquet(&error, &file))? {
-        let batch = batch.map_err(|error| damaged(&file, format!("The reader says: {error}.")))?;
+    let checkpoint = parquet::open_file(&file)?;
+    let mask = ProjectionMask::columns(checkpoint.parquet_schema(), CHECKPOINT_COLUMNS);
+    for batch in checkpoint.rows_of(mask) {
+        let batch = batch?;
         let mut writer = ::arrow::json::LineDelimitedWriter::new(Vec::new());
         writer.write(&batch).map_err(|error| from_arrow(&error))?;
         writer.finish().map_err(|error| from_arrow(&error))?;

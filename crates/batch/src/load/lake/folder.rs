@@ -88,7 +88,7 @@ impl<'p> TableFolder<'p> {
             (true, Some(size)) => Location::Remote(remote::file(&path, size)?),
             (true, None) => Location::Remote(remote::find(&path)?),
         };
-        Ok(InputFile { location, partition: Vec::new(), statistics: None })
+        Ok(InputFile { location, partition: Vec::new(), values: Vec::new(), statistics: None })
     }
 
     /// Reads a whole file of metadata, which may be compressed.

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::{
     LakeColumn, LakeTable, damaged,
     folder::{PermitFile, TableFolder},
-    manifest, refused,
+    manifest, refused, values,
 };
 
 /// The newest format of tables.
@@ -66,19 +66,22 @@ struct IcebergSnapshot {
 /// The columns of a table.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct Schema {
+struct Schema {
     #[serde(default)]
     schema_id: i32,
-    pub(super) fields: Vec<IcebergField>,
+    fields: Vec<IcebergField>,
 }
 
 /// A column of a table.
 #[derive(Debug, Deserialize)]
-pub(super) struct IcebergField {
-    pub(super) id: i32,
-    pub(super) name: String,
+struct IcebergField {
+    id: i32,
+    name: String,
     #[serde(rename = "type")]
-    pub(super) data_type: serde_json::Value,
+    data_type: serde_json::Value,
+    /// The value in files from before the column was added.
+    #[serde(rename = "initial-default", default)]
+    initial_default: Option<serde_json::Value>,
 }
 
 /// The field id of some names.
@@ -107,11 +110,15 @@ pub(super) fn read(path: &str, snapshot: Option<i64>, permit: PermitFile<'_>) ->
         return Err(damaged(&folder.resolve(&name), "It does not have the schema that it names."));
     };
     let ids_of_names = ids_of_names(&metadata).map_err(damage)?;
+    let columns = schema
+        .fields
+        .iter()
+        .map(|field| column(field).map_err(|detail| damaged(&folder.resolve(&name), detail)));
+    let columns = columns.collect::<Result<Vec<LakeColumn>>>()?;
     let folder = folder.written_at(&metadata.location);
-    let columns: Vec<LakeColumn> = schema.fields.iter().map(column).collect();
     let files = match state.map(|state| (state.snapshot_id, &state.manifest_list)) {
         None => Vec::new(),
-        Some((_, Some(list))) => manifest::files_of(&folder, list, schema, &columns)?,
+        Some((_, Some(list))) => manifest::files_of(&folder, list, &columns)?,
         Some((id, None)) => {
             let feature = format!("a snapshot ({id}) without a list of manifests");
             return Err(refused(&folder, &feature, "Let its writer write the table anew."));
@@ -243,13 +250,24 @@ fn ids_of_names(metadata: &IcebergMetadata) -> serde_json::Result<Vec<(String, i
     Ok(ids)
 }
 
-fn column(field: &IcebergField) -> LakeColumn {
+/// Returns a column; the error is what is wrong with it.
+fn column(field: &IcebergField) -> std::result::Result<LakeColumn, String> {
     let written_type = match &field.data_type {
         serde_json::Value::String(name) => name.clone(),
         nested => nested["type"].as_str().unwrap_or("a nested type").to_owned(),
     };
     let arrow_type = field.data_type.as_str().and_then(arrow_type);
-    LakeColumn { name: field.name.clone(), id: field.id, arrow_type, written_type }
+    let default = match (&field.initial_default, &arrow_type) {
+        (Some(json), Some(arrow_type)) => {
+            let value = values::of_json(json, arrow_type);
+            let name = &field.name;
+            let wrong =
+                || format!("The initial default {json} of column `{name}` is not of its type.");
+            Some(value.ok_or_else(wrong)?)
+        }
+        _ => None,
+    };
+    Ok(LakeColumn { name: field.name.clone(), id: field.id, arrow_type, written_type, default })
 }
 
 /// Returns the type that the Parquet files have for a primitive type.

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use ::arrow::{array::Date32Array, util::display::array_value_to_string};
 use lockstep_diagnostic::Result;
+use lockstep_row::{Value, arrow::importable};
 use serde::Deserialize;
 
 use super::{
@@ -14,8 +14,7 @@ use super::{
     avro::{AvroFile, AvroValue},
     damaged,
     folder::TableFolder,
-    iceberg::Schema,
-    refused, statistics,
+    refused, statistics, values,
 };
 use crate::load::InputFile;
 
@@ -38,7 +37,6 @@ struct PartitionField {
 pub(super) fn files_of(
     folder: &TableFolder<'_>,
     manifest_list: &str,
-    schema: &Schema,
     columns: &[LakeColumn],
 ) -> Result<Vec<InputFile>> {
     let list = read_avro(folder, manifest_list)?;
@@ -48,7 +46,7 @@ pub(super) fn files_of(
             let detail = "A manifest of the list has no path.";
             return Err(damaged(&folder.resolve(manifest_list), detail));
         };
-        add_files(folder, path, (schema, columns), &mut files)?;
+        add_files(folder, path, columns, &mut files)?;
     }
     files.sort_by(|left, right| left.0.cmp(&right.0));
     Ok(files.into_iter().map(|(_, file)| file).collect())
@@ -63,7 +61,7 @@ fn read_avro(folder: &TableFolder<'_>, name: &str) -> Result<AvroFile> {
 fn add_files(
     folder: &TableFolder<'_>,
     name: &str,
-    (schema, columns): (&Schema, &[LakeColumn]),
+    columns: &[LakeColumn],
     files: &mut Vec<(String, InputFile)>,
 ) -> Result<()> {
     let manifest = read_avro(folder, name)?;
@@ -85,7 +83,8 @@ fn add_files(
         check_content(folder, data_file, path)?;
         let size = data_file.integer("file_size_in_bytes");
         let mut file = folder.file(path, size.and_then(|size| u64::try_from(size).ok()))?;
-        file.partition = values_of(data_file, &partition, schema);
+        file.values = values_of(data_file, &partition, columns)
+            .map_err(|detail| damaged(&folder.resolve(name), detail))?;
         file.statistics = Some(Arc::new(statistics::of_iceberg(data_file, columns)));
         files.push((path.to_owned(), file));
     }
@@ -112,32 +111,32 @@ fn check_content(folder: &TableFolder<'_>, data_file: &AvroValue, path: &str) ->
     Ok(())
 }
 
-/// Returns the values of the columns that the files are partitioned by as they are, as texts.
+/// Returns the values of the columns that the files are partitioned by as they are. A file need not
+/// have these columns. The error is what is wrong with a value.
 fn values_of(
     data_file: &AvroValue,
     partition: &[PartitionField],
-    schema: &Schema,
-) -> Vec<(String, Option<String>)> {
+    columns: &[LakeColumn],
+) -> std::result::Result<Vec<(String, Value)>, String> {
     let values = data_file.field("partition").map_or(&[][..], AvroValue::values);
     if values.len() != partition.len() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let value = |(field, value): (&PartitionField, &AvroValue)| {
-        let column = schema.fields.iter().find(|column| column.id == field.source_id)?;
-        let data_type = column.data_type.as_str().filter(|_| field.transform == "identity")?;
-        let text = match (value, data_type) {
-            (AvroValue::Null, _) => None,
-            (AvroValue::Int(days), "date") => {
-                let days = Date32Array::from(vec![i32::try_from(*days).ok()?]);
-                Some(array_value_to_string(&days, 0).ok()?)
-            }
-            (AvroValue::Int(value), "int" | "long") => Some(value.to_string()),
-            (AvroValue::Text(value), "string") => Some(value.clone()),
-            (AvroValue::Bool(value), "boolean") => Some(value.to_string()),
-            // The reader of folders has no exact text for others; the files have their values.
-            _ => return None,
+    let mut known = Vec::new();
+    for (field, value) in partition.iter().zip(values) {
+        let column = columns.iter().find(|column| column.id == field.source_id);
+        let column = column.filter(|_| field.transform == "identity");
+        // A column without a type of the dialect is left out.
+        let Some((name, arrow_type)) = column
+            .and_then(|column| Some((&column.name, column.arrow_type.as_ref()?)))
+            .filter(|(_, arrow_type)| importable(arrow_type).is_some())
+        else {
+            continue;
         };
-        Some((column.name.clone(), text))
-    };
-    partition.iter().zip(values).filter_map(value).collect()
+        let Some(value) = values::of_avro(value, arrow_type) else {
+            return Err(format!("The value of the partition column `{name}` is not of its type."));
+        };
+        known.push((name.clone(), value));
+    }
+    Ok(known)
 }

@@ -14,7 +14,7 @@ use lockstep_row::Value;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::{LakeColumn, avro::AvroValue, delta::milliseconds};
+use super::{LakeColumn, avro::AvroValue, values::milliseconds};
 use crate::load::location::{ColumnBounds, FileStatistics};
 
 /// Delta cuts longer texts; not every writer makes a greatest one greater then.
