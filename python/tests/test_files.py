@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,6 +112,32 @@ def test_a_column_of_another_type_is_left_out_with_a_warning(
     with pytest.warns(lockstep.LockstepWarning, match="`point`"):
         found = read(db, f"'{tmp_path}/p.parquet'")
     assert found.column_names == ["a"]
+    # A column that is left out exists.
+    with pytest.raises(lockstep.Error) as raised, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        db.sql(f"SELECT a, point FROM '{tmp_path}/p.parquet'").fetchall()
+    assert raised.value.code == "42804"
+    assert "column `point` cannot be read" in str(raised.value)
+    assert "Convert it to numbers, texts, truth values, dates or times." in str(raised.value)
+    with pytest.raises(lockstep.Error, match="column `pont` does not exist"):
+        db.sql(f"SELECT pont FROM '{tmp_path}/p.parquet'").fetchall()
+
+
+def test_maps_are_read_where_they_lie(db: lockstep.Connection, tmp_path: Path) -> None:
+    """A MAP is written, read in FROM, loaded, and made a table of."""
+    db.execute("CREATE TABLE m (k STRING, v MAP<STRING, INT>)")
+    db.append("m", [{"k": "a", "v": {"x": 1, "y": None}}, {"k": "b", "v": None}])
+    expected = [("a", {"x": 1, "y": None}), ("b", None)]
+    assert db.sql("SELECT * FROM m").fetchall() == expected
+    with pytest.raises(lockstep.Error, match="Give a dict of its keys and values or None"):
+        db.append("m", [{"k": "c", "v": {"x": "one"}}])
+    for name in ["m.parquet", "m.arrow"]:
+        db.execute(f"SELECT * FROM m INTO OUTFILE '{tmp_path}/{name}'")
+        assert db.sql(f"SELECT * FROM '{tmp_path}/{name}'").fetchall() == expected
+        found = db.sql(f"SELECT k FROM '{tmp_path}/{name}' WHERE v['x'] = 1").fetchall()
+        assert found == [("a",)]
+        db.execute(f"CREATE OR REPLACE TABLE of_file AS SELECT * FROM '{tmp_path}/{name}'")
+        assert db.sql("SELECT * FROM of_file").fetchall() == expected
 
 
 def test_filters_and_folders_choose_rows(db: lockstep.Connection, tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ pub struct ExternalRows {
     rows: SourceRows,
     schema: Arc<TableSchema>,
     arrow_schema: SchemaRef,
+    /// Names and types of the columns that have no type of the dialect.
+    left_out: Vec<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -104,15 +106,11 @@ impl ExternalRows {
     }
 
     fn of_inferred(files: InferredFiles) -> (Self, Vec<Diagnostic>) {
-        let warnings = files.left_out.iter().map(|(name, data_type)| {
-            let message = format!("column `{name}` of `{}` is left out", files.shown);
-            Diagnostic::new(code::DATATYPE_MISMATCH, message)
-                .with_detail(format!("Its type is {data_type}, which the dialect does not have."))
-        });
-        let warnings = warnings.collect();
+        let left_out = files.left_out.clone();
+        let warnings = left_out_warnings(&files.shown, &left_out);
         let (schema, arrow_schema) =
             (Arc::new(files.schema.clone()), Arc::clone(&files.arrow_schema));
-        (Self { rows: SourceRows::Files(files), schema, arrow_schema }, warnings)
+        (Self { rows: SourceRows::Files(files), schema, arrow_schema, left_out }, warnings)
     }
 
     /// Takes the rows of an Arrow object, which are not copied. A column of a type that the dialect
@@ -122,23 +120,14 @@ impl ExternalRows {
         given: &SchemaRef,
         batches: Vec<RecordBatch>,
     ) -> Result<(Self, Vec<Diagnostic>)> {
-        let (mut columns, mut positions, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut columns, mut positions, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         for (position, field) in given.fields().iter().enumerate() {
             match importable(field.data_type()) {
                 Some(data_type) if !matches!(data_type, DataType::Null) => {
                     columns.push(Column::new(field.name(), data_type));
                     positions.push(position);
                 }
-                _ => warnings.push(
-                    Diagnostic::new(
-                        code::DATATYPE_MISMATCH,
-                        format!("column `{}` of `{name}` is left out", field.name()),
-                    )
-                    .with_detail(format!(
-                        "Its type is {}, which the dialect does not have.",
-                        field.data_type()
-                    )),
-                ),
+                _ => left_out.push((field.name().clone(), field.data_type().to_string())),
             }
         }
         let schema = TableSchema { columns, indexes: Vec::new() };
@@ -151,12 +140,18 @@ impl ExternalRows {
         }
         let arrow_schema = arrow_schema(&schema);
         let rows = SourceRows::Arrow { columns: positions, batches };
-        Ok((Self { rows, schema: Arc::new(schema), arrow_schema }, warnings))
+        let warnings = left_out_warnings(name, &left_out);
+        Ok((Self { rows, schema: Arc::new(schema), arrow_schema, left_out }, warnings))
     }
 
     /// Returns the columns of the rows.
     pub fn schema(&self) -> &Arc<TableSchema> {
         &self.schema
+    }
+
+    /// Returns the names and types of the columns that the dialect has no type for.
+    pub fn left_out(&self) -> &[(String, String)] {
+        &self.left_out
     }
 
     /// Returns the columns as an Arrow schema.
@@ -237,6 +232,16 @@ impl ExternalRows {
         });
         Some(batch)
     }
+}
+
+/// Returns a warning for each column that is left out.
+fn left_out_warnings(shown: &str, left_out: &[(String, String)]) -> Vec<Diagnostic> {
+    let warnings = left_out.iter().map(|(name, data_type)| {
+        let message = format!("column `{name}` of `{shown}` is left out");
+        Diagnostic::new(code::DATATYPE_MISMATCH, message)
+            .with_detail(format!("Its type is {data_type}, which the dialect does not have."))
+    });
+    warnings.collect()
 }
 
 /// Adds what to do to the error of a file that does not exist.

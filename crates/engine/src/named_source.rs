@@ -109,6 +109,37 @@ impl NamedSources {
         Ok(is_any)
     }
 
+    /// Returns the error of a column that does not exist, or what is wrong with the column if a source
+    /// leaves it out.
+    pub(crate) fn with_left_out(&self, error: Box<Diagnostic>) -> Box<Diagnostic> {
+        let is_meant = |name: &&str| {
+            error.message.strip_suffix("` does not exist").is_some_and(|column| {
+                column == format!("column `{name}") || column.ends_with(&format!(".{name}"))
+            })
+        };
+        if error.code != code::UNDEFINED_COLUMN {
+            return error;
+        }
+        let left_out = self.files.iter().map(|(_, table)| table);
+        let left_out = left_out.chain(self.objects.iter().filter_map(|(_, table)| table.as_ref()));
+        let left_out = left_out.filter_map(|table| table.source.as_ref()?.downcast_ref());
+        let left_out = left_out.flat_map(ExternalRows::left_out);
+        let Some((name, data_type)) =
+            left_out.into_iter().find(|(name, _)| is_meant(&name.as_str()))
+        else {
+            return error;
+        };
+        let message = format!("column `{name}` cannot be read");
+        let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message)
+            .with_kind(Kind::FixData)
+            .with_detail(format!("Its type is {data_type}, which the dialect does not have."))
+            .with_hint("Convert it to numbers, texts, truth values, dates or times.");
+        Box::new(match error.span {
+            Some(span) => diagnostic.at(span),
+            None => diagnostic,
+        })
+    }
+
     /// Returns the warnings about columns that the sources leave out.
     pub(crate) fn into_warnings(self) -> Vec<Diagnostic> {
         self.warnings

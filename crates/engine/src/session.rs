@@ -354,7 +354,10 @@ impl Session {
             let outcome = self.bind_once(query, parameters, &sources);
             // Files are opened here, where the catalog is not locked.
             if !sources.open_missing(self, objects)? {
-                return outcome.map(|bound| (bound, sources.into_warnings()));
+                return match outcome {
+                    Ok(bound) => Ok((bound, sources.into_warnings())),
+                    Err(error) => Err(sources.with_left_out(error)),
+                };
             }
         }
     }

@@ -10,6 +10,7 @@
 //! | STRING | `str` |
 //! | TIMESTAMP | `datetime` (naive is UTC; truncated to the millisecond), `date` (its begin in UTC), ISO 8601 text in the session's time zone, `int` milliseconds |
 //! | DATE | `date`, ISO 8601 text |
+//! | MAP | `dict`, whose keys and values are converted for the types of the MAP |
 //!
 //! Scalars of `numpy` are converted like Python's. `None`, `NaT` and `NA` are NULL everywhere. NaN
 //! is NaN in FLOAT and DOUBLE unless the session reads it as NULL, and NULL in every other column,
@@ -22,7 +23,9 @@ use pyo3::{
     exceptions::PyOverflowError,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyBool, PyDate, PyDateTime, PyDelta, PyFloat, PyInt, PyString, PyType, PyTzInfo},
+    types::{
+        PyBool, PyDate, PyDateTime, PyDelta, PyDict, PyFloat, PyInt, PyString, PyType, PyTzInfo,
+    },
 };
 
 /// The ordinal of 1970-01-01 in Python, where that of 0001-01-01 is 1.
@@ -80,8 +83,35 @@ fn convert(object: &Bound<'_, PyAny>, target: &TargetColumn<'_>) -> PyResult<Opt
         }
         DataType::Timestamp => timestamp_ms(object)?.map(Value::Timestamp),
         DataType::Date => date_days(object)?.map(Value::Date),
-        DataType::Null | DataType::Array(_) | DataType::Map(..) => None,
+        DataType::Map(key, value) => match object.cast::<PyDict>() {
+            Ok(entries) => map(entries, key, value, target)?.map(Value::Map),
+            Err(_) => None,
+        },
+        DataType::Null | DataType::Array(_) => None,
     })
+}
+
+/// Converts the entries of a MAP; `None` where the type does not take one of them. A key is never
+/// NULL.
+fn map(
+    entries: &Bound<'_, PyDict>,
+    key_type: &DataType,
+    value_type: &DataType,
+    target: &TargetColumn<'_>,
+) -> PyResult<Option<Vec<(Value, Value)>>> {
+    let mut converted = Vec::with_capacity(entries.len());
+    for (key, value) in entries {
+        let key = convert(&key, &TargetColumn { data_type: key_type, ..*target })?;
+        let Some(key) = key.filter(|key| *key != Value::Null) else { return Ok(None) };
+        let of_value = &TargetColumn { data_type: value_type, ..*target };
+        let value = match convert(&value, of_value)? {
+            None if value.is_none() || is_missing(&value) => Value::Null,
+            None => return Ok(None),
+            Some(value) => value,
+        };
+        converted.push((key, value));
+    }
+    Ok(Some(converted))
 }
 
 /// Converts a number to FLOAT: a whole number exactly, another to the nearest value.
@@ -273,7 +303,8 @@ fn accepted_values(data_type: &DataType) -> &'static str {
             "a datetime (naive is UTC), a date, ISO 8601 text, an int of milliseconds or None"
         }
         DataType::Date => "a date, ISO 8601 text or None",
-        DataType::Null | DataType::Array(_) | DataType::Map(..) => "None",
+        DataType::Map(..) => "a dict of its keys and values or None",
+        DataType::Null | DataType::Array(_) => "None",
     }
 }
 
