@@ -86,6 +86,14 @@ pub(crate) struct QualifiedName {
     pub(crate) name: String,
 }
 
+impl QualifiedName {
+    /// Writes the name as a statement takes it, whatever characters it has.
+    pub(crate) fn script(&self) -> String {
+        let [database, name] = [&self.database, &self.name].map(|part| part.replace('`', "``"));
+        format!("`{database}`.`{name}`")
+    }
+}
+
 impl fmt::Display for QualifiedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.database, self.name)
@@ -387,6 +395,10 @@ impl Catalog for CatalogView<'_> {
         };
         let mut names: Vec<String> =
             found.tables.keys().chain(found.views.keys()).filter(is_seen).cloned().collect();
+        if database == self.current_database {
+            let objects = self.sources.into_iter().flat_map(NamedSources::object_names);
+            names.extend(objects.map(str::to_owned));
+        }
         names.sort();
         names
     }

@@ -156,14 +156,8 @@ impl Session {
         parameters: &[Parameter],
         objects: Option<FindObject<'_>>,
     ) -> Result<Relation> {
-        let prepared = self.prepare(sql).map_err(|error| match error.code {
-            code::SYNTAX_ERROR if error.span.is_none() => {
-                Box::new(Diagnostic::new(code::SYNTAX_ERROR, "expected exactly one query"))
-            }
-            _ => error,
-        })?;
+        let prepared = self.prepare_query(sql, parameters)?;
         let query = only_rows(&prepared.parsed)?;
-        check_parameters(&prepared.parsed, parameters)?;
         let operation = || CallDescription {
             action: "SELECT",
             text: sql,
@@ -172,6 +166,23 @@ impl Session {
             plan: &no_plan,
         };
         self.enter(operation, || self.relation(query, parameters, objects))
+    }
+
+    /// Parses a text that has to be one query, and checks its parameters.
+    pub(crate) fn prepare_query(
+        &self,
+        sql: &str,
+        parameters: &[Parameter],
+    ) -> Result<PreparedStatement> {
+        let prepared = self.prepare(sql).map_err(|error| match error.code {
+            code::SYNTAX_ERROR if error.span.is_none() => {
+                Box::new(Diagnostic::new(code::SYNTAX_ERROR, "expected exactly one query"))
+            }
+            _ => error,
+        })?;
+        only_rows(&prepared.parsed)?;
+        check_parameters(&prepared.parsed, parameters)?;
+        Ok(prepared)
     }
 }
 

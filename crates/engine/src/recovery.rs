@@ -16,7 +16,11 @@ use std::{
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::{Host, QueryContext, Threads, failpoint};
 use lockstep_row::{Column, TableSchema};
-use lockstep_sql::ast::{Ident, Literal, OptionValue};
+use lockstep_sql::{
+    Parsed,
+    ast::{Ident, Literal, OptionValue, Statement},
+    parse,
+};
 use lockstep_table::{ReplayError, RowsToStore, Table, TableChange, TableRecord};
 use lockstep_wal::{
     Access, Cut, DataFile, DatabaseDirectory, Entries, Entry, Options, ReadOnlyLog,
@@ -632,7 +636,18 @@ fn compile(
         QueryKind::Deployment => deploy_script(name, options, &source.sql),
         QueryKind::Procedure => source.sql.clone(),
     };
-    QueryContext::new().run(|| session.execute(&statement)).map(|_| ())
+    // The session may do anything: it runs the statement that was logged, and no further one.
+    let parsed = parse(&statement)?;
+    let is_expected = match parsed.as_slice() {
+        [Parsed { statement: Statement::CreateView(_), .. }] => kind == QueryKind::View,
+        [Parsed { statement: Statement::Deploy(_), .. }] => kind == QueryKind::Deployment,
+        [Parsed { statement: Statement::CreateProcedure(_), .. }] => kind == QueryKind::Procedure,
+        _ => false,
+    };
+    if !is_expected {
+        return Diagnostic::internal("the record holds another statement").err();
+    }
+    QueryContext::new().run(|| session.run_statements(&parsed, &statement)).map(|_| ())
 }
 
 /// Makes the error of a record that cannot be applied.

@@ -20,7 +20,7 @@ use lockstep_table::{Durability, Table, with_durability};
 use crate::{
     ClientInfo, Database, FindObject, Output, Parameter,
     access::Caller,
-    catalog::{CatalogView, DEFAULT_DATABASE, QualifiedName, TableEntry},
+    catalog::{CatalogView, DEFAULT_DATABASE, Objects, QualifiedName, TableEntry},
     context::{checkpoint, commit},
     conversion::Conversion,
     deployment::BoundIndexes,
@@ -60,16 +60,6 @@ impl Session {
         };
         let shared = database.session_list().open(caller, client, database.now_ms());
         Self { database, state: RwLock::new(state), shared }
-    }
-
-    /// Makes a session with the same settings over an empty database of its own.
-    pub(crate) fn scratch(&self) -> Self {
-        let current_database = DEFAULT_DATABASE.to_owned();
-        let variables = self.variables();
-        let state = SessionState { current_database, variables, bound_indexes: Vec::new() };
-        let session = Database::in_memory().session();
-        *session.state.write() = state;
-        session
     }
 
     /// Returns the engine of the session.
@@ -349,9 +339,41 @@ impl Session {
         parameters: &[Parameter],
         objects: Option<FindObject<'_>>,
     ) -> Result<(BoundQuery, Vec<Diagnostic>)> {
-        let mut sources = NamedSources::default();
+        self.bind_sources(NamedSources::default(), objects, |sources| {
+            self.bind_once(query, parameters, sources)
+        })
+    }
+
+    /// Binds a query that names none of the catalog's objects: the rows of `sources`, files, and system
+    /// tables, as this session's user may read them. Returns warnings about its files as well.
+    pub(crate) fn bind_over(
+        &self,
+        query: &Query,
+        sources: NamedSources,
+    ) -> Result<(BoundQuery, Vec<Diagnostic>)> {
+        let objects = Objects::new(true);
+        self.bind_sources(sources, None, |sources| {
+            let view = CatalogView {
+                objects: &objects,
+                current_database: DEFAULT_DATABASE,
+                // There is no object that a privilege would be needed for.
+                reader: None,
+                sources: Some(sources),
+                indexes: &[],
+            };
+            bind(query, &view, &self.bind_options(&[]))
+        })
+    }
+
+    /// Binds a query, and again as long as it names sources that are not open yet.
+    fn bind_sources(
+        &self,
+        mut sources: NamedSources,
+        objects: Option<FindObject<'_>>,
+        bind: impl Fn(&NamedSources) -> Result<BoundQuery>,
+    ) -> Result<(BoundQuery, Vec<Diagnostic>)> {
         loop {
-            let outcome = self.bind_once(query, parameters, &sources);
+            let outcome = bind(&sources);
             // Files are opened here, where the catalog is not locked.
             if !sources.open_missing(self, objects)? {
                 return match outcome {

@@ -123,8 +123,8 @@ impl View {
 /// Writes the statement that makes a view.
 pub(crate) fn view_script(name: &QualifiedName, sql: &str, is_external_table: bool) -> String {
     match is_external_table {
-        true => format!("CREATE EXTERNAL TABLE `{}`.`{}` {sql}", name.database, name.name),
-        false => format!("CREATE VIEW `{}`.`{}` AS {sql}", name.database, name.name),
+        true => format!("CREATE EXTERNAL TABLE {} {sql}", name.script()),
+        false => format!("CREATE VIEW {} AS {sql}", name.script()),
     }
 }
 

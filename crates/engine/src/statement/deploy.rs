@@ -190,10 +190,17 @@ fn column_list(columns: &[(String, DataType)]) -> String {
 fn option_list(options: &[(String, String)]) -> String {
     let option = |(name, value): &(String, String)| {
         // A duration or a number is written without quotes.
-        let is_bare = name.ends_with("_bias") && value.starts_with(|c: char| c.is_ascii_digit());
-        if is_bare { format!("{name}={value}") } else { format!("{name}='{value}'") }
+        let is_bare = name.ends_with("_bias")
+            && value.starts_with(|c: char| c.is_ascii_digit())
+            && value.chars().all(|c| c.is_ascii_alphanumeric());
+        if is_bare { format!("{name}={value}") } else { format!("{name}={}", quoted(value)) }
     };
     options.iter().map(option).collect::<Vec<_>>().join(", ")
+}
+
+/// Writes a text as a constant of SQL, whatever characters it has.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
 /// Writes a script that makes the same deployment.
@@ -201,7 +208,7 @@ fn script(found: &DeploymentInfo) -> String {
     let (database, name) = (found.database.clone(), found.name.clone());
     format!(
         "USE `{}`; SET compatibility = '{}'; SET time_zone = '{}'; {};",
-        found.current_database,
+        found.current_database.replace('`', "``"),
         found.compatibility,
         found.time_zone,
         deploy_script(&QualifiedName { database, name }, &found.options, &found.sql)
@@ -218,5 +225,5 @@ pub(crate) fn deploy_script(
         none if none.is_empty() => none,
         options => format!("OPTIONS({options}) "),
     };
-    format!("DEPLOY `{}`.`{}` {options}{sql}", name.database, name.name)
+    format!("DEPLOY {} {options}{sql}", name.script())
 }

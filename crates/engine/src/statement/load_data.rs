@@ -6,9 +6,10 @@
 mod options;
 mod source;
 
+use arrow::array::RecordBatch;
 use lockstep_batch::load::{ColumnMatch, LoadOptions, infer_schema, read_file};
-use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_host::QueryContext;
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_host::query;
 use lockstep_row::{TableSchema, arrow::arrow_schema};
 use lockstep_sql::ast::LoadData;
 use lockstep_table::Table;
@@ -24,6 +25,9 @@ use crate::{
     offline_data::{self, LoadMode, OfflineChange},
     variables::Storage,
 };
+
+/// The name of the file's rows in the query of the option `sql`.
+const FILE: &str = "file";
 
 impl Session {
     /// Runs LOAD DATA as a job: all rows or none, unless `on_error = 'skip'`.
@@ -132,17 +136,34 @@ impl Session {
         let schema = infer_schema(&load.path, &files, &settings)
             .map_err(|error| Box::new(error.at(load.path_span)))?;
         let mut file = LoadSource::open(load, &files, &schema, settings)?;
-        let scratch = self.scratch();
-        scratch.execute("SET @@execute_mode = 'online'")?;
-        scratch.create_table("file", &arrow_schema(&schema))?;
-        let batches = (&mut file).collect::<Result<Vec<_>>>()?;
-        QueryContext::scratch().run(|| scratch.append("file", &batches))?;
-        let run = scratch.query(&query.sql).and_then(|relation| relation.collect(None));
+        let rows = (arrow_schema(&schema), held(&mut file)?);
+        // The text is the user's: it runs with no other rights than the statement has.
+        let run = self.relation_over(&query.sql, FILE, rows);
+        let run = run.and_then(|relation| relation.collect(None));
         // A position within the query is none within this statement.
         let output =
             run.map_err(|error| Box::new(Diagnostic { span: None, ..*error }.at(query.span)))?;
         Ok(file.with_selected(output.batches))
     }
+}
+
+/// Reads all rows into memory, of which the statement may have so much.
+fn held(file: &mut LoadSource) -> Result<Vec<RecordBatch>> {
+    let allowed = query::current().and_then(|context| context.memory_bytes());
+    let (mut batches, mut bytes) = (Vec::new(), 0_u64);
+    for batch in file {
+        let batch = batch?;
+        bytes += u64::try_from(batch.get_array_memory_size()).unwrap_or(u64::MAX);
+        if let Some(allowed) = allowed.filter(|allowed| bytes > *allowed) {
+            return Diagnostic::new(code::OUT_OF_MEMORY, "the file does not fit into the memory")
+                .with_kind(Kind::FreeResources)
+                .with_detail(format!("Option `sql` holds all of its rows: {bytes} of {allowed} bytes."))
+                .with_hint("SET memory_limit = '…' allows more; INSERT INTO … SELECT … FROM the file holds less.")
+                .err();
+        }
+        batches.push(batch);
+    }
+    Ok(batches)
 }
 
 fn loaded(count: u64, warnings: Vec<Diagnostic>) -> Output {
