@@ -9,7 +9,7 @@ use std::{fmt::Display, io, path::Path};
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_host::Interrupt;
+use lockstep_host::{Interrupt, RefusedFile};
 
 use crate::temporary;
 
@@ -66,6 +66,9 @@ pub(crate) fn from_io(error: &io::Error, doing: &str, path: &Path) -> Box<Diagno
 
 /// Returns the diagnostic of a file by its path or URL, as [`from_io`] does.
 pub(crate) fn from_io_at(error: &io::Error, doing: &str, path: &dyn Display) -> Box<Diagnostic> {
+    if let Some(refused) = RefusedFile::of_io(error) {
+        return Box::new(refused_file(refused, path));
+    }
     let diagnostic = match error.kind() {
         io::ErrorKind::NotFound => {
             Diagnostic::new(code::UNDEFINED_FILE, format!("file `{path}` does not exist"))
@@ -73,10 +76,35 @@ pub(crate) fn from_io_at(error: &io::Error, doing: &str, path: &dyn Display) -> 
         io::ErrorKind::AlreadyExists => {
             Diagnostic::new(code::DUPLICATE_FILE, format!("file `{path}` exists already"))
         }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => disk_full(path),
         _ => Diagnostic::new(code::IO_ERROR, format!("could not {doing} file `{path}`"))
             .with_detail(format!("The system says: {error}.")),
     };
     Box::new(diagnostic)
+}
+
+/// Makes the error of a file for which the disk has no space.
+fn disk_full(path: &dyn Display) -> Diagnostic {
+    let message = format!("could not write file `{path}`: no space left on device");
+    Diagnostic::new(code::DISK_FULL, message)
+        .with_kind(Kind::FreeResources)
+        .with_hint("Free space on the disk, or write to another one.")
+}
+
+/// Makes the error of a file that is not opened although the system would open it.
+fn refused_file(refused: RefusedFile, path: &dyn Display) -> Diagnostic {
+    match refused {
+        RefusedFile::Outside => {
+            let message = format!("file `{path}` is outside of the folders that users may name");
+            Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message)
+                .with_hint("Replace the link that leads there by the file itself.")
+        }
+        RefusedFile::Special(kind) => {
+            Diagnostic::new(code::WRONG_OBJECT_TYPE, format!("file `{path}` is {kind}"))
+                .with_detail("Only regular files are read and written.")
+                .with_hint("Copy what it holds into a file, or remove it from the folder.")
+        }
+    }
 }
 
 /// Returns the error of a query that was interrupted.

@@ -38,7 +38,7 @@ use datafusion::{
     },
 };
 
-use lockstep_host::{Clock as _, SystemClock};
+use lockstep_host::{Clock as _, FileAccess, SystemClock};
 
 mod part_writers;
 
@@ -247,7 +247,7 @@ impl SpilledRows {
                 let path = file.path();
                 let path =
                     path.ok_or_else(|| internal_datafusion_err!("a spilled file has a path"))?;
-                let file = BufReader::new(lockstep_host::disk::open(path)?);
+                let file = BufReader::new(FileAccess::default().open(path)?);
                 Some(StreamReader::try_new(file, columns)?)
             }
             None => None,

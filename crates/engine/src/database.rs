@@ -13,7 +13,7 @@ use std::{
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::{
-    Clock, Host, QueryContext, failpoint,
+    Clock, FileAccess, Host, QueryContext, failpoint,
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
     temporary::{TemporarySpace, TemporaryStorage},
 };
@@ -187,6 +187,14 @@ impl Database {
 
     pub(crate) fn file_folders(&self) -> Arc<FileFolders> {
         Arc::clone(&self.state.file_folders.read())
+    }
+
+    /// Returns the files that the calls of a caller may open.
+    pub(crate) fn file_access(&self, caller: &Caller) -> FileAccess {
+        match caller.is_process() {
+            true => FileAccess::default(),
+            false => self.file_folders().access(),
+        }
     }
 
     pub(crate) fn temp_folders(&self) -> Arc<FileFolders> {

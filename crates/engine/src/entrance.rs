@@ -166,7 +166,7 @@ impl Session {
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         debug_assert!(!operation.action.is_empty(), "the audit record says what a call did");
-        let context = QueryContext::nested();
+        let context = QueryContext::opening(self.database.file_access(self.caller()));
         let started_ms = self.database.now_ms();
         let _listed = self.shared.list(&context, started_ms, operation.text);
         context.run(|| {
@@ -206,6 +206,11 @@ impl Session {
         let folders = self.database.file_folders();
         let mut files = files;
         files.try_for_each(|file| folders.check(&file.borrow().path, file.borrow().span))
+    }
+
+    /// Runs work that opens files as the caller may, also outside of [`Self::enter`].
+    pub(crate) fn opening_files<T>(&self, work: impl FnOnce() -> T) -> T {
+        QueryContext::opening(self.database.file_access(self.caller())).run(work)
     }
 
     /// Checks the caller for something that it prepares, and makes the guard of it.

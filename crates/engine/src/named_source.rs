@@ -61,6 +61,24 @@ enum MissingSource {
 }
 
 impl NamedSources {
+    /// Makes sources of which one has this name in a database, with these rows.
+    pub(crate) fn of_rows(
+        database: &str,
+        name: &str,
+        (schema, batches): ArrowRows,
+    ) -> Result<Self> {
+        let mut sources = Self::default();
+        let rows = |_: &str| Ok(Some((SchemaRef::clone(&schema), batches.clone())));
+        sources.open_object(database.to_owned(), name.to_owned(), Some(&rows))?;
+        Ok(sources)
+    }
+
+    /// Returns the names of the objects of the caller.
+    pub(crate) fn object_names(&self) -> impl Iterator<Item = &str> {
+        let found = self.objects.iter().filter(|(_, object)| object.is_some());
+        found.map(|(name, _)| name.as_str())
+    }
+
     /// Finds the files of an item of FROM, which may be in the query of a view.
     pub(crate) fn find_files(
         &self,
@@ -154,7 +172,7 @@ impl NamedSources {
         session.permit_files(
             files.paths.iter().map(|path| NeededFile { path: path.text.clone(), span: path.span }),
         )?;
-        let opened = open(session, &files);
+        let opened = session.opening_files(|| open(session, &files));
         let (source, warnings) = opened.map_err(|error| match error.span {
             Some(_) => error,
             None => Box::new(error.at(files.span)),

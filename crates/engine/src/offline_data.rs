@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Database,
+    access::Caller,
     append::{self, AppendRule, table_error},
     catalog::{CatalogRecord, TableEntry},
     conversion::Conversion,
@@ -304,17 +305,20 @@ fn keeping_everything(schema: &TableSchema) -> TableSchema {
 }
 
 impl Database {
-    /// Returns the offline data of these tables, as tables of the same ids.
+    /// Returns the offline data of these tables, as tables of the same ids. Opens linked files as a caller
+    /// may.
     pub(crate) fn offline_tables(
         &self,
         entries: &[TableEntry],
         conversion: Conversion,
+        caller: &Caller,
     ) -> Result<TableSet> {
+        let opening = QueryContext::opening(self.file_access(caller));
         let mut by_id = BTreeMap::new();
         for entry in entries {
             let offline = Arc::clone(&entry.offline);
             let read = || offline.read_all(self, &entry.table.schema(), conversion);
-            by_id.insert(entry.id, QueryContext::scratch().run(read)?);
+            by_id.insert(entry.id, opening.run(|| QueryContext::scratch().run(read))?);
         }
         Ok(TableSet { by_id, ..TableSet::default() })
     }

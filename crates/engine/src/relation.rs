@@ -209,7 +209,8 @@ impl Relation {
             Storage::Offline => {
                 let is_system = |entry: &TableEntry| system::is_system(entry.id);
                 let (system, stored) = entries.iter().cloned().partition::<Vec<_>, _>(is_system);
-                let mut tables = self.database.offline_tables(&stored, self.context.conversion)?;
+                let (conversion, caller) = (self.context.conversion, &self.context.caller);
+                let mut tables = self.database.offline_tables(&stored, conversion, caller)?;
                 tables.by_id.extend(TableSet::of(&system).by_id);
                 tables
             }

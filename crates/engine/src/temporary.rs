@@ -10,7 +10,7 @@ use std::{
 };
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_host::{disk, temporary::TemporaryStorage};
+use lockstep_host::{FileAccess, temporary::TemporaryStorage};
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
 
 use crate::{Database, Session, access::FileFolders, variables::Variables};
@@ -54,8 +54,13 @@ impl Session {
         if !self.caller().is_process() {
             self.database.temp_folders().check_temporary(&path, span)?;
         }
-        match disk::resolve(Path::new(&path)) {
-            Ok(resolved) if disk::is_folder(&resolved) => {
+        // The folders of temporary files are others than those of the files that a call may open.
+        let access = match self.caller().is_process() {
+            true => FileAccess::default(),
+            false => self.database.temp_folders().access(),
+        };
+        match access.resolve(Path::new(&path)) {
+            Ok(resolved) if access.status(&resolved).is_ok_and(|found| found.is_dir()) => {
                 let resolved = resolved.to_string_lossy().into_owned();
                 Ok(OptionValue::Literal(Literal::String(resolved)))
             }

@@ -1,6 +1,8 @@
 //! Files and folders that users name: reading, writing, listing and removing them.
 //!
-//! An open file is `std`'s. Errors are `std::io`'s and have no path: the caller adds it.
+//! Which of them a call may open is in its context ([`crate::file_access`]); what it may not open is an
+//! error that carries a [`RefusedFile`](crate::RefusedFile). An open file is `std`'s. Errors are
+//! `std::io`'s and have no path: the caller adds it.
 
 use std::{
     fs::{self, File},
@@ -8,47 +10,46 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::{file_access::special_kind, query::file_access};
+
 /// What of a file's mode is not its kind.
 #[cfg(unix)]
 const MODE_BITS: u32 = 0o7777;
 
-/// Opens a file for reading.
-#[expect(clippy::disallowed_methods, reason = "this is the real disk")]
+/// Opens a file for reading. A pipe, a device or a socket is refused before it is opened.
 pub fn open(path: &Path) -> io::Result<File> {
-    File::open(path)
+    file_access().open(path)
 }
 
 /// Creates a file for writing; an existing one is emptied.
-#[expect(clippy::disallowed_methods, reason = "this is the real disk")]
 pub fn create(path: &Path) -> io::Result<File> {
-    File::create(path)
+    file_access().create(path)
 }
 
 /// Creates a file for writing; fails with `AlreadyExists` when there is one.
 pub fn create_new(path: &Path) -> io::Result<File> {
-    File::create_new(path)
+    file_access().create_new(path)
 }
 
 /// Gives a file the bits that say who may do what; no effect where the system has none.
-pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+pub fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     #[cfg(unix)]
     {
-        let bits = std::os::unix::fs::PermissionsExt::from_mode(mode & MODE_BITS);
-        fs::set_permissions(path, bits)
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode & MODE_BITS))
     }
     #[cfg(not(unix))]
     {
-        let _unused = (path, mode);
+        let _unused = (file, mode);
         Ok(())
     }
 }
 
-/// Reads a whole file.
+/// Reads a whole file that the operator names.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Reads a whole file of UTF-8 text.
+/// Reads a whole file of UTF-8 text that the operator names.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
     fs::read_to_string(path)
 }
@@ -56,22 +57,22 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
 /// Gives a file another name; a file that has that name is replaced.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     debug_assert_ne!(from, to, "a file is renamed to another name");
-    fs::rename(from, to)
+    file_access().rename(from, to)
 }
 
 /// Removes a file.
 pub fn remove_file(path: &Path) -> io::Result<()> {
-    fs::remove_file(path)
+    file_access().remove_file(path)
 }
 
 /// Creates a folder, with those above it that are missing.
 pub fn create_folders(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)
+    file_access().create_folders(path)
 }
 
 /// Removes a folder; fails when it is not empty.
 pub fn remove_folder(path: &Path) -> io::Result<()> {
-    fs::remove_dir(path)
+    file_access().remove_folder(path)
 }
 
 /// What the system says of a file or a folder.
@@ -81,16 +82,19 @@ pub struct FileStatus {
     pub bytes: u64,
     /// Whether it is a folder.
     pub is_folder: bool,
+    /// What it is, if it is neither a file nor a folder: a pipe, a device or a socket.
+    pub special: Option<&'static str>,
     /// The bits that say who may do what; `None` where the system has none.
     pub mode: Option<u32>,
 }
 
 /// Returns what the system says of a file or a folder.
 pub fn status(path: &Path) -> io::Result<FileStatus> {
-    let found = fs::metadata(path)?;
+    let found = file_access().status(path)?;
     let (bytes, is_folder) = (found.len(), found.is_dir());
     debug_assert!(!(is_folder && found.is_file()), "a folder is no file");
-    Ok(FileStatus { bytes, is_folder, mode: mode_of(&found) })
+    let special = special_kind(found.file_type());
+    Ok(FileStatus { bytes, is_folder, special, mode: mode_of(&found) })
 }
 
 #[cfg(unix)]
@@ -105,8 +109,8 @@ fn mode_of(_found: &fs::Metadata) -> Option<u32> {
 
 /// Returns the paths of what is in a folder, in the order of their names.
 pub fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let paths = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
-    let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
+    let names = file_access().list(folder)?;
+    let mut paths: Vec<PathBuf> = names.into_iter().map(|name| folder.join(name)).collect();
     paths.sort();
     debug_assert!(paths.iter().all(|path| path.parent() == Some(folder)), "one level is listed");
     Ok(paths)
@@ -114,17 +118,18 @@ pub fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Returns whether there is a folder at a path, which may be a link to one.
 pub fn is_folder(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.is_dir())
+    file_access().status(path).is_ok_and(|metadata| metadata.is_dir())
 }
 
 /// Returns whether there is a file at a path, which may be a link to one.
 pub fn is_file(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+    file_access().status(path).is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Returns whether there is anything at a path; a link that leads nowhere is nothing.
+/// Returns whether there is anything at a path; a link that leads nowhere is nothing, nor is one that the
+/// call may not follow.
 pub fn exists(path: &Path) -> bool {
-    fs::metadata(path).is_ok()
+    file_access().status(path).is_ok()
 }
 
 /// Returns whether there is anything at a path; a link counts wherever it leads.
@@ -134,7 +139,7 @@ pub fn exists_or_links(path: &Path) -> bool {
 
 /// Returns the absolute path of what exists at a path, with all links followed.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
-    let resolved = fs::canonicalize(path)?;
+    let resolved = file_access().resolve(path)?;
     debug_assert!(resolved.is_absolute(), "a resolved path begins at the root");
     Ok(resolved)
 }
@@ -160,11 +165,11 @@ mod tests {
     fn a_file_gets_the_mode_of_another() {
         let name = format!("lockstep-host-mode-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        super::create(&path).unwrap();
-        super::set_mode(&path, 0o100_600).unwrap();
+        let file = super::create(&path).unwrap();
+        super::set_mode(&file, 0o100_600).unwrap();
         assert_eq!(super::status(&path).unwrap().mode, Some(0o100_600));
         super::remove_file(&path).unwrap();
-        assert!(super::set_mode(&path, 0o600).is_err());
+        assert!(super::status(&path).is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod clock;
 pub mod disk;
 pub mod failpoint;
 pub mod file;
+mod file_access;
 mod handle;
 pub mod log;
 pub mod machine;
@@ -22,6 +23,7 @@ pub mod temporary;
 mod thread;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use file_access::{FileAccess, RefusedFile};
 pub use handle::{Host, RandomSource, SystemRandom, Threads};
 pub use ordered::in_order;
 pub use process::{OwnerProcess, PerProcess};

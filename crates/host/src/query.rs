@@ -1,4 +1,5 @@
-//! The context of one call into the engine: its cancellation, its deadline and its memory limit.
+//! The context of one call into the engine: its cancellation, its deadline, its memory limit, and the
+//! files that it may open.
 //!
 //! A front end makes a [`QueryContext`] and runs the call under it; every layer below checks at its
 //! [`checkpoint`]s whether the call was interrupted. The context belongs to the thread, so that nothing
@@ -25,7 +26,7 @@ use std::{
 };
 
 use crate::{
-    Clock,
+    Clock, FileAccess,
     progress::{CallProgress, CallStep},
     thread::is_background,
 };
@@ -87,6 +88,8 @@ struct ContextState {
     poll: Option<Poll>,
     /// Who looks how far the call is.
     progress: Option<Arc<CallProgress>>,
+    /// The files that it may open; `None`: those of the parent.
+    files: Option<FileAccess>,
 }
 
 /// The call was cancelled.
@@ -167,6 +170,12 @@ impl QueryContext {
         Self { inner: Arc::new(inner) }
     }
 
+    /// Makes a context within the thread's current one that opens these files only.
+    pub fn opening(files: FileAccess) -> Self {
+        let inner = ContextState { files: Some(files), ..ContextState::new(current()) };
+        Self { inner: Arc::new(inner) }
+    }
+
     /// Makes a context of these parts.
     fn with(
         parent: Option<Self>,
@@ -209,6 +218,11 @@ impl QueryContext {
 
     fn watchers(&self) -> impl Iterator<Item = &CallProgress> {
         self.chain().filter_map(|context| context.inner.progress.as_deref())
+    }
+
+    /// Returns the files that the call may open.
+    pub fn file_access(&self) -> FileAccess {
+        self.chain().find_map(|context| context.inner.files.clone()).unwrap_or_default()
     }
 
     /// Fails when the call was interrupted. For other threads than the call's own.
@@ -262,6 +276,7 @@ impl ContextState {
             memory_bytes: None,
             poll: None,
             progress: None,
+            files: None,
         }
     }
 }
@@ -297,6 +312,13 @@ impl fmt::Debug for QueryContext {
 /// Returns the context of the call that this thread runs.
 pub fn current() -> Option<QueryContext> {
     CURRENT.with_borrow(Option::clone)
+}
+
+/// Returns the files that the thread's call may open; every file without a call.
+pub fn file_access() -> FileAccess {
+    CURRENT
+        .with_borrow(|current| current.as_ref().map(QueryContext::file_access))
+        .unwrap_or_default()
 }
 
 /// Notes that `done` of `total` parts of a step of this thread's call are done, for whoever looks. To be

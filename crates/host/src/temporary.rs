@@ -139,7 +139,7 @@ impl TemporarySpace {
 /// Where temporary files are, and the space that they share.
 #[derive(Debug, Clone, Default)]
 pub struct TemporaryStorage {
-    /// The folder; `None` is the system's.
+    /// The resolved path of the folder; `None` is the system's.
     pub folder: Option<PathBuf>,
     /// What they count against.
     pub space: Arc<TemporarySpace>,
@@ -150,15 +150,18 @@ impl TemporaryStorage {
     pub fn files(&self) -> Arc<TemporaryFiles> {
         let state = FilesState { folder: None, file_count: 0, has_ended: false };
         let (parent, space) = (self.folder.clone(), Arc::clone(&self.space));
+        let is_resolved = parent.is_some();
         let parent = parent.unwrap_or_else(std::env::temp_dir);
         let (owner, state) = (OwnerProcess::current(), Mutex::new(state));
-        Arc::new(TemporaryFiles { parent, space, owner, state })
+        Arc::new(TemporaryFiles { parent, is_resolved, space, owner, state })
     }
 }
 
 /// The temporary files of one query.
 pub struct TemporaryFiles {
     parent: PathBuf,
+    /// Whether the path was resolved when it was chosen: no link leads elsewhere since then.
+    is_resolved: bool,
     space: Arc<TemporarySpace>,
     owner: OwnerProcess,
     state: Mutex<FilesState>,
@@ -190,11 +193,22 @@ impl TemporaryFiles {
         let number = state.file_count;
         let folder = match &mut state.folder {
             Some(folder) => folder,
-            none => none.insert(OwnFolder::make(&self.parent).map_err(failed)?),
+            none => {
+                self.check_parent().map_err(failed)?;
+                none.insert(OwnFolder::make(&self.parent).map_err(failed)?)
+            }
         };
         let path = folder.path.join(number.to_string());
         new_file(&path).map_err(failed)?;
         Ok(Arc::new(CountedFile { files: Arc::clone(self), path, bytes: AtomicU64::new(0) }))
+    }
+
+    /// Fails where a link has taken the place of the folder, or of one above it.
+    fn check_parent(&self) -> io::Result<()> {
+        if !self.is_resolved || fs::canonicalize(&self.parent)? == self.parent {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::NotADirectory, "a link has taken its place"))
     }
 
     /// Removes all files and their folder, although they may be in use: who has one open goes on, and

@@ -31,24 +31,19 @@ impl Destination {
         if !disk::exists_or_links(path) {
             return Ok(Self { target: path.to_owned(), mode: None });
         }
-        if !disk::exists(path) {
-            let message = format!("file `{}` is a link that leads nowhere", path.display());
-            return Diagnostic::new(code::UNDEFINED_FILE, message)
-                .with_hint("Remove the link, or write to another file.")
-                .err();
-        }
-        if !disk::is_file(path) && !disk::is_folder(path) {
+        let found = disk::status(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => leads_nowhere(path),
+            _ => from_io(&error, "write", path),
+        })?;
+        if found.special.is_some() {
             let message = format!("file `{}` is not a regular file", path.display());
             return Diagnostic::new(code::WRONG_OBJECT_TYPE, message)
                 .with_detail("It is a pipe, a device or a socket, which an export would replace.")
                 .with_hint("Write to a regular file; the shell prints results to its output.")
                 .err();
         }
-        let found = disk::resolve(path).and_then(|target| {
-            let mode = disk::status(&target)?.mode;
-            Ok(Self { target, mode })
-        });
-        found.map_err(|error| from_io(&error, "write", path))
+        let target = disk::resolve(path).map_err(|error| from_io(&error, "write", path))?;
+        Ok(Self { target, mode: found.mode })
     }
 
     /// Makes the file under its temporary name, with the mode of the file that it replaces.
@@ -57,10 +52,16 @@ impl Destination {
         let file = disk::create_new(&path)?;
         let temporary = TemporaryFile { path };
         if let Some(mode) = self.mode {
-            disk::set_mode(&temporary.path, mode)?;
+            disk::set_mode(&file, mode)?;
         }
         Ok((temporary, file))
     }
+}
+
+fn leads_nowhere(path: &Path) -> Box<Diagnostic> {
+    let message = format!("file `{}` is a link that leads nowhere", path.display());
+    let diagnostic = Diagnostic::new(code::UNDEFINED_FILE, message);
+    Box::new(diagnostic.with_hint("Remove the link, or write to another file."))
 }
 
 /// A file under a temporary name, which is removed unless it was renamed.

@@ -26,7 +26,9 @@ use lockstep_host::{disk, query};
 use lockstep_row::{Arena, Datum, arrow::ColumnReader};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::{ClosedFile, ExportOptions, Exporter, WriteMode, exists, time_text::TimeText};
+use super::{
+    ClosedFile, Destination, ExportOptions, Exporter, WriteMode, exists, time_text::TimeText,
+};
 use crate::{
     error::{from_arrow, from_io, interrupted},
     load::NULL_FOLDER,
@@ -310,7 +312,8 @@ impl FolderExporter {
                 self.remove_empty(path);
             }
         }
-        disk::create(&self.folder.join(MARKER)).map_err(failed)?;
+        let marker = Destination::of(&self.folder.join(MARKER))?;
+        disk::create(&marker.target).map_err(failed)?;
         self.made.0.clear();
         Ok(row_count)
     }

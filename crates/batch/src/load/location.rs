@@ -17,7 +17,7 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_host::disk;
+use lockstep_host::{FileAccess, query::file_access};
 use lockstep_row::Value;
 use parquet::{
     errors::{ParquetError, Result as ParquetResult},
@@ -64,16 +64,35 @@ pub(crate) struct ColumnBounds {
 #[derive(Debug, Clone)]
 pub(crate) enum Location {
     /// On this machine.
-    Local(PathBuf),
+    Local(LocalFile),
     /// In an object store.
     Remote(RemoteFile),
+}
+
+/// A file of this machine, with the access of the call that named it: it may be opened later, by another
+/// thread.
+#[derive(Debug, Clone)]
+pub(crate) struct LocalFile {
+    path: PathBuf,
+    access: FileAccess,
+}
+
+impl LocalFile {
+    /// Makes a file that is opened as the thread's call may open it.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, access: file_access() }
+    }
+
+    fn open(&self) -> io::Result<File> {
+        self.access.open(&self.path)
+    }
 }
 
 /// Writes the path or URL, for messages.
 impl fmt::Display for InputFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.location {
-            Location::Local(path) => path.display().fmt(f),
+            Location::Local(file) => file.path.display().fmt(f),
             Location::Remote(file) => f.write_str(file.url()),
         }
     }
@@ -84,7 +103,8 @@ impl InputFile {
     pub(crate) fn local(path: PathBuf) -> Self {
         let folders = path.parent().map(Path::to_string_lossy).unwrap_or_default();
         let partition = partition_of(folders.split(['/', '\\']));
-        Self { location: Location::Local(path), partition, values: Vec::new(), statistics: None }
+        let location = Location::Local(LocalFile::new(path));
+        Self { location, partition, values: Vec::new(), statistics: None }
     }
 
     /// Returns the text of a folder `name=text`; an inner `None` is NULL.
@@ -111,7 +131,7 @@ impl InputFile {
     /// Returns its size in bytes; 0 where the machine does not say.
     pub(crate) fn size(&self) -> u64 {
         match &self.location {
-            Location::Local(path) => disk::open(path).map_or(0, |file| file.len()),
+            Location::Local(file) => file.access.status(&file.path).map_or(0, |found| found.len()),
             Location::Remote(file) => file.size(),
         }
     }
@@ -147,7 +167,7 @@ impl InputFile {
 
     fn plain(&self, read: &BytesRead) -> io::Result<TextInput> {
         Ok(match &self.location {
-            Location::Local(path) => Box::new(read.of(disk::open(path)?)),
+            Location::Local(file) => Box::new(read.of(file.open()?)),
             Location::Remote(file) => Box::new(read.of(file.reader(0))),
         })
     }
@@ -165,9 +185,9 @@ impl InputFile {
     /// Opens the bytes of a file that is read in parts.
     pub(crate) fn chunks(&self) -> Result<FileChunks> {
         match &self.location {
-            Location::Local(path) => disk::open(path)
-                .map(FileChunks::Local)
-                .map_err(|error| from_io_at(&error, "read", self)),
+            Location::Local(file) => {
+                file.open().map(FileChunks::Local).map_err(|error| from_io_at(&error, "read", self))
+            }
             Location::Remote(file) => Ok(FileChunks::Remote(file.clone())),
         }
     }

@@ -6,14 +6,14 @@ use std::{
 };
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_host::disk;
+use lockstep_host::{RefusedFile, disk, query};
 use percent_encoding::percent_decode_str;
 
 use super::{
     location::{InputFile, Location},
     remote,
 };
-use crate::error::from_io;
+use crate::error::{from_io, interrupted};
 
 /// The file that says that all parts of a folder were written.
 const MARKER: &str = "_SUCCESS";
@@ -37,16 +37,25 @@ pub(super) fn expand(path: &str) -> Result<Vec<InputFile>> {
     {
         let directory = directory.clone();
         files.clear();
-        add_files(&directory, &mut files)?;
+        add_files(&directory, &mut Vec::new(), &mut files)?;
         files.sort();
     }
-    let missing = || match disk::is_folder(path) {
-        true => Err(without_files(path)),
-        false => Err(from_io(&io::ErrorKind::NotFound.into(), "read", path)),
-    };
-    match files.iter().find(|file| !disk::exists(file)) {
-        None if !files.is_empty() => Ok(files.into_iter().map(InputFile::local).collect()),
-        _ => missing(),
+    if files.is_empty() {
+        return Err(match disk::is_folder(path) {
+            true => without_files(path),
+            false => from_io(&io::ErrorKind::NotFound.into(), "read", path),
+        });
+    }
+    files.iter().try_for_each(|file| check_file(file))?;
+    Ok(files.into_iter().map(InputFile::local).collect())
+}
+
+/// Fails for a file that is missing or not to be opened, before any of them is.
+fn check_file(file: &Path) -> Result<()> {
+    let found = disk::status(file).map_err(|error| from_io(&error, "read", file))?;
+    match found.special {
+        Some(special) => Err(from_io(&RefusedFile::Special(special).into(), "read", file)),
+        None => Ok(()),
     }
 }
 
@@ -73,17 +82,35 @@ pub(super) fn partition_of<'p>(
     folders.filter_map(column).collect()
 }
 
-/// Adds the files of a folder, and those of its folders `name=value`.
-fn add_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Adds the files of a folder, and those of its folders `name=value`; also what cannot be opened, so that
+/// it is an error. `above` are the resolved paths of the folders above it.
+fn add_files(folder: &Path, above: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Result<()> {
+    enter_folder(folder, above)?;
     for path in list(folder)? {
         let is_partition =
             || path.file_name().is_some_and(|name| name.to_string_lossy().contains('='));
-        if disk::is_file(&path) {
+        if !disk::is_folder(&path) {
             files.push(path);
         } else if is_partition() {
-            add_files(&path, files)?;
+            add_files(&path, above, files)?;
         }
     }
+    above.pop();
+    Ok(())
+}
+
+/// Adds a folder to those above what is in it. Fails for one that is among them: a link leads back.
+fn enter_folder(folder: &Path, above: &mut Vec<PathBuf>) -> Result<()> {
+    query::checkpoint().map_err(interrupted)?;
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let resolved = disk::resolve(here).map_err(|error| from_io(&error, "list", folder))?;
+    if above.contains(&resolved) {
+        let message = format!("folder `{}` is a link to a folder above it", folder.display());
+        return Diagnostic::new(code::WRONG_OBJECT_TYPE, message)
+            .with_hint("Remove the link: what is below it has no end.")
+            .err();
+    }
+    above.push(resolved);
     Ok(())
 }
 
@@ -139,7 +166,7 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
                 continue;
             }
             if text == "**" {
-                add_folders(directory, &mut next)?;
+                add_folders(directory, &mut Vec::new(), &mut next)?;
                 continue;
             }
             next.extend(list(here)?.into_iter().filter(|path| {
@@ -148,20 +175,22 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
         }
         found = next;
     }
-    found.retain(|path| disk::is_file(path));
+    found.retain(|path| disk::exists_or_links(path) && !disk::is_folder(path));
     found.sort();
     Ok(found)
 }
 
 /// Adds a folder and all folders below it.
-fn add_folders(folder: &Path, folders: &mut Vec<PathBuf>) -> Result<()> {
+fn add_folders(folder: &Path, above: &mut Vec<PathBuf>, folders: &mut Vec<PathBuf>) -> Result<()> {
+    enter_folder(folder, above)?;
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     folders.push(folder.to_path_buf());
     for path in list(here)? {
         if disk::is_folder(&path) {
-            add_folders(&path, folders)?;
+            add_folders(&path, above, folders)?;
         }
     }
+    above.pop();
     Ok(())
 }
 

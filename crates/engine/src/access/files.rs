@@ -1,30 +1,49 @@
 //! The files of the server's machine that statements of users may name.
 //!
-//! None, unless the operator lists folders. A path is absolute and has no `..`; what exists of it is
-//! resolved, symbolic links included, and has to be within a listed folder. A pattern is refused: it
-//! could reach through a link that it does not name.
+//! None, unless the operator lists folders. A path is absolute and has no `..` and no pattern; what exists
+//! of it is resolved, symbolic links included, and has to be within a listed folder. That is checked when
+//! the statement names the path. Each file is then opened from the listed folder on
+//! ([`FileFolders::access`]), so that nothing below it leads out: no link in a folder of folders, none that
+//! was made meanwhile, and no path in a lake's metadata.
 
 use std::path::{Component, Path, PathBuf};
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_host::{disk, temporary::FOLDER_PREFIX};
+use lockstep_host::{FileAccess, disk, temporary::FOLDER_PREFIX};
 
 /// The folders in which statements of users may read and write.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct FileFolders {
     folders: Vec<PathBuf>,
+    access: FileAccess,
+}
+
+impl Default for FileFolders {
+    fn default() -> Self {
+        Self::of_resolved(Vec::new())
+    }
 }
 
 impl FileFolders {
     /// Lists folders, which have to exist.
     pub(crate) fn new(folders: &[PathBuf]) -> Result<Self> {
         let resolved = folders.iter().map(|folder| {
-            disk::resolve(folder).map_err(|error| {
+            FileAccess::default().resolve(folder).map_err(|error| {
                 let message = format!("folder `{}`: {error}", folder.display());
                 Box::new(Diagnostic::new(code::UNDEFINED_FILE, message))
             })
         });
-        Ok(Self { folders: resolved.collect::<Result<_>>()? })
+        Ok(Self::of_resolved(resolved.collect::<Result<_>>()?))
+    }
+
+    fn of_resolved(folders: Vec<PathBuf>) -> Self {
+        let access = FileAccess::below(folders.clone());
+        Self { folders, access }
+    }
+
+    /// Returns the access to the files below the folders.
+    pub(crate) fn access(&self) -> FileAccess {
+        self.access.clone()
     }
 
     /// Fails where a path leads out of the folders.
@@ -35,7 +54,7 @@ impl FileFolders {
         let is_plain = plain.is_absolute()
             && !path.contains(['*', '?', '\0'])
             && plain.components().all(is_named);
-        if is_plain && self.contains(plain) && self.contains_entries(plain) {
+        if is_plain && self.contains(plain) {
             return Ok(());
         }
         let hint = if self.folders.is_empty() {
@@ -71,10 +90,12 @@ impl FileFolders {
     /// Returns whether what exists of a path is in a folder.
     fn contains(&self, path: &Path) -> bool {
         // The longest part that exists; a link that leads nowhere exists and cannot be resolved.
+        let machine = FileAccess::default();
         let existing = path.ancestors().find(|part| disk::exists_or_links(part));
         let Some(existing) = existing else { return false };
-        let Ok(resolved) = disk::resolve(existing) else { return false };
-        if existing != path && !disk::is_folder(&resolved) {
+        let Ok(resolved) = machine.resolve(existing) else { return false };
+        let is_folder = || machine.status(&resolved).is_ok_and(|found| found.is_dir());
+        if existing != path && !is_folder() {
             return false;
         }
         // The rows of others: a folder of temporary files is nobody's to read.
@@ -84,15 +105,6 @@ impl FileFolders {
             return false;
         }
         self.folders.iter().any(|folder| resolved.starts_with(folder))
-    }
-
-    /// Returns whether the files of a path that is a folder are in a folder too.
-    fn contains_entries(&self, path: &Path) -> bool {
-        if !disk::is_folder(path) {
-            return true;
-        }
-        let Ok(entries) = disk::list(path) else { return false };
-        entries.iter().all(|entry| self.contains(entry))
     }
 }
 
@@ -147,8 +159,14 @@ mod tests {
         symlink(at("out"), at("in/link")).unwrap();
         symlink(at("nowhere"), at("in/dangling")).unwrap();
         symlink(at("in/a.csv"), at("in/deep/inner.csv")).unwrap();
-        let allowed =
-            ["~/in/a.csv", "file://~/in/a.csv", "~/in/new.csv", "~/in/new/x.csv", "~/in/deep"];
+        let allowed = [
+            "~/in",
+            "~/in/a.csv",
+            "file://~/in/a.csv",
+            "~/in/new.csv",
+            "~/in/new/x.csv",
+            "~/in/deep",
+        ];
         for path in allowed {
             assert!(test.check(&folders, path), "{path}");
         }
@@ -169,7 +187,6 @@ mod tests {
             "~/in/link/new.csv",
             "~/in/dangling",
             "~/in/dangling/x",
-            "~/in",
             "~/in/*.csv",
             "~/in/a.csv/x",
             "~/inner",

@@ -1,8 +1,12 @@
 //! CHECKPOINT and BACKUP TO.
 
-use std::path::Path;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-use lockstep_diagnostic::{Result, Span};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_host::disk;
 use lockstep_row::{DataType, Value};
 
 use crate::{Checkpoint, Output, Session};
@@ -23,8 +27,23 @@ impl Session {
 
     /// Runs BACKUP TO: writes a directory that holds what this one does now.
     pub(crate) fn backup(&self, path: &str, span: Span) -> Result<Output> {
-        let backup = self.database.backup(Path::new(path));
+        let path = self.backup_path(Path::new(path)).map_err(|_outside| {
+            let message = "the server does not open this file for users";
+            Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message).at(span)
+        })?;
+        let backup = self.database.backup(&path);
         done(backup.map_err(|error| Box::new(error.at(span)))?)
+    }
+
+    /// Returns where a path leads now, so that no link that is made meanwhile leads elsewhere.
+    fn backup_path(&self, path: &Path) -> io::Result<PathBuf> {
+        if self.caller().is_process() {
+            return Ok(path.to_owned());
+        }
+        match (disk::exists_or_links(path), path.parent(), path.file_name()) {
+            (false, Some(parent), Some(name)) => Ok(disk::resolve(parent)?.join(name)),
+            _ => disk::resolve(path),
+        }
     }
 }
 

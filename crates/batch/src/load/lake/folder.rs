@@ -12,7 +12,7 @@ use lockstep_host::disk;
 use crate::{
     error::{from_io, from_io_at},
     load::{
-        location::{BytesRead, InputFile, Location},
+        location::{BytesRead, InputFile, LocalFile, Location},
         remote,
     },
 };
@@ -84,7 +84,7 @@ impl<'p> TableFolder<'p> {
         }
         let location = match (remote::is_remote(&path), size) {
             (false, _) if path.contains("://") => return Err(not_known(&path)),
-            (false, _) => Location::Local(path.into()),
+            (false, _) => Location::Local(LocalFile::new(path.into())),
             (true, Some(size)) => Location::Remote(remote::file(&path, size)?),
             (true, None) => Location::Remote(remote::find(&path)?),
         };
