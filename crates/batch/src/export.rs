@@ -21,7 +21,7 @@ use std::{
     fmt,
     fs::File,
     io::{self, BufWriter, Read, Write},
-    mem,
+    iter, mem,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -274,7 +274,7 @@ impl Exporter {
     }
 
     fn start_parquet(&self, file: File, append: bool) -> Result<Sink> {
-        let failed = |error: &::parquet::errors::ParquetError| write_failed(&self.path, error);
+        let failed = |error: &::parquet::errors::ParquetError| writer_failed(&self.path, error);
         let memory_max = memory_share().unwrap_or(usize::MAX);
         let mut writer = ParquetFileWriter::new(file, &self.schema, machine_threads(), memory_max)
             .map_err(|error| failed(&error))?;
@@ -324,7 +324,7 @@ impl Exporter {
         let writer = options.and_then(|options| {
             IpcWriter::try_new_with_options(BufWriter::new(file), &self.schema, options)
         });
-        Ok(Sink::Arrow(Box::new(writer.map_err(|error| arrow_failed(&self.path, &error))?)))
+        Ok(Sink::Arrow(Box::new(writer.map_err(|error| writer_failed(&self.path, &error))?)))
     }
 
     fn rename(&self, batch: &RecordBatch) -> Result<RecordBatch> {
@@ -343,13 +343,13 @@ impl Exporter {
                 writer.write(batch, file).map_err(|error| from_io(&error, "write", &self.path))
             }
             Sink::Parquet(writer) => {
-                writer.write(&renamed).map_err(|error| write_failed(&self.path, &error))
+                writer.write(&renamed).map_err(|error| writer_failed(&self.path, &error))
             }
             Sink::Json(writer) => {
-                writer.write(&renamed).map_err(|error| arrow_failed(&self.path, &error))
+                writer.write(&renamed).map_err(|error| writer_failed(&self.path, &error))
             }
             Sink::Arrow(writer) => {
-                writer.write(&renamed).map_err(|error| arrow_failed(&self.path, &error))
+                writer.write(&renamed).map_err(|error| writer_failed(&self.path, &error))
             }
             Sink::Libsvm(writer, file) => {
                 let failed = |error: &io::Error| from_io(error, "write", &self.path);
@@ -384,7 +384,7 @@ impl Exporter {
     fn flush(&mut self) -> Result<()> {
         match &mut self.sink {
             Sink::Parquet(writer) => {
-                writer.flush().map_err(|error| write_failed(&self.path, &error))
+                writer.flush().map_err(|error| writer_failed(&self.path, &error))
             }
             _ => Ok(()),
         }
@@ -404,15 +404,15 @@ impl Exporter {
                 self.finished(file)?
             }
             Sink::Parquet(writer) => {
-                writer.finish().map_err(|error| write_failed(&self.path, &error))?
+                writer.finish().map_err(|error| writer_failed(&self.path, &error))?
             }
             Sink::Json(mut writer) => {
-                writer.finish().map_err(|error| arrow_failed(&self.path, &error))?;
+                writer.finish().map_err(|error| writer_failed(&self.path, &error))?;
                 self.finished(writer.into_inner())?
             }
             Sink::Arrow(writer) => {
                 let file = writer.into_inner();
-                self.flushed(file.map_err(|error| arrow_failed(&self.path, &error))?)?
+                self.flushed(file.map_err(|error| writer_failed(&self.path, &error))?)?
             }
             Sink::Finished => return Diagnostic::internal("a file was finished twice").err(),
         };
@@ -469,15 +469,12 @@ fn has_same_columns(left: &Schema, right: &Schema) -> bool {
         })
 }
 
-fn write_failed(path: &Path, error: &::parquet::errors::ParquetError) -> Box<Diagnostic> {
-    let message = format!("could not write file `{}`", path.display());
-    let diagnostic = Diagnostic::new(code::IO_ERROR, message)
-        .with_kind(Kind::FreeResources)
-        .with_detail(format!("The writer says: {error}."));
-    Box::new(diagnostic)
-}
-
-fn arrow_failed(path: &Path, error: &::arrow::error::ArrowError) -> Box<Diagnostic> {
+/// Makes the error of a writer of a format: that of the system where it is one.
+fn writer_failed(path: &Path, error: &(dyn std::error::Error + 'static)) -> Box<Diagnostic> {
+    let mut chain = iter::successors(Some(error), |error| (**error).source());
+    if let Some(error) = chain.find_map(|error| error.downcast_ref::<io::Error>()) {
+        return from_io(error, "write", path);
+    }
     let message = format!("could not write file `{}`", path.display());
     let diagnostic = Diagnostic::new(code::IO_ERROR, message)
         .with_kind(Kind::FreeResources)
