@@ -153,7 +153,12 @@ impl Database {
                 // What the copy holds must not be more than what is on the disk of the log.
                 let frozen = self.freeze();
                 let copy = directory.create_copy(path, self.host().random.id(), frozen.position());
-                write_copy(frozen, &copy.map_err(|error| log_error(&error))?, Some(log))
+                let copy = copy.map_err(|error| log_error(&error))?;
+                let written = write_copy(frozen, &copy, Some(log));
+                if written.is_err() {
+                    copy.discard_copy();
+                }
+                written
             })
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! [`SystemDisk`] is the machine's; a simulated disk takes its place in tests, so that a crash or a
 //! failure at any call can be tried. What must survive a crash goes through here and nowhere else.
-//! Knows nothing of what the files hold.
+//! Knows nothing of what the files hold. New files and directories are those of their user alone.
 //!
 //! # What survives a crash
 //!
@@ -40,6 +40,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Removes a file. Whoever has it open goes on reading it.
     fn remove(&self, path: &Path) -> Result<(), Error>;
+
+    /// Removes a directory, which is empty.
+    fn remove_directory(&self, path: &Path) -> Result<(), Error>;
 
     /// Puts the names in a directory on the disk: what was created, renamed and removed.
     fn sync_directory(&self, path: &Path) -> Result<(), Error>;

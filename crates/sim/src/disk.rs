@@ -292,6 +292,21 @@ impl Disk for SimulatedDisk {
         })
     }
 
+    fn remove_directory(&self, path: &Path) -> Result<(), Error> {
+        self.call(Operation::Remove, path, |inner| {
+            match inner.state.names.get(path) {
+                Some(Node::Directory) => {}
+                Some(Node::File(_)) => return Err(io::ErrorKind::NotADirectory.into()),
+                None => return Err(io::ErrorKind::NotFound.into()),
+            }
+            if inner.state.names.keys().any(|name| name.parent() == Some(path)) {
+                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+            }
+            inner.state.change(NameChange::Remove { path: path.to_owned() });
+            Ok(())
+        })
+    }
+
     fn sync_directory(&self, path: &Path) -> Result<(), Error> {
         self.call(Operation::SyncDirectory, path, |inner| {
             inner.state.sync_directory(path);

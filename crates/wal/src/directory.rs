@@ -12,7 +12,7 @@
 //!                  the id of the process that wrote last, as text
 //!   MANIFEST       which checkpoint is current, and from which position the log is needed
 //!   MANIFEST.new   a manifest that was not committed; means nothing
-//!   log/           the segments of the log, at least one
+//!   log/           the segments of the log, at least one, and the mark of its last clean close
 //!   data/N.data    data files of checkpoints; those that MANIFEST does not list mean nothing
 //! ```
 //!
@@ -88,6 +88,8 @@ pub struct DatabaseDirectory {
     committing: Mutex<()>,
     /// The sync that failed, after which nothing is committed.
     failure: OnceLock<Arc<file::Error>>,
+    /// Whether the directory was created for a copy.
+    is_new: bool,
     /// Ends with the directory.
     _lock: Box<dyn Lock>,
 }
@@ -123,6 +125,7 @@ impl DatabaseDirectory {
             current: Mutex::new(Arc::new(manifest)),
             committing: Mutex::new(()),
             failure: OnceLock::new(),
+            is_new: false,
             _lock: lock,
         };
         if access != Access::ReadOnly {
@@ -149,7 +152,7 @@ impl DatabaseDirectory {
         new_id: LogId,
         position: u64,
     ) -> Result<Self, Error> {
-        let lock = creation::create_copy(&*disk, path, new_id, position)?;
+        let (lock, is_new) = creation::create_copy(&*disk, path, new_id, position)?;
         let numbers = FileNumbers::new(&*disk, &path.join(DATA), creation::FIRST_NUMBER)?;
         Ok(Self {
             disk,
@@ -160,8 +163,16 @@ impl DatabaseDirectory {
             current: Mutex::new(Arc::new(Manifest { position, ..Manifest::first(new_id) })),
             committing: Mutex::new(()),
             failure: OnceLock::new(),
+            is_new,
             _lock: lock,
         })
+    }
+
+    /// Removes a copy that could not be completed, so that nothing of it is left. Not for a database that
+    /// was opened.
+    pub fn discard_copy(self) {
+        let Self { disk, path, is_new, .. } = self;
+        creation::remove_copy(&*disk, &path, is_new);
     }
 
     /// Gives its path, as it was opened.

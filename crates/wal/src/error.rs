@@ -1,6 +1,6 @@
 //! What goes wrong with a log.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use lockstep_host::file;
 
@@ -63,8 +63,8 @@ pub enum Error {
         end: u64,
     },
     /// Records that were on the disk are not there as they were written.
-    #[error("{} is damaged at byte {offset}: {what}; positions {from} to {to} are in danger",
-        file.display())]
+    #[error("{} is damaged at byte {offset}: {what}; {} are in danger",
+        file.display(), Positions(*from, *to))]
     Damaged {
         /// The damaged or missing file.
         file: PathBuf,
@@ -180,6 +180,19 @@ pub enum Error {
         /// Its path.
         path: PathBuf,
     },
+}
+
+/// Positions of a log, of which the end may not be known.
+struct Positions(u64, u64);
+
+impl fmt::Display for Positions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(from, to) = self;
+        match from < to {
+            true => write!(f, "positions {from} to {to}"),
+            false => write!(f, "positions from {from} on"),
+        }
+    }
 }
 
 fn purpose(is_read: bool) -> &'static str {

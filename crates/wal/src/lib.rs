@@ -17,7 +17,8 @@
 //! # Layout
 //!
 //! A log is a directory. Segment N is the file `N.wal`, N as twenty digits, from 1 on, without gaps;
-//! `N.wal.new` is a segment that was not finished and means nothing. All numbers are little-endian.
+//! `N.wal.new` is a segment that was not finished and means nothing. `CLOSED` says where the log ended when
+//! it was last closed ([`close_mark`]). All numbers are little-endian.
 //!
 //! ```text
 //! segment      0         64            104                                          length
@@ -67,8 +68,10 @@
 //!   positions. What was refused is never there.
 //! - Damage to what was on the disk is an error when the log is opened, not a shorter log, as soon as
 //!   one later record is left; a mark is written when a log has been idle for
-//!   [`Options::durability_window_ms`]. Not promised: to tell a torn tail from damage to the last
-//!   records that were synced before the first mark after them.
+//!   [`Options::durability_window_ms`]. So is a segment that is shorter than its header says, and a log
+//!   that ends before the position at which it was last closed. Not promised: to tell a torn tail from
+//!   damage to the last records that were synced before the first mark after them, where the log was not
+//!   closed since.
 //! - After a failed sync no write is accepted ([`Error::Stopped`]).
 //!
 //! # Example
@@ -112,6 +115,7 @@ mod background;
 mod bug;
 mod check;
 mod checkpoint;
+mod close_mark;
 mod commit;
 mod cursor;
 mod directory;

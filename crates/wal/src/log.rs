@@ -41,6 +41,7 @@ use crate::{
     Durability, Entries, Error, Group, Log, LogId, Options, Reader, Recovered,
     background::{Background, Wake},
     bug::{self, Bug},
+    close_mark,
     commit::GroupCommit,
     format::{
         BEGIN, MARK, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEAL, SEGMENT_HEADER_BYTES,
@@ -191,7 +192,9 @@ impl SegmentedLog {
         }
         self.inner.sync()?;
         self.inner.mark()?;
-        self.inner.sync()
+        self.inner.sync()?;
+        self.inner.note_closed();
+        Ok(())
     }
 }
 
@@ -405,6 +408,15 @@ impl LogCore {
             tail.write_internal(MARK, durable);
         }
         Ok(())
+    }
+
+    /// Notes beside the log where it ends, all of it being on the disk.
+    fn note_closed(&self) {
+        // Acquire: pairs with the Release in sync_changed.
+        let end = self.durable.load(Ordering::Acquire);
+        debug_assert_eq!(end, self.tail.lock().position, "nothing is appended any more");
+        // Where it fails, as on a full disk, the mark before it is still true.
+        let _noted = close_mark::write(&*self.disk, &self.directory, self.log_id, end);
     }
 
     /// Syncs what is not; or says in the log that everything is, once.

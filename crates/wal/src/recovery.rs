@@ -12,6 +12,10 @@
 //! is damaged and is not opened. Otherwise what stands behind the end was never acknowledged as
 //! being on the disk; it is cut, and reported.
 //!
+//! Two things are damage whatever the records say: a log that ends before the position at which it was
+//! last closed ([`close_mark`]), and a segment that is shorter than its header says, since the whole length
+//! of a segment is on the disk before it gets its name.
+//!
 //! # Cutting
 //!
 //! 1. Segments behind the one in which the log ends are removed, newest first, the directory synced
@@ -34,6 +38,7 @@ use lockstep_host::file::{self, Disk, OpenMode};
 use crate::{
     Entries, Error, LogId, Options,
     bug::{self, Bug},
+    close_mark,
     cursor::{Cursor, ReadWindow, Step},
     format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES},
     remains::Remains,
@@ -42,6 +47,12 @@ use crate::{
 
 /// How far apart the places are that recovery remembers, in bytes.
 const PLACE_BYTES: u64 = 1 << 20;
+
+/// What a log lacks that ends before the mark of its last clean close.
+pub(crate) const ENDS_EARLY: &str = "the log ends before the position at which it was last closed";
+
+/// What a segment lacks.
+pub(crate) const SHORT: &str = "the file is shorter than its header says";
 
 /// What reading a log found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +117,7 @@ pub(crate) fn open(
     }
     let mut recovery = Recovery::new(disk, directory, OpenMode::Write);
     if listing.numbers.is_empty() {
+        recovery.closed = close_mark::read(disk, directory, None)?;
         return recovery.create(options);
     }
     recovery.open_segments(&listing.numbers)?;
@@ -144,6 +156,8 @@ struct Recovery<'d> {
     /// Some places on the way, in order.
     places: Vec<RecordLocation>,
     groups: u64,
+    /// The position after the last one when the log was last closed.
+    closed: u64,
 }
 
 /// Where a log ends.
@@ -171,12 +185,13 @@ impl<'d> Recovery<'d> {
             cursor: Cursor::new(),
             places: Vec::new(),
             groups: 0,
+            closed: 0,
         }
     }
 
     fn create(&self, options: &Options) -> Result<OpenedLog, Error> {
-        if options.needed > 0 {
-            let to = options.needed;
+        let to = options.needed.max(self.closed);
+        if to > 0 {
             return Err(self.damaged(1, 0, "there is no segment", 0..to));
         }
         let header = segment::header(options.log_id, 1, options.segment_bytes());
@@ -211,6 +226,8 @@ impl<'d> Recovery<'d> {
             }
             self.segments.push(Arc::new(segment));
         }
+        let log_id = self.segments.first().map(|first| first.header.log_id);
+        self.closed = close_mark::read(self.disk, &self.directory, log_id)?;
         Ok(())
     }
 
@@ -287,7 +304,15 @@ impl<'d> Recovery<'d> {
         let remains = self.remains(last, offset)?;
         let known = self.cursor.durable.max(remains.durable).max(needed);
         if known > end && !bug::is_seeded(Bug::EvidenceIgnored) {
-            return Err(self.damaged(number, offset, what, end..known));
+            return Err(self.damaged(number, offset, what, end..known.max(self.closed)));
+        }
+        if self.closed > end {
+            return Err(self.damaged(number, offset, ENDS_EARLY, end..self.closed));
+        }
+        for segment in &self.segments[last..] {
+            if let Some(length) = segment.short_length()? {
+                return Err(self.damaged(segment.header.number, length, SHORT, end..end));
+            }
         }
         let first = self.segments[0].first().unwrap_or(end);
         if first > needed {

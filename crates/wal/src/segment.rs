@@ -146,6 +146,12 @@ impl Segment {
         Ok(())
     }
 
+    /// Returns the length of a file that is shorter than its header says.
+    pub(crate) fn short_length(&self) -> Result<Option<u64>, file::Error> {
+        let length = self.file.length()?;
+        Ok((length < self.header.length).then_some(length))
+    }
+
     /// Copies a record to `offset`; gives the offset after it.
     pub(crate) fn write(&self, offset: u64, header: &RecordHeader, payload: &[u8]) -> u64 {
         let end = offset + header.size();

@@ -18,9 +18,10 @@ use std::{
 use lockstep_host::file::{self, Disk, OpenMode};
 
 use crate::{
-    Cut, Entries, Error, LogId,
+    Cut, Entries, Error, LogId, close_mark,
     cursor::{Cursor, ReadWindow, Step},
     format::{RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES},
+    recovery,
     remains::{self, Remains},
     segment::{self, Segment},
 };
@@ -84,8 +85,10 @@ pub fn survey_log(
         found,
         undecided: 0,
         needed: expected.needed,
+        closed: 0,
     };
     survey.open_segments(disk, &listing.numbers);
+    survey.read_close_mark(disk);
     survey.walk(visit);
     Ok(survey.finish())
 }
@@ -98,6 +101,8 @@ struct Survey {
     /// Damages from this index on end where the next position is read.
     undecided: usize,
     needed: u64,
+    /// The position after the last one when the log was last closed.
+    closed: u64,
 }
 
 /// A segment by its number, or why it cannot be read.
@@ -139,6 +144,21 @@ impl Survey {
             return Err(Unreadable { offset: 16, what: "it belongs to another log".into() });
         }
         Ok(segment)
+    }
+
+    /// Reads where the log ended when it was last closed.
+    fn read_close_mark(&mut self, disk: &dyn Disk) {
+        match close_mark::read(disk, &self.directory, self.found.log_id) {
+            Ok(closed) => self.closed = closed,
+            Err(error) => {
+                let (file, offset, what) = match error {
+                    Error::Damaged { file, offset, what, .. } => (file, offset, what.to_owned()),
+                    error => (self.directory.clone(), 0, chain(&error)),
+                };
+                self.found.damages.push(Damage { file, offset, what, positions: 0..0 });
+                self.undecided = self.found.damages.len();
+            }
+        }
     }
 
     /// Goes through all segments.
@@ -191,9 +211,7 @@ impl Survey {
                 }
                 Step::Nothing(what) => what,
             };
-            if self.is_end(index, what)? {
-                return Ok(SegmentEnd::End);
-            }
+            let Some(what) = self.missing(index, what)? else { return Ok(SegmentEnd::End) };
             if !self.is_listed(index) {
                 let number = self.segments[index].number;
                 self.damage(number, self.cursor.offset, what.to_owned());
@@ -245,23 +263,36 @@ impl Survey {
         Ok(step)
     }
 
-    /// Whether the log ends where there is no group, because nothing knows of a later position.
-    fn is_end(&mut self, index: usize, what: &'static str) -> Result<bool, file::Error> {
+    /// Returns what is missing where there is no group; `None` where the log ends, because nothing knows
+    /// of a later position.
+    fn missing(
+        &mut self,
+        index: usize,
+        what: &'static str,
+    ) -> Result<Option<&'static str>, file::Error> {
         let (offset, mut remains) = (self.cursor.offset, Remains::default());
+        let mut is_short = false;
         for later in index..self.segments.len() {
             let Ok(segment) = &self.segments[later].segment else { continue };
             let from = if later == index { offset } else { SEGMENT_HEADER_BYTES as u64 };
             let used_to = remains.add(segment, from)?;
             remains.bytes += used_to.saturating_sub(from);
+            is_short |= segment.short_length()?.is_some();
         }
         let known = self.cursor.durable.max(remains.durable).max(self.needed);
         if known > self.end() || (self.cursor.position.is_none() && remains.bytes > 0) {
-            return Ok(false);
+            return Ok(Some(what));
+        }
+        if self.closed > self.end() {
+            return Ok(Some(recovery::ENDS_EARLY));
+        }
+        if is_short && self.found.damages.is_empty() {
+            return Ok(Some(recovery::SHORT));
         }
         let file = segment::path(&self.directory, self.segments[index].number);
         let bytes = remains.bytes;
         self.found.cut = (bytes > 0).then_some(Cut { file, offset, bytes, what });
-        Ok(true)
+        Ok(None)
     }
 
     /// The position after the last one that was read or is listed as missing.
@@ -284,7 +315,7 @@ impl Survey {
     }
 
     fn finish(mut self) -> LogSurvey {
-        let known = self.cursor.durable.max(self.needed).max(self.found.end);
+        let known = self.cursor.durable.max(self.needed).max(self.closed).max(self.found.end);
         for damage in &mut self.found.damages[self.undecided..] {
             damage.positions.end = known;
         }

@@ -32,7 +32,9 @@ pub(super) fn of(path: &Path, options: &OpenOptions, report: &CheckReport) -> Ve
     foreign(path, &|name| OWN.contains(&name));
     foreign(&path.join("log"), &|name| {
         let number = name.strip_suffix(".new").unwrap_or(name).strip_suffix(".wal");
-        number.is_some_and(|number| number.len() == 20 && number.parse::<u64>().is_ok())
+        let is_segment =
+            number.is_some_and(|number| number.len() == 20 && number.parse::<u64>().is_ok());
+        is_segment || ["CLOSED", "CLOSED.new"].contains(&name)
     });
     foreign(&path.join("data"), &|name| {
         let number = name.strip_suffix(".data");

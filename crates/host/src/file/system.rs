@@ -4,7 +4,7 @@
 use std::{
     fs, io,
     io::{Read, Seek, Write},
-    os::unix::fs::FileExt,
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process,
     sync::Arc,
@@ -13,6 +13,10 @@ use std::{
 use memmap2::MmapOptions;
 
 use super::{Disk, Error, File, Lock, LockMode, Mapping, OpenMode, Operation};
+
+/// What the owner of a new file or directory may do; others may do nothing.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
 
 /// The machine's disk.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,7 +30,7 @@ fn failed(operation: Operation, path: &Path) -> impl FnOnce(io::Error) -> Error 
 impl Disk for SystemDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>, Error> {
         let mut options = fs::OpenOptions::new();
-        options.read(true);
+        options.read(true).mode(FILE_MODE);
         match mode {
             OpenMode::Read => &mut options,
             OpenMode::Write => options.write(true),
@@ -38,7 +42,8 @@ impl Disk for SystemDisk {
     }
 
     fn create_directory(&self, path: &Path) -> Result<(), Error> {
-        fs::create_dir(path).map_err(failed(Operation::CreateDirectory, path))
+        let created = fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path);
+        created.map_err(failed(Operation::CreateDirectory, path))
     }
 
     fn list(&self, path: &Path) -> Result<Vec<String>, Error> {
@@ -59,6 +64,10 @@ impl Disk for SystemDisk {
         fs::remove_file(path).map_err(failed(Operation::Remove, path))
     }
 
+    fn remove_directory(&self, path: &Path) -> Result<(), Error> {
+        fs::remove_dir(path).map_err(failed(Operation::Remove, path))
+    }
+
     fn sync_directory(&self, path: &Path) -> Result<(), Error> {
         let synced = fs::File::open(path).and_then(|directory| directory.sync_all());
         synced.map_err(failed(Operation::SyncDirectory, path))
@@ -68,6 +77,7 @@ impl Disk for SystemDisk {
         let is_exclusive = mode == LockMode::Exclusive;
         let mut options = fs::OpenOptions::new();
         let options = options.read(true).write(is_exclusive).create(is_exclusive).truncate(false);
+        let options = options.mode(FILE_MODE);
         let mut file = options.open(path).map_err(failed(Operation::Lock, path))?;
         let is_free = if is_exclusive {
             is_locked(file.try_lock())
@@ -149,9 +159,28 @@ impl Drop for SystemLock {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, process};
+    use std::{
+        fs::{self, File},
+        os::unix::fs::PermissionsExt,
+        process,
+    };
 
-    use super::SystemLock;
+    use super::{Disk, LockMode, OpenMode, SystemDisk, SystemLock};
+
+    #[test]
+    fn what_is_created_is_its_user_s_alone() {
+        let path = std::env::temp_dir().join(format!("lockstep-host-mode-of-{}", process::id()));
+        SystemDisk.create_directory(&path).unwrap();
+        let [created, new, lock] = ["created", "new", "lock"].map(|name| path.join(name));
+        drop(SystemDisk.open(&created, OpenMode::Create).unwrap());
+        drop(SystemDisk.open(&new, OpenMode::CreateNew).unwrap());
+        drop(SystemDisk.lock(&lock, LockMode::Exclusive).unwrap());
+        let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!([&path, &created, &new, &lock].map(mode), [0o700, 0o600, 0o600, 0o600]);
+        assert!(SystemDisk.remove_directory(&path).is_err(), "it is not empty");
+        [created, new, lock].iter().for_each(|file| SystemDisk.remove(file).unwrap());
+        SystemDisk.remove_directory(&path).unwrap();
+    }
 
     #[test]
     fn a_lock_ends_although_its_file_is_open_elsewhere() {
@@ -168,7 +197,7 @@ mod tests {
         drop(SystemLock { file, process_id: 0 });
         assert!(File::open(&path).unwrap().try_lock().is_err());
         drop((copy, other));
-        std::fs::remove_file(&path).unwrap();
+        fs::remove_file(&path).unwrap();
     }
 }
 

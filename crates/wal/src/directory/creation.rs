@@ -11,7 +11,7 @@ use super::{DATA, LOCK, LOG, MANIFEST, MANIFEST_NEW, commit, list, lock, not_wri
 use crate::{
     Error, LogId, Manifest,
     bug::{self, Bug},
-    recovery,
+    close_mark, recovery,
     segment::{self, NotCreated, Segment},
 };
 
@@ -56,7 +56,7 @@ fn check_names(disk: &dyn Disk, path: &Path, names: &[String]) -> Result<(), Err
     for name in names {
         let is_own: fn(&str) -> bool = match name.as_str() {
             LOCK | MANIFEST_NEW => continue,
-            LOG => segment::is_name,
+            LOG => |name| segment::is_name(name) || close_mark::is_name(name),
             DATA => |name| crate::checkpoint::number_of(name).is_some(),
             _ => return foreign(path.join(name)),
         };
@@ -83,7 +83,7 @@ fn check_unused(disk: &dyn Disk, path: &Path, names: &[String]) -> Result<(), Er
     let numbers = if is_there(LOG) { segment::list(disk, &log)?.numbers } else { Vec::new() };
     let is_used = |recovered: recovery::Recovered| recovered.end > 0 || recovered.cut.is_some();
     let has_log = match numbers.as_slice() {
-        [] => false,
+        [] => is_there(LOG) && disk.list(&log)?.iter().any(|name| close_mark::is_name(name)),
         [1] => match recovery::read_log(disk, &log, 0, &mut |_| ()) {
             Ok(recovered) => is_used(recovered),
             Err(Error::Damaged { .. }) => true,
@@ -99,24 +99,51 @@ fn check_unused(disk: &dyn Disk, path: &Path, names: &[String]) -> Result<(), Er
 }
 
 /// Creates a directory, or takes an empty one, and everything in it but the manifest; the log begins at
-/// a position.
+/// a position. Returns the lock, and whether the directory was created. Where it fails, nothing is left.
 pub(super) fn create_copy(
     disk: &dyn Disk,
     path: &Path,
     new_id: LogId,
     position: u64,
-) -> Result<Box<dyn Lock>, Error> {
-    match list(disk, path)? {
-        None => disk.create_directory(path).map_err(|error| not_writable(path, error))?,
+) -> Result<(Box<dyn Lock>, bool), Error> {
+    let is_new = match list(disk, path)? {
+        None => {
+            disk.create_directory(path).map_err(|error| not_writable(path, error))?;
+            true
+        }
         Some(names) => {
             if let Some(name) = names.first() {
                 return Err(Error::ForeignFiles { path: path.to_owned(), file: path.join(name) });
             }
+            false
         }
+    };
+    let created = lock(disk, path, LockMode::Exclusive).and_then(|lock| {
+        create_content(disk, path, new_id, position)?;
+        Ok((lock, is_new))
+    });
+    if created.is_err() {
+        remove_copy(disk, path, is_new);
     }
-    let lock = lock(disk, path, LockMode::Exclusive)?;
-    create_content(disk, path, new_id, position)?;
-    Ok(lock)
+    created
+}
+
+/// Removes what a copy has created that is not completed. What cannot be removed stays: without a
+/// manifest it is no database.
+pub(super) fn remove_copy(disk: &dyn Disk, path: &Path, is_new: bool) {
+    // The manifest first: what is left of a copy must not look like a database.
+    for name in [MANIFEST, MANIFEST_NEW] {
+        let _missing = disk.remove(&path.join(name));
+    }
+    for directory in [LOG, DATA].map(|name| path.join(name)) {
+        let names = disk.list(&directory).unwrap_or_default();
+        names.iter().for_each(|name| drop(disk.remove(&directory.join(name))));
+        let _missing = disk.remove_directory(&directory);
+    }
+    let _missing = disk.remove(&path.join(LOCK));
+    if is_new {
+        let _left = disk.remove_directory(path);
+    }
 }
 
 /// Creates everything in a directory that is locked, the manifest last.

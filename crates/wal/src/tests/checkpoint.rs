@@ -5,6 +5,7 @@
 
 mod bugs;
 mod check;
+mod copy;
 mod crash;
 mod damage;
 mod faults;

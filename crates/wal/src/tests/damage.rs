@@ -6,7 +6,7 @@ use lockstep_host::file::Disk;
 use lockstep_sim::{CrashPolicy, Random, SimulatedDisk};
 
 use super::harness::{DIRECTORY, LOG_ID, OpenedLog, PlacedGroup, disk, group, open, options, put};
-use crate::{Durability, Error, Log, Options};
+use crate::{Durability, Error, Log, LogExpectation, Options, recovery::SHORT, survey_log};
 
 /// How much of the end of the log is damaged, in bytes.
 const END_BYTES: usize = 64 << 10;
@@ -54,7 +54,7 @@ fn written() -> WrittenLog {
     WrittenLog { disk, groups, ends, bytes }
 }
 
-/// Damages the end of the log from an offset on, in three ways, and opens it.
+/// Damages the end of the log from an offset on, in two ways, and opens it; then cuts the file there.
 fn check_end(written: &WrittenLog, offset: usize) -> Result<(), String> {
     let used = *written.ends.last().unwrap();
     let whole = written.ends.partition_point(|end| *end <= offset);
@@ -66,8 +66,7 @@ fn check_end(written: &WrittenLog, offset: usize) -> Result<(), String> {
         // Any other byte.
         *byte = byte.wrapping_add(drawn.max(1));
     }
-    let cut = written.bytes[..offset].to_vec();
-    for (how, bytes) in [("zeroed", zeroed), ("noise", noise), ("cut", cut)] {
+    for (how, bytes) in [("zeroed", zeroed), ("noise", noise)] {
         written.disk.replace(&segment(1), bytes);
         let opened = open(&written.disk, long_options());
         let opened = opened.map_err(|error| format!("{how} at {offset}: {error}"))?;
@@ -76,7 +75,12 @@ fn check_end(written: &WrittenLog, offset: usize) -> Result<(), String> {
             return Err(format!("{how} at {offset}: {found} groups and not {whole}"));
         }
     }
-    Ok(())
+    // The whole length of a segment was on the disk before its first record.
+    written.disk.replace(&segment(1), written.bytes[..offset].to_vec());
+    match open(&written.disk, long_options()) {
+        Err(Error::Damaged { what: SHORT, offset: at, .. }) if at == offset as u64 => Ok(()),
+        other => Err(format!("cut at {offset}: {other:?}")),
+    }
 }
 
 /// Tries every `step`th offset of the end; gives how many logs were opened.
@@ -225,4 +229,94 @@ fn files_that_are_not_the_logs_are_left_and_unfinished_ones_removed() {
     assert_eq!((opened.recovered.end, opened.recovered.log_id), (0, LOG_ID));
     let names = disk.list(Path::new(DIRECTORY)).unwrap();
     assert_eq!(names, ["00000000000000000001.wal", "notes.txt"]);
+}
+
+/// A log of one segment that was closed, reopened and closed again; and the bytes of its segment.
+fn closed_twice() -> (SimulatedDisk, Vec<u8>) {
+    let disk = disk();
+    for number in 0..2_u8 {
+        let log = open(&disk, options()).unwrap().log;
+        log.append(&group(&[(1, 1, vec![number | 128; 10])]), &mut |_| ()).unwrap();
+        log.close().unwrap();
+    }
+    let disk = disk.image().disk(CrashPolicy::AllKept);
+    let bytes = disk.bytes(&segment(1));
+    (disk, bytes)
+}
+
+#[test]
+fn a_log_that_ends_before_its_last_clean_close_is_damaged() {
+    let (disk, bytes) = closed_twice();
+    // Records of 56 bytes, and marks of 40: the second group ends at 256.
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let mut refused = 0;
+    for offset in (64..used).step_by(8) {
+        let mut zeroed = bytes.clone();
+        zeroed[offset..].fill(0);
+        let damaged = disk.image().disk(CrashPolicy::AllKept);
+        damaged.replace(&segment(1), zeroed);
+        let survey =
+            survey_log(&damaged, Path::new(DIRECTORY), LogExpectation::default(), &mut |_| ());
+        let survey = survey.unwrap();
+        match open(&damaged, options()) {
+            Ok(opened) => {
+                assert_eq!(opened.recovered.end, 2, "zeroed from {offset}");
+                assert_eq!(survey.damages, []);
+            }
+            Err(Error::Damaged { to, .. }) => {
+                refused += 1;
+                assert_eq!(to, 2, "zeroed from {offset}");
+                assert_eq!(survey.damages.last().unwrap().positions.end, 2, "from {offset}");
+            }
+            Err(error) => panic!("zeroed from {offset}: {error}"),
+        }
+    }
+    assert!(refused > 10, "{refused}");
+}
+
+#[test]
+fn the_message_names_what_is_missing() {
+    let (disk, bytes) = closed_twice();
+    let mut zeroed = bytes.clone();
+    // Behind the first group and its mark.
+    zeroed[200..].fill(0);
+    let damaged = disk.image().disk(CrashPolicy::AllKept);
+    damaged.replace(&segment(1), zeroed);
+    let error = open(&damaged, options()).unwrap_err().to_string();
+    assert!(
+        error.contains("the log ends before the position at which it was last closed"),
+        "{error}"
+    );
+    assert!(error.ends_with("positions 1 to 2 are in danger"), "{error}");
+    damaged.replace(&segment(1), bytes[..200].to_vec());
+    let error = open(&damaged, options()).unwrap_err().to_string();
+    assert!(error.ends_with("positions 1 to 2 are in danger"), "{error}");
+    // Without the mark, as a version had it that wrote none, the length says so.
+    damaged.remove(&Path::new(DIRECTORY).join("CLOSED")).unwrap();
+    let error = open(&damaged, options()).unwrap_err().to_string();
+    assert!(error.contains("at byte 200: the file is shorter than its header says"), "{error}");
+    assert!(error.ends_with("positions from 1 on are in danger"), "{error}");
+}
+
+#[test]
+fn a_log_without_a_mark_opens_and_a_damaged_mark_is_an_error() {
+    let (disk, _) = closed_twice();
+    let mark = Path::new(DIRECTORY).join("CLOSED");
+    let whole = disk.bytes(&mark);
+    for at in 0..whole.len() * 8 {
+        let mut bytes = whole.clone();
+        bytes[at / 8] ^= 1 << (at % 8);
+        disk.replace(&mark, bytes);
+        let error = open(&disk, options()).unwrap_err().to_string();
+        assert!(error.contains("the mark of the last clean close is not whole"), "{error}");
+        let survey =
+            survey_log(&disk, Path::new(DIRECTORY), LogExpectation::default(), &mut |_| ());
+        assert_eq!(survey.unwrap().damages.len(), 1);
+    }
+    disk.replace(&mark, whole);
+    let elsewhere = disk.image().disk(CrashPolicy::AllKept);
+    elsewhere.remove(&segment(1)).unwrap();
+    assert!(matches!(open(&elsewhere, options()), Err(Error::Damaged { to: 2, .. })));
+    disk.remove(&mark).unwrap();
+    assert_eq!(open(&disk, options()).unwrap().recovered.end, 2);
 }

@@ -115,6 +115,7 @@ pub(super) fn disk() -> SimulatedDisk {
 }
 
 /// A log that was opened, and what was in it.
+#[derive(Debug)]
 pub(super) struct OpenedLog {
     pub(super) log: SegmentedLog,
     pub(super) recovered: Recovered,
