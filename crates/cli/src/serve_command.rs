@@ -7,10 +7,12 @@
 use std::{
     io::{self, Write},
     path::PathBuf,
+    sync::mpsc,
+    time::Duration,
 };
 
 use clap::Parser;
-use lockstep_engine::Database;
+use lockstep_engine::{Database, Diagnostic};
 use lockstep_host::disk;
 use lockstep_server::{
     DrainOutcome, RunningServer, ServerHandle, ServerSettings, ServiceState, SettingError,
@@ -25,6 +27,13 @@ use crate::opening::DatabaseTarget;
 
 /// The exit code of a server that cancelled calls when it ended.
 const EXIT_CANCELLED: i32 = 3;
+
+/// How long closing the database may take where calls may not have ended, and may hold its locks.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is said where it takes longer.
+const NOT_CLOSED: &str = "warning: a call that does not end keeps the database from being closed: the \
+                          next start reads its log as after a crash";
 
 /// The name of a database in memory.
 const IN_MEMORY: &str = ":memory:";
@@ -73,6 +82,15 @@ pub(crate) struct ServeCommand {
     set: Vec<String>,
 }
 
+/// Closes a database on a thread of its own; `None` where that does not end in time.
+fn close_in_time(database: Database) -> Option<Result<(), Box<Diagnostic>>> {
+    let (sender, receiver) = mpsc::channel();
+    let close = move || drop(sender.send(database.close()));
+    // Where the machine gives no thread, the channel is closed and the log is read again.
+    let _thread = lockstep_host::spawn("close", close).ok();
+    receiver.recv_timeout(CLOSE_TIMEOUT).ok()
+}
+
 impl ServeCommand {
     /// Parses the arguments behind `serve`.
     pub(crate) fn from_arguments(args: &[String]) -> Result<Self, clap::Error> {
@@ -117,7 +135,14 @@ impl ServeCommand {
         out.flush()?;
         report_failure(ServiceState::Ready.notify());
         let outcome = server.wait();
-        if let Err(error) = database.close() {
+        let closed = match outcome {
+            DrainOutcome::Finished => database.close(),
+            DrainOutcome::Cancelled => match close_in_time(database) {
+                Some(closed) => closed,
+                None => return writeln!(err, "{NOT_CLOSED}").map(|()| EXIT_CANCELLED),
+            },
+        };
+        if let Err(error) = closed {
             return writeln!(err, "{}", error.render(None)).map(|()| 1);
         }
         Ok(if outcome == DrainOutcome::Finished { 0 } else { EXIT_CANCELLED })

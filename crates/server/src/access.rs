@@ -20,11 +20,11 @@ mod throttle;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_engine::{ClientInfo, Database, Proof, Session, guarded};
+use lockstep_engine::{ClientInfo, Database, Proof, QueryContext, Session, guarded};
 
 use crate::{
     server_state::ServerState,
-    work_pool::{NoResult, WorkClass},
+    work_pool::{NoResult, WorkClass, stuck},
 };
 pub(crate) use login::{Login, LoginKey};
 use login::{LoginCache, LoginSecret};
@@ -259,11 +259,13 @@ pub(crate) async fn login(state: &Arc<ServerState>, attempt: LoginAttempt) -> Re
             None => guarded(|| shared.access.verify(&attempt, now_ns)),
         }
     };
-    state.pools.run(WorkClass::Logins, verify).await.unwrap_or_else(|reason| match reason {
+    let done = state.pools.run(WorkClass::Logins, &QueryContext::new(), verify).await;
+    done.unwrap_or_else(|reason| match reason {
         NoResult::Overloaded => too_many_attempts().err(),
         NoResult::Closed => Diagnostic::new(code::SESSION_ENDED, "the server is shutting down")
             .with_kind(Kind::Retry)
             .err(),
+        NoResult::Stuck => stuck().err(),
     })
 }
 

@@ -5,7 +5,7 @@
 //! 1. [`RunningServer::drain`]: `/readyz` says 503. The listeners still accept for `server.drain_delay_ms`.
 //! 2. The listeners are closed. Connections end after their current call.
 //! 3. When the last one has ended, or after `server.drain_timeout_ms`, what still runs is cancelled,
-//!    and the threads end.
+//!    and the threads end. Those that have not after [`STOP_TIMEOUT`] are named in the log and left.
 //! 4. The database is closed when the caller drops it.
 
 use std::{
@@ -35,10 +35,14 @@ use crate::{
     server_state::ServerState,
     tls::{TlsEndpoint, client_names},
     traces::export,
+    work_pool::WorkClass,
 };
 
 /// How often draining looks whether connections are left.
 const DRAIN_CHECK: Duration = Duration::from_millis(5);
+
+/// How often the pools are searched for calls that do not end.
+const POOL_CHECK: Duration = Duration::from_secs(1);
 
 /// How long cancelled calls have to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -67,6 +71,8 @@ pub struct RunningServer {
     postgres_address: Option<SocketAddr>,
     flight_address: Option<SocketAddr>,
     listening: Vec<JoinHandle<()>>,
+    /// Gives up calls that do not end.
+    watching: JoinHandle<()>,
     /// Sends traces.
     tracing: Option<JoinHandle<()>>,
 }
@@ -157,6 +163,7 @@ impl RunningServer {
                 },
             ))
         }));
+        let watching = runtime.spawn(watch_pools(Arc::clone(&state)));
         let tracing = start_tracing(&state, &runtime);
         start_batch_threads(state.settings().computes_when_idle())?;
         Ok(Self {
@@ -166,6 +173,7 @@ impl RunningServer {
             postgres_address,
             flight_address,
             listening,
+            watching,
             tracing,
         })
     }
@@ -198,7 +206,7 @@ impl RunningServer {
 
     /// Serves until the server was told to end, and ends it.
     pub fn wait(self) -> DrainOutcome {
-        let Self { state, runtime, listening, tracing, .. } = self;
+        let Self { state, runtime, listening, watching, tracing, .. } = self;
         runtime.block_on(drain(&state));
         if let Some(tracing) = tracing {
             // What is left is sent, if the collector takes it in time.
@@ -207,10 +215,38 @@ impl RunningServer {
         }
         // Before the pools: connections wait for what these run.
         listening.iter().for_each(JoinHandle::abort);
+        watching.abort();
         runtime.shutdown_timeout(STOP_TIMEOUT);
-        state.pools.close();
+        for (class, threads) in state.pools.close(STOP_TIMEOUT) {
+            state.note_cancelled();
+            warn_of_left(&state, class, threads);
+        }
         if state.has_cancelled() { DrainOutcome::Cancelled } else { DrainOutcome::Finished }
     }
+}
+
+/// Looks now and then for calls that do not end although they were interrupted.
+async fn watch_pools(state: Arc<ServerState>) {
+    loop {
+        tokio::time::sleep(POOL_CHECK).await;
+        for (class, ran) in state.pools.give_up_stuck() {
+            let (class, seconds) = (class.name(), ran.as_secs());
+            let text = format!(
+                "a call of class {class} runs for {seconds} s and does not end, although it was cancelled: \
+                 another thread takes the place of its own"
+            );
+            lockstep_host::log::warn(&text);
+        }
+    }
+}
+
+/// Logs that threads of a pool have not ended with the server, and what sessions still run.
+fn warn_of_left(state: &ServerState, class: WorkClass, threads: usize) {
+    let sessions = state.access.database().sessions();
+    let running: Vec<String> = sessions.into_iter().filter_map(|session| session.running).collect();
+    let (class, running) = (class.name(), running.join("; "));
+    let text = format!("the server ends, but {threads} threads of class {class} do not: {running}");
+    lockstep_host::log::warn(&text);
 }
 
 /// Lets batch mode start its threads, which have the priority of the thread of the first query, whoever

@@ -117,8 +117,10 @@ impl FlightCall {
             let (context, running) = self.begin(deadline, self.id())?;
             let call = self.clone();
             let submitted_ns = self.server.state.clock.monotonic_ns();
-            let body = move || context.run(|| call.traced(submitted_ns, || call.in_session(work)));
-            let done = self.server.state.pools.run(class, body).await.map_err(no_result)?;
+            let run = context.clone();
+            let body = move || run.run(|| call.traced(submitted_ns, || call.in_session(work)));
+            let done =
+                self.server.state.pools.run(class, &context, body).await.map_err(no_result)?;
             drop(running);
             done
         };
@@ -149,13 +151,14 @@ impl FlightCall {
         let mut rows = RowSender::new(sender.clone(), &self.server.state, class);
         let call = self.clone();
         let submitted_ns = self.server.state.clock.monotonic_ns();
+        let shared = context.clone();
         let body = move || {
             let run = || call.in_session(|session| work(session, &mut rows));
-            context.run(|| call.traced(submitted_ns, run))
+            shared.run(|| call.traced(submitted_ns, run))
         };
         let state = Arc::clone(&self.server.state);
         tokio::spawn(async move {
-            let done = state.pools.run(class, body).await.map_err(no_result);
+            let done = state.pools.run(class, &context, body).await.map_err(no_result);
             if let Err(error) = done.and_then(|done| done) {
                 // The receiver may be gone.
                 let _sent = sender.send(FlightRowPart::Failed(error)).await;

@@ -8,7 +8,7 @@ use tonic::{
     metadata::{MetadataMap, MetadataValue},
 };
 
-use crate::work_pool::NoResult;
+use crate::work_pool::{NoResult, stuck};
 
 /// The SQLSTATE of a message that breaks the protocol.
 pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
@@ -93,6 +93,7 @@ pub(crate) fn no_result(reason: NoResult) -> Box<Diagnostic> {
             .with_kind(Kind::Retry)
             .with_hint("Send it again later; the settings of admission say how much may wait."),
         NoResult::Closed => shutting_down(),
+        NoResult::Stuck => stuck(),
     })
 }
 

@@ -339,14 +339,15 @@ pub(crate) async fn run_in_pool<T: Send + 'static>(
     call: EngineCall,
     work: impl FnOnce(&ServerState, &Session) -> HttpResult<T> + Send + 'static,
 ) -> HttpResult<T> {
-    let (cancel, deadline) = (CancelOnDrop(call.context.clone()), call.deadline);
+    let (context, deadline) = (call.context.clone(), call.deadline);
+    let cancel = CancelOnDrop(context.clone());
     let shared = Arc::clone(state);
     let submitted_ns = state.clock.monotonic_ns();
     let body = move || {
         let run = || call.context.run(|| call.run(&shared, work));
         CallTrace::run_submitted(call.trace.as_deref(), submitted_ns, run)
     };
-    let done = state.pools.run(class, body).await?;
+    let done = state.pools.run(class, &context, body).await?;
     drop(cancel);
     done.map_err(|error| deadline.named(error))
 }

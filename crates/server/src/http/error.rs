@@ -7,7 +7,7 @@ use axum::{
 use lockstep_diagnostic::{Diagnostic, Kind, code};
 use serde_json::json;
 
-use crate::work_pool::NoResult;
+use crate::work_pool::{NoResult, stuck};
 
 /// The SQLSTATE of a server that has no free connection or thread.
 pub(crate) const OVERLOADED: &str = "53300";
@@ -150,6 +150,7 @@ impl From<NoResult> for HttpError {
             NoResult::Closed => Diagnostic::new(SHUTTING_DOWN, "the server is shutting down")
                 .with_kind(Kind::Retry)
                 .into(),
+            NoResult::Stuck => stuck().into(),
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 use lockstep_diagnostic::{Diagnostic, code};
-use lockstep_engine::{Output, Parameter, ParsedScript, guarded};
+use lockstep_engine::{Output, Parameter, ParsedScript, QueryContext, guarded};
 use lockstep_row::{DataType, Value};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
@@ -92,7 +92,7 @@ pub(crate) async fn parse_script(state: &ServerState, sql: &str) -> HttpResult<P
     }
     let sql = sql.to_owned();
     let parse = move || guarded(|| ParsedScript::parse(&sql));
-    Ok(state.pools.run(WorkClass::Writes, parse).await??)
+    Ok(state.pools.run(WorkClass::Writes, &QueryContext::new(), parse).await??)
 }
 
 /// Returns the class of a script.

@@ -28,7 +28,7 @@ use crate::{
     metrics::Refusal,
     phase::Phase,
     traces::CallTrace,
-    work_pool::{NoResult, WorkClass},
+    work_pool::{NoResult, WorkClass, stuck},
 };
 
 /// The longest statement that is parsed in the task of the connection, in bytes.
@@ -172,7 +172,8 @@ impl Connection {
         } else {
             let sql = statement.sql().to_owned();
             let work = move || guarded(|| Ok(only_writes_rows(&sql)));
-            let done = self.state.pools.run(WorkClass::Writes, work).await;
+            let context = QueryContext::new();
+            let done = self.state.pools.run(WorkClass::Writes, &context, work).await;
             done.map_err(|reason| self.refused(reason))??
         };
         Ok(if is_write { WorkClass::Writes } else { WorkClass::Analytics })
@@ -202,16 +203,16 @@ impl Connection {
         let limits = QueryLimits { timeout_ms: Some(timeout_ms), ..QueryLimits::default() };
         let context = QueryContext::limited(&self.state.clock, limits);
         let guard = self.running.begin(&context);
-        let session = Arc::clone(&self.session);
+        let (session, running) = (Arc::clone(&self.session), context.clone());
         let (trace, submitted_ns) = (self.trace().cloned(), self.state.clock.monotonic_ns());
         let body = move || {
-            let run = || context.run(|| options.run(&session, || guarded(|| work(&session))));
+            let run = || running.run(|| options.run(&session, || guarded(|| work(&session))));
             CallTrace::run_submitted(trace.as_deref(), submitted_ns, run)
         };
         let state = Arc::clone(&self.state);
         let done = tokio::select! {
             biased;
-            done = state.pools.run(class, body) => done,
+            done = state.pools.run(class, &context, body) => done,
             () = self.frames.closed() => return Err(FrameError::Closed.into()),
             () = state.phase.reached(Phase::Stopping) => Err(NoResult::Closed),
         };
@@ -227,6 +228,7 @@ impl Connection {
                 Diagnostic::new(code::TOO_MANY, "the server is overloaded")
             }
             NoResult::Closed => Diagnostic::new(code::SESSION_ENDED, "the server is shutting down"),
+            NoResult::Stuck => stuck(),
         };
         Box::new(error.with_kind(Kind::Retry))
     }

@@ -9,21 +9,31 @@
 //! that lock: behind an ALTER TABLE, which keeps new writers out. It therefore waits for a permit for
 //! [`WRITE_PERMIT_WAIT`] only, and then goes on without one.
 //!
+//! Work that was interrupted and goes on all the same, as a call of the system may that never returns, is
+//! given up after [`STUCK_AFTER`]: its caller is told, its permit goes to other work, and another thread
+//! takes the place of its own ([`PoolThreads::give_up_stuck`]). The thread ends with its work.
+//!
 //! # Invariants
 //!
-//! - At most as many works run as there are permits, besides writes that have waited so long for one.
-//! - There are as many threads as permits besides those whose work is parked or wants its permit again.
+//! - At most as many works run as there are permits, besides writes that have waited so long for one, and
+//!   those that were given up.
+//! - There are as many threads as permits besides those whose work is parked, wants its permit again, or
+//!   was given up.
 //! - At most [`PARKED_MAX`] works are parked; where there are as many, the next one waits with its permit.
 
 use std::{
-    collections::VecDeque,
+    cell::Cell,
+    collections::{BTreeMap, VecDeque},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
 };
 
-use lockstep_host::sync::{Condvar, Mutex};
+use lockstep_host::{
+    Clock, QueryContext,
+    sync::{Condvar, Mutex, MutexGuard},
+};
 
 use super::{NoResult, PoolSize, WorkClass};
 
@@ -36,8 +46,35 @@ const WRITE_PERMIT_WAIT: Duration = Duration::from_millis(100);
 /// How long a thread that is one too many waits for work before it ends.
 const SPARE_IDLE: Duration = Duration::from_secs(10);
 
+/// How long work may go on after it was interrupted, until it is given up.
+pub(super) const STUCK_AFTER: Duration = Duration::from_secs(5);
+
+/// The most works of a pool that are given up: each has a thread that may never end.
+const GIVEN_UP_MAX: usize = 256;
+
 /// What a thread runs.
-pub(super) type Work = Box<dyn FnOnce() + Send>;
+pub(super) struct Work {
+    pub(super) run: Box<dyn FnOnce() + Send>,
+    /// What interrupts it.
+    pub(super) context: QueryContext,
+    /// Tells its caller that it was given up.
+    pub(super) give_up: Box<dyn FnOnce() + Send>,
+}
+
+/// Work that a thread runs.
+struct RunningWork {
+    context: QueryContext,
+    give_up: Option<Box<dyn FnOnce() + Send>>,
+    began_ns: u64,
+    /// Since when it is known to be interrupted.
+    interrupted_ns: Option<u64>,
+    is_parked: bool,
+}
+
+thread_local! {
+    /// The number of the work that the thread runs.
+    static WORK: Cell<u64> = const { Cell::new(0) };
+}
 
 /// The threads of a pool and what they share.
 pub(super) struct PoolThreads {
@@ -46,6 +83,7 @@ pub(super) struct PoolThreads {
     /// The most works that wait for a permit and have not begun.
     queue_max: usize,
     leaves_tasks: bool,
+    clock: Arc<dyn Clock>,
     state: Mutex<PoolState>,
     /// Wakes threads without work.
     has_work: Condvar,
@@ -64,22 +102,63 @@ struct PoolState {
     parked: usize,
     /// Works that want their permit again.
     returning: usize,
+    /// Works that were given up and have not ended.
+    given_up: usize,
     /// Threads that have not ended.
     threads: usize,
+    /// The works that have begun and not ended, by their numbers.
+    works: BTreeMap<u64, RunningWork>,
+    last_work: u64,
     is_closed: bool,
 }
 
 impl PoolState {
     /// Returns the threads that run work or wait for some.
     fn active_threads(&self) -> usize {
-        debug_assert!(self.parked + self.returning <= self.threads, "each work has a thread");
-        self.threads - self.parked - self.returning
+        let others = self.parked + self.returning + self.given_up;
+        debug_assert!(others <= self.threads, "each work has a thread");
+        self.threads - others
+    }
+
+    /// Notes that a work begins, and returns its number.
+    fn begin(
+        &mut self,
+        context: &QueryContext,
+        give_up: Box<dyn FnOnce() + Send>,
+        now_ns: u64,
+    ) -> u64 {
+        self.running += 1;
+        self.last_work += 1;
+        let work = RunningWork {
+            context: context.clone(),
+            give_up: Some(give_up),
+            began_ns: now_ns,
+            interrupted_ns: None,
+            is_parked: false,
+        };
+        self.works.insert(self.last_work, work);
+        self.last_work
+    }
+
+    /// Returns whether a work was given up.
+    fn is_given_up(&self, number: u64) -> bool {
+        self.works.get(&number).is_some_and(|work| work.give_up.is_none())
+    }
+
+    fn set_parked(&mut self, number: u64, is_parked: bool) {
+        if let Some(work) = self.works.get_mut(&number) {
+            work.is_parked = is_parked;
+        }
     }
 }
 
 impl PoolThreads {
     /// Starts as many threads as there are permits.
-    pub(super) fn start(class: WorkClass, size: PoolSize) -> io::Result<Arc<Self>> {
+    pub(super) fn start(
+        class: WorkClass,
+        size: PoolSize,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Arc<Self>> {
         assert!(size.threads > 0, "a pool has a thread");
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let pool = Arc::new(Self {
@@ -87,6 +166,7 @@ impl PoolThreads {
             permits: count(size.threads),
             queue_max: count(size.queue),
             leaves_tasks: size.leaves_tasks,
+            clock,
             state: Mutex::default(),
             has_work: Condvar::new(),
             has_permit: Condvar::new(),
@@ -94,7 +174,7 @@ impl PoolThreads {
         });
         let started = (0..size.threads).try_for_each(|_| pool.start_thread(&mut pool.state.lock()));
         if let Err(error) = started {
-            pool.close();
+            pool.begin_close(&mut pool.state.lock());
             return Err(error);
         }
         Ok(pool)
@@ -139,26 +219,33 @@ impl PoolThreads {
 
     /// Runs work until there is none for this thread any more.
     fn serve(&self) {
-        while let Some(work) = self.next_work() {
+        while let Some((number, run)) = self.next_work() {
+            WORK.set(number);
             // The caller sees a panic: its work has no result.
-            let _panicked = catch_unwind(AssertUnwindSafe(work));
+            let _panicked = catch_unwind(AssertUnwindSafe(run));
             let mut state = self.state.lock();
-            assert!(state.running > 0, "this work has run");
-            state.running -= 1;
+            if state.is_given_up(number) {
+                assert!(state.given_up > 0, "this work was counted");
+                state.given_up -= 1;
+            } else {
+                assert!(state.running > 0, "this work has run");
+                state.running -= 1;
+            }
+            state.works.remove(&number);
             self.wake(&state);
         }
     }
 
     /// Waits for work and a permit to run it; `None` where the thread ends.
-    fn next_work(&self) -> Option<Work> {
+    fn next_work(&self) -> Option<(u64, Box<dyn FnOnce() + Send>)> {
         let mut state = self.state.lock();
         let mut has_waited = false;
         loop {
             let has_permit = state.running < self.permits && state.returning == 0;
-            if has_permit && let Some(work) = state.queue.pop_front() {
-                state.running += 1;
+            if has_permit && let Some(Work { run, context, give_up }) = state.queue.pop_front() {
+                let number = state.begin(&context, give_up, self.clock.monotonic_ns());
                 self.wake(&state);
-                return Some(work);
+                return Some((number, run));
             }
             let is_spare = state.active_threads() > self.permits;
             let is_over = state.is_closed && state.queue.is_empty();
@@ -204,8 +291,9 @@ impl PoolThreads {
     /// Gives the permit of a work away. Returns whether it is: the work has to take one again.
     fn give_permit(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
-        assert!(state.running > 0, "work that runs parks");
-        if state.is_closed || state.parked + state.returning >= PARKED_MAX {
+        let is_given_up = state.is_given_up(WORK.get());
+        assert!(is_given_up || state.running > 0, "work that runs parks");
+        if is_given_up || state.is_closed || state.parked + state.returning >= PARKED_MAX {
             return false;
         }
         let has_thread = state.active_threads() > self.permits;
@@ -214,6 +302,7 @@ impl PoolThreads {
         }
         state.running -= 1;
         state.parked += 1;
+        state.set_parked(WORK.get(), true);
         self.wake(&state);
         true
     }
@@ -236,18 +325,69 @@ impl PoolThreads {
         }
         state.returning -= 1;
         state.running += 1;
+        state.set_parked(WORK.get(), false);
         self.wake(&state);
     }
 
-    /// Ends the threads after the work that they have, and waits for them.
-    pub(super) fn close(&self) {
+    /// Gives up the works that go on although they were interrupted [`STUCK_AFTER`] ago. Called now and
+    /// then. Returns how long each of them has run.
+    pub(super) fn give_up_stuck(self: &Arc<Self>) -> Vec<Duration> {
+        let now_ns = self.clock.monotonic_ns();
+        let mut told = Vec::new();
         let mut state = self.state.lock();
-        state.is_closed = true;
-        self.has_work.notify_all();
+        let mut left = GIVEN_UP_MAX.saturating_sub(state.given_up);
+        for work in state.works.values_mut().filter(|work| !work.is_parked) {
+            if work.context.check().is_err() {
+                let since_ns = *work.interrupted_ns.get_or_insert(now_ns);
+                let is_stuck =
+                    u128::from(now_ns.saturating_sub(since_ns)) >= STUCK_AFTER.as_nanos();
+                if is_stuck
+                    && left > 0
+                    && let Some(give_up) = work.give_up.take()
+                {
+                    left -= 1;
+                    told.push((
+                        give_up,
+                        Duration::from_nanos(now_ns.saturating_sub(work.began_ns)),
+                    ));
+                }
+            }
+        }
+        assert!(told.len() <= state.running, "each of them has run");
+        state.running -= told.len();
+        state.given_up += told.len();
+        for _ in &told {
+            // Where the machine gives no thread, the pool has one fewer until the work ends.
+            let _refused = self.start_thread(&mut state);
+            self.wake(&state);
+        }
+        drop(state);
+        let tell = |(give_up, ran): (Box<dyn FnOnce() + Send>, Duration)| {
+            give_up();
+            ran
+        };
+        told.into_iter().map(tell).collect()
+    }
+
+    /// Ends the threads after the work that they have, and waits for them, until a time of the clock.
+    /// Returns the number of those that have not ended.
+    pub(super) fn close_until(&self, deadline_ns: u64) -> usize {
+        let mut state = self.state.lock();
+        self.begin_close(&mut state);
         while state.threads > 0 {
-            state = self.has_ended.wait(state);
+            let left_ns = deadline_ns.saturating_sub(self.clock.monotonic_ns());
+            if left_ns == 0 {
+                return state.threads;
+            }
+            (state, _) = self.has_ended.wait_for(state, Duration::from_nanos(left_ns));
         }
         debug_assert!(state.queue.is_empty(), "what was submitted has run");
+        0
+    }
+
+    fn begin_close(&self, state: &mut MutexGuard<'_, PoolState>) {
+        state.is_closed = true;
+        self.has_work.notify_all();
     }
 }
 
@@ -264,11 +404,26 @@ impl Drop for PermitAfter<'_> {
 mod tests {
     use std::sync::{Arc, mpsc};
 
-    use super::{NoResult, PARKED_MAX, PoolSize, PoolThreads, WorkClass};
+    use lockstep_host::{QueryContext, SystemClock};
+
+    use super::{NoResult, PARKED_MAX, PoolSize, PoolThreads, Work, WorkClass};
+
+    fn pool_of(class: WorkClass, threads: u64, queue: u64) -> Arc<PoolThreads> {
+        let size = PoolSize { threads, queue, leaves_tasks: false };
+        PoolThreads::start(class, size, Arc::new(SystemClock::new())).unwrap()
+    }
 
     fn pool(threads: u64, queue: u64) -> Arc<PoolThreads> {
-        PoolThreads::start(WorkClass::Analytics, PoolSize { threads, queue, leaves_tasks: false })
-            .unwrap()
+        pool_of(WorkClass::Analytics, threads, queue)
+    }
+
+    fn submit(pool: &PoolThreads, work: impl FnOnce() + Send + 'static) -> Result<(), NoResult> {
+        let (context, give_up) = (QueryContext::new(), Box::new(|| ()));
+        pool.submit(Work { run: Box::new(work), context, give_up })
+    }
+
+    fn close(pool: &PoolThreads) {
+        assert_eq!(pool.close_until(u64::MAX), 0);
     }
 
     /// Parks so many works, one after another; returns what lets them go on.
@@ -286,7 +441,7 @@ mod tests {
                     let _ended = released.lock().recv();
                 });
             };
-            pool.submit(Box::new(work)).unwrap();
+            submit(pool, work).unwrap();
             is_parked.recv().unwrap();
         }
         release
@@ -295,7 +450,7 @@ mod tests {
     /// Runs a work and waits for it.
     fn run(pool: &PoolThreads) {
         let (done, is_done) = mpsc::channel();
-        pool.submit(Box::new(move || done.send(()).unwrap())).unwrap();
+        submit(pool, move || done.send(()).unwrap()).unwrap();
         is_done.recv().unwrap();
     }
 
@@ -306,7 +461,7 @@ mod tests {
         run(&pool);
         assert_eq!(pool.state.lock().parked, 8);
         drop(release);
-        pool.close();
+        close(&pool);
         let state = pool.state.lock();
         assert_eq!((state.running, state.parked, state.returning, state.threads), (0, 0, 0, 0));
     }
@@ -325,7 +480,7 @@ mod tests {
             });
             first.send("parked").unwrap();
         };
-        pool.submit(Box::new(work)).unwrap();
+        submit(&pool, work).unwrap();
         is_parked.recv().unwrap();
         let (shared, second) = (Arc::clone(&pool), order.clone());
         let work = move || {
@@ -335,16 +490,15 @@ mod tests {
             }
             second.send("running").unwrap();
         };
-        pool.submit(Box::new(work)).unwrap();
-        pool.submit(Box::new(move || order.send("queued").unwrap())).unwrap();
+        submit(&pool, work).unwrap();
+        submit(&pool, move || order.send("queued").unwrap()).unwrap();
         assert_eq!(received.iter().collect::<Vec<_>>(), ["running", "parked", "queued"]);
-        pool.close();
+        close(&pool);
     }
 
     #[test]
     fn a_write_goes_on_where_the_others_wait_for_it() {
-        let size = PoolSize { threads: 1, queue: 1, leaves_tasks: false };
-        let pool = PoolThreads::start(WorkClass::Writes, size).unwrap();
+        let pool = pool_of(WorkClass::Writes, 1, 1);
         let (release, released) = mpsc::channel::<()>();
         let (parked, is_parked) = mpsc::channel();
         let (unlock, unlocked) = mpsc::channel::<()>();
@@ -356,19 +510,19 @@ mod tests {
             });
             unlock.send(()).unwrap();
         };
-        pool.submit(Box::new(holder)).unwrap();
+        submit(&pool, holder).unwrap();
         is_parked.recv().unwrap();
         let (begun, has_begun) = mpsc::channel();
         let waiter = move || {
             begun.send(()).unwrap();
             unlocked.recv().unwrap();
         };
-        pool.submit(Box::new(waiter)).unwrap();
+        submit(&pool, waiter).unwrap();
         has_begun.recv().unwrap();
         // The other has the only permit.
         release.send(()).unwrap();
         run(&pool);
-        pool.close();
+        close(&pool);
         let state = pool.state.lock();
         assert_eq!((state.running, state.parked, state.returning, state.threads), (0, 0, 0, 0));
     }
@@ -379,18 +533,18 @@ mod tests {
         let release = park(&pool, PARKED_MAX);
         // It waits with its permit, so that the next one waits in the queue.
         let last = park(&pool, 1);
-        pool.submit(Box::new(|| ())).unwrap();
-        assert_eq!(pool.submit(Box::new(|| ())), Err(NoResult::Overloaded));
+        submit(&pool, || ()).unwrap();
+        assert_eq!(submit(&pool, || ()), Err(NoResult::Overloaded));
         drop((release, last));
-        pool.close();
-        assert_eq!(pool.submit(Box::new(|| ())), Err(NoResult::Closed));
+        close(&pool);
+        assert_eq!(submit(&pool, || ()), Err(NoResult::Closed));
     }
 
     #[test]
     fn a_panic_costs_no_thread() {
         let pool = pool(1, 1);
-        pool.submit(Box::new(|| std::panic::resume_unwind(Box::new("on purpose")))).unwrap();
+        submit(&pool, || std::panic::resume_unwind(Box::new("on purpose"))).unwrap();
         run(&pool);
-        pool.close();
+        close(&pool);
     }
 }
