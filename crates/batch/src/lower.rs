@@ -84,12 +84,12 @@ fn sort_in_order(sort: &Sort) -> Result<LogicalPlan> {
     let columns = sort.input.schema().columns().into_iter().map(Expr::Column);
     let number = row_number().alias(SORTED_ROW);
     let last = Expr::Column(Column::new_unqualified(SORTED_ROW)).sort(true, false);
-    let by = sort.expr.iter().cloned().chain([last]);
-    LogicalPlanBuilder::from(sort.input.as_ref().clone())
-        .window([number])?
-        .sort_with_limit(by, sort.fetch)?
-        .project(columns.collect::<Vec<_>>())?
-        .build()
+    let by = sort.expr.iter().cloned().chain([last]).collect();
+    let numbered =
+        LogicalPlanBuilder::from(sort.input.as_ref().clone()).window([number])?.build()?;
+    let input = Arc::new(numbered);
+    let sorted = LogicalPlan::Sort(Sort { expr: by, input, fetch: sort.fetch });
+    LogicalPlanBuilder::from(sorted).project(columns.collect::<Vec<_>>())?.build()
 }
 
 type QualifiedField = (Option<TableReference>, FieldRef);

@@ -1,13 +1,13 @@
 //! SELECT: the select list over FROM, WHERE, windows and groups.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use datafusion::{
     common::{
         Column,
         tree_node::{TreeNode, TreeNodeRecursion},
     },
-    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr},
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Sort, SortExpr},
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, scalar::feature};
@@ -98,7 +98,7 @@ impl Binder<'_> {
             }
         };
         let plan = self.joined(above, calls.into_plan(from, filter)?)?;
-        Ok(self.project(sorted(plan, sort)?, items, "select")?.qualified_like(&scope))
+        Ok(self.project(sorted(plan, sort), items, "select")?.qualified_like(&scope))
     }
 
     /// Binds a SELECT with GROUP BY, HAVING or aggregates over the whole input.
@@ -184,7 +184,7 @@ impl Binder<'_> {
             })
             .collect::<Result<Vec<_>>>()?;
         let items = if select.distinct { self.comparable(items, select.span)? } else { items };
-        self.project(sorted(plan, sort)?, items, "select")
+        self.project(sorted(plan, sort), items, "select")
     }
 
     /// Converts the items to the values that DISTINCT compares: a float has one zero and one NaN.
@@ -350,7 +350,7 @@ impl Binder<'_> {
             };
             keys.push(sort_key(expr, order.descending));
         }
-        Ok(BoundRelation { plan: sorted(relation.plan, keys)?, scope: relation.scope })
+        Ok(BoundRelation { plan: sorted(relation.plan, keys), scope: relation.scope })
     }
 }
 
@@ -373,12 +373,13 @@ fn sort_key(expr: Expr, descending: bool) -> SortExpr {
     SortExpr { expr, asc: !descending, nulls_first: descending }
 }
 
-fn sorted(plan: LogicalPlan, keys: Vec<SortExpr>) -> Result<LogicalPlan> {
+/// Sorts the rows of a plan. DataFusion's builder would take a key that is also an expression of the plan's
+/// top operator, such as the key of a window or the condition of WHERE, for a column of its output.
+fn sorted(plan: LogicalPlan, keys: Vec<SortExpr>) -> LogicalPlan {
     if keys.is_empty() {
-        return Ok(plan);
+        return plan;
     }
-    let builder = LogicalPlanBuilder::from(plan).sort(keys).map_err(planning)?;
-    builder.build().map_err(planning)
+    LogicalPlan::Sort(Sort { expr: keys, input: Arc::new(plan), fetch: None })
 }
 
 /// Returns the item of a select list whose alias a name is.

@@ -16,6 +16,7 @@
 //! | [`fuzz`] | fuzzing with malformed SQL |
 //! | [`l3`] | drawn queries: batch mode and request mode give the same row |
 //! | [`long_windows`] | drawn long windows: with and without pre-aggregates the same bits |
+//! | [`repeated`] | drawn queries with one expression in several clauses |
 //! | [`panics`] | panics as text |
 //! | [`random`] | seeded random numbers |
 
@@ -28,6 +29,7 @@ pub mod long_windows;
 pub mod oracle;
 pub mod panics;
 pub mod random;
+pub mod repeated;
 pub mod replay;
 pub mod rows;
 pub mod scenario;
