@@ -102,6 +102,19 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
+        name: "comparisons with NaN (also IN, BETWEEN, simple CASE, joins, nullif, DELETE)",
+        standard: "NaN is equal to itself and greater than every number, as in ORDER BY, GROUP BY, max and in PostgreSQL.",
+        openmldb: "IEEE 754: NaN is neither equal to, less than nor greater than anything.",
+        why: "A row whose value is NaN must not be lost on both sides of a condition, nor leave its own group.",
+        example: Example {
+            form: ExampleForm::Expression,
+            sql: "double('nan') = double('nan')",
+            standard: "true",
+            openmldb: "false",
+        },
+        is_restored: true,
+    },
+    CompatibilityDifference {
         name: "text compared with another type (also nullif, minimum, maximum, least, greatest)",
         standard: "A text that is written as a constant is read in the other side's type, and refused where it is no value of it; a text that is stored or computed compares with texts only.",
         openmldb: "Both sides are compared by their texts.",

@@ -461,8 +461,8 @@ impl AggregatesByKey {
     }
 }
 
-/// Encodes the values of some expressions as a key. Returns false where a value is NULL or NaN,
-/// which equal nothing.
+/// Encodes the values of some expressions as a key. Returns false where a value is NULL, which equals
+/// nothing.
 fn encode<'a>(
     exprs: &'a [RowExpr],
     row: &dyn RowSource<'a>,
@@ -472,7 +472,7 @@ fn encode<'a>(
     key.clear();
     for expr in exprs {
         let value = expr.eval(row, arena);
-        if value.is_null() || value.as_f64().is_some_and(f64::is_nan) {
+        if value.is_null() {
             return false;
         }
         encode_key([value], key);

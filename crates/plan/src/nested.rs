@@ -16,7 +16,8 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{
-    BoundAggregate, InnerAggregate, NestedAggregate, OuterArguments, RowExpr, udf::as_scalar,
+    BoundAggregate, Compatibility, InnerAggregate, NestedAggregate, OuterArguments, RowExpr,
+    udf::as_scalar,
 };
 use lockstep_row::{DataType, arrow::arrow_type};
 use lockstep_sql::ast::{self, Over};
@@ -112,7 +113,15 @@ impl<'a, 'b> InnerCalls<'a, 'b> {
             Some(Matching { row_keys, frame_keys, arguments: of_row }) => {
                 let (row_keys, frame_keys) = (compile(&row_keys)?, compile(&frame_keys)?);
                 let mut pairs = row_keys.iter().zip(&frame_keys);
-                if pairs.all(|(row, frame)| row.data_type() == frame.data_type()) {
+                // In a key NaN equals NaN, which it does not in OpenMLDB.
+                let settings = self.binder.settings;
+                let has_nan = |row: &RowExpr| {
+                    settings.compatibility == Compatibility::OpenMldb && row.data_type().is_float()
+                };
+                let is_key = |(row, frame): (&RowExpr, &RowExpr)| {
+                    row.data_type() == frame.data_type() && !has_nan(row)
+                };
+                if pairs.all(is_key) {
                     let arguments = compile(&of_row)?;
                     OuterArguments::Matching { row_keys, frame_keys, arguments }
                 } else {

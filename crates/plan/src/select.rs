@@ -321,14 +321,15 @@ impl Binder<'_> {
                 }
                 _ => None,
             };
-            let expr = match item {
-                Some((_, expr, _)) => {
+            let bound = match item {
+                Some((_, expr, data_type)) => {
                     self.size.add_expressions(expression_count(expr), order.expr.span)?;
-                    expr.clone()
+                    let (expr, data_type) = (expr.clone(), data_type.clone());
+                    TypedExpr { expr, data_type, span: order.expr.span }
                 }
-                None => self.with_aggregates(scope, aggregates).bind(&order.expr)?.expr,
+                None => self.with_aggregates(scope, aggregates).bind(&order.expr)?,
             };
-            keys.push(sort_key(expr, order.descending));
+            keys.push(self.sort_key(bound, order.descending)?);
         }
         Ok(keys)
     }
@@ -344,13 +345,28 @@ impl Binder<'_> {
             let column = ordinal(&order.expr)
                 .and_then(|position| position.checked_sub(1))
                 .and_then(|at| relation.scope.columns.get(at));
-            let expr = match column {
-                Some(column) => Expr::Column(column.column.clone()),
-                None => self.scalar_binder(&relation.scope).bind(&order.expr)?.expr,
+            let bound = match column {
+                Some(column) => TypedExpr {
+                    expr: Expr::Column(column.column.clone()),
+                    data_type: column.data_type.clone(),
+                    span: order.expr.span,
+                },
+                None => self.scalar_binder(&relation.scope).bind(&order.expr)?,
             };
-            keys.push(sort_key(expr, order.descending));
+            keys.push(self.sort_key(bound, order.descending)?);
         }
         Ok(BoundRelation { plan: sorted(relation.plan, keys), scope: relation.scope })
+    }
+
+    /// Returns a sort key; NULLs come last in ascending and first in descending order, as in
+    /// PostgreSQL. A float has one zero and one NaN, which is the greatest: a sort compares bits.
+    fn sort_key(&self, bound: TypedExpr, descending: bool) -> Result<SortExpr> {
+        let span = bound.span;
+        let bound = match bound.data_type.is_float() {
+            true => call::operator("op_group_key", vec![bound], self.settings, span)?,
+            false => bound,
+        };
+        Ok(SortExpr { expr: bound.expr, asc: !descending, nulls_first: descending })
     }
 }
 
@@ -365,12 +381,6 @@ fn operators(select: &Select, order_by: &[ast::OrderBy]) -> usize {
     ];
     // The windows above the joins and those below.
     clauses.iter().filter(|clause| **clause).count() + 2
-}
-
-/// Returns a sort key; NULLs come last in ascending and first in descending order, as in
-/// PostgreSQL.
-fn sort_key(expr: Expr, descending: bool) -> SortExpr {
-    SortExpr { expr, asc: !descending, nulls_first: descending }
 }
 
 /// Sorts the rows of a plan. DataFusion's builder would take a key that is also an expression of the plan's

@@ -3,6 +3,8 @@
 //! Request mode passes `Datum`s, which are `Copy`: text and lists point into stored rows, into the
 //! request row or into the [`Arena`] of the request, so that nothing is allocated per row.
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 use crate::DataType;
@@ -273,6 +275,22 @@ impl Value {
             Self::Array(_) | Self::Map(_) => return None,
         })
     }
+}
+
+/// Compares two floats in the dialect's order, which is PostgreSQL's: the two zeros are equal, and NaN is
+/// equal to itself and greater than every number.
+///
+/// ```
+/// use std::cmp::Ordering;
+/// use lockstep_row::order_floats;
+///
+/// assert_eq!(order_floats(f64::NAN, -f64::NAN), Ordering::Equal);
+/// assert_eq!(order_floats(f64::NAN, f64::INFINITY), Ordering::Greater);
+/// assert_eq!(order_floats(-0.0, 0.0), Ordering::Equal);
+/// ```
+#[inline]
+pub fn order_floats(left: f64, right: f64) -> Ordering {
+    left.partial_cmp(&right).unwrap_or_else(|| left.is_nan().cmp(&right.is_nan()))
 }
 
 /// Returns a FLOAT with the one NaN; see [`Datum::with_one_nan`].

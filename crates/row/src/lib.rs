@@ -29,7 +29,7 @@ mod short_text;
 
 pub use codec::{FixedColumn, FixedKind, RowCodec, RowError, RowView, TextColumn};
 pub use data_type::DataType;
-pub use datum::{Arena, Datum, Value};
+pub use datum::{Arena, Datum, Value, order_floats};
 pub use projection::{IncludedColumn, Projection, TextCell};
 pub use retention::Retention;
 pub use schema::{Column, IndexSpec, TableSchema};

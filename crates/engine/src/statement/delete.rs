@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::Compatibility;
 use lockstep_plan::{BindOptions, bind_constant, quoted_name, text_constant};
-use lockstep_row::{Arena, DataType, Datum, IndexSpec, RowView, TableSchema, Value};
+use lockstep_row::{Arena, DataType, Datum, IndexSpec, RowView, TableSchema, Value, order_floats};
 use lockstep_sql::ast::{BinaryOperator, Expr, ExprKind, Ident, ObjectName};
 use lockstep_table::Table;
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,10 @@ struct DeleteCondition {
     span: Span,
     /// Whether it is true for no row, as a comparison with NULL is.
     is_never: bool,
+    /// Whether NaN is greater than every number, as it is by default; otherwise it has no order. A log
+    /// that was written before NaN had an order has no such field, and removes the same rows again.
+    #[serde(default)]
+    is_nan_ordered: bool,
 }
 
 /// The operator of a condition as the log has it.
@@ -140,9 +144,14 @@ fn collect(
             let ExprKind::Column(path) = &operand.kind else { return not_a_condition(expr.span) };
             let column = column_of(path, schema, expr.span)?;
             let (operator, value) = (BinaryOperator::Equal, Value::Null);
-            let condition =
-                DeleteCondition { column, operator, value, span: expr.span, is_never: false };
-            conditions.push(condition);
+            conditions.push(DeleteCondition {
+                column,
+                operator,
+                value,
+                span: expr.span,
+                is_never: false,
+                is_nan_ordered: false,
+            });
             return Ok(());
         }
         _ => return not_a_condition(expr.span),
@@ -187,7 +196,14 @@ fn collect(
     };
     // OpenMLDB takes NULL for a key like any other.
     let is_never = is_standard && value == Value::Null;
-    conditions.push(DeleteCondition { column, operator, value, span: expr.span, is_never });
+    conditions.push(DeleteCondition {
+        column,
+        operator,
+        value,
+        span: expr.span,
+        is_never,
+        is_nan_ordered: is_standard,
+    });
     Ok(())
 }
 
@@ -317,9 +333,10 @@ impl DeleteCondition {
         let stored: Datum<'_> = row.get(self.column);
         let value = self.value.as_datum(arena);
         if self.operator == BinaryOperator::Equal {
-            return stored.is_bit_equal(&value) || order(stored, value) == Some(Ordering::Equal);
+            return stored.is_bit_equal(&value)
+                || self.order(stored, value) == Some(Ordering::Equal);
         }
-        let Some(order) = order(stored, value) else { return false };
+        let Some(order) = self.order(stored, value) else { return false };
         match self.operator {
             BinaryOperator::Less => order.is_lt(),
             BinaryOperator::LessOrEqual => order.is_le(),
@@ -327,16 +344,22 @@ impl DeleteCondition {
             _ => order.is_ge(),
         }
     }
-}
 
-/// Compares two values of a column as WHERE does; `None` with NULL or NaN.
-fn order(left: Datum<'_>, right: Datum<'_>) -> Option<Ordering> {
-    match (left, right) {
-        (Datum::String(left), Datum::String(right)) => Some(left.cmp(right)),
-        (Datum::Bool(left), Datum::Bool(right)) => Some(left.cmp(&right)),
-        _ => match (left.as_i64(), right.as_i64()) {
-            (Some(left), Some(right)) => Some(left.cmp(&right)),
-            _ => left.as_f64()?.partial_cmp(&right.as_f64()?),
-        },
+    /// Compares two values of a column as WHERE does; `None` with NULL, and with a NaN that has no order.
+    fn order(&self, left: Datum<'_>, right: Datum<'_>) -> Option<Ordering> {
+        match (left, right) {
+            (Datum::String(left), Datum::String(right)) => Some(left.cmp(right)),
+            (Datum::Bool(left), Datum::Bool(right)) => Some(left.cmp(&right)),
+            _ => match (left.as_i64(), right.as_i64()) {
+                (Some(left), Some(right)) => Some(left.cmp(&right)),
+                _ => {
+                    let (left, right) = (left.as_f64()?, right.as_f64()?);
+                    match self.is_nan_ordered {
+                        true => Some(order_floats(left, right)),
+                        false => left.partial_cmp(&right),
+                    }
+                }
+            },
+        }
     }
 }

@@ -3,12 +3,13 @@
 //! Numbers and BOOLs compare after promotion, TIMESTAMP with TIMESTAMP, DATE with DATE, and STRING
 //! with STRING byte by byte; when the session follows OpenMLDB, a STRING with anything, by its
 //! text. (A text that is written as a constant is read in the other side's type before it gets
-//! here.) Floats follow IEEE 754: NaN differs from everything, itself included, and the two zeros
-//! are equal.
+//! here.) Floats have one order, PostgreSQL's: the two zeros are equal, and NaN is equal to itself and
+//! greater than every number; when the session follows OpenMLDB, IEEE 754's, in which NaN differs from
+//! everything.
 
 use std::cmp::Ordering;
 
-use lockstep_row::{DataType, Datum};
+use lockstep_row::{DataType, Datum, order_floats};
 
 use super::{
     CallArguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
@@ -106,21 +107,52 @@ pub(super) fn comparison_types(
     }
 }
 
-/// Compares two values that were cast to [`comparison_types`]; `None` where one is NULL, and
-/// `Some(None)` where one is NaN.
-#[expect(clippy::option_option, reason = "NULL and unordered are different answers")]
-pub(super) fn compare(left: Datum<'_>, right: Datum<'_>) -> Option<Option<Ordering>> {
-    if left.is_null() || right.is_null() {
-        return None;
+/// The order of NaN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NanOrder {
+    /// Equal to itself and greater than every number.
+    Greatest,
+    /// Unordered, as in IEEE 754.
+    Unordered,
+}
+
+impl NanOrder {
+    /// Returns the order in a session with these settings.
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "settings are passed by reference, as in `CallArguments`"
+    )]
+    pub(super) fn of(settings: &Settings) -> Self {
+        match settings.compatibility {
+            Compatibility::Standard => Self::Greatest,
+            Compatibility::OpenMldb => Self::Unordered,
+        }
     }
+}
+
+/// Compares two values that were cast to [`comparison_types`]; `None` where one is NULL.
+pub(super) fn compare(left: Datum<'_>, right: Datum<'_>) -> Option<Ordering> {
     Some(match (left, right) {
-        (Datum::String(left), Datum::String(right)) => Some(left.as_bytes().cmp(right.as_bytes())),
-        (Datum::Bool(left), Datum::Bool(right)) => Some(left.cmp(&right)),
+        (Datum::Null, _) | (_, Datum::Null) => return None,
+        (Datum::String(left), Datum::String(right)) => left.as_bytes().cmp(right.as_bytes()),
+        (Datum::Bool(left), Datum::Bool(right)) => left.cmp(&right),
         (left, right) => match (left.as_i64(), right.as_i64()) {
-            (Some(left), Some(right)) => Some(left.cmp(&right)),
-            _ => left.as_f64()?.partial_cmp(&right.as_f64()?),
+            (Some(left), Some(right)) => left.cmp(&right),
+            _ => order_floats(left.as_f64()?, right.as_f64()?),
         },
     })
+}
+
+/// Compares as [`compare`] does, with `Some(None)` where a side is a NaN that is unordered.
+#[expect(clippy::option_option, reason = "NULL and unordered are different answers")]
+pub(super) fn compare_with(
+    left: Datum<'_>,
+    right: Datum<'_>,
+    nan: NanOrder,
+) -> Option<Option<Ordering>> {
+    let order = compare(left, right)?;
+    let is_unordered = nan == NanOrder::Unordered && (left.is_nan() || right.is_nan());
+    Some((!is_unordered).then_some(order))
 }
 
 /// Returns whether two values are equal; NULL equals NULL and nothing else. Integers of different
@@ -135,7 +167,7 @@ pub(super) fn is_same(left: Datum<'_>, right: Datum<'_>) -> bool {
             left.len() == right.len()
                 && left.iter().zip(right).all(|(l, r)| is_same(l.0, r.0) && is_same(l.1, r.1))
         }
-        (left, right) => compare(left, right).flatten() == Some(Ordering::Equal),
+        (left, right) => compare(left, right) == Some(Ordering::Equal),
     }
 }
 
@@ -158,8 +190,9 @@ where
             Some(Datum::Bool(holds(Some(order))))
         }));
     }
+    let nan = NanOrder::of(arguments.settings);
     Ok(ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
-        Some(Datum::Bool(holds(compare(arguments[0], arguments[1])?)))
+        Some(Datum::Bool(holds(compare_with(arguments[0], arguments[1], nan)?)))
     }))
 }
 

@@ -7,7 +7,7 @@ use lockstep_row::{DataType, Datum};
 use super::{
     CallArguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
     arithmetic::{operator, promote},
-    comparison::{compare, comparison_types},
+    comparison::{NanOrder, compare, compare_with, comparison_types},
     signature::{ANY, BOOL, PLAIN, expect, expect_count},
 };
 use crate::{
@@ -252,13 +252,14 @@ fn nullif(arguments: &CallArguments<'_>) -> Resolved {
         return Err(SignatureError::Mismatch(format!("{left} and {right} do not compare")));
     };
     let (parameters, result) = (arguments.types.to_vec(), left.clone());
+    let nan = NanOrder::of(arguments.settings);
     let form = ScalarImplementation::new(parameters, result, move |arguments, arena| {
         if arguments[0].is_null() || arguments[1].is_null() {
             return Some(arguments[0]);
         }
         let left = cast_left(&arguments[..1], arena);
         let right = cast_right(&arguments[1..], arena);
-        (compare(left, right)? != Some(Ordering::Equal)).then_some(arguments[0])
+        (compare_with(left, right, nan)? != Some(Ordering::Equal)).then_some(arguments[0])
     });
     Ok(form.passing_nulls())
 }
@@ -288,12 +289,6 @@ fn ordered_type(
         (left, right) => promote(left, right),
     }
     .ok_or_else(|| SignatureError::Mismatch(format!("{left} and {right} do not compare")))
-}
-
-/// Returns the order of two values, with NaN after every number.
-fn total_order(left: Datum<'_>, right: Datum<'_>) -> Ordering {
-    let is_nan = |value: Datum<'_>| value.as_f64().is_some_and(f64::is_nan);
-    compare(left, right).flatten().unwrap_or_else(|| is_nan(left).cmp(&is_nan(right)))
 }
 
 fn minimum(arguments: &CallArguments<'_>) -> Resolved {
@@ -327,6 +322,6 @@ fn pick(arguments: &CallArguments<'_>, wanted: Ordering) -> Resolved {
             .iter()
             .copied()
             .filter(|value| !value.is_null())
-            .reduce(|best, value| if total_order(value, best) == wanted { value } else { best })
+            .reduce(|best, value| if compare(value, best) == Some(wanted) { value } else { best })
     }))
 }

@@ -12,7 +12,7 @@ use lockstep_row::{Arena, DataType, Datum};
 use super::{
     CallArguments, Resolved, RowForm, ScalarFunction, ScalarImplementation, SignatureError,
     arithmetic::operator,
-    comparison::{compare, comparison_types},
+    comparison::{NanOrder, compare_with, comparison_types},
     signature::expect_count,
 };
 use crate::{Settings, cast::cast_form};
@@ -48,10 +48,12 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     ),
 ];
 
-/// A comparison of the operand with one other value: the casts of both to a common type.
+/// A comparison of the operand with one other value: the casts of both to a common type, and the order
+/// of NaN.
 struct OperandComparison {
     operand: Option<Arc<RowForm>>,
     other: Option<Arc<RowForm>>,
+    nan: NanOrder,
 }
 
 impl OperandComparison {
@@ -73,10 +75,14 @@ impl OperandComparison {
             }
             cast_form(from, to, settings).ok_or_else(mismatch).map(Some)
         };
-        Ok(Self { operand: form(operand, &to_operand)?, other: form(other, &to_other)? })
+        Ok(Self {
+            operand: form(operand, &to_operand)?,
+            other: form(other, &to_other)?,
+            nan: NanOrder::of(settings),
+        })
     }
 
-    /// Compares two values; `None` where one is NULL, `Some(None)` where one is NaN.
+    /// Compares two values; `None` where one is NULL, `Some(None)` where one is a NaN that is unordered.
     #[expect(clippy::option_option, reason = "NULL and unordered are different answers")]
     fn order<'a>(
         &self,
@@ -91,7 +97,7 @@ impl OperandComparison {
             Some(form) => form(&[value], arena),
             None => value,
         };
-        compare(cast(&self.operand, operand), cast(&self.other, other))
+        compare_with(cast(&self.operand, operand), cast(&self.other, other), self.nan)
     }
 }
 

@@ -181,11 +181,28 @@ fn what_an_integer_type_does_not_hold_is_null_and_wraps_in_the_reference() {
 }
 
 #[test]
-fn floats_compare_as_ieee_754_says() {
-    check("double('nan') = double('nan')", "false");
-    check("double('nan') != double('nan')", "true");
-    check("double('nan') < 1", "false");
-    check("0.0 = double('-0.0')", "true");
+fn floats_have_one_order() {
+    for (sql, expected, in_openmldb) in [
+        ("double('nan') = double('nan')", "true", "false"),
+        ("double('nan') = float('nan')", "true", "false"),
+        ("double('nan') != double('nan')", "false", "true"),
+        ("double('nan') < 1", "false", "false"),
+        ("double('nan') > double('inf')", "true", "false"),
+        ("double('nan') >= double('nan')", "true", "false"),
+        ("1 <= double('nan')", "true", "false"),
+        ("0.0 = double('-0.0')", "true", "true"),
+        ("0.0 > double('-0.0')", "false", "false"),
+        ("op_between(double('nan'), 1, double('nan'))", "true", "false"),
+        ("op_not_between(double('nan'), 1, 2)", "true", "false"),
+        ("op_in(double('nan'), 1, double('nan'))", "true", "false"),
+        ("op_case(double('nan'), double('nan'), 'same')", "same", "NULL"),
+        ("nullif(double('nan'), double('nan'))", "NULL", "nan"),
+        ("greatest(double('nan'), double('inf'))", "NaN", "nan"),
+        ("array_contains(array(double('nan')), double('nan'))", "true", "true"),
+    ] {
+        check(sql, expected);
+        check_reference(sql, in_openmldb);
+    }
     check("bigint(16777217) = float(16777216)", "false");
     check_reference("bigint(16777217) = float(16777216)", "true");
 }

@@ -125,6 +125,18 @@ impl MachineExpr {
         !columns.is_empty()
     }
 
+    /// Returns whether the value may be NaN: it is a float, and not a constant number.
+    pub(crate) fn may_be_nan(&self) -> bool {
+        match self {
+            Self::Constant(_, None) => false,
+            Self::Constant(MachineKind::Double, Some(bits)) => f64::from_bits(*bits).is_nan(),
+            Self::Constant(MachineKind::Float, Some(bits)) => {
+                u32::try_from(*bits).is_ok_and(|bits| f32::from_bits(bits).is_nan())
+            }
+            other => is_float(other.kind()),
+        }
+    }
+
     /// Counts the operations.
     pub(crate) fn size(&self) -> usize {
         let sum = |parts: &[Self]| parts.iter().map(Self::size).sum::<usize>();

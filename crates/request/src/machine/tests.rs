@@ -1,17 +1,19 @@
 //! Compares machine code with interpreted expressions, bit for bit: random expressions, random rows.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
+use arrow::array::RecordBatch;
 use datafusion::{
     common::{DFSchema, ScalarValue},
-    logical_expr::{Expr, Operator, binary_expr, col, lit, when},
+    logical_expr::{Expr, ExprSchemable, Operator, binary_expr, col, lit, when},
+    prelude::SessionContext,
 };
 use lockstep_function::{CallArguments, RowExpr, Settings, cast, scalar, udf::scalar_call};
 use lockstep_host::ManualClock;
 use lockstep_row::{
     Arena, Column, DataType, Datum, IncludedColumn, IndexSpec, Retention, RowCodec, TableSchema,
     Value,
-    arrow::{arrow_schema, data_type},
+    arrow::{ColumnBuilder, ColumnReader, arrow_schema, data_type},
     key::encode_key,
 };
 use lockstep_table::{Inclusion, Table};
@@ -66,7 +68,6 @@ fn df_schema() -> DFSchema {
 }
 
 fn type_of(expr: &Expr) -> DataType {
-    use datafusion::logical_expr::ExprSchemable;
     data_type(&expr.get_type(&df_schema()).unwrap()).unwrap()
 }
 
@@ -234,6 +235,111 @@ proptest! {
         let count = unsafe { lane.run_records(records, out.as_mut_ptr()) };
         check(count, out)?;
     }
+}
+
+/// The order of two floats, case by case.
+fn expected_order(left: f64, right: f64) -> Ordering {
+    match (left.is_nan(), right.is_nan()) {
+        (true, true) => Ordering::Equal,
+        (true, false) => Ordering::Greater,
+        (false, true) => Ordering::Less,
+        (false, false) if left < right => Ordering::Less,
+        (false, false) if left > right => Ordering::Greater,
+        (false, false) => Ordering::Equal,
+    }
+}
+
+/// The comparison operators, each with the orders for which it is true.
+const COMPARISONS: [(&str, fn(Ordering) -> bool); 6] = [
+    ("op_eq", Ordering::is_eq),
+    ("op_ne", Ordering::is_ne),
+    ("op_lt", Ordering::is_lt),
+    ("op_le", Ordering::is_le),
+    ("op_gt", Ordering::is_gt),
+    ("op_ge", Ordering::is_ge),
+];
+
+/// Columns and constants of floats, integers among them, that a comparison may have as its sides.
+fn float_sides() -> Vec<Expr> {
+    let floats = [f64::NAN, f64::INFINITY, 0.0, -0.0, 1.5];
+    let constants = floats.map(|value| Expr::Literal(ScalarValue::Float64(Some(value)), None));
+    let narrow = Expr::Literal(ScalarValue::Float32(Some(f32::NAN)), None);
+    let columns = ["f", "x", "y", "i"].map(col);
+    columns.into_iter().chain(constants).chain([narrow]).collect()
+}
+
+/// A row of the columns of [`float_sides`].
+fn float_rows() -> Vec<[Value; 4]> {
+    const FLOATS: [f64; 8] =
+        [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.5, -7.25];
+    let pairs = FLOATS.iter().flat_map(|x| FLOATS.iter().map(move |y| (*x, *y)));
+    #[expect(clippy::cast_possible_truncation, reason = "the values are FLOATs, too")]
+    let rows = pairs.enumerate().map(|(at, (x, y))| {
+        let integer = i32::try_from(at % 3).unwrap() - 1;
+        [Value::Float(y as f32), Value::Double(x), Value::Double(y), Value::Int(integer)]
+    });
+    rows.collect()
+}
+
+/// The interpreter, a batch and machine code compare floats in one order, as it is written down here.
+#[test]
+fn floats_have_one_order_in_every_form() {
+    let types = [DataType::Float, DataType::Double, DataType::Double, DataType::Int];
+    let columns = ["f", "x", "y", "i"].into_iter().zip(types.clone());
+    let columns = columns.map(|(name, data_type)| Column::new(name, data_type)).collect();
+    let arrow = arrow_schema(&TableSchema { columns, indexes: Vec::new() });
+    let schema = DFSchema::try_from(arrow.as_ref().clone()).unwrap();
+    let rows = float_rows();
+    let arrays = types.iter().enumerate().map(|(at, data_type)| {
+        let mut builder = ColumnBuilder::new(data_type, rows.len());
+        rows.iter().for_each(|row| builder.push(row[at].as_scalar().unwrap()));
+        builder.finish()
+    });
+    let batch = RecordBatch::try_new(Arc::clone(&arrow), arrays.collect()).unwrap();
+    let settings = Settings::default();
+    let context = SessionContext::new();
+    let (sides, arena) = (float_sides(), Arena::new());
+    let mut compared = 0;
+    for (left, right) in sides.iter().flat_map(|l| sides.iter().map(move |r| (l, r))) {
+        for (name, holds) in COMPARISONS {
+            let of = |side: &Expr| data_type(&side.get_type(&schema).unwrap()).unwrap();
+            let types = [of(left), of(right)];
+            let with =
+                CallArguments { types: &types, constants: &[None, None], settings: &settings };
+            let form = (scalar::find(name).unwrap().resolve)(&with).unwrap();
+            let arguments = vec![left.clone(), right.clone()];
+            let expr = scalar_call(name, form, &[None, None], &settings, arguments);
+            let value = |side: &Expr, row: &[Value; 4]| match side {
+                Expr::Literal(ScalarValue::Float64(value), _) => value.unwrap(),
+                Expr::Literal(_, _) => f64::NAN,
+                column => {
+                    let at = schema.index_of_column(column.try_as_col().unwrap()).unwrap();
+                    row[at].as_scalar().unwrap().as_f64().unwrap()
+                }
+            };
+            let physical = context.create_physical_expr(expr.clone(), &schema).unwrap();
+            let array = physical.evaluate(&batch).unwrap().into_array(rows.len()).unwrap();
+            let reader = ColumnReader::new(array.as_ref());
+            let interpreted = RowExpr::compile(&expr, &schema).unwrap();
+            let program = RowProgram::compile(vec![lower(&expr, &schema).unwrap()]).unwrap();
+            for (at, row) in rows.iter().enumerate() {
+                let expected =
+                    Datum::Bool(holds(expected_order(value(left, row), value(right, row))));
+                let datums = row.each_ref().map(|value| value.as_scalar().unwrap());
+                let inputs = program.columns.iter().map(|(at, _)| MachineCell::new(datums[*at]));
+                let mut outputs = [MachineCell::default()];
+                program.run(&inputs.collect::<Vec<_>>(), &mut outputs);
+                let found = [
+                    interpreted.eval(&&datums[..], &arena),
+                    reader.get(at, &arena),
+                    outputs[0].datum(program.outputs[0]),
+                ];
+                assert_eq!(found, [expected; 3], "{expr} of {row:?}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 10_000, "{compared}");
 }
 
 /// Makes a table with a row stored twice, in an index on its first column that includes all columns.
