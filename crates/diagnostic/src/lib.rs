@@ -42,6 +42,9 @@ pub mod code {
     pub const DUPLICATE_COLUMN: &str = "42701";
     /// A column name that no input provides.
     pub const UNDEFINED_COLUMN: &str = "42703";
+    /// A position in ORDER BY or GROUP BY that the select list does not have, or an ORDER BY without a
+    /// column.
+    pub const INVALID_COLUMN_REFERENCE: &str = "42P10";
     /// A column name that several inputs provide.
     pub const AMBIGUOUS_COLUMN: &str = "42702";
     /// A function name, or a function for these argument types, that does not exist.
@@ -76,6 +79,12 @@ pub mod code {
     pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
     /// A parameter or option value outside its range.
     pub const INVALID_PARAMETER: &str = "22023";
+    /// A negative number of rows after LIMIT.
+    pub const INVALID_LIMIT: &str = "2201W";
+    /// A negative number of rows after OFFSET.
+    pub const INVALID_OFFSET: &str = "2201X";
+    /// A distance of a frame that is negative.
+    pub const INVALID_FRAME_DISTANCE: &str = "22013";
     /// Text that is not a value of the wanted type.
     pub const INVALID_TEXT: &str = "22P02";
     /// Text that is not UTF-8.

@@ -38,14 +38,20 @@ pub(crate) enum UnknownOption {
 }
 
 impl<T> OptionTable<'_, T> {
-    /// Reads the options in the written order into `values`. Returns the warnings.
+    /// Reads the options in the written order into `values`, each at most once. Returns the warnings.
     pub(crate) fn read(&self, items: &[OptionItem], values: &mut T) -> Result<Vec<Diagnostic>> {
         debug_assert!(
             self.specs.iter().all(|spec| spec.name == spec.name.to_ascii_lowercase()),
             "the parser gives keys in lower case"
         );
         let mut warnings = Vec::new();
-        for item in items {
+        for (at, item) in items.iter().enumerate() {
+            if self.has(&item.key.text)
+                && items[..at].iter().any(|other| other.key.text == item.key.text)
+            {
+                let message = format!("option `{}` is given twice", item.key.text);
+                return Diagnostic::new(code::SYNTAX_ERROR, message).at(item.key.span).err();
+            }
             match self.specs.iter().find(|spec| spec.name == item.key.text) {
                 Some(spec) => {
                     let error_code = self.error_code;
@@ -214,10 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_value_of_an_option_counts() {
-        let (values, warnings) =
-            read(UnknownOption::Warning, "size=2, color='BLUE', size=3").unwrap();
-        assert_eq!((values.size, values.color, warnings.len()), (3, 1, 0));
+    fn each_option_is_given_once() {
+        let (values, warnings) = read(UnknownOption::Warning, "size=2, color='BLUE'").unwrap();
+        assert_eq!((values.size, values.color, warnings.len()), (2, 1, 0));
+        let error = read(UnknownOption::Warning, "size=2, color='BLUE', SIZE=2").err().unwrap();
+        assert_eq!(error, "option `size` is given twice");
     }
 
     #[test]

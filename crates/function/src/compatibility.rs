@@ -115,6 +115,19 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
+        name: "negative distances in frames",
+        standard: "Are refused.",
+        openmldb: "Mean CURRENT ROW.",
+        why: "A frame that is not the one that is written gives wrong features without an error.",
+        example: Example {
+            form: ExampleForm::Statements,
+            sql: "CREATE TABLE framed (v INT, ts TIMESTAMP); INSERT INTO framed VALUES (1, 1000); SELECT sum(v) OVER (PARTITION BY v ORDER BY ts ROWS BETWEEN 1 PRECEDING AND -1 PRECEDING) FROM framed",
+            standard: "error",
+            openmldb: "1",
+        },
+        is_restored: true,
+    },
+    CompatibilityDifference {
         name: "text compared with another type (also nullif, minimum, maximum, least, greatest)",
         standard: "A text that is written as a constant is read in the other side's type, and refused where it is no value of it; a text that is stored or computed compares with texts only.",
         openmldb: "Both sides are compared by their texts.",

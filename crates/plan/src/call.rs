@@ -3,15 +3,14 @@
 use datafusion::logical_expr::Expr;
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{
-    AggregateFunction, CallArguments, ScalarFunction, Settings, SignatureError, aggregate,
-    cast as casts, scalar as scalars, udf,
+    CallArguments, ScalarFunction, Settings, SignatureError, aggregate, cast as casts,
+    scalar as scalars, udf,
 };
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast;
 
 use crate::{
     comparison::{self, COMPARING},
-    elsewhere,
     expression::TypedExpr,
     literal::{constant, scalar_value},
 };
@@ -112,27 +111,38 @@ pub(crate) fn common_type<'a>(types: impl Iterator<Item = &'a DataType>) -> Data
     casts::common_type(types).unwrap_or(DataType::String)
 }
 
-/// Returns the error of a call of a function that does not exist, or of an aggregate where none may
-/// be.
-pub(crate) fn unknown(call: &ast::Call, is_aggregate: bool, span: Span) -> Result<TypedExpr> {
+/// Returns the error of an aggregate where none may be, or none without OVER (`takes_over`).
+pub(crate) fn misplaced(call: &ast::Call, takes_over: bool, span: Span) -> Result<TypedExpr> {
     let name = &call.name.text;
-    if is_aggregate {
-        return Diagnostic::new(
-            code::GROUPING_ERROR,
-            format!("aggregate `{name}` may not be used here"),
-        )
+    let hint = match takes_over {
+        true => "Compute it in a sub-query, or name its window with OVER.",
+        false => "Compute it in a sub-query in FROM.",
+    };
+    Diagnostic::new(code::GROUPING_ERROR, format!("aggregate `{name}` may not be used here"))
         .at(span)
-        .with_hint("Compute it in a sub-query, or name its window with OVER.")
-        .err();
+        .with_hint(hint)
+        .err()
+}
+
+/// Returns whether a function takes the arguments of a call that names another one.
+pub(crate) fn takes(
+    name: &str,
+    call: &ast::Call,
+    arguments: &[TypedExpr],
+    settings: Settings,
+    has_aggregates: bool,
+) -> bool {
+    let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
+    let constants: Vec<Option<Value>> = arguments.iter().map(|a| constant(&a.expr)).collect();
+    let with = CallArguments { types: &types, constants: &constants, settings: &settings };
+    if let Some(function) = scalars::find(name)
+        && !call.star
+        && !call.distinct
+        && (function.resolve)(&with).is_ok()
+    {
+        return true;
     }
-    let unknown =
-        Diagnostic::new(code::UNDEFINED_FUNCTION, format!("function `{name}` does not exist"))
-            .at(call.name.span);
-    if let Some(hint) = elsewhere::hint(name) {
-        return unknown.with_hint(hint).err();
-    }
-    let names = scalars::names().chain(aggregate::all().flat_map(AggregateFunction::names));
-    unknown.with_nearest(name, names).err()
+    has_aggregates && aggregate::find(name).is_some_and(|function| (function.bind)(&with).is_ok())
 }
 
 /// Turns a signature error into a diagnostic that points at the argument.

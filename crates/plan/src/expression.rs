@@ -9,13 +9,13 @@ use datafusion::{
     common::ScalarValue,
     logical_expr::{BinaryExpr, Case, Expr, Operator},
 };
-use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::{Compatibility, Settings, cast, scalar};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code, nearest};
+use lockstep_function::{AggregateFunction, Compatibility, Settings, aggregate, cast, scalar};
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{self, BinaryOperator, ExprKind, LikeOperator, Literal, UnaryOperator};
 
 use crate::{
-    ClockRead, QuotedName, Written, call, comparison,
+    ClockRead, QuotedName, Written, call, comparison, elsewhere,
     literal::{literal, negate, scalar_value, type_of},
     rank::Numbering,
     scope::NameScope,
@@ -70,6 +70,8 @@ pub(crate) trait Aggregates {
 pub(crate) trait SubQueries {
     /// Binds `operand IN (query)`.
     fn contains(&self, operand: TypedExpr, query: &ast::Query, span: Span) -> Result<TypedExpr>;
+    /// Returns whether a name is a column of a query around this one.
+    fn is_of_outer_query(&self, path: &[ast::Ident]) -> bool;
 }
 
 /// The binder of the expressions of one clause.
@@ -190,6 +192,15 @@ impl ExprBinder<'_> {
         let is_call = |name: &&&str| matches!(path, [only] if only.text.eq_ignore_ascii_case(name));
         match ["current_timestamp", "current_date"].iter().find(is_call) {
             Some(name) => self.scalar(name, Vec::new(), span),
+            None if self.sub_queries.is_some_and(|queries| queries.is_of_outer_query(path)) => {
+                let parts: Vec<&str> = path.iter().map(|part| part.text.as_str()).collect();
+                let message = format!(
+                    "correlated sub-queries are not supported: `{}` is a column of the outer query",
+                    parts.join(".")
+                );
+                let error = Diagnostic::unsupported(message).at(span);
+                error.with_hint("Join the tables: LAST JOIN finds one row for each row.").err()
+            }
             None => Err(missing),
         }
     }
@@ -516,14 +527,13 @@ impl ExprBinder<'_> {
     }
 
     fn call(&mut self, call: &ast::Call, span: Span) -> Result<TypedExpr> {
-        if let Some(numbering) = Numbering::of(call, self.settings.compatibility)
-            && let Some(aggregates) = self.aggregates.as_deref_mut()
-            && let Some(bound) = aggregates.bind_rank(numbering, call, span, self.scope)
-        {
-            return bound;
+        if let Some(numbering) = Numbering::of(call, self.settings.compatibility) {
+            let aggregates = self.aggregates.as_deref_mut();
+            let bound = aggregates.and_then(|all| all.bind_rank(numbering, call, span, self.scope));
+            return bound.unwrap_or_else(|| call::misplaced(call, false, span));
         }
         let is_scalar = scalar::find(&call.name.text).is_some();
-        let is_aggregate = lockstep_function::aggregate::find(&call.name.text).is_some();
+        let is_aggregate = aggregate::find(&call.name.text).is_some();
         if is_aggregate
             && let Some(aggregates) = self.aggregates.as_deref_mut()
             && (!is_scalar || aggregates.accepts(call.over.as_ref()))
@@ -543,14 +553,40 @@ impl ExprBinder<'_> {
             }
             return self.scalar_call(call, span).or(bound);
         }
+        if !is_scalar && is_aggregate {
+            return call::misplaced(call, false, span);
+        }
         if !is_scalar {
-            return call::unknown(call, is_aggregate, span);
+            return self.unknown(call);
         }
         if call.star || call.distinct {
             let message = format!("function `{}` takes neither `*` nor DISTINCT", call.name.text);
             return Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err();
         }
         self.scalar_call(call, span)
+    }
+
+    /// Returns the error of a call of a function that does not exist; it proposes a function of a similar
+    /// name only if that takes these arguments.
+    fn unknown(&mut self, call: &ast::Call) -> Result<TypedExpr> {
+        let name = &call.name.text;
+        let message = format!("function `{name}` does not exist");
+        let unknown = Diagnostic::new(code::UNDEFINED_FUNCTION, message).at(call.name.span);
+        if let Some(hint) = elsewhere::hint(name) {
+            return unknown.with_hint(hint).err();
+        }
+        let arguments = call.arguments.iter().map(|argument| self.bind(argument).ok());
+        let arguments: Option<Vec<TypedExpr>> = arguments.collect();
+        let takes = |other: &&str| {
+            let is_near = nearest(name, [*other]).is_some();
+            let has_aggregates = self.aggregates.is_some();
+            is_near
+                && arguments.as_deref().is_none_or(|arguments| {
+                    call::takes(other, call, arguments, self.settings, has_aggregates)
+                })
+        };
+        let aggregates = aggregate::all().flat_map(AggregateFunction::names);
+        unknown.with_nearest(name, scalar::names().chain(aggregates).filter(takes)).err()
     }
 
     fn scalar_call(&mut self, call: &ast::Call, span: Span) -> Result<TypedExpr> {
@@ -583,17 +619,14 @@ impl ExprBinder<'_> {
         over: Option<&ast::Over>,
         bind: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        let entered = match (over, self.aggregates.as_deref_mut()) {
-            (Some(over), Some(aggregates)) => {
-                aggregates.enter(over)?;
-                true
-            }
-            _ => false,
+        let Some(over) = over else { return bind(self) };
+        let Some(aggregates) = self.aggregates.as_deref_mut() else {
+            let message = "OVER names the window of an aggregate, and none may be here";
+            return Diagnostic::new(code::WINDOWING_ERROR, message).at(over.span()).err();
         };
+        aggregates.enter(over)?;
         let bound = bind(self);
-        if entered {
-            self.aggregates.as_deref_mut().expect("it was entered").leave();
-        }
+        self.aggregates.as_deref_mut().expect("it was entered").leave();
         bound
     }
 }

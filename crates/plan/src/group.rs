@@ -17,6 +17,7 @@ use crate::{
     binder::{Binder, planning},
     call,
     expression::{Aggregates, TypedExpr},
+    rank::Numbering,
     scope::NameScope,
     window_calls::bind_aggregate,
 };
@@ -146,8 +147,7 @@ impl Aggregates for GroupCalls<'_> {
         if call.over.is_some() {
             return windows_do_not_mix(span);
         }
-        let mut is_same_window = |_: &Over| Ok(false);
-        let aggregate = bind_aggregate(self.binder, call, span, scope, &mut is_same_window)?;
+        let aggregate = bind_aggregate(self.binder, call, span, scope, None)?;
         let expr = udf::aggregate_call(
             aggregate.function,
             aggregate.bound,
@@ -168,11 +168,18 @@ impl Aggregates for GroupCalls<'_> {
         })
     }
 
+    fn bind_rank(
+        &mut self,
+        _: Numbering,
+        _: &ast::Call,
+        span: Span,
+        _: &NameScope,
+    ) -> Option<Result<TypedExpr>> {
+        Some(windows_do_not_mix(span))
+    }
+
     fn enter(&mut self, over: &Over) -> Result<()> {
-        windows_do_not_mix(match over {
-            Over::Named(name) => name.span,
-            Over::Spec(spec) => spec.span,
-        })
+        windows_do_not_mix(over.span())
     }
 
     fn leave(&mut self) {}

@@ -178,12 +178,22 @@ impl Binder<'_> {
                 .err();
         };
         let bound = self.scalar_binder(right).bind(&item.expr)?;
+        if bound.expr.column_refs().is_empty() {
+            let message = "LAST JOIN orders by a column of its right side, not by a constant";
+            return Diagnostic::new(code::INVALID_COLUMN_REFERENCE, message)
+                .at(item.expr.span)
+                .err();
+        }
         if !is_order_type(&bound.data_type) {
             let message = format!(
                 "LAST JOIN orders by SMALLINT, INT, BIGINT or TIMESTAMP, not {}",
                 bound.data_type
             );
-            return Diagnostic::new(code::DATATYPE_MISMATCH, message).at(item.expr.span).err();
+            let error = Diagnostic::new(code::DATATYPE_MISMATCH, message).at(item.expr.span);
+            return match order_hint(&bound.data_type) {
+                Some(hint) => error.with_hint(hint).err(),
+                None => error.err(),
+            };
         }
         if !item.descending {
             return Ok(Some(bound));
@@ -345,6 +355,14 @@ fn compares(condition: &Expr, order: &TypedExpr, rights: &HashSet<&Column>) -> b
 /// Returns whether rows can be ordered by values of this type.
 pub(crate) fn is_order_type(data_type: &DataType) -> bool {
     data_type.is_integer() || *data_type == DataType::Timestamp
+}
+
+/// Returns what to write to order by values of a type that [`is_order_type`] refuses.
+pub(crate) fn order_hint(data_type: &DataType) -> Option<&'static str> {
+    match data_type {
+        DataType::Date | DataType::String => Some("Write ORDER BY timestamp(x)."),
+        _ => None,
+    }
 }
 
 /// Returns the parts of a condition that AND joins, left to right.

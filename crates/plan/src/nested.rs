@@ -29,8 +29,9 @@ use crate::{
     window_calls::bind_aggregate,
 };
 
-/// Returns whether an OVER clause means the window of the outer aggregate.
-pub(crate) type IsSameWindow<'a> = &'a mut dyn FnMut(&Over) -> Result<bool>;
+/// Returns whether an OVER clause means the window of the outer aggregate; `None` for an aggregate over
+/// groups.
+pub(crate) type IsSameWindow<'a> = Option<&'a mut dyn FnMut(&Over) -> Result<bool>>;
 
 /// The aggregates among the arguments of an outer aggregate.
 pub(crate) struct InnerCalls<'a, 'b> {
@@ -42,6 +43,7 @@ pub(crate) struct InnerCalls<'a, 'b> {
 /// A bound inner aggregate.
 #[derive(Debug)]
 struct InnerCall {
+    span: Span,
     bound: BoundAggregate,
     arguments: Vec<Expr>,
 }
@@ -86,6 +88,19 @@ impl<'a, 'b> InnerCalls<'a, 'b> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.calls.is_empty()
+    }
+
+    /// Fails for an inner aggregate over groups, which standard SQL does not have: its one value would
+    /// be repeated for each row of the group. The items of a list that it returns are other rows.
+    pub(crate) fn check_levels(&self, takes_items: bool) -> Result<()> {
+        let Some(inner) = self.calls.first() else { return Ok(()) };
+        if self.is_same_window.is_some() || takes_items {
+            return Ok(());
+        }
+        Diagnostic::new(code::GROUPING_ERROR, "aggregates over groups cannot be nested")
+            .at(inner.span)
+            .with_hint("Compute the inner aggregate in a sub-query in FROM.")
+            .err()
     }
 
     /// Combines the outer aggregate and the inner ones into one.
@@ -153,9 +168,13 @@ impl Aggregates for InnerCalls<'_, '_> {
         if let Some(over) = &call.over {
             self.check(over)?;
         }
-        let aggregate = bind_aggregate(self.binder, call, span, scope, self.is_same_window)?;
+        let is_same_window = match &mut self.is_same_window {
+            Some(is_same_window) => Some(&mut **is_same_window as _),
+            None => None,
+        };
+        let aggregate = bind_aggregate(self.binder, call, span, scope, is_same_window)?;
         let expr = Expr::Column(placeholder(self.calls.len()));
-        self.calls.push(InnerCall { bound: aggregate.bound, arguments: aggregate.arguments });
+        self.calls.push(InnerCall { span, bound: aggregate.bound, arguments: aggregate.arguments });
         Ok(TypedExpr { expr, data_type: aggregate.returns, span })
     }
 
@@ -168,20 +187,21 @@ impl Aggregates for InnerCalls<'_, '_> {
 
 impl InnerCalls<'_, '_> {
     fn check(&mut self, over: &Over) -> Result<()> {
-        if (self.is_same_window)(over)? {
+        if let Some(is_same_window) = &mut self.is_same_window
+            && is_same_window(over)?
+        {
             return Ok(());
         }
-        let span = match over {
-            Over::Named(name) => name.span,
-            Over::Spec(spec) => spec.span,
+        let (code, message) = match self.is_same_window {
+            Some(_) => {
+                (code::WINDOWING_ERROR, "an aggregate inside another is over the same window")
+            }
+            None => (code::GROUPING_ERROR, "an aggregate over groups cannot contain a window"),
         };
-        Diagnostic::new(
-            code::WINDOWING_ERROR,
-            "an aggregate inside another is over the same window or group",
-        )
-        .at(span)
-        .with_hint("Compute the inner aggregate in a sub-query.")
-        .err()
+        Diagnostic::new(code, message)
+            .at(over.span())
+            .with_hint("Compute the inner aggregate in a sub-query.")
+            .err()
     }
 }
 

@@ -4,9 +4,9 @@ use std::{collections::HashSet, sync::Arc};
 
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Union};
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::{Settings, scalar::feature_role::FeatureRole};
+use lockstep_function::{Settings, cast, scalar::feature_role::FeatureRole};
 use lockstep_row::{DataType, Value};
-use lockstep_sql::ast::{self, SetExpr};
+use lockstep_sql::ast::{self, ExprKind, SetExpr};
 
 use crate::{
     Catalog, CatalogTable, SourceHandle, Written,
@@ -209,11 +209,7 @@ fn check_sides(sides: &[BoundRelation], written: &[SetExpr]) -> Result<()> {
                     text(found),
                     text(expected)
                 );
-                let value = match found.data_type == expected.data_type {
-                    true => found.name.clone(),
-                    false => format!("CAST({} AS {})", found.name, expected.data_type),
-                };
-                (detail, format!("Write `{value} AS {}`.", expected.name))
+                (detail, side_hint(expected, found))
             }
             None if first.len() != columns.len() => {
                 let (found, expected) = (columns.len(), first.len());
@@ -230,6 +226,33 @@ fn check_sides(sides: &[BoundRelation], written: &[SetExpr]) -> Result<()> {
             .err();
     }
     Ok(())
+}
+
+/// Returns what to write for a column of a UNION that has another name or type than on the first side:
+/// the narrower of two types becomes the wider one.
+fn side_hint(expected: &ScopeColumn, found: &ScopeColumn) -> String {
+    let is_name = |column: &&ScopeColumn| {
+        let parsed = lockstep_sql::parse_expression(&column.name);
+        parsed.is_ok_and(|expr| matches!(expr.kind, ExprKind::Column(path) if path.len() == 1))
+    };
+    let Some(name) = Some(expected).filter(is_name) else {
+        return "Give the column a name with AS, and one type, on each side.".to_owned();
+    };
+    let name = &name.name;
+    let value = Some(found).filter(is_name).map_or("…", |found| found.name.as_str());
+    if found.data_type == expected.data_type {
+        return format!("Write `{value} AS {name}`.");
+    }
+    match cast::common_type([&expected.data_type, &found.data_type].into_iter()) {
+        Some(wide) if wide == found.data_type => {
+            format!("Write `CAST({name} AS {wide}) AS {name}` on the first side.")
+        }
+        Some(wide) if wide == expected.data_type => {
+            format!("Write `CAST({value} AS {wide}) AS {name}`.")
+        }
+        Some(wide) => format!("Write `CAST(… AS {wide}) AS {name}` on each side."),
+        None => "Select values of one type on each side.".to_owned(),
+    }
 }
 
 /// Returns where a side of a UNION is.

@@ -87,7 +87,8 @@ impl NameScope {
             self.columns.iter().any(|c| c.qualifier.as_ref().is_some_and(|q| q.table == table.text))
         };
         if let Some(table) = tables.last().filter(|table| !known_table(table)) {
-            let names = self.columns.iter().filter_map(|c| c.qualifier.as_ref());
+            let having = self.columns.iter().filter(|column| column.name == name.text);
+            let names = having.filter_map(|column| column.qualifier.as_ref());
             let names: Vec<&str> = names.map(|qualifier| qualifier.table.as_str()).collect();
             let message = format!("table `{}` is not part of this query", table.text);
             return Diagnostic::new(code::UNDEFINED_TABLE, message)

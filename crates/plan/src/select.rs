@@ -12,7 +12,7 @@ use datafusion::{
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, scalar::feature};
 use lockstep_row::DataType;
-use lockstep_sql::ast::{self, ExprKind, Literal, Select, SelectItem};
+use lockstep_sql::ast::{self, ExprKind, Literal, Select, SelectItem, UnaryOperator};
 
 use crate::{
     binder::{Binder, BoundRelation, planning},
@@ -207,16 +207,13 @@ impl Binder<'_> {
         scope: &NameScope,
         items: &[SelectItem],
     ) -> Result<TypedExpr> {
-        if let Some(position) = ordinal(key) {
-            let item = position.checked_sub(1).and_then(|at| items.get(at));
-            if let Some(SelectItem::Expr { expr, .. }) = item {
-                return self.scalar_binder(scope).bind(expr);
-            }
-        }
         if let ExprKind::QuotedText(text) = &key.kind
             && items.iter().any(|item| is_alias(item, text))
         {
             self.scalar_binder(scope).note_quoted_name(text, key.span)?;
+        }
+        if let Some(at) = self.position(key, "GROUP BY", scope, || width(items, scope))? {
+            return self.listed(items, scope, at);
         }
         let bound = self.scalar_binder(scope).bind(key);
         let (Err(_), ExprKind::Column(path)) = (&bound, &key.kind) else { return bound };
@@ -224,6 +221,73 @@ impl Binder<'_> {
             Some(expr) => self.scalar_binder(scope).bind(expr),
             None => bound,
         }
+    }
+
+    /// Returns which column of the select list, counted from 0, an item of ORDER BY or GROUP BY is the
+    /// position of; `None` for an expression. Fails for a position that the list does not have, and for
+    /// any other constant, which would neither sort nor group.
+    fn position(
+        &self,
+        item: &ast::Expr,
+        clause: &str,
+        scope: &NameScope,
+        width: impl FnOnce() -> Result<usize>,
+    ) -> Result<Option<usize>> {
+        if let Some(position) = whole_number(item) {
+            let width = width()?;
+            let at = usize::try_from(position).ok().and_then(|position| position.checked_sub(1));
+            if let Some(at) = at.filter(|at| *at < width) {
+                return Ok(Some(at));
+            }
+            let message = format!("{clause} position {position} is not in the select list");
+            let columns =
+                if width == 1 { "one column".to_owned() } else { format!("{width} columns") };
+            return Diagnostic::new(code::INVALID_COLUMN_REFERENCE, message)
+                .at(item.span)
+                .with_detail(format!("The select list has {columns}, counted from 1."))
+                .err();
+        }
+        if let ExprKind::QuotedText(text) = &item.kind
+            && scope.has_name(text)
+        {
+            self.scalar_binder(scope).note_quoted_name(text, item.span)?;
+        }
+        let text = match &item.kind {
+            ExprKind::Literal(Literal::String(text)) | ExprKind::QuotedText(text) => Some(text),
+            ExprKind::Literal(_) | ExprKind::Parameter(_) => None,
+            _ => return Ok(None),
+        };
+        let hint = match text.filter(|text| scope.has_name(text)) {
+            Some(text) => format!("Write `{text}` for the column."),
+            None => "Name a column, or write an expression over columns.".to_owned(),
+        };
+        Diagnostic::new(code::SYNTAX_ERROR, format!("constant in {clause}"))
+            .at(item.span)
+            .with_detail("A constant is equal in all rows.")
+            .with_hint(hint)
+            .err()
+    }
+
+    /// Binds the column of a select list at a position that the list has.
+    fn listed(&self, items: &[SelectItem], scope: &NameScope, at: usize) -> Result<TypedExpr> {
+        let mut left = at;
+        for item in items {
+            match item {
+                SelectItem::Expr { expr, .. } if left == 0 => {
+                    return self.scalar_binder(scope).bind(expr);
+                }
+                SelectItem::Expr { .. } => left -= 1,
+                SelectItem::Star { qualifier, span } => {
+                    let mut columns = star(qualifier.as_ref(), *span, scope)?;
+                    if left < columns.len() {
+                        let (_, expr, data_type) = columns.swap_remove(left);
+                        return Ok(TypedExpr { expr, data_type, span: *span });
+                    }
+                    left -= columns.len();
+                }
+            }
+        }
+        Diagnostic::internal("a position was not checked").err()
     }
 
     fn with_aggregates<'b>(
@@ -314,8 +378,9 @@ impl Binder<'_> {
             {
                 self.scalar_binder(scope).note_quoted_name(text, order.expr.span)?;
             }
-            let item = match (ordinal(&order.expr), &order.expr.kind) {
-                (Some(position), _) => position.checked_sub(1).and_then(|at| items.get(at)),
+            let position = self.position(&order.expr, "ORDER BY", scope, || Ok(items.len()))?;
+            let item = match (position, &order.expr.kind) {
+                (Some(at), _) => items.get(at),
                 (None, ExprKind::Column(path)) if path.len() == 1 => {
                     items.iter().find(|(name, ..)| *name == path[0].text)
                 }
@@ -342,9 +407,9 @@ impl Binder<'_> {
     ) -> Result<BoundRelation> {
         let mut keys = Vec::new();
         for order in order_by {
-            let column = ordinal(&order.expr)
-                .and_then(|position| position.checked_sub(1))
-                .and_then(|at| relation.scope.columns.get(at));
+            let (scope, columns) = (&relation.scope, &relation.scope.columns);
+            let position = self.position(&order.expr, "ORDER BY", scope, || Ok(columns.len()))?;
+            let column = position.and_then(|at| columns.get(at));
             let bound = match column {
                 Some(column) => TypedExpr {
                     expr: Expr::Column(column.column.clone()),
@@ -408,9 +473,25 @@ fn is_alias(item: &SelectItem, name: &str) -> bool {
     matches!(item, SelectItem::Expr { alias: Some(alias), .. } if alias.text == name)
 }
 
-fn ordinal(expr: &ast::Expr) -> Option<usize> {
-    match expr.kind {
-        ExprKind::Literal(Literal::Int(position)) => usize::try_from(position).ok(),
+/// Returns the number of columns that a select list has.
+fn width(items: &[SelectItem], scope: &NameScope) -> Result<usize> {
+    items.iter().try_fold(0, |width, item| match item {
+        SelectItem::Expr { .. } => Ok(width + 1),
+        SelectItem::Star { qualifier, span } => {
+            Ok(width + star(qualifier.as_ref(), *span, scope)?.len())
+        }
+    })
+}
+
+/// Returns the value of a whole number, with or without a sign.
+fn whole_number(expr: &ast::Expr) -> Option<i64> {
+    match &expr.kind {
+        ExprKind::Literal(Literal::Int(value)) => Some(i64::from(*value)),
+        ExprKind::Literal(Literal::BigInt(value)) => Some(*value),
+        ExprKind::Unary { operator: UnaryOperator::Minus, operand } => {
+            whole_number(operand)?.checked_neg()
+        }
+        ExprKind::Unary { operator: UnaryOperator::Plus, operand } => whole_number(operand),
         _ => None,
     }
 }

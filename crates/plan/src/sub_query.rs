@@ -22,6 +22,7 @@ use crate::{
     from::From,
     last_join::{PendingLastJoin, conjuncts},
     lineage::{column, stored_columns},
+    scope::NameScope,
     select::{column_set, uses_only},
 };
 
@@ -32,6 +33,8 @@ pub(crate) struct SelectSubQueries {
     base: LogicalPlan,
     /// The columns that an operand may read.
     columns: std::collections::HashSet<datafusion::common::Column>,
+    /// The columns of FROM, which a sub-query cannot read.
+    scope: NameScope,
     /// The expressions that decide alone whether WHERE keeps a row: unknown is false there.
     conditions: Vec<Span>,
     /// The joins so far.
@@ -47,6 +50,7 @@ impl SelectSubQueries {
         Self {
             base: from.base.plan.clone(),
             columns: column_set(&from.scope),
+            scope: from.scope.clone(),
             conditions: parts.filter(is_in).map(|part| part.span).collect(),
             joins: Vec::new(),
         }
@@ -199,6 +203,11 @@ impl SubQueries for Binder<'_> {
         let case =
             Case { expr: None, when_then_expr: branches, else_expr: Some(truth(Some(false))) };
         Ok(TypedExpr { expr: Expr::Case(case), data_type: DataType::Bool, span })
+    }
+
+    fn is_of_outer_query(&self, path: &[ast::Ident]) -> bool {
+        let queries = self.sub_queries.borrow();
+        queries.iter().flatten().any(|select| select.scope.find(path).is_ok())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     Frame, Window,
     binder::{Binder, BoundRelation},
     expression::TypedExpr,
-    last_join::is_order_type,
+    last_join::{is_order_type, order_hint},
     scope::NameScope,
 };
 
@@ -102,7 +102,11 @@ impl Binder<'_> {
                 "a window orders by SMALLINT, INT, BIGINT or TIMESTAMP, not {}",
                 bound.data_type
             );
-            return windowing(&message, item.expr.span);
+            let error = Diagnostic::new(code::WINDOWING_ERROR, message).at(item.expr.span);
+            return match order_hint(&bound.data_type) {
+                Some(hint) => error.with_hint(hint).err(),
+                None => error.err(),
+            };
         }
         Ok(Some(bound.expr))
     }
@@ -245,6 +249,10 @@ fn frame(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) 
             .with_hint("ROWS_RANGE is the frame over event time.")
             .err();
     }
+    if is_standard {
+        not_negative(&frame.start, "start")?;
+        not_negative(&frame.end, "end")?;
+    }
     let start = end(&frame.start, unit)?;
     let end = end(&frame.end, unit)?;
     let Some(end_distance) = end.distance else {
@@ -276,6 +284,26 @@ fn rows_frame(from: Option<i64>, to: u64) -> Frame {
         Some(Ok(from)) => Frame::Rows { from: Some(from), to },
         Some(Err(_)) => Frame::Rows { from: Some(0), to: to.max(1) },
     }
+}
+
+/// Refuses a distance that is negative; in OpenMLDB it is the current row.
+fn not_negative(bound: &ast::FrameBound, which: &str) -> Result<()> {
+    let is_negative = match bound.kind {
+        FrameBoundKind::Preceding(count) | FrameBoundKind::Following(count) => count < 0,
+        FrameBoundKind::PrecedingInterval(interval)
+        | FrameBoundKind::FollowingInterval(interval) => interval.amount < 0,
+        FrameBoundKind::UnboundedPreceding
+        | FrameBoundKind::UnboundedFollowing
+        | FrameBoundKind::CurrentRow => false,
+    };
+    if !is_negative {
+        return Ok(());
+    }
+    let message = format!("the distance of a frame's {which} must not be negative");
+    Diagnostic::new(code::INVALID_FRAME_DISTANCE, message)
+        .at(bound.span)
+        .with_hint("CURRENT ROW is the newest row that a frame can have.")
+        .err()
 }
 
 /// Binds one end of a frame.

@@ -11,7 +11,7 @@ use datafusion::{
     logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder},
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::{CallArguments, aggregate};
+use lockstep_function::{CallArguments, SignatureError, aggregate};
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{self, Over};
 
@@ -147,7 +147,7 @@ impl<'a> WindowCalls<'a> {
     ) -> Result<TypedExpr> {
         let binder = self.binder;
         let mut is_same_window = |over: &Over| Ok(self.resolve(over)?.group == position.group);
-        let aggregate = bind_aggregate(binder, call, span, scope, &mut is_same_window)?;
+        let aggregate = bind_aggregate(binder, call, span, scope, Some(&mut is_same_window))?;
         let (returns, arguments) = (aggregate.returns, aggregate.arguments);
         self.written[position.written].calls.push(WrittenCall {
             call: call.clone(),
@@ -203,6 +203,11 @@ impl<'a> WindowCalls<'a> {
         scope: &NameScope,
         position: WindowPosition,
     ) -> Result<TypedExpr> {
+        let mut call = call.clone();
+        if lacks_distance(&call) {
+            let kind = ast::ExprKind::Literal(ast::Literal::Int(1));
+            call.arguments.push(ast::Expr { kind, span });
+        }
         let offset = self.binder.scalar_binder(scope).bind(&call.arguments[1])?;
         let count = match constant(&offset.expr) {
             Some(Value::SmallInt(count)) => u64::try_from(count).ok(),
@@ -235,7 +240,6 @@ impl<'a> WindowCalls<'a> {
         window.exclude_current_row = false;
         let own = BoundWindow { window, unions: of.unions.clone(), spec: of.spec.clone() };
         let own = WindowPosition { group: self.group(own), ..position };
-        let mut call = call.clone();
         if !passes_null {
             let zero = ast::ExprKind::Literal(ast::Literal::BigInt(0));
             call.arguments[1] = ast::Expr { kind: zero, span: call.arguments[1].span };
@@ -253,7 +257,7 @@ impl<'a> WindowCalls<'a> {
     ) -> Result<TypedExpr> {
         let position = match &call.over {
             Some(over) => self.resolve(over)?,
-            None => return call::unknown(call, true, span),
+            None => return call::misplaced(call, true, span),
         };
         let of = &self.groups[position.group].window;
         let call = numbering.aggregate(call, &of.spec.order_by, span)?;
@@ -339,7 +343,7 @@ impl Aggregates for WindowCalls<'_> {
         let position = match (&call.over, self.entered.last()) {
             (Some(over), _) => self.resolve(over)?,
             (None, Some(position)) => *position,
-            (None, None) => return call::unknown(call, true, span),
+            (None, None) => return call::misplaced(call, true, span),
         };
         self.add(call, span, scope, position)
     }
@@ -353,7 +357,9 @@ impl Aggregates for WindowCalls<'_> {
         self.whole_item = Some(span);
         let function = aggregate::find(&call.name.text)?;
         let over = call.over.as_ref()?;
-        if function.name != "lag" || !(2..=3).contains(&call.arguments.len()) {
+        if function.name != "lag"
+            || !(lacks_distance(call) || (2..=3).contains(&call.arguments.len()))
+        {
             return None;
         }
         Some(self.resolve(over).and_then(|position| self.add_lag(call, span, scope, position)))
@@ -390,6 +396,20 @@ pub(crate) struct BoundAggregateCall {
     pub(crate) constants: Vec<Option<Value>>,
 }
 
+/// Returns whether a call is `lag(x)`, which is `lag(x, 1)` as in standard SQL.
+fn lacks_distance(call: &ast::Call) -> bool {
+    call.arguments.len() == 1 && !call.star && call.name.text.eq_ignore_ascii_case("lag")
+}
+
+/// Returns the distance of [`lacks_distance`].
+fn one(span: Span) -> TypedExpr {
+    TypedExpr {
+        expr: Expr::Literal(ScalarValue::Int32(Some(1)), None),
+        data_type: DataType::Int,
+        span,
+    }
+}
+
 /// Binds the function and the arguments of an aggregate call.
 pub(crate) fn bind_aggregate(
     binder: &Binder<'_>,
@@ -413,7 +433,11 @@ pub(crate) fn bind_aggregate(
         let plain = binder.scalar_binder(scope);
         arguments.push(ExprBinder { aggregates: Some(&mut inner), ..plain }.bind(argument)?);
     }
+    if lacks_distance(call) {
+        arguments.push(one(span));
+    }
     let items = inner.items(&arguments);
+    inner.check_levels(items.is_some())?;
     if let (Some(item), [argument]) = (&items, arguments.as_mut_slice()) {
         argument.data_type = item.clone();
     }
@@ -427,7 +451,16 @@ pub(crate) fn bind_aggregate(
     let with = CallArguments { types: &types, constants: &constants, settings: &binder.settings };
     let bound = (function.bind)(&with).map_err(|error| {
         let shown = format!("function `{name}`");
-        Box::new(call::signature(&shown, &error, &arguments, function.signature, span))
+        let error_of_call = call::signature(&shown, &error, &arguments, function.signature, span);
+        let is_default =
+            function.name == "lag" && matches!(error, SignatureError::Type { position: 3, .. });
+        Box::new(match is_default {
+            true => error_of_call.with_hint(
+                "Its third argument is whether rows without a value are passed over; write \
+                 coalesce(lag(x, 1), 0) for a default.",
+            ),
+            false => error_of_call,
+        })
     })?;
     let is_cast = arguments.iter().zip(&bound.parameters).any(|(a, to)| a.data_type != *to);
     if items.is_some() && is_cast {

@@ -76,6 +76,12 @@ impl<'a> Parser<'a> {
         token.kind == TokenKind::Word && self.text(token).eq_ignore_ascii_case(word)
     }
 
+    /// Returns whether the last consumed token is this word.
+    pub(crate) fn is_after_word(&self, word: &str) -> bool {
+        let last = self.next.checked_sub(1).map(|last| self.tokens[last]);
+        last.is_some_and(|last| self.text(last).eq_ignore_ascii_case(word))
+    }
+
     pub(crate) fn at_words(&self, words: &[&str]) -> bool {
         words.iter().enumerate().all(|(count, word)| self.nth_is_word(count, word))
     }

@@ -209,13 +209,24 @@ impl Parser<'_> {
         let name = self.ident()?;
         let data_type = self.type_name()?;
         let mut column = ColumnDefinition { name, data_type, not_null: false, default: None };
+        let mut is_nullable = false;
         loop {
-            if self.eat_words(&["NOT", "NULL"]) {
-                column.not_null = true;
+            let start = self.start();
+            let is_repeated = if self.eat_words(&["NOT", "NULL"]) {
+                std::mem::replace(&mut column.not_null, true) || is_nullable
             } else if self.eat_word("DEFAULT") {
-                column.default = Some(self.expression()?);
-            } else if !self.eat_word("NULL") {
+                column.default.replace(self.expression()?).is_some()
+            } else if self.eat_word("NULL") {
+                std::mem::replace(&mut is_nullable, true) || column.not_null
+            } else {
                 return Ok(column);
+            };
+            if is_repeated {
+                let name = &column.name.text;
+                let message = format!("column `{name}` has NULL, NOT NULL or DEFAULT twice");
+                return Diagnostic::new(code::SYNTAX_ERROR, message)
+                    .at(self.span_from(start))
+                    .err();
             }
         }
     }

@@ -115,6 +115,12 @@ const CLAUSES: &[(&[&str], &str)] = &[
     (&["DESC ^SELECT", "DESCRIBE ^SELECT"], "EXPLAIN shows a query."),
     (&["EXPLAIN ^ANALYZE"], "Leave ANALYZE out; \\timing in the shell shows the time."),
     (&["^GROUPS"], "Write ROWS, or ROWS_RANGE for a time."),
+    (&["GROUPING ^SETS"], "Write a GROUP BY for each set of columns, and UNION ALL between them."),
+    (&["WITH _ ^("], "Name the columns in the query, with AS."),
+    (
+        &["EXCLUDE ^CURRENT", "EXCLUDE ^TIES", "EXCLUDE ^GROUP", "EXCLUDE ^NO"],
+        "Write EXCLUDE CURRENT_ROW to leave the row itself out, or EXCLUDE CURRENT_TIME for the other rows of its time.",
+    ),
 ];
 
 /// Returns what to write for a statement that begins with a word in upper case.
@@ -144,9 +150,28 @@ fn is_at<'t>(pattern: &str, text_at: &impl Fn(isize) -> Option<&'t str>) -> bool
     })
 }
 
+/// Returns the hints that name functions, for tests of the binder.
+pub fn hints() -> impl Iterator<Item = &'static str> {
+    let tables = STATEMENTS.iter().chain(CLAUSES).map(|(_, hint)| *hint);
+    tables.chain([IGNORE_NULLS, WITHIN_GROUP, NULLS, FORMS_OF_IS])
+}
+
 /// What to write for EXCEPT and INTERSECT.
 pub(crate) const SET_OPERATION: &str =
     "Write LAST JOIN u ON t.k = u.k, and keep the rows WHERE u.k IS NULL, or IS NOT NULL.";
+
+/// What to write for ORDER BY in the parentheses of a call.
+pub(crate) const ORDER_IN_CALL: &str = "An aggregate reads the rows of its window in order: write OVER (PARTITION BY … ORDER BY …) behind it.";
+
+/// What to write for IGNORE NULLS.
+pub(crate) const IGNORE_NULLS: &str =
+    "Write first_value(x, true), last_value(x, true) or lag(x, n, true).";
+
+/// What to write for WITHIN GROUP.
+pub(crate) const WITHIN_GROUP: &str = "Write percentile(x, 0.5), or median(x).";
+
+/// What to write for `(a, b)`.
+pub(crate) const ROW_OF_VALUES: &str = "Compare the values one by one: a = 1 AND b = 2.";
 
 /// What to write for NULLS FIRST and NULLS LAST.
 pub(crate) const NULLS: &str =

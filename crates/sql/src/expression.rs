@@ -106,7 +106,8 @@ const WORDS: &[(&str, Infix)] = &[
     ("RLIKE", Infix::Like(LikeOperator::RLike)),
 ];
 
-/// The types that may stand before a text, `DATE '2020-01-01'`, some of them only in other dialects.
+/// The types that may stand before a text, `DATE '2020-01-01'`. Some are of other dialects: the binder has
+/// the hints for types that do not exist.
 const LITERAL_TYPES: &[&str] = &[
     "DATE",
     "TIMESTAMP",
@@ -427,19 +428,15 @@ impl Parser<'_> {
         Ok(Expr { kind: ExprKind::Literal(constant), span })
     }
 
-    /// Parses `DATE '2024-01-31'`, `TIMESTAMP '…'`: a CAST of the text.
+    /// Parses a type and a text, `DATE '2024-01-31'`: a CAST of the text.
     fn typed_literal(&mut self) -> Result<Expr> {
         let start = self.start();
-        if self.at_any_word(&["DATE", "TIMESTAMP", "DATETIME"]) {
-            let to = TypeName { name: self.any_ident()?, arguments: Vec::new() };
-            let (text, span) = self.string()?;
-            let kind = ExprKind::Literal(Literal::String(text));
-            let operand = Box::new(Expr { kind, span });
-            self.grow(1)?;
-            return Ok(Expr { kind: ExprKind::Cast { operand, to }, span: self.span_from(start) });
-        }
-        let what = format!("a literal of type {}", self.text(self.peek()).to_uppercase());
-        self.unsupported(&what).with_hint("Write CAST('…' AS type).").err()
+        let to = TypeName { name: self.any_ident()?, arguments: Vec::new() };
+        let (text, span) = self.string()?;
+        let kind = ExprKind::Literal(Literal::String(text));
+        let operand = Box::new(Expr { kind, span });
+        self.grow(1)?;
+        Ok(Expr { kind: ExprKind::Cast { operand, to }, span: self.span_from(start) })
     }
 
     pub(crate) fn at_interval(&self) -> bool {
@@ -495,6 +492,10 @@ impl Parser<'_> {
         let start = self.start();
         self.expect_symbol("(")?;
         let inner = self.expression()?;
+        if self.at_symbol(",") {
+            let error = self.unsupported("a row of several values").at(self.span_from(start));
+            return error.with_hint(elsewhere::ROW_OF_VALUES).err();
+        }
         self.expect_symbol(")")?;
         Ok(Expr { kind: inner.kind, span: self.span_from(start) })
     }
@@ -587,9 +588,19 @@ impl Parser<'_> {
             }
         } else if !self.at_symbol(")") {
             call.distinct = self.eat_word("DISTINCT");
-            call.arguments = self.comma_list(Self::expression)?;
+            if !call.distinct {
+                self.eat_word("ALL");
+            }
+            if !self.at_words(&["ORDER", "BY"]) {
+                call.arguments = self.comma_list(Self::expression)?;
+            }
+        }
+        if self.at_words(&["ORDER", "BY"]) {
+            let error = self.unsupported("ORDER BY in a call");
+            return error.with_hint(elsewhere::ORDER_IN_CALL).err();
         }
         self.expect_symbol(")")?;
+        self.reject_behind_call()?;
         if self.at_word("FILTER") && self.nth_is_symbol(1, "(") {
             self.filter(&mut call)?;
         }
@@ -598,6 +609,20 @@ impl Parser<'_> {
         }
         self.grow(1)?;
         Ok(Expr { kind: ExprKind::Call(call), span: self.span_from(start) })
+    }
+
+    /// Refuses what other databases have behind the parentheses of a call.
+    fn reject_behind_call(&self) -> Result<()> {
+        let (what, hint) = if self.at_words(&["IGNORE", "NULLS"]) {
+            ("IGNORE NULLS", elsewhere::IGNORE_NULLS)
+        } else if self.at_words(&["RESPECT", "NULLS"]) {
+            ("RESPECT NULLS", "Leave it out: NULLs are values.")
+        } else if self.at_words(&["WITHIN", "GROUP"]) {
+            ("WITHIN GROUP", elsewhere::WITHIN_GROUP)
+        } else {
+            return Ok(());
+        };
+        self.unsupported(what).with_hint(hint).err()
     }
 
     /// Parses `FILTER (WHERE condition)` after `sum(x)`, which means `sum_where(x, condition)`.

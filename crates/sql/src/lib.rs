@@ -26,6 +26,7 @@ mod window;
 use lockstep_diagnostic::{Result, Span};
 
 use cursor::Parser;
+pub use elsewhere::hints;
 pub use keyword::keywords;
 pub use secret::{masked, may_have_secret};
 

@@ -204,7 +204,10 @@ fn malformed_escape(text: &str, span: Span) -> Diagnostic {
 pub(crate) fn rejected(rejection: Rejection) -> Diagnostic {
     let (what, hint) = match rejection {
         Rejection::Hexadecimal => ("a hexadecimal literal", "Write the number in decimal digits."),
-        Rejection::Bytes => ("a bytes literal", "Write a string: '…'."),
+        Rejection::Bytes => (
+            "a bytes literal",
+            "There is no type of bytes. Write a string, such as hex digits: '…'.",
+        ),
         Rejection::Raw => ("a raw string literal", "Write a string, and two backslashes for one."),
         Rejection::Prefixed => ("this form of string literal", "Write a string: '…'."),
         Rejection::Parameter => ("a named or numbered parameter", "Write `?`."),

@@ -159,6 +159,10 @@ impl Parser<'_> {
         if !distinct {
             self.eat_word("ALL");
         }
+        if self.at_word("TOP") && self.peek_nth(1).kind == TokenKind::Number {
+            let hint = format!("Write LIMIT {} behind the query.", self.text(self.peek_nth(1)));
+            return self.unsupported("TOP").with_hint(hint).err();
+        }
         let items = self.select_items()?;
         let from = if self.eat_word("FROM") { Some(self.from()?) } else { None };
         let filter = if self.eat_word("WHERE") { Some(self.expression()?) } else { None };
@@ -333,6 +337,16 @@ impl Parser<'_> {
         let token = self.peek();
         if self.at_symbol("?") {
             return self.unsupported("a parameter here").with_hint("Write a number.").err();
+        }
+        if self.at_symbol("-") && self.peek_nth(1).kind == TokenKind::Number {
+            let span = token.span().to(self.peek_nth(1).span());
+            let (code, what) = match (self.is_after_word("OFFSET"), self.is_after_word("MAXSIZE")) {
+                (true, _) => (code::INVALID_OFFSET, "OFFSET"),
+                (_, true) => (code::INVALID_PARAMETER, "MAXSIZE"),
+                _ => (code::INVALID_LIMIT, "LIMIT"),
+            };
+            let message = format!("{what} must not be negative");
+            return Diagnostic::new(code, message).at(span).err();
         }
         if token.kind != TokenKind::Number {
             return self.unexpected().err();

@@ -48,9 +48,9 @@ pub(crate) enum TokenKind {
 /// A kind of literal that only other dialects have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rejection {
-    /// `0xff`, `X'ff'`.
+    /// `0xff`.
     Hexadecimal,
-    /// `b'…'`.
+    /// `b'…'`, `X'ff'`.
     Bytes,
     /// `r'…'`.
     Raw,
@@ -182,6 +182,9 @@ fn push(sql: &str, raw: &Raw, span: Span, tokens: &mut Vec<Token>) {
         Raw::Word(_) => TokenKind::Word,
         Raw::Number(..) => TokenKind::Number,
         Raw::SingleQuotedString(_) | Raw::DoubleQuotedString(_) => TokenKind::String,
+        Raw::HexStringLiteral(_) if sql[span.start..span.end].ends_with('\'') => {
+            TokenKind::Rejected(Rejection::Bytes)
+        }
         Raw::HexStringLiteral(_) => TokenKind::Rejected(Rejection::Hexadecimal),
         Raw::SingleQuotedByteStringLiteral(_) | Raw::DoubleQuotedByteStringLiteral(_) => {
             TokenKind::Rejected(Rejection::Bytes)

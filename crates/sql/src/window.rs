@@ -139,6 +139,11 @@ impl Parser<'_> {
         let offset = if self.eat_word("UNBOUNDED") { None } else { Some(self.bound_offset()?) };
         let open = self.eat_word("OPEN");
         let is_preceding = self.eat_word("PRECEDING");
+        let is_sum = self.peek().kind == TokenKind::Symbol && !self.at_symbol(")");
+        if !is_preceding && is_sum && offset.is_some() {
+            let hint = "The distance is one number or duration: 2 PRECEDING, 1h PRECEDING.";
+            return self.unexpected().with_hint(hint).err();
+        }
         if !is_preceding {
             self.expect_word("FOLLOWING")?;
         }

@@ -7,11 +7,13 @@ use super::{Facts, Finding, Lint};
 pub(super) const LINT: Lint = Lint {
     code: "01L02",
     name: "frame-in-the-future",
-    fires: "An end of a frame is a negative distance PRECEDING, which is a place after the \
-            current row. It is taken as CURRENT ROW; an end that is written FOLLOWING is an error.",
+    fires: "With `compatibility = 'openmldb'` an end of a frame is a negative distance PRECEDING, which \
+            is a place after the current row. It is taken as CURRENT ROW; by default it is an error, \
+            as an end that is written FOLLOWING is.",
     reason: "A feature may only use what is known at its row.",
     fix: "End the frame at CURRENT ROW, or at a distance that is not negative.",
-    example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
+    example: "SET compatibility = 'openmldb';\n\
+              CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
               WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND -5 PRECEDING);",
     serving_only: false,

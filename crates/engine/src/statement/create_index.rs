@@ -181,9 +181,13 @@ impl<'s> IndexOptions<'s> {
 }
 
 fn key_columns(item: &OptionItem, schema: &TableSchema) -> Result<Vec<usize>> {
-    let names: Vec<&str> = match &item.value {
-        OptionValue::List(items) => items.iter().filter_map(word).collect(),
-        other => word(other).into_iter().collect(),
+    let values = match &item.value {
+        OptionValue::List(items) => items.as_slice(),
+        other => std::slice::from_ref(other),
+    };
+    let Some(names) = values.iter().map(word).collect::<Option<Vec<&str>>>() else {
+        let message = format!("{} takes names of columns", item.key.text.to_uppercase());
+        return Diagnostic::new(code::INVALID_TABLE_DEFINITION, message).at(item.span).err();
     };
     names.into_iter().map(|name| find_column(schema, name, item.span)).collect()
 }

@@ -18,7 +18,7 @@ use crate::{
     variables::{Storage, no_effect},
 };
 
-/// The CONFIG of a query. Of an option that is written twice, the first one counts.
+/// The CONFIG of a query.
 #[derive(Default)]
 pub(super) struct QueryConfig {
     mode: Option<ModeOption>,
@@ -48,9 +48,6 @@ const SPECS: &[OptionSpec<QueryConfig>] = &[
     OptionSpec {
         name: "execute_mode",
         set: |config, argument| {
-            if config.mode.is_some() {
-                return Ok(());
-            }
             let name = word(argument.value()).unwrap_or_default().to_ascii_lowercase();
             let mode = match name.as_str() {
                 "request" => ExecuteMode::Request,
@@ -65,7 +62,7 @@ const SPECS: &[OptionSpec<QueryConfig>] = &[
     OptionSpec {
         name: "values",
         set: |config, argument| {
-            config.values.get_or_insert_with(|| argument.item().clone());
+            config.values = Some(argument.item().clone());
             Ok(())
         },
     },

@@ -24,9 +24,9 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         name: "lag",
         aliases: &["at"],
         category: "order in time",
-        signature: "lag(x ANY, n constant integer[, ignore_null constant BOOL]) → the type of x",
+        signature: "lag(x ANY[, n constant integer[, ignore_null constant BOOL]]) → the type of x",
         doc: "The value of `x` in the `n`-th row before the newest one, which is row 0; NULL when \
-              there is no such row. With `ignore_null` rows in which `x` is NULL do not count. As \
+              there is no such row. `lag(x)` is `lag(x, 1)`. With `ignore_null` rows in which `x` is NULL do not count. As \
               a select item of its own it counts from the current row, whatever the frame: neither \
               its ends nor MAXSIZE nor EXCLUDE CURRENT_ROW bound it, with two arguments as with \
               three; EXCLUDE CURRENT_TIME and INSTANCE_NOT_IN_WINDOW leave rows out here too. \

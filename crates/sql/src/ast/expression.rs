@@ -164,6 +164,16 @@ pub enum Over {
     Spec(Box<WindowSpec>),
 }
 
+impl Over {
+    /// Returns the position of the name or of the window.
+    pub fn span(&self) -> Span {
+        match self {
+            Self::Named(name) => name.span,
+            Self::Spec(spec) => spec.span,
+        }
+    }
+}
+
 /// A constant.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Literal {

@@ -174,7 +174,9 @@ pub(super) const RULES: RuleChapter = RuleChapter {
                 [ WINDOW window_definition { \",\" window_definition } ]",
             note: "A comma is allowed after the last item, before `FROM` and at the end of the query. \
                 A name in `GROUP BY`, `HAVING` and the query's `ORDER BY` may be an alias of an item: in \
-                `GROUP BY` and `HAVING` where no column has that name.",
+                `GROUP BY` and `HAVING` where no column has that name. \
+                A whole number in `GROUP BY` and `ORDER BY` is the position of a column of the select list, \
+                counted from 1.",
         },
         SharedRule {
             name: "select_item",

@@ -20,7 +20,7 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         SharedRule {
             name: "option_list",
             grammar: "\"(\" [ option { \",\" option } ] \")\"",
-            note: "Of an option that is written twice, the last value counts; in `CONFIG` of a query the first.",
+            note: "Each option is given at most once.",
         },
         SharedRule {
             name: "option",
