@@ -7,7 +7,7 @@
 //! | `connection`, `extended`, `portal` | the session: scripts, prepared statements, portals |
 //! | `execution`, `transaction` | what runs a statement, and the block that it is in |
 //! | `statement_trace` | the id and the trace of a statement, which a comment of the client names |
-//! | `token`, `script`, `command`, `translation`, `inference` | what a statement is, and how the engine writes it |
+//! | `token`, `script`, `command`, `translation`, `written_type`, `inference` | what a statement is, and how the engine writes it |
 //! | `information`, `catalog`, `client_settings` | what clients ask about the server |
 //! | `function_call`, `deployment_call` | a deployment called as a function: the call, and what runs it |
 //! | `copy`, `copying` | COPY: its formats, and how its rows flow |
@@ -46,6 +46,7 @@ mod types;
 mod value_binary;
 mod value_input;
 mod value_text;
+mod written_type;
 
 use std::{net::IpAddr, sync::Arc};
 

@@ -659,31 +659,6 @@ impl Parser<'_> {
             self.ident().map(Over::Named)
         }
     }
-
-    /// Parses `int`, `varchar(10)`, `map<string, int>`.
-    pub(crate) fn type_name(&mut self) -> Result<TypeName> {
-        self.nested(|parser| {
-            // `price::int < 5` is a comparison: only these types have types as arguments.
-            let takes_types = parser.at_any_word(&["ARRAY", "MAP"]);
-            let name = parser.ident()?;
-            let mut arguments = Vec::new();
-            if takes_types && parser.eat_symbol("<") {
-                arguments = parser.comma_list(Self::type_name)?;
-                parser.expect_symbol(">")?;
-            } else if parser.at_symbol("(") && parser.peek_nth(1).kind == TokenKind::Number {
-                // The length is accepted but not enforced.
-                parser.advance();
-                parser.advance();
-                if parser.at_symbol(",") {
-                    let error = parser.unsupported("a type with a scale");
-                    return error.with_hint(elsewhere::SCALE).err();
-                }
-                parser.expect_symbol(")")?;
-            }
-            parser.grow(1)?;
-            Ok(TypeName { name, arguments })
-        })
-    }
 }
 
 fn join(operator: BinaryOperator, left: Expr, right: Expr) -> Expr {

@@ -21,6 +21,7 @@ mod query;
 mod secret;
 mod statement;
 mod token;
+mod type_name;
 mod window;
 
 use lockstep_diagnostic::{Result, Span};

@@ -6,6 +6,7 @@
 //! | `E'…'`, `$$…$$` | `'…'` |
 //! | `"name"` | `` `name` `` |
 //! | `value::type` | `CAST(value AS TYPE)` |
+//! | `FLOAT` of a column or a cast | `DOUBLE` |
 //! | `$1`, `$1::type` | `?`: one for each use |
 //!
 //! A text means the same before and after, whatever a client has put into its strings. Positions of
@@ -18,7 +19,7 @@ use lockstep_row::{DataType, Value};
 use super::{
     script::TokenCursor,
     token::{SqlToken, SqlTokenKind, unquoted},
-    types::type_of_name,
+    written_type::{ColumnTypes, WrittenType},
 };
 
 /// The most casts that a statement has in the form `value::type`.
@@ -119,7 +120,11 @@ struct TranslationWriter<'s> {
     operand: usize,
     /// The same for each open parenthesis.
     open: Vec<usize>,
+    /// The depths of the parentheses of `CAST(` whose AS comes.
+    open_casts: Vec<usize>,
     casts: usize,
+    /// Where the types of columns are.
+    column_types: ColumnTypes,
 }
 
 impl<'s> TranslationWriter<'s> {
@@ -131,7 +136,9 @@ impl<'s> TranslationWriter<'s> {
             translation: Translation::default(),
             operand: 0,
             open: Vec::new(),
+            open_casts: Vec::new(),
             casts: 0,
+            column_types: ColumnTypes::of(statement),
         }
     }
 
@@ -180,9 +187,15 @@ impl<'s> TranslationWriter<'s> {
                 self.translation.sql.extend(["`", &name, "`"]);
                 self.begin_name(index, start);
             }
+            SqlTokenKind::Word if self.is_column_type(index) && self.write_type() => {}
             SqlTokenKind::Word | SqlTokenKind::BackquotedName => {
                 self.translation.sql.push_str(text);
                 self.begin_name(index, start);
+                if token.is_word(self.sql, "AS") && self.open_casts.last() == Some(&self.open.len())
+                {
+                    self.open_casts.pop();
+                    self.write_cast_type();
+                }
             }
             SqlTokenKind::Number => {
                 self.translation.sql.push_str(text);
@@ -215,8 +228,15 @@ impl<'s> TranslationWriter<'s> {
                 let is_call =
                     index.checked_sub(1).is_some_and(|at| self.is_function(self.tokens[at]));
                 self.open.push(if is_call { self.operand } else { start });
+                let before = index.checked_sub(1).map(|at| self.tokens[at]);
+                if before.is_some_and(|before| before.is_word(self.sql, "CAST")) {
+                    self.open_casts.push(self.open.len());
+                }
             }
-            ")" | "]" => self.operand = self.open.pop().unwrap_or(0),
+            ")" | "]" => {
+                self.operand = self.open.pop().unwrap_or(0);
+                self.open_casts.retain(|depth| *depth <= self.open.len());
+            }
             _ => {}
         }
     }
@@ -241,7 +261,7 @@ impl<'s> TranslationWriter<'s> {
         let mut cast = None;
         if next.is_some_and(|next| next.is_symbol(self.sql, "::")) {
             self.at += 1;
-            cast = Some(self.type_name()?);
+            cast = Some(self.cast_type()?.data_type);
         }
         let is_limit = index.checked_sub(1).is_some_and(|before| {
             let before = self.tokens[before];
@@ -266,7 +286,7 @@ impl<'s> TranslationWriter<'s> {
             let span = Span::new(operator.start(), operator.end());
             return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).at(span).err();
         }
-        let data_type = self.type_name()?;
+        let written = self.cast_type()?;
         const OPEN: &str = "CAST(";
         let operand = self.operand;
         self.translation.sql.insert_str(operand, OPEN);
@@ -277,69 +297,52 @@ impl<'s> TranslationWriter<'s> {
             .for_each(|(here, _)| *here += added);
         let limits = self.translation.limits.iter_mut().filter(|limit| limit.offset >= operand);
         limits.for_each(|limit| limit.offset += OPEN.len());
-        self.translation.sql.push_str(&format!(" AS {data_type})"));
+        self.translation.sql.push_str(&format!(" AS {})", written.sql));
         Ok(())
     }
 
-    /// Reads the name of a type.
-    fn type_name(&mut self) -> Result<DataType> {
-        let first = self.at;
-        let mut name = String::new();
-        while let Some(token) = self.tokens.get(self.at)
-            && token.kind == SqlTokenKind::Word
-        {
-            let word = token.text(self.sql).to_ascii_lowercase();
-            let next = if name.is_empty() { word.clone() } else { format!("{name} {word}") };
-            let is_longer = matches!(
-                next.as_str(),
-                "double precision"
-                    | "character varying"
-                    | "timestamp with"
-                    | "timestamp without"
-                    | "timestamp with time"
-                    | "timestamp without time"
-                    | "timestamp with time zone"
-                    | "timestamp without time zone"
-            );
-            if !name.is_empty() && !is_longer {
-                break;
+    /// Reads the type of a cast.
+    fn cast_type(&mut self) -> Result<WrittenType> {
+        let tokens = self.tokens.get(self.at..).unwrap_or_default();
+        match WrittenType::read(self.sql, tokens) {
+            Some(found) => {
+                self.at += found.token_count;
+                Ok(found)
             }
-            name = next;
-            self.at += 1;
-            if name == "pg_catalog" && self.accept_symbol(".") {
-                name.clear();
-            }
-        }
-        self.skip_type_size();
-        let found = type_of_name(&name);
-        found.map_or_else(|| self.no_type(first, &name), Ok)
-    }
-
-    fn accept_symbol(&mut self, symbol: &str) -> bool {
-        let found = self.tokens.get(self.at).is_some_and(|t| t.is_symbol(self.sql, symbol));
-        self.at += usize::from(found);
-        found
-    }
-
-    /// Skips the size of a type, such as `(20)` or `(10, 2)`.
-    fn skip_type_size(&mut self) {
-        let at = self.at;
-        if !self.accept_symbol("(") {
-            return;
-        }
-        while self.tokens.get(self.at).is_some_and(|token| {
-            token.kind == SqlTokenKind::Number || token.is_symbol(self.sql, ",")
-        }) {
-            self.at += 1;
-        }
-        if !self.accept_symbol(")") {
-            self.at = at;
+            None => self.no_type(),
         }
     }
 
-    fn no_type<T>(&self, first: usize, name: &str) -> Result<T> {
-        let token = self.tokens.get(first).or(self.tokens.last());
+    /// Writes the type behind the AS of a CAST. The engine reads one that PostgreSQL does not have.
+    fn write_cast_type(&mut self) {
+        let Some(first) = self.tokens.get(self.at).copied() else { return };
+        let tokens = self.tokens.get(self.at..).unwrap_or_default();
+        if let Some(found) = WrittenType::read(self.sql, tokens) {
+            self.separate(first);
+            self.translation.sql.push_str(&found.sql);
+            self.at += found.token_count;
+        }
+    }
+
+    /// Returns whether a token is the first of a column's type.
+    fn is_column_type(&self, index: usize) -> bool {
+        self.column_types.is_type(self.sql, self.tokens, index, self.open.len())
+    }
+
+    /// Writes the type of a column whose first token was read; `false` where the engine reads the same.
+    fn write_type(&mut self) -> bool {
+        let tokens = self.tokens.get(self.at - 1..).unwrap_or_default();
+        let found = WrittenType::read(self.sql, tokens);
+        let Some(found) = found.filter(|found| found.is_plain_float) else { return false };
+        self.translation.sql.push_str(&found.sql);
+        self.at += found.token_count - 1;
+        true
+    }
+
+    fn no_type<T>(&self) -> Result<T> {
+        let token = self.tokens.get(self.at).or(self.tokens.last());
         let span = token.map_or(Span::new(0, 0), |token| Span::new(token.start(), token.end()));
+        let name = token.map_or("", |token| token.text(self.sql));
         let message = format!("type \"{name}\" does not exist");
         Diagnostic::new(code::UNDEFINED_OBJECT, message).at(span).err()
     }
@@ -389,6 +392,25 @@ mod tests {
             "SELECT CAST(CAST((a + b) AS FLOAT) AS STRING)",
         );
         check("SELECT '1'::timestamp with time zone x", "SELECT CAST('1' AS TIMESTAMP) x");
+    }
+
+    #[test]
+    fn float_of_a_column_or_a_cast_is_double() {
+        check(
+            "CREATE TABLE t (float FLOAT, \"x\" float NOT NULL, y float(24), INDEX(KEY=float))",
+            "CREATE TABLE t (float DOUBLE, `x` DOUBLE NOT NULL, y float(24), INDEX(KEY=float))",
+        );
+        check("ALTER TABLE t ADD COLUMN c float", "ALTER TABLE t ADD COLUMN c DOUBLE");
+        check("ALTER TABLE t ADD float real", "ALTER TABLE t ADD float real");
+        check(
+            "SELECT CAST(CAST(a AS int) AS float), float(a), a AS float, a float FROM t",
+            "SELECT CAST(CAST(a AS INT) AS DOUBLE), float(a), a AS float, a float FROM t",
+        );
+        check("SELECT CAST(f(a) AS ARRAY<float>)", "SELECT CAST(f(a) AS ARRAY<float>)");
+        check(
+            "CREATE TABLE t AS SELECT (x, y float)",
+            "CREATE TABLE t AS SELECT (x, y float)",
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod openmldb;
 mod postgres;
 mod postgres_catalog;
 mod postgres_client;
+mod postgres_dialect;
 mod postgres_extended;
 mod postgres_frames;
 mod postgres_traces;

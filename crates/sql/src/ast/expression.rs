@@ -230,10 +230,11 @@ impl Interval {
     }
 }
 
-/// A type as written, e.g. `varchar(10)`, `map<string, int>`.
+/// A type, e.g. `varchar(10)`, `map<string, int>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeName {
-    /// The name, as written.
+    /// The name, as written; of a name of several words (`DOUBLE PRECISION`) or with a precision
+    /// (`FLOAT(53)`), the type that it means.
     pub name: Ident,
     /// Type arguments of ARRAY and MAP.
     pub arguments: Vec<Self>,

@@ -122,10 +122,11 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         },
         SharedRule {
             name: "type",
-            grammar: "type_name [ \"(\" whole_number \")\" ] | ARRAY \"<\" type \">\"\n\
-                | MAP \"<\" type \",\" type \">\"",
+            grammar: "type_name | ( STRING | VARCHAR | INT | BIGINT ) \"(\" whole_number \")\"\n\
+                | FLOAT \"(\" binary_digits \")\" | ARRAY \"<\" type \">\" | MAP \"<\" type \",\" type \">\"",
             note: "The names and their ranges are on the page [Types](types.md). \
-                A length, as in `VARCHAR(10)`, is accepted and not enforced.",
+                `FLOAT(1)` to `FLOAT(24)` is `FLOAT`, `FLOAT(25)` to `FLOAT(53)` is `DOUBLE`. \
+                Another length, as in `VARCHAR(10)`, is accepted and not enforced.",
         },
     ],
 };

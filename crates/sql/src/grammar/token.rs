@@ -100,6 +100,11 @@ pub(super) const TOKENS: &[TokenRule] = &[
             exponent a DOUBLE; with `f` a FLOAT",
         samples: &["0", "42", "3000000000", "7L", "2.5", ".5", "1e3", "2.5f"],
     },
+    TokenRule {
+        name: "binary_digits",
+        form: "A whole number from 1 to 53",
+        samples: &["1", "24", "25", "53"],
+    },
     TokenRule { name: "whole_number", form: "Digits", samples: &["0", "1", "10", "42"] },
     TokenRule {
         name: "duration",

@@ -18,7 +18,8 @@ const INTRODUCTION: &str = "\
 <!-- Written by `cargo xtask reference` from crates/row/src/data_type.rs and from statements that it runs. -->
 
 A column, a parameter and every expression has one of these types.
-Names are matched without regard to capitals, and a length, as in `VARCHAR(10)`, is accepted and not enforced.
+Names are matched without regard to capitals.
+`FLOAT(1)` to `FLOAT(24)` is FLOAT and `FLOAT(25)` to `FLOAT(53)` is DOUBLE, as in standard SQL; another length, as in `VARCHAR(10)`, is accepted and not enforced.
 NULL is a value of every type; by itself it takes the type that its place needs.
 How values of programs and files become values of these types is on the page [Values](../guide/values.md).
 ";

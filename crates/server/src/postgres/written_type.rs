@@ -1,0 +1,209 @@
+//! Types as statements of PostgreSQL's clients name them, and where a definition of columns has them.
+//!
+//! `translation` calls it. Only the plain FLOAT means another type than in the engine's dialect.
+
+use lockstep_row::DataType;
+
+use super::{
+    script::TokenCursor,
+    token::{SqlToken, SqlTokenKind},
+    types::type_of_name,
+};
+
+/// The greatest precision of FLOAT(p), in binary digits, that is a type of 32 bits.
+const FLOAT_DIGITS_MAX: u32 = 24;
+
+/// A type that a statement names.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct WrittenType {
+    pub(crate) data_type: DataType,
+    /// The type in the dialect of the engine.
+    pub(crate) sql: String,
+    /// The number of tokens that name it.
+    pub(crate) token_count: usize,
+    /// FLOAT without a precision.
+    pub(crate) is_plain_float: bool,
+}
+
+impl WrittenType {
+    /// Reads the type that tokens begin with; `None` where they begin with none.
+    pub(crate) fn read(sql: &str, tokens: &[SqlToken]) -> Option<Self> {
+        let mut reader = TypeReader { sql, tokens, at: 0 };
+        if reader.accept("pg_catalog") && !reader.accept_symbol(".") {
+            return None;
+        }
+        let name = reader.name()?;
+        let data_type = type_of_name(&name)?;
+        let size = reader.size();
+        let (data_type, sql) = match size.first() {
+            Some(digits) if name == "float" => {
+                let is_single = *digits <= FLOAT_DIGITS_MAX;
+                let data_type = if is_single { DataType::Float } else { DataType::Double };
+                (data_type, format!("FLOAT({digits})"))
+            }
+            _ => (data_type.clone(), data_type.to_string()),
+        };
+        let is_plain_float = name == "float" && size.is_empty();
+        Some(Self { data_type, sql, token_count: reader.at, is_plain_float })
+    }
+}
+
+/// Reads the tokens of a type.
+struct TypeReader<'s> {
+    sql: &'s str,
+    tokens: &'s [SqlToken],
+    at: usize,
+}
+
+impl TypeReader<'_> {
+    fn accept(&mut self, word: &str) -> bool {
+        let found = self.tokens.get(self.at).is_some_and(|token| token.is_word(self.sql, word));
+        self.at += usize::from(found);
+        found
+    }
+
+    fn accept_symbol(&mut self, symbol: &str) -> bool {
+        let found = self.tokens.get(self.at).is_some_and(|t| t.is_symbol(self.sql, symbol));
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Reads a name of one word or several.
+    fn name(&mut self) -> Option<String> {
+        let mut name = String::new();
+        while let Some(token) = self.tokens.get(self.at)
+            && token.kind == SqlTokenKind::Word
+        {
+            let word = token.text(self.sql).to_ascii_lowercase();
+            let next = if name.is_empty() { word } else { format!("{name} {word}") };
+            let is_longer = matches!(
+                next.as_str(),
+                "double precision"
+                    | "character varying"
+                    | "timestamp with"
+                    | "timestamp without"
+                    | "timestamp with time"
+                    | "timestamp without time"
+                    | "timestamp with time zone"
+                    | "timestamp without time zone"
+            );
+            if !name.is_empty() && !is_longer {
+                break;
+            }
+            name = next;
+            self.at += 1;
+        }
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// Reads the size of a type, such as `(20)` or `(10, 2)`; nothing where there is none.
+    fn size(&mut self) -> Vec<u32> {
+        let (begin, mut numbers) = (self.at, Vec::new());
+        if !self.accept_symbol("(") {
+            return numbers;
+        }
+        while let Some(token) = self.tokens.get(self.at)
+            && (token.kind == SqlTokenKind::Number || token.is_symbol(self.sql, ","))
+        {
+            numbers.extend(token.text(self.sql).parse::<u32>());
+            self.at += 1;
+        }
+        if !self.accept_symbol(")") {
+            self.at = begin;
+            numbers.clear();
+        }
+        numbers
+    }
+}
+
+/// The kind of definition that has columns or parameters with types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ColumnTypes {
+    /// CREATE TABLE and CREATE PROCEDURE, up to a query: behind a name after `(` or `,`.
+    Listed {
+        /// The token at which the query begins.
+        query: usize,
+    },
+    /// ALTER TABLE: behind a name after ADD.
+    Added,
+    /// There are none.
+    Nowhere,
+}
+
+impl ColumnTypes {
+    /// Returns where a statement has the types of columns.
+    pub(crate) fn of(statement: TokenCursor<'_>) -> Self {
+        let (sql, mut cursor) = (statement.sql(), statement);
+        if cursor.accept_all(&["ALTER", "TABLE"]) {
+            return Self::Added;
+        }
+        if !cursor.accept("CREATE") {
+            return Self::Nowhere;
+        }
+        cursor.accept_all(&["OR", "REPLACE"]);
+        if !cursor.accept("TABLE") && !cursor.accept("PROCEDURE") {
+            return Self::Nowhere;
+        }
+        let tokens = statement.tokens();
+        let is_query = |token: &SqlToken| {
+            ["AS", "BEGIN", "LIKE", "SELECT"].iter().any(|word| token.is_word(sql, word))
+        };
+        Self::Listed { query: tokens.iter().position(is_query).unwrap_or(tokens.len()) }
+    }
+
+    /// Returns whether a token, inside of `depth` brackets, is the first of a type.
+    pub(crate) fn is_type(self, sql: &str, tokens: &[SqlToken], at: usize, depth: usize) -> bool {
+        let before = |count: usize| at.checked_sub(count).and_then(|at| tokens.get(at));
+        let is_name = |token: &SqlToken| {
+            matches!(
+                token.kind,
+                SqlTokenKind::Word | SqlTokenKind::QuotedName | SqlTokenKind::BackquotedName
+            )
+        };
+        let (Some(name), Some(first)) = (before(1), before(2)) else { return false };
+        let follows = |symbols: &[&str], words: &[&str]| {
+            symbols.iter().any(|symbol| first.is_symbol(sql, symbol))
+                || words.iter().any(|word| first.is_word(sql, word))
+        };
+        is_name(name)
+            && match self {
+                Self::Listed { query } => {
+                    at < query && depth == 1 && follows(&["(", ","], &["CONST"])
+                }
+                Self::Added => depth == 0 && follows(&[], &["ADD", "COLUMN", "EXISTS"]),
+                Self::Nowhere => false,
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_row::DataType;
+
+    use super::WrittenType;
+    use crate::postgres::token::tokenize;
+
+    fn check(sql: &str, expected: Option<(DataType, &str, usize)>) {
+        let found = WrittenType::read(sql, &tokenize(sql).unwrap());
+        let found = found.map(|found| (found.data_type, found.sql, found.token_count));
+        let expected = expected.map(|(data_type, sql, count)| (data_type, sql.to_owned(), count));
+        assert_eq!(found, expected, "{sql}");
+    }
+
+    #[test]
+    fn a_type_may_have_several_words_and_a_size() {
+        check("int8)", Some((DataType::BigInt, "BIGINT", 1)));
+        check("timestamp with time zone x", Some((DataType::Timestamp, "TIMESTAMP", 4)));
+        check("pg_catalog.text", Some((DataType::String, "STRING", 3)));
+        check("nothing", None);
+        check("(1)", None);
+    }
+
+    #[test]
+    fn float_is_double_precision_unless_its_precision_fits_32_bits() {
+        check("FLOAT", Some((DataType::Double, "DOUBLE", 1)));
+        check("float(24)", Some((DataType::Float, "FLOAT(24)", 4)));
+        check("float(53)", Some((DataType::Double, "FLOAT(53)", 4)));
+        check("real", Some((DataType::Float, "FLOAT", 1)));
+    }
+}
