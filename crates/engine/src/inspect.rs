@@ -194,6 +194,11 @@ impl Session {
         self.enter(operation, || Ok(table_figures(&self.database, self.caller())))
     }
 
+    /// Whether a database exists, also one that the caller does not see.
+    pub fn has_database(&self, database: &str) -> bool {
+        self.database.objects().databases().contains_key(database)
+    }
+
     /// Whether a table exists.
     pub fn has_table(&self, table: &str) -> bool {
         self.look_at_table(table, |_| ()).is_ok()

@@ -7,7 +7,7 @@
 //! | `connection`, `extended`, `portal` | the session: scripts, prepared statements, portals |
 //! | `execution`, `transaction` | what runs a statement, and the block that it is in |
 //! | `statement_trace` | the id and the trace of a statement, which a comment of the client names |
-//! | `token`, `script`, `command`, `translation`, `written_type`, `inference` | what a statement is, and how the engine writes it |
+//! | `token`, `script`, `schema`, `command`, `translation`, `written_type`, `inference` | what a statement is, and how the engine writes it |
 //! | `information`, `catalog`, `client_settings` | what clients ask about the server |
 //! | `function_call`, `deployment_call` | a deployment called as a function: the call, and what runs it |
 //! | `copy`, `copying` | COPY: its formats, and how its rows flow |
@@ -35,6 +35,7 @@ mod message;
 mod portal;
 mod response;
 mod rows;
+mod schema;
 mod script;
 mod session_start;
 mod startup;

@@ -260,7 +260,7 @@ impl Connection {
     }
 
     async fn run_script(&mut self, sql: &str) -> Result<(), ClientFailure> {
-        let script = match guarded(|| Script::new(sql)) {
+        let script = match guarded(|| Script::of_session(sql, &self.session)) {
             Ok(script) => script,
             Err(error) => {
                 let failure = ClientFailure::Error(error);

@@ -101,7 +101,7 @@ impl Connection {
             parameter_types: types.to_vec(),
             engine: None,
         };
-        let script = guarded(|| Script::new(sql))?;
+        let script = guarded(|| Script::of_session(sql, &self.session))?;
         let mut statements = script.statements();
         let Some(statement) = statements.next() else { return Ok(empty(given)) };
         if statements.next().is_some() {

@@ -1,8 +1,12 @@
 //! A script of SQL statements as a client sent it, and a cursor over the tokens of one of them.
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_engine::Session;
 
-use super::token::{SqlToken, SqlTokenKind, tokenize, unquoted};
+use super::{
+    schema::{SCHEMA, names_schema, without_schema},
+    token::{SqlToken, SqlTokenKind, tokenize, unquoted},
+};
 
 /// A script and its tokens.
 #[derive(Debug)]
@@ -15,6 +19,22 @@ impl<'s> Script<'s> {
     /// Reads a script.
     pub(crate) fn new(sql: &'s str) -> Result<Self> {
         Ok(Self { sql, tokens: tokenize(sql)? })
+    }
+
+    /// Reads a script of a session: the schema `public` is left out of the names of tables, unless a
+    /// database has its name.
+    pub(crate) fn of_session(sql: &'s str, session: &Session) -> Result<Self> {
+        let script = Self::new(sql)?;
+        Ok(script.in_public_schema(|| session.has_database(SCHEMA)))
+    }
+
+    fn in_public_schema(mut self, has_database: impl FnOnce() -> bool) -> Self {
+        if names_schema(self.sql, &self.tokens) && !has_database() {
+            let is_end = |token: &SqlToken| token.is_symbol(self.sql, ";");
+            let statements = self.tokens.split_inclusive(is_end);
+            self.tokens = statements.flat_map(|s| without_schema(self.sql, s)).collect();
+        }
+        self
     }
 
     /// Returns its statements; empty ones are left out.
@@ -174,6 +194,18 @@ mod tests {
         let script = Script::new("; a ';' ;; b \"x;\" -- ;\n;").unwrap();
         let texts: Vec<&str> = script.statements().map(|statement| statement.text()).collect();
         assert_eq!(texts, ["a ';'", "b \"x;\""]);
+    }
+
+    #[test]
+    fn the_schema_public_is_the_current_database_unless_a_database_has_its_name() {
+        let names = |has_database: bool| {
+            let script = Script::new("SELECT 1; SELECT a FROM public.t, public.u").unwrap();
+            let script = script.in_public_schema(|| has_database);
+            let second = script.statements().nth(1).unwrap();
+            second.tokens().iter().map(|token| token.text(second.sql())).collect::<String>()
+        };
+        assert_eq!(names(false), "SELECTaFROMt,u");
+        assert_eq!(names(true), "SELECTaFROMpublic.t,public.u");
     }
 
     #[test]
