@@ -85,6 +85,8 @@ pub mod code {
     pub const INVALID_OFFSET: &str = "2201X";
     /// A distance of a frame that is negative.
     pub const INVALID_FRAME_DISTANCE: &str = "22013";
+    /// Text that is longer than its column takes.
+    pub const STRING_TOO_LONG: &str = "22001";
     /// Text that is not a value of the wanted type.
     pub const INVALID_TEXT: &str = "22P02";
     /// Text that is not UTF-8.

@@ -288,6 +288,7 @@ pub(crate) fn table_error(error: &TableError) -> Box<Diagnostic> {
         TableError::Row { source: RowError::Null { .. }, .. }
         | TableError::NullEventTime { .. } => code::NOT_NULL_VIOLATION,
         TableError::Row { source: RowError::Type { .. }, .. } => code::DATATYPE_MISMATCH,
+        TableError::Row { source: RowError::Length { .. }, .. } => code::STRING_TOO_LONG,
         TableError::NegativeEventTime { .. } => code::OUT_OF_RANGE,
         TableError::IndexExists { .. } => code::DUPLICATE_OBJECT,
         TableError::Dropped => code::STALE_DEFINITION,

@@ -154,6 +154,19 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
+        name: "the length of VARCHAR(n)",
+        standard: "A text of more characters is refused by a column, and cut off by a cast.",
+        openmldb: "Is read and not enforced.",
+        why: "A limit that is declared is meant.",
+        example: Example {
+            form: ExampleForm::Statements,
+            sql: "CREATE TABLE short (k VARCHAR(2)); INSERT INTO short VALUES ('abc'); SELECT k FROM short",
+            standard: "error",
+            openmldb: "abc",
+        },
+        is_restored: true,
+    },
+    CompatibilityDifference {
         name: "DELETE with `column = NULL`",
         standard: "Deletes nothing, since nothing is equal to NULL; `column IS NULL` says which rows are meant.",
         openmldb: "Deletes the rows whose column is NULL.",

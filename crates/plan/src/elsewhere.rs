@@ -102,8 +102,12 @@ const TYPES: &[(&[&str], &str)] = &[
     (&["uuid", "json", "jsonb", "xml", "enum", "inet"], "Write STRING."),
     (&["bytea", "blob", "binary", "varbinary"], "Write STRING, for a text such as hex digits."),
     (
-        &["timestamptz", "timestamp_s", "timestamp_us", "timestamp_ns"],
+        &["timestamp_s", "timestamp_us", "timestamp_ns"],
         "Write TIMESTAMP: milliseconds since 1970, UTC.",
+    ),
+    (
+        &["char", "character", "bpchar", "nchar", "nvarchar", "varchar2", "name"],
+        "Write STRING, or VARCHAR(n) for texts of at most n characters.",
     ),
     (&["time", "interval"], "Write BIGINT, for a number of milliseconds."),
     (&["serial", "bigserial", "hugeint", "ubigint"], "Write BIGINT."),

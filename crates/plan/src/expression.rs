@@ -153,9 +153,7 @@ impl ExprBinder<'_> {
             }
             ExprKind::Cast { operand, to } => {
                 check_typed_text(operand, to, self.settings)?;
-                let to = type_of(to)?;
-                let operand = self.bind(operand)?;
-                return call::cast(operand, &to, self.settings, expr.span);
+                return self.cast(operand, to, expr.span);
             }
             ExprKind::Call(call) => return self.call(call, expr.span),
             ExprKind::Index { operand, index } => {
@@ -170,6 +168,19 @@ impl ExprBinder<'_> {
             }
         };
         Ok(TypedExpr { expr: bound.0, data_type: bound.1, span: expr.span })
+    }
+
+    /// Binds a cast. As in standard SQL, one to VARCHAR(n) cuts a text off; OpenMLDB ignores the length.
+    fn cast(&mut self, operand: &ast::Expr, to: &ast::TypeName, span: Span) -> Result<TypedExpr> {
+        let data_type = type_of(to)?;
+        let operand = self.bind(operand)?;
+        let cast = call::cast(operand, &data_type, self.settings, span)?;
+        let is_standard = self.settings.compatibility == Compatibility::Standard;
+        let Some(length) = to.length.filter(|_| is_standard) else { return Ok(cast) };
+        let length = i32::try_from(length).unwrap_or(i32::MAX);
+        let (expr, data_type) = literal(&Literal::Int(length), to.name.span)?;
+        let length = TypedExpr { expr, data_type, span: to.name.span };
+        self.scalar("left", vec![cast, length], span)
     }
 
     /// Binds a name: a column, or else an alias, or else a function that is called without parentheses.

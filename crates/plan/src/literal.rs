@@ -8,8 +8,14 @@ use lockstep_sql::ast::{self, Literal};
 
 use crate::elsewhere;
 
-/// Returns the type that a type name means.
+/// Returns the type that a type name means, without its length. Types within it have none.
 pub fn type_of(name: &ast::TypeName) -> Result<DataType> {
+    let sized = name.arguments.iter().find(|argument| argument.length.is_some());
+    if let Some(sized) = sized {
+        let message = "the length of a text within another type is not supported";
+        let error = Diagnostic::unsupported(message).at(sized.name.span);
+        return error.with_hint("Write STRING.").err();
+    }
     let arguments = name.arguments.iter().map(type_of).collect::<Result<Vec<_>>>()?;
     let lower = name.name.text.to_ascii_lowercase();
     let found = match (lower.as_str(), arguments.as_slice()) {

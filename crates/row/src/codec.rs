@@ -89,6 +89,16 @@ pub enum RowError {
         /// The column.
         column: String,
     },
+    /// A text that is longer than its column takes.
+    #[error("column `{column}` takes texts of at most {length_max} characters, the value has {length}")]
+    Length {
+        /// The column.
+        column: String,
+        /// Maximum length, in characters.
+        length_max: u32,
+        /// Length of the value, in characters.
+        length: usize,
+    },
     /// A row, or one of its texts, is longer than the format can hold.
     #[error("the row takes {size} bytes, the most is {size_max}")]
     Size {
@@ -227,6 +237,8 @@ impl RowCodec {
                     expected: column.data_type.clone(),
                     found: value.data_type(),
                 });
+            } else if let Datum::String(text) = value {
+                column.check_length(text)?;
             }
         }
         Ok(())

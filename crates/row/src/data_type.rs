@@ -78,7 +78,7 @@ const NAMES: &[(DataType, &[&str])] = &[
     (DataType::Float, &["float", "float32", "float4", "real"]),
     (DataType::Double, &["double", "float64", "float8"]),
     (DataType::String, &["string", "varchar", "text"]),
-    (DataType::Timestamp, &["timestamp", "datetime"]),
+    (DataType::Timestamp, &["timestamp", "datetime", "timestamptz"]),
     (DataType::Date, &["date"]),
 ];
 

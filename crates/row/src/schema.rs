@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DataType, Retention, Value, persistent::RetentionRecord};
+use crate::{DataType, Retention, RowError, Value, persistent::RetentionRecord};
 
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,12 +15,39 @@ pub struct Column {
     pub nullable: bool,
     /// The value that an INSERT without the column stores.
     pub default: Option<Value>,
+    /// The maximum length of a text, in characters. Earlier versions had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length_max: Option<u32>,
 }
 
 impl Column {
     /// Makes a nullable column without a default.
     pub fn new(name: impl Into<String>, data_type: DataType) -> Self {
-        Self { name: name.into(), data_type, nullable: true, default: None }
+        Self { name: name.into(), data_type, nullable: true, default: None, length_max: None }
+    }
+
+    /// Returns the type as CREATE TABLE has it: with the maximum length.
+    pub fn declared_type(&self) -> String {
+        match self.length_max {
+            Some(length_max) => format!("VARCHAR({length_max})"),
+            None => self.data_type.to_string(),
+        }
+    }
+
+    /// Returns the error of a text that has more characters than the column takes. Costs a pass over the
+    /// text if the column has a maximum length and the text has more bytes than that.
+    pub fn check_length(&self, text: &str) -> Result<(), RowError> {
+        let Some(length_max) = self.length_max else { return Ok(()) };
+        let exceeds = |length: usize| u32::try_from(length).map_or(true, |length| length > length_max);
+        if !exceeds(text.len()) {
+            return Ok(());
+        }
+        match text.chars().count() {
+            length if exceeds(length) => {
+                Err(RowError::Length { column: self.name.clone(), length_max, length })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

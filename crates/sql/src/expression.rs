@@ -431,7 +431,7 @@ impl Parser<'_> {
     /// Parses a type and a text, `DATE '2024-01-31'`: a CAST of the text.
     fn typed_literal(&mut self) -> Result<Expr> {
         let start = self.start();
-        let to = TypeName { name: self.any_ident()?, arguments: Vec::new() };
+        let to = TypeName { name: self.any_ident()?, arguments: Vec::new(), length: None };
         let (text, span) = self.string()?;
         let kind = ExprKind::Literal(Literal::String(text));
         let operand = Box::new(Expr { kind, span });

@@ -181,6 +181,9 @@ impl fmt::Display for Ident {
 impl fmt::Display for TypeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.name.text.to_lowercase())?;
+        if let Some(length) = self.length {
+            write!(f, "({length})")?;
+        }
         if self.arguments.is_empty() {
             return Ok(());
         }

@@ -201,6 +201,10 @@ fn read_row<'a>(
                 return Err(lines.error(code::NOT_NULL_VIOLATION, &what));
             }
             Some(value) => {
+                if let Datum::String(text) = value {
+                    let checked = column.check_length(text);
+                    checked.map_err(|e| lines.error(code::STRING_TOO_LONG, &e.to_string()))?;
+                }
                 if column.data_type == DataType::Timestamp && is_finer(text) {
                     cut.push(at);
                 }

@@ -290,6 +290,16 @@ enum JsonValue<'a> {
     Text(Cow<'a, str>),
 }
 
+impl JsonValue<'_> {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Datum(Datum::String(text)) => Some(text),
+            Self::Datum(_) => None,
+            Self::Text(text) => Some(text),
+        }
+    }
+}
+
 /// An open JSON file.
 #[derive(Debug)]
 pub(super) struct JsonFile {
@@ -407,7 +417,15 @@ impl JsonRows {
                 error.code = code::NOT_NULL_VIOLATION;
                 Err(error)
             }
-            Some(value) => Ok(value),
+            Some(value) => {
+                let checked = value.text().map_or(Ok(()), |text| declared.check_length(text));
+                checked.map_err(|too_long| {
+                    let mut error = self.objects.error(&too_long.to_string());
+                    error.code = code::STRING_TOO_LONG;
+                    error
+                })?;
+                Ok(value)
+            }
             None => {
                 let shown = csv::shorten(value.get());
                 let (name, data_type) = (&declared.name, &declared.data_type);

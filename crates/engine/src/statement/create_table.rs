@@ -303,12 +303,21 @@ pub(super) fn column(definition: &ColumnDefinition, settings: Settings) -> Resul
     if definition.not_null && default == Some(Value::Null) {
         return definition_error("a NOT NULL column cannot default to NULL", definition.name.span);
     }
-    Ok(Column {
+    // OpenMLDB reads a length and does not enforce it.
+    let is_enforced = settings.compatibility == Compatibility::Standard;
+    let length_max = definition.data_type.length.filter(|_| is_enforced);
+    let column = Column {
         name: definition.name.text.clone(),
         data_type,
         nullable: !definition.not_null,
         default,
-    })
+        length_max,
+    };
+    if let Some(Value::String(text)) = &column.default {
+        let checked = column.check_length(text);
+        checked.or_else(|error| definition_error(error.to_string(), definition.name.span))?;
+    }
+    Ok(column)
 }
 
 /// Returns the schema of a query's columns.

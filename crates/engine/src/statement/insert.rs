@@ -12,7 +12,7 @@ use arrow::{
 use lockstep_diagnostic::{Diagnostic, Result, code, listed};
 use lockstep_function::Compatibility;
 use lockstep_plan::{BindOptions, bind_constant};
-use lockstep_row::{Arena, DataType, Datum, TableSchema, Value};
+use lockstep_row::{Arena, DataType, Datum, RowError, TableSchema, Value};
 use lockstep_sql::ast::{Expr, Insert, InsertRow};
 use lockstep_table::{Appended, Table};
 
@@ -175,6 +175,13 @@ impl RowValues<'_> {
             if *value == Value::Null && !column.nullable {
                 let message = format!("column `{}` does not take NULL", column.name);
                 return Diagnostic::new(code::NOT_NULL_VIOLATION, message).at(row.span).err();
+            }
+            if let Value::String(text) = value {
+                let too_long = |error: RowError| {
+                    let error = Diagnostic::new(code::STRING_TOO_LONG, error.to_string());
+                    Box::new(error.at(row.span))
+                };
+                column.check_length(text).map_err(too_long)?;
             }
         }
         debug_assert_eq!(values.len(), columns.len(), "a row has a value for each column");

@@ -175,7 +175,7 @@ fn type_name(data_type: &DataType, span: Span) -> TypeName {
         }
         other => (other.to_string(), Vec::new()),
     };
-    TypeName { name: Ident { text, span }, arguments }
+    TypeName { name: Ident { text, span }, arguments, length: None }
 }
 
 fn expression(value: &OptionValue, span: Span) -> Result<Expr> {

@@ -194,7 +194,7 @@ impl<'s> TranslationWriter<'s> {
                 if token.is_word(self.sql, "AS") && self.open_casts.last() == Some(&self.open.len())
                 {
                     self.open_casts.pop();
-                    self.write_cast_type();
+                    self.write_cast_type()?;
                 }
             }
             SqlTokenKind::Number => {
@@ -258,10 +258,12 @@ impl<'s> TranslationWriter<'s> {
             return Diagnostic::new(code::INVALID_PARAMETER, message).at(span).err();
         };
         let next = self.tokens.get(self.at);
-        let mut cast = None;
+        let (mut cast, mut cut) = (None, None);
         if next.is_some_and(|next| next.is_symbol(self.sql, "::")) {
             self.at += 1;
-            cast = Some(self.cast_type()?.data_type);
+            let written = self.cast_type()?;
+            cast = Some(written.data_type.clone());
+            cut = written.cut();
         }
         let is_limit = index.checked_sub(1).is_some_and(|before| {
             let before = self.tokens[before];
@@ -273,7 +275,10 @@ impl<'s> TranslationWriter<'s> {
             self.translation.limits.push(LimitUse { number, offset });
             return Ok(());
         }
-        self.translation.sql.push('?');
+        self.translation.sql.push_str(&match cut {
+            Some(to) => format!("CAST(? AS {to})"),
+            None => "?".to_owned(),
+        });
         self.translation.parameters.push(ParameterUse { number, cast, token: index });
         Ok(())
     }
@@ -304,7 +309,7 @@ impl<'s> TranslationWriter<'s> {
     /// Reads the type of a cast.
     fn cast_type(&mut self) -> Result<WrittenType> {
         let tokens = self.tokens.get(self.at..).unwrap_or_default();
-        match WrittenType::read(self.sql, tokens) {
+        match WrittenType::read(self.sql, tokens)? {
             Some(found) => {
                 self.at += found.token_count;
                 Ok(found)
@@ -314,14 +319,15 @@ impl<'s> TranslationWriter<'s> {
     }
 
     /// Writes the type behind the AS of a CAST. The engine reads one that PostgreSQL does not have.
-    fn write_cast_type(&mut self) {
-        let Some(first) = self.tokens.get(self.at).copied() else { return };
+    fn write_cast_type(&mut self) -> Result<()> {
+        let Some(first) = self.tokens.get(self.at).copied() else { return Ok(()) };
         let tokens = self.tokens.get(self.at..).unwrap_or_default();
-        if let Some(found) = WrittenType::read(self.sql, tokens) {
+        if let Some(found) = WrittenType::read(self.sql, tokens)? {
             self.separate(first);
             self.translation.sql.push_str(&found.sql);
             self.at += found.token_count;
         }
+        Ok(())
     }
 
     /// Returns whether a token is the first of a column's type.
@@ -332,7 +338,7 @@ impl<'s> TranslationWriter<'s> {
     /// Writes the type of a column whose first token was read; `false` where the engine reads the same.
     fn write_type(&mut self) -> bool {
         let tokens = self.tokens.get(self.at - 1..).unwrap_or_default();
-        let found = WrittenType::read(self.sql, tokens);
+        let found = WrittenType::read(self.sql, tokens).ok().flatten();
         let Some(found) = found.filter(|found| found.is_plain_float) else { return false };
         self.translation.sql.push_str(&found.sql);
         self.at += found.token_count - 1;
@@ -389,7 +395,7 @@ mod tests {
         check("SELECT f(x, '1')::text", "SELECT CAST(f(x, '1') AS STRING)");
         check(
             "SELECT (a + b)::float4::varchar(3)",
-            "SELECT CAST(CAST((a + b) AS FLOAT) AS STRING)",
+            "SELECT CAST(CAST((a + b) AS FLOAT) AS VARCHAR(3))",
         );
         check("SELECT '1'::timestamp with time zone x", "SELECT CAST('1' AS TIMESTAMP) x");
     }
@@ -419,6 +425,11 @@ mod tests {
         assert_eq!(found.sql, "SELECT ?, ? WHERE a = ?");
         let uses: Vec<_> = found.parameters.iter().map(|u| (u.number, u.cast.clone())).collect();
         assert_eq!(uses, [(2, Some(DataType::Int)), (1, None), (2, None)]);
+    }
+
+    #[test]
+    fn a_parameter_is_cut_by_its_cast() {
+        check("SELECT $1::varchar(3), $2::text", "SELECT CAST(? AS VARCHAR(3)), ?");
     }
 
     #[test]

@@ -164,12 +164,9 @@ pub(crate) fn type_of_name(name: &str) -> Option<DataType> {
         "float" | "float8" | "double precision" | "double" | "numeric" | "decimal" => {
             DataType::Double
         }
-        "text" | "varchar" | "character varying" | "char" | "character" | "bpchar" | "name"
-        | "string" | "unknown" => DataType::String,
-        "timestamp"
-        | "timestamptz"
-        | "timestamp with time zone"
-        | "timestamp without time zone" => DataType::Timestamp,
+        "text" | "varchar" | "character varying" | "char varying" | "char" | "character"
+        | "bpchar" | "name" | "string" | "unknown" => DataType::String,
+        "timestamp" | "timestamptz" => DataType::Timestamp,
         "date" => DataType::Date,
         _ => return None,
     })

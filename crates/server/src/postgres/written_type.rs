@@ -2,6 +2,7 @@
 //!
 //! `translation` calls it. Only the plain FLOAT means another type than in the engine's dialect.
 
+use lockstep_diagnostic::{Diagnostic, Result, Span};
 use lockstep_row::DataType;
 
 use super::{
@@ -27,24 +28,41 @@ pub(crate) struct WrittenType {
 
 impl WrittenType {
     /// Reads the type that tokens begin with; `None` where they begin with none.
-    pub(crate) fn read(sql: &str, tokens: &[SqlToken]) -> Option<Self> {
+    pub(crate) fn read(sql: &str, tokens: &[SqlToken]) -> Result<Option<Self>> {
         let mut reader = TypeReader { sql, tokens, at: 0 };
         if reader.accept("pg_catalog") && !reader.accept_symbol(".") {
-            return None;
+            return Ok(None);
         }
-        let name = reader.name()?;
-        let data_type = type_of_name(&name)?;
+        let Some(name) = reader.name() else { return Ok(None) };
+        let Some(data_type) = type_of_name(&name) else { return Ok(None) };
         let size = reader.size();
-        let (data_type, sql) = match size.first() {
-            Some(digits) if name == "float" => {
-                let is_single = *digits <= FLOAT_DIGITS_MAX;
-                let data_type = if is_single { DataType::Float } else { DataType::Double };
-                (data_type, format!("FLOAT({digits})"))
+        if name == "timestamp" {
+            reader.time_zone();
+        }
+        let (data_type, name_here) = match (name.as_str(), size.as_slice()) {
+            ("float", [digits]) if *digits <= FLOAT_DIGITS_MAX => (DataType::Float, "FLOAT"),
+            ("float", [_]) => (data_type, "FLOAT"),
+            ("numeric" | "decimal", [_, ..]) => return reader.decimal(),
+            _ if data_type == DataType::String => (data_type, "VARCHAR"),
+            _ => {
+                let name = data_type.names().first().copied().unwrap_or_default();
+                (data_type, name)
             }
-            _ => (data_type.clone(), data_type.to_string()),
+        };
+        let sql = match (name.as_str(), size.first()) {
+            // `char` is one character.
+            ("char" | "character", None) => "VARCHAR(1)".to_owned(),
+            (_, Some(size)) => format!("{}({size})", name_here.to_ascii_uppercase()),
+            (_, None) => data_type.to_string(),
         };
         let is_plain_float = name == "float" && size.is_empty();
-        Some(Self { data_type, sql, token_count: reader.at, is_plain_float })
+        Ok(Some(Self { data_type, sql, token_count: reader.at, is_plain_float }))
+    }
+
+    /// Returns the type in the dialect of the engine if a cast of a text cuts it off.
+    pub(crate) fn cut(self) -> Option<String> {
+        let is_plain = self.sql == self.data_type.to_string();
+        Some(self.sql).filter(|_| self.data_type == DataType::String && !is_plain)
     }
 }
 
@@ -68,6 +86,27 @@ impl TypeReader<'_> {
         found
     }
 
+    /// Reads the words that say whether a time has a zone: every TIMESTAMP is an instant.
+    fn time_zone(&mut self) {
+        let begin = self.at;
+        let has_words = self.accept("WITH") || self.accept("WITHOUT");
+        if !(has_words && self.accept("TIME") && self.accept("ZONE")) {
+            self.at = begin;
+        }
+    }
+
+    /// Makes the error of a type of decimals.
+    fn decimal<T>(&self) -> Result<T> {
+        let span = self.tokens.first().map_or(Span::new(0, 0), |token| {
+            Span::new(token.start(), token.end())
+        });
+        let message = "a cast to NUMERIC with a precision is not supported";
+        Diagnostic::unsupported(message)
+            .at(span)
+            .with_hint("There are no decimals: NUMERIC is DOUBLE, and round(x, 2) rounds it.")
+            .err()
+    }
+
     /// Reads a name of one word or several.
     fn name(&mut self) -> Option<String> {
         let mut name = String::new();
@@ -76,17 +115,8 @@ impl TypeReader<'_> {
         {
             let word = token.text(self.sql).to_ascii_lowercase();
             let next = if name.is_empty() { word } else { format!("{name} {word}") };
-            let is_longer = matches!(
-                next.as_str(),
-                "double precision"
-                    | "character varying"
-                    | "timestamp with"
-                    | "timestamp without"
-                    | "timestamp with time"
-                    | "timestamp without time"
-                    | "timestamp with time zone"
-                    | "timestamp without time zone"
-            );
+            let is_longer =
+                matches!(next.as_str(), "double precision" | "character varying" | "char varying");
             if !name.is_empty() && !is_longer {
                 break;
             }
@@ -184,7 +214,7 @@ mod tests {
     use crate::postgres::token::tokenize;
 
     fn check(sql: &str, expected: Option<(DataType, &str, usize)>) {
-        let found = WrittenType::read(sql, &tokenize(sql).unwrap());
+        let found = WrittenType::read(sql, &tokenize(sql).unwrap()).unwrap();
         let found = found.map(|found| (found.data_type, found.sql, found.token_count));
         let expected = expected.map(|(data_type, sql, count)| (data_type, sql.to_owned(), count));
         assert_eq!(found, expected, "{sql}");
@@ -194,6 +224,10 @@ mod tests {
     fn a_type_may_have_several_words_and_a_size() {
         check("int8)", Some((DataType::BigInt, "BIGINT", 1)));
         check("timestamp with time zone x", Some((DataType::Timestamp, "TIMESTAMP", 4)));
+        check("timestamp(3) without time zone", Some((DataType::Timestamp, "TIMESTAMP(3)", 7)));
+        check("character varying(20)", Some((DataType::String, "VARCHAR(20)", 5)));
+        check("char", Some((DataType::String, "VARCHAR(1)", 1)));
+        check("numeric", Some((DataType::Double, "DOUBLE", 1)));
         check("pg_catalog.text", Some((DataType::String, "STRING", 3)));
         check("nothing", None);
         check("(1)", None);

@@ -238,6 +238,8 @@ pub struct TypeName {
     pub name: Ident,
     /// Type arguments of ARRAY and MAP.
     pub arguments: Vec<Self>,
+    /// The maximum length of a text, in characters: `varchar(10)`.
+    pub length: Option<u32>,
 }
 
 /// Operators with one operand.

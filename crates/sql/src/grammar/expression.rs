@@ -122,11 +122,12 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         },
         SharedRule {
             name: "type",
-            grammar: "type_name | ( STRING | VARCHAR | INT | BIGINT ) \"(\" whole_number \")\"\n\
-                | FLOAT \"(\" binary_digits \")\" | ARRAY \"<\" type \">\" | MAP \"<\" type \",\" type \">\"",
-            note: "The names and their ranges are on the page [Types](types.md). \
-                `FLOAT(1)` to `FLOAT(24)` is `FLOAT`, `FLOAT(25)` to `FLOAT(53)` is `DOUBLE`. \
-                Another length, as in `VARCHAR(10)`, is accepted and not enforced.",
+            grammar: "type_name | DOUBLE PRECISION | CHARACTER VARYING\n\
+                | ( STRING | VARCHAR | TEXT | CHAR | CHARACTER [ VARYING ] ) \"(\" text_length \")\"\n\
+                | FLOAT \"(\" binary_digits \")\" | ( INT | BIGINT ) \"(\" whole_number \")\"\n\
+                | TIMESTAMP [ \"(\" second_digits \")\" ] [ ( WITH | WITHOUT ) TIME ZONE ]\n\
+                | ARRAY \"<\" type \">\" | MAP \"<\" type \",\" type \">\"",
+            note: "The names, their ranges and what a length means are on the page [Types](types.md).",
         },
     ],
 };

@@ -105,6 +105,16 @@ pub(super) const TOKENS: &[TokenRule] = &[
         form: "A whole number from 1 to 53",
         samples: &["1", "24", "25", "53"],
     },
+    TokenRule {
+        name: "text_length",
+        form: "A whole number, at least 1",
+        samples: &["1", "10", "255"],
+    },
+    TokenRule {
+        name: "second_digits",
+        form: "A whole number from 3 to 9",
+        samples: &["3", "6"],
+    },
     TokenRule { name: "whole_number", form: "Digits", samples: &["0", "1", "10", "42"] },
     TokenRule {
         name: "duration",

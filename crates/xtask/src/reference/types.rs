@@ -19,7 +19,13 @@ const INTRODUCTION: &str = "\
 
 A column, a parameter and every expression has one of these types.
 Names are matched without regard to capitals.
-`FLOAT(1)` to `FLOAT(24)` is FLOAT and `FLOAT(25)` to `FLOAT(53)` is DOUBLE, as in standard SQL; another length, as in `VARCHAR(10)`, is accepted and not enforced.
+
+- `VARCHAR(n)`, `CHAR(n)` and their other names are STRING of at most n characters: a longer value of a column is an error (22001), and CAST cuts it off. No blanks are added.
+- `FLOAT(1)` to `FLOAT(24)` is FLOAT and `FLOAT(25)` to `FLOAT(53)` is DOUBLE, as in standard SQL.
+- `TIMESTAMP WITH TIME ZONE` and `TIMESTAMP WITHOUT TIME ZONE` are TIMESTAMP, an instant; `TIMESTAMP(3)` and higher precisions have milliseconds, lower ones are an error.
+- The width of an integer, as in `INT(11)`, has no effect.
+
+With `SET compatibility = 'openmldb'` a length of a text is not enforced.
 NULL is a value of every type; by itself it takes the type that its place needs.
 How values of programs and files become values of these types is on the page [Values](../guide/values.md).
 ";

@@ -205,7 +205,7 @@ fn create_table(name: &str, schema: &TableSchema, options: &TableOptions) -> Str
                 Some(value) => format!(" DEFAULT {}", literal(value)),
                 None => String::new(),
             };
-            format!("`{}` {}{not_null}{default}", column.name, column.data_type)
+            format!("`{}` {}{not_null}{default}", column.name, column.declared_type())
         })
         .collect();
     items.extend(schema.indexes.iter().enumerate().map(|(at, index)| {
