@@ -47,6 +47,8 @@ pub mod code {
     pub const INVALID_COLUMN_REFERENCE: &str = "42P10";
     /// A column name that several inputs provide.
     pub const AMBIGUOUS_COLUMN: &str = "42702";
+    /// A list of names of columns, or a position, that no column has.
+    pub const INVALID_COLUMN_REFERENCE: &str = "42P10";
     /// A function name, or a function for these argument types, that does not exist.
     pub const UNDEFINED_FUNCTION: &str = "42883";
     /// A table that does not exist.

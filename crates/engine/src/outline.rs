@@ -134,7 +134,13 @@ fn last_join(join: &Join) -> Result<Value> {
 
 fn order_by(keys: &[ast::OrderBy]) -> Result<Vec<Value>> {
     keys.iter()
-        .map(|key| Ok(json!({"expr": expression(&key.expr)?, "descending": key.descending})))
+        .map(|key| {
+            if key.moves_nulls() {
+                let hint = "Leave it out.";
+                return refused("NULLS FIRST or LAST", key.expr.span, hint);
+            }
+            Ok(json!({"expr": expression(&key.expr)?, "descending": key.descending}))
+        })
         .collect()
 }
 
@@ -156,6 +162,9 @@ fn table(table: &TableRef) -> Result<Value> {
         TableRef::Files { files, .. } => {
             let hint = "Read it with Spark, and give it as a table.";
             ("a file in FROM", files.span, hint)
+        }
+        TableRef::Renamed { columns, .. } => {
+            ("a list of names of columns", columns[0].span, "Rename them with Spark before.")
         }
         TableRef::Join(join) => ("a join in parentheses", join.span, "Write the joins in a row."),
     };

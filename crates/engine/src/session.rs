@@ -142,9 +142,9 @@ impl Session {
             Statement::DropDatabase { name, if_exists } => self.drop_database(name, *if_exists),
             Statement::Use(name) => self.use_database(name),
             Statement::CreateTable(create) => self.run_create_table(create, parameters),
-            Statement::DropTable { name, if_exists } => self.drop_table(name, *if_exists),
+            Statement::DropTable { names, if_exists } => self.drop_tables(names, *if_exists),
             Statement::AlterTable { table, actions } => self.alter_table(table, actions),
-            Statement::Truncate(name) => self.truncate(name),
+            Statement::Truncate(names) => self.truncate(names),
             Statement::CreateView(create) => {
                 self.create_view(create, script, parsed.parameter_count)
             }

@@ -33,10 +33,7 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["sum_if", "sumif"], "Write sum_where(x, condition), or sum(x) FILTER (WHERE condition)."),
     (&["bool_and", "every"], "Write min(int(condition)) = 1."),
     (&["bool_or"], "Write max(int(condition)) = 1."),
-    (
-        &["extract", "date_part", "datepart"],
-        "Write year(t), quarter(t), month(t), dayofmonth(t), dayofweek(t), hour(t), minute(t) or second(t).",
-    ),
+    (&["extract", "datepart"], "Write extract(field FROM t) or date_part('field', t)."),
     (
         &["age", "date_diff", "timestampdiff"],
         "Write t1 - t2, which is milliseconds, or datediff(t1, t2).",
@@ -46,8 +43,8 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         "Write t + 5m or t - INTERVAL '1' DAY; add_months(t, n) adds months.",
     ),
     (
-        &["to_timestamp", "from_unixtime", "strptime", "str_to_date", "parse_datetime"],
-        "Write timestamp(x).",
+        &["from_unixtime", "strptime", "str_to_date", "parse_datetime"],
+        "Write timestamp(x), which takes a text or milliseconds, or to_timestamp(seconds).",
     ),
     (&["to_date"], "Write date(x)."),
     (&["epoch_ms", "to_unixtime"], "Write bigint(t): milliseconds; unix_timestamp(t): seconds."),

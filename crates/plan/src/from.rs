@@ -107,6 +107,11 @@ impl Binder<'_> {
                 self.named.borrow_mut().add_files(&table);
                 self.scan(&table, alias.as_ref().map(|alias| alias.text.as_str()))
             }
+            TableRef::Renamed { table, columns } => {
+                let mut relation = self.relation(table)?;
+                relation.scope.rename(columns)?;
+                Ok(relation)
+            }
             TableRef::Join(join) if join.kind == JoinKind::Last => {
                 self.whole(self.from(Some(item))?)
             }

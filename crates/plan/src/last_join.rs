@@ -177,6 +177,12 @@ impl Binder<'_> {
                 .at(second.expr.span)
                 .err();
         };
+        if item.nulls.is_some() {
+            return Diagnostic::unsupported("NULLS FIRST or LAST in a LAST JOIN is not supported")
+                .at(item.expr.span)
+                .with_hint("Rows whose value is NULL come before all others.")
+                .err();
+        }
         let bound = self.scalar_binder(right).bind(&item.expr)?;
         if bound.expr.column_refs().is_empty() {
             let message = "LAST JOIN orders by a column of its right side, not by a constant";

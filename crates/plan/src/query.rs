@@ -112,7 +112,8 @@ impl Binder<'_> {
                 let message = format!("`{}` is defined twice in WITH", table.name.text);
                 return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(table.name.span).err();
             }
-            let (relation, weight) = self.size.weighed(|| self.query(&table.query))?;
+            let (mut relation, weight) = self.size.weighed(|| self.query(&table.query))?;
+            relation.scope.rename(&table.columns)?;
             let name = table.name.text.clone();
             self.common_tables.borrow_mut().push(BoundCommonTable { name, relation, weight });
         }

@@ -62,6 +62,19 @@ impl NameScope {
         Ok(first)
     }
 
+    /// Gives the first columns other names.
+    pub(crate) fn rename(&mut self, names: &[Ident]) -> Result<()> {
+        if let Some(excess) = names.get(self.columns.len()) {
+            let (columns, names) = (self.columns.len(), names.len());
+            let message = format!("there are {names} names for {columns} columns");
+            return Diagnostic::new(code::INVALID_COLUMN_REFERENCE, message).at(excess.span).err();
+        }
+        for (column, name) in self.columns.iter_mut().zip(names) {
+            column.name.clone_from(&name.text);
+        }
+        Ok(())
+    }
+
     /// Returns whether some column has this name.
     pub(crate) fn has_name(&self, name: &str) -> bool {
         self.columns.iter().any(|column| column.name == name)

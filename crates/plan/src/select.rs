@@ -394,7 +394,7 @@ impl Binder<'_> {
                 }
                 None => self.with_aggregates(scope, aggregates).bind(&order.expr)?,
             };
-            keys.push(self.sort_key(bound, order.descending)?);
+            keys.push(self.sort_key(bound, order)?);
         }
         Ok(keys)
     }
@@ -418,20 +418,21 @@ impl Binder<'_> {
                 },
                 None => self.scalar_binder(&relation.scope).bind(&order.expr)?,
             };
-            keys.push(self.sort_key(bound, order.descending)?);
+            keys.push(self.sort_key(bound, order)?);
         }
         Ok(BoundRelation { plan: sorted(relation.plan, keys), scope: relation.scope })
     }
 
-    /// Returns a sort key; NULLs come last in ascending and first in descending order, as in
-    /// PostgreSQL. A float has one zero and one NaN, which is the greatest: a sort compares bits.
-    fn sort_key(&self, bound: TypedExpr, descending: bool) -> Result<SortExpr> {
+    /// Returns a sort key; unless NULLS FIRST or LAST is written, NULLs come last in ascending and first in
+    /// descending order, as in PostgreSQL. A float has one zero and one NaN, which is the greatest: a sort
+    /// compares bits.
+    fn sort_key(&self, bound: TypedExpr, order: &ast::OrderBy) -> Result<SortExpr> {
         let span = bound.span;
         let bound = match bound.data_type.is_float() {
             true => call::operator("op_group_key", vec![bound], self.settings, span)?,
             false => bound,
         };
-        Ok(SortExpr { expr: bound.expr, asc: !descending, nulls_first: descending })
+        Ok(SortExpr { expr: bound.expr, asc: !order.descending, nulls_first: order.nulls_first() })
     }
 }
 

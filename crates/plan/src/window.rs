@@ -96,6 +96,10 @@ impl Binder<'_> {
         if item.descending {
             return windowing("a window orders by ascending event time", item.expr.span);
         }
+        if item.moves_nulls() {
+            let message = "a window has rows without an event time last";
+            return windowing(message, item.expr.span);
+        }
         let bound = self.window_column(&item.expr, scopes)?;
         if !is_order_type(&bound.data_type) {
             let message = format!(
@@ -120,6 +124,7 @@ impl Binder<'_> {
             // Sub-queries are identified by their position in the text.
             ast::TableRef::Subquery { query, .. } => format!("({})", query.span.start),
             ast::TableRef::Files { files, .. } => format!("({})", files.span.start),
+            ast::TableRef::Renamed { columns, .. } => format!("({})", columns[0].span.start),
             ast::TableRef::Join(join) => format!("({})", join.span.start),
         };
         Ok(UnionSource { identity, relation: self.size.beside(|| self.relation(source))? })

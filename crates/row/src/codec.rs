@@ -90,7 +90,9 @@ pub enum RowError {
         column: String,
     },
     /// A text that is longer than its column takes.
-    #[error("column `{column}` takes texts of at most {length_max} characters, the value has {length}")]
+    #[error(
+        "column `{column}` takes texts of at most {length_max} characters, the value has {length}"
+    )]
     Length {
         /// The column.
         column: String,

@@ -38,7 +38,8 @@ impl Column {
     /// text if the column has a maximum length and the text has more bytes than that.
     pub fn check_length(&self, text: &str) -> Result<(), RowError> {
         let Some(length_max) = self.length_max else { return Ok(()) };
-        let exceeds = |length: usize| u32::try_from(length).map_or(true, |length| length > length_max);
+        let exceeds =
+            |length: usize| u32::try_from(length).map_or(true, |length| length > length_max);
         if !exceeds(text.len()) {
             return Ok(());
         }

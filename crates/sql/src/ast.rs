@@ -11,8 +11,8 @@ pub use expression::{
 };
 pub use query::{
     CommonTable, FilePath, FileTable, FrameBound, FrameBoundKind, FrameClause, FrameUnit,
-    IntoOutfile, Join, JoinKind, KnownAt, NamedWindow, OrderBy, Query, RowLimit, Select,
-    SelectItem, SetExpr, TableRef, WindowAttribute, WindowSpec,
+    IntoOutfile, Join, JoinKind, KnownAt, NamedWindow, NullsOrder, OrderBy, Query, RowLimit,
+    Select, SelectItem, SetExpr, TableRef, WindowAttribute, WindowSpec,
 };
 pub use statement::{
     AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,

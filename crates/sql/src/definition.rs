@@ -10,6 +10,7 @@ use crate::ast::{
     ParameterDefinition, Query, Statement, UserDefinition, ViewForm,
 };
 use crate::cursor::Parser;
+use crate::elsewhere;
 use crate::token::TokenKind;
 
 /// An item between the parentheses of CREATE TABLE.
@@ -158,6 +159,7 @@ impl Parser<'_> {
     }
 
     fn table_item(&mut self) -> Result<TableItem> {
+        self.reject_constraint()?;
         if self.at_word("INDEX") && self.nth_is_symbol(1, "(") {
             return self.index_definition().map(TableItem::Index);
         }
@@ -169,6 +171,22 @@ impl Parser<'_> {
             return self.named_index_definition().map(TableItem::Index);
         }
         self.column_definition().map(TableItem::Column)
+    }
+
+    /// Fails at a constraint of a table; a column may be called like the first word of one.
+    fn reject_constraint(&self) -> Result<()> {
+        const BEGINNINGS: &[&[&str]] =
+            &[&["PRIMARY", "KEY"], &["FOREIGN", "KEY"], &["UNIQUE"], &["CHECK"]];
+        // `CONSTRAINT name PRIMARY KEY (a)`.
+        let named = if self.at_word("CONSTRAINT") { 2 } else { 0 };
+        let begins = |words: &[&str]| {
+            let is_next = |(at, word): (usize, &&str)| self.nth_is_word(named + at, word);
+            words.iter().enumerate().all(is_next) && self.nth_is_symbol(named + words.len(), "(")
+        };
+        if !BEGINNINGS.iter().any(|words| begins(words)) {
+            return Ok(());
+        }
+        self.unsupported("a constraint of a table").with_hint(elsewhere::CONSTRAINT).err()
     }
 
     fn index_definition(&mut self) -> Result<IndexDefinition> {
@@ -198,7 +216,7 @@ impl Parser<'_> {
         Ok(IndexDefinition { name: Some(name), options, span: self.span_from(start) })
     }
 
-    fn column_names(&mut self) -> Result<Vec<Ident>> {
+    pub(crate) fn column_names(&mut self) -> Result<Vec<Ident>> {
         self.expect_symbol("(")?;
         let columns = self.comma_list(Self::ident)?;
         self.expect_symbol(")")?;
@@ -335,6 +353,9 @@ impl Parser<'_> {
             let (path, span) = self.string()?;
             return Ok(AlterTableAction::OfflinePath { add, path, span });
         }
+        if add {
+            self.reject_constraint()?;
+        }
         self.eat_word("COLUMN");
         if add {
             let if_not_exists = self.if_not_exists();
@@ -349,7 +370,8 @@ impl Parser<'_> {
         self.expect_word("DROP")?;
         if self.eat_word("TABLE") {
             let if_exists = self.if_exists();
-            return Ok(Statement::DropTable { name: self.object_name()?, if_exists });
+            let names = self.comma_list(Self::object_name)?;
+            return Ok(Statement::DropTable { names, if_exists });
         }
         if self.eat_word("VIEW") {
             let if_exists = self.if_exists();

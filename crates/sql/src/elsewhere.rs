@@ -70,10 +70,6 @@ const CLAUSES: &[(&[&str], &str)] = &[
         &["DISTINCT ^ON"],
         "Number the rows of each key with row_number() in a sub-query, and keep those that are 1.",
     ),
-    (
-        &["extract ( _ ^FROM"],
-        "Write year(t), quarter(t), month(t), dayofmonth(t), dayofweek(t), hour(t), minute(t) or second(t).",
-    ),
     (&["TRY_CAST ( _ ^AS"], "CAST gives NULL for a text that is no value."),
     (&["^SIMILAR TO", "^~"], "Write text RLIKE 'pattern'."),
     (&["- ^>"], "Write get_json_object(text, '/name') for JSON; there are no lambdas."),
@@ -92,13 +88,11 @@ const CLAUSES: &[(&[&str], &str)] = &[
     (&["^RETURNING"], "INSERT says how many rows it wrote, and SELECT reads them."),
     (
         &["^ON CONFLICT", "^ON DUPLICATE"],
-        "A row is an event: each is stored, also one that equals another.",
+        "Rows have no unique key. INSERT OR IGNORE INTO leaves out a row that equals a stored one in all columns; \
+         INDEX(KEY=k, TTL=1, TTL_TYPE=latest) keeps the newest row of each key.",
     ),
     (&["^DEFAULT VALUES"], "Name a column and its value: INSERT INTO t (a) VALUES (1)."),
-    (
-        &["^PRIMARY", "^UNIQUE", "^REFERENCES", "^FOREIGN", "^CHECK", "^CONSTRAINT"],
-        "A table stores every row that arrives and checks NOT NULL; INDEX(KEY=k, TS=ts) finds rows by key.",
-    ),
+    (&["^PRIMARY", "^UNIQUE", "^REFERENCES", "^FOREIGN", "^CHECK", "^CONSTRAINT"], CONSTRAINT),
     (&["^AUTO_INCREMENT", "^GENERATED", "^IDENTITY"], "Give the value with the row."),
     (
         &["^UNSIGNED"],
@@ -106,7 +100,7 @@ const CLAUSES: &[(&[&str], &str)] = &[
     ),
     (&["INDEX _ ON _ ^USING"], "There is one kind of index; leave USING out."),
     (&["^CASCADE", "^RESTRICT"], "Drop first what reads it, which the error of DROP names."),
-    (&["DROP TABLE _ ^,", "DROP VIEW _ ^,"], "Drop one in a statement."),
+    (&["DROP VIEW _ ^,"], "Drop one in a statement."),
     (
         &["TABLE _ ^ALTER", "TABLE _ ^MODIFY"],
         "CREATE OR REPLACE TABLE t AS SELECT CAST(x AS type) AS x, … FROM t changes the type of a column.",
@@ -153,8 +147,12 @@ fn is_at<'t>(pattern: &str, text_at: &impl Fn(isize) -> Option<&'t str>) -> bool
 /// Returns the hints that name functions, for tests of the binder.
 pub fn hints() -> impl Iterator<Item = &'static str> {
     let tables = STATEMENTS.iter().chain(CLAUSES).map(|(_, hint)| *hint);
-    tables.chain([IGNORE_NULLS, WITHIN_GROUP, NULLS, FORMS_OF_IS])
+    tables.chain([IGNORE_NULLS, WITHIN_GROUP, FORMS_OF_IS])
 }
+
+/// What to write for PRIMARY KEY and other constraints.
+pub(crate) const CONSTRAINT: &str = "A table stores every row that arrives and checks NOT NULL. INDEX(KEY=k, TS=ts) finds rows by \
+     key; INDEX(KEY=k, TTL=1, TTL_TYPE=latest) as the only index keeps the newest row of each key.";
 
 /// What to write for EXCEPT and INTERSECT.
 pub(crate) const SET_OPERATION: &str =
@@ -172,10 +170,6 @@ pub(crate) const WITHIN_GROUP: &str = "Write percentile(x, 0.5), or median(x).";
 
 /// What to write for `(a, b)`.
 pub(crate) const ROW_OF_VALUES: &str = "Compare the values one by one: a = 1 AND b = 2.";
-
-/// What to write for NULLS FIRST and NULLS LAST.
-pub(crate) const NULLS: &str =
-    "NULL is the greatest value. Write ORDER BY x IS NULL, x DESC to have it last.";
 
 /// What to write for DECIMAL(10, 2).
 pub(crate) const SCALE: &str = "Write DOUBLE, to which decimal values of Python, Arrow and Parquet are \

@@ -18,6 +18,7 @@ use crate::cursor::Parser;
 use crate::elsewhere;
 use crate::literal;
 use crate::token::{Token, TokenKind};
+use crate::worded_call::AT_TIME_ZONE;
 
 /// The precedence of an operator, from the loosest to the tightest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,6 +113,7 @@ const LITERAL_TYPES: &[&str] = &[
     "DATE",
     "TIMESTAMP",
     "DATETIME",
+    "TIMESTAMPTZ",
     "TIME",
     "NUMERIC",
     "DECIMAL",
@@ -119,6 +121,9 @@ const LITERAL_TYPES: &[&str] = &[
     "BIGDECIMAL",
     "JSON",
 ];
+
+/// The words behind TIMESTAMP in a literal.
+const ZONES: &[[&str; 3]] = &[["WITH", "TIME", "ZONE"], ["WITHOUT", "TIME", "ZONE"]];
 
 /// Returns the precedence of a binary operator.
 pub(crate) fn precedence(operator: BinaryOperator) -> Precedence {
@@ -159,7 +164,7 @@ impl Parser<'_> {
     }
 
     /// Parses an operand and all operators after it that bind at least as tightly as `loosest`.
-    fn operators(&mut self, loosest: Precedence) -> Result<Expr> {
+    pub(crate) fn operators(&mut self, loosest: Precedence) -> Result<Expr> {
         self.scoped(|parser| {
             let mut left = parser.prefix(loosest)?;
             while let Some(infix) = parser.infix()? {
@@ -211,6 +216,11 @@ impl Parser<'_> {
 
     fn binary(&mut self, left: Expr, operator: BinaryOperator) -> Result<Expr> {
         self.advance();
+        if matches!(operator, BinaryOperator::Add | BinaryOperator::Subtract)
+            && let Some(interval) = self.calendar_interval()
+        {
+            return self.add_months(left, operator, interval);
+        }
         if precedence(operator) == Precedence::Comparison {
             self.reject_quantifier()?;
         }
@@ -343,6 +353,8 @@ impl Parser<'_> {
                 self.advance();
                 self.advance();
                 ExprKind::Cast { operand: Box::new(operand), to: self.type_name()? }
+            } else if self.at_words(AT_TIME_ZONE) {
+                self.at_time_zone(operand)?
             } else {
                 return Ok(operand);
             };
@@ -351,7 +363,7 @@ impl Parser<'_> {
         }
     }
 
-    fn atom(&mut self) -> Result<Expr> {
+    pub(crate) fn atom(&mut self) -> Result<Expr> {
         let token = self.peek();
         let span = token.span();
         let text = self.text(token);
@@ -419,7 +431,7 @@ impl Parser<'_> {
         } else if self.at_interval() {
             let kind = ExprKind::Literal(self.interval()?);
             return Ok(Expr { kind, span: self.span_from(span.start) });
-        } else if self.peek_nth(1).kind == TokenKind::String && self.at_any_word(LITERAL_TYPES) {
+        } else if self.at_typed_literal() {
             return self.typed_literal();
         } else {
             return self.name();
@@ -428,10 +440,19 @@ impl Parser<'_> {
         Ok(Expr { kind: ExprKind::Literal(constant), span })
     }
 
-    /// Parses a type and a text, `DATE '2024-01-31'`: a CAST of the text.
+    fn at_typed_literal(&self) -> bool {
+        let has_text = |count: usize| self.peek_nth(count).kind == TokenKind::String;
+        let has_zone = ZONES
+            .iter()
+            .any(|words| (1..).zip(*words).all(|(at, word)| self.nth_is_word(at, word)));
+        self.at_any_word(LITERAL_TYPES) && has_text(1)
+            || self.at_word("TIMESTAMP") && has_zone && has_text(4)
+    }
+
+    /// Parses a type and a text, `DATE '2024-01-31'`, `TIMESTAMP WITH TIME ZONE '…'`: a CAST of the text.
     fn typed_literal(&mut self) -> Result<Expr> {
         let start = self.start();
-        let to = TypeName { name: self.any_ident()?, arguments: Vec::new(), length: None };
+        let to = self.type_name()?;
         let (text, span) = self.string()?;
         let kind = ExprKind::Literal(Literal::String(text));
         let operand = Box::new(Expr { kind, span });
@@ -456,7 +477,7 @@ impl Parser<'_> {
             }
             _ => self.string()?.0,
         };
-        if text.trim().bytes().all(|byte| byte.is_ascii_digit()) {
+        if literal::is_whole_number(&text) {
             let unit = self.any_ident()?;
             text = format!("{text} {}", unit.text);
         }
@@ -592,7 +613,7 @@ impl Parser<'_> {
                 self.eat_word("ALL");
             }
             if !self.at_words(&["ORDER", "BY"]) {
-                call.arguments = self.comma_list(Self::expression)?;
+                self.call_arguments(&mut call)?;
             }
         }
         if self.at_words(&["ORDER", "BY"]) {

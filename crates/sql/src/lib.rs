@@ -23,6 +23,7 @@ mod statement;
 mod token;
 mod type_name;
 mod window;
+mod worded_call;
 
 use lockstep_diagnostic::{Result, Span};
 

@@ -70,25 +70,69 @@ fn interval(digits: &str, unit: IntervalUnit, span: Span) -> Result<Literal> {
     }
 }
 
-/// Returns the duration of a text: `5 minutes`, `1 day 2 hours`, `90s`. `None` where it is none, or does
-/// not fit 64 bits.
+/// A duration with months, whose length depends on the time to which it is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CalendarDuration {
+    pub(crate) months: i64,
+    pub(crate) milliseconds: i64,
+}
+
+/// Returns whether a text is digits, with or without a sign.
+pub(crate) fn is_whole_number(text: &str) -> bool {
+    let text = text.trim();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns the duration of a text: `5 minutes`, `1 day 2 hours`, `-30 days`, `90s`. `None` where it is none,
+/// has months, or does not fit 64 bits.
 pub(crate) fn duration(text: &str) -> Option<Literal> {
-    let mut rest = text.trim();
-    let mut milliseconds = 0_i64;
-    while !rest.is_empty() {
-        let (amount, others) = split_where(rest, |byte| byte.is_ascii_digit());
-        let (unit, others) = split_where(others.trim_start(), |byte| byte.is_ascii_alphabetic());
-        let amount: i64 = amount.parse().ok()?;
-        milliseconds = milliseconds.checked_add(amount.checked_mul(unit_milliseconds(unit)?)?)?;
-        rest = others.trim_start();
-    }
+    let found = calendar_duration(text).filter(|duration| duration.months == 0)?;
+    let milliseconds = found.milliseconds;
     let units = [IntervalUnit::Day, IntervalUnit::Hour, IntervalUnit::Minute, IntervalUnit::Second];
-    let is_empty = text.trim().is_empty();
     let whole = units.into_iter().find_map(|unit| {
         let length = Interval { amount: 1, unit }.milliseconds()?;
         (milliseconds % length == 0).then(|| Interval { amount: milliseconds / length, unit })
     });
-    (!is_empty).then(|| whole.map_or(Literal::BigInt(milliseconds), Literal::Interval))
+    Some(whole.map_or(Literal::BigInt(milliseconds), Literal::Interval))
+}
+
+/// Returns the duration of a text that may have months, quarters and years: `1 year -2 days`. `None` where
+/// it is none, or does not fit 64 bits.
+pub(crate) fn calendar_duration(text: &str) -> Option<CalendarDuration> {
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return None;
+    }
+    let mut total = CalendarDuration { months: 0, milliseconds: 0 };
+    while !rest.is_empty() {
+        let (sign, unsigned) = match rest.strip_prefix('-') {
+            Some(unsigned) => (-1, unsigned.trim_start()),
+            None => (1, rest.strip_prefix('+').unwrap_or(rest).trim_start()),
+        };
+        let (amount, others) = split_where(unsigned, |byte| byte.is_ascii_digit());
+        let (unit, others) = split_where(others.trim_start(), |byte| byte.is_ascii_alphabetic());
+        let amount = amount.parse::<i64>().ok()?.checked_mul(sign)?;
+        let (sum, each) = match (unit_milliseconds(unit), unit_months(unit)) {
+            (Some(each), _) => (&mut total.milliseconds, each),
+            (None, Some(each)) => (&mut total.months, each),
+            (None, None) => return None,
+        };
+        *sum = sum.checked_add(amount.checked_mul(each)?)?;
+        rest = others.trim_start();
+    }
+    Some(total)
+}
+
+/// Returns the length of a unit of the calendar, in months.
+fn unit_months(word: &str) -> Option<i64> {
+    let word = word.to_ascii_lowercase();
+    Some(match word.as_str() {
+        "mon" | "mons" | "month" | "months" => 1,
+        "quarter" | "quarters" => 3,
+        "y" | "year" | "years" => 12,
+        _ => return None,
+    })
 }
 
 /// Splits a text after the bytes at its start that satisfy a condition.
@@ -219,7 +263,7 @@ pub(crate) fn rejected(rejection: Rejection) -> Diagnostic {
 mod tests {
     use lockstep_diagnostic::Span;
 
-    use super::{number, string};
+    use super::{calendar_duration, duration, number, string};
     use crate::ast::{Interval, IntervalUnit, Literal};
 
     fn check(text: &str, expected: &Literal) {
@@ -256,6 +300,21 @@ mod tests {
             let error = number(text, Span::new(0, text.len())).unwrap_err();
             assert_eq!(error.code, lockstep_diagnostic::code::SYNTAX_ERROR, "{text}");
         }
+    }
+
+    #[test]
+    fn a_duration_may_be_negative_and_have_months() {
+        let day = |amount| Some(Literal::Interval(Interval { amount, unit: IntervalUnit::Day }));
+        assert_eq!(duration("-30 days"), day(-30));
+        assert_eq!(duration("1 week -1 day"), day(6));
+        assert_eq!(duration("+ 1d"), day(1));
+        let months = |text| calendar_duration(text).map(|found| (found.months, found.milliseconds));
+        assert_eq!(months("1 year -1 quarter 2 mons"), Some((11, 0)));
+        assert_eq!(months("-1 month 1 second"), Some((-1, 1_000)));
+        for text in ["", "-", "day", "1", "1 day 2", "1 fortnight", "1 month"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+        assert_eq!(months("9223372036854775807 years"), None);
     }
 
     #[test]

@@ -7,11 +7,12 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use crate::NESTING_DEPTH_MAX;
 use crate::ast::{
-    CommonTable, IntoOutfile, Join, JoinKind, KnownAt, Literal, NamedWindow, ObjectName, OrderBy,
-    Query, RowLimit, Select, SelectItem, SetExpr, TableRef,
+    CommonTable, Ident, IntoOutfile, Join, JoinKind, KnownAt, Literal, NamedWindow, NullsOrder,
+    ObjectName, OrderBy, Query, RowLimit, Select, SelectItem, SetExpr, TableRef,
 };
 use crate::cursor::Parser;
 use crate::elsewhere;
+use crate::keyword;
 use crate::literal;
 use crate::token::{Token, TokenKind};
 
@@ -79,7 +80,11 @@ impl Parser<'_> {
             let with = parser.with()?;
             let body = parser.set_expression()?;
             let order_by = parser.order_by()?;
-            let limit = if parser.eat_word("LIMIT") { Some(parser.row_count()?) } else { None };
+            let limit = match parser.eat_word("LIMIT") {
+                true if parser.eat_word("ALL") => None,
+                true => Some(parser.row_count()?),
+                false => None,
+            };
             let offset = if parser.eat_word("OFFSET") { Some(parser.row_count()?) } else { None };
             if parser.at_word("FETCH") {
                 return parser.unsupported("FETCH").with_hint("Write LIMIT.").err();
@@ -114,8 +119,9 @@ impl Parser<'_> {
         }
         self.comma_list(|parser| {
             let name = parser.ident()?;
+            let columns = parser.renamed_columns()?;
             parser.expect_word("AS")?;
-            Ok(CommonTable { name, query: parser.parenthesised_query()? })
+            Ok(CommonTable { name, columns, query: parser.parenthesised_query()? })
         })
     }
 
@@ -304,13 +310,71 @@ impl Parser<'_> {
         }
         if self.at_symbol("(") {
             let query = Box::new(self.parenthesised_query()?);
-            return Ok(TableRef::Subquery { query, alias: self.alias()? });
+            let alias = self.table_alias()?;
+            return self.renamed(TableRef::Subquery { query, alias });
         }
         if let Some(files) = self.file_table()? {
-            return Ok(TableRef::Files { files: Box::new(files), alias: self.alias()? });
+            let alias = self.table_alias()?;
+            return self.renamed(TableRef::Files { files: Box::new(files), alias });
         }
         let name = self.object_name()?;
-        Ok(TableRef::Table { name, alias: self.alias()? })
+        match self.table_alias()? {
+            // `f(x)` is no table whose column is renamed.
+            None => Ok(TableRef::Table { name, alias: None }),
+            alias => self.renamed(TableRef::Table { name, alias }),
+        }
+    }
+
+    /// Parses `[AS] alias` of a table; one without AS may have names of columns behind it.
+    fn table_alias(&mut self) -> Result<Option<Ident>> {
+        let token = self.peek();
+        let is_bare = token.kind == TokenKind::Word && !keyword::follows_item(self.text(token));
+        if is_bare && self.nth_is_name_list(1) {
+            return self.ident().map(Some);
+        }
+        self.alias()
+    }
+
+    /// Parses `[(name, …)]` behind a table with its alias.
+    fn renamed(&mut self, table: TableRef) -> Result<TableRef> {
+        let columns = self.renamed_columns()?;
+        if columns.is_empty() {
+            return Ok(table);
+        }
+        self.grow(1)?;
+        Ok(TableRef::Renamed { table: Box::new(table), columns })
+    }
+
+    fn renamed_columns(&mut self) -> Result<Vec<Ident>> {
+        match self.nth_is_name_list(0) {
+            true => self.column_names(),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns whether names in parentheses begin `count` tokens after the next one.
+    fn nth_is_name_list(&self, count: usize) -> bool {
+        let is_name = |at: usize| {
+            let token = self.peek_nth(at);
+            matches!(token.kind, TokenKind::Word | TokenKind::Quoted)
+                || self.is_double_quoted(token)
+        };
+        let mut at = count;
+        if !self.nth_is_symbol(at, "(") {
+            return false;
+        }
+        loop {
+            if !is_name(at + 1) {
+                return false;
+            }
+            at += 2;
+            if self.nth_is_symbol(at, ")") {
+                return true;
+            }
+            if !self.nth_is_symbol(at, ",") {
+                return false;
+            }
+        }
     }
 
     /// Parses `[ORDER BY e [ASC | DESC], …]`.
@@ -324,11 +388,12 @@ impl Parser<'_> {
             if !descending {
                 parser.eat_word("ASC");
             }
-            if parser.at_word("NULLS") {
-                let error = parser.unsupported("NULLS FIRST or LAST");
-                return error.with_hint(elsewhere::NULLS).err();
-            }
-            Ok(OrderBy { expr, descending })
+            let nulls = if parser.eat_words(&["NULLS", "FIRST"]) {
+                Some(NullsOrder::First)
+            } else {
+                parser.eat_words(&["NULLS", "LAST"]).then_some(NullsOrder::Last)
+            };
+            Ok(OrderBy { expr, descending, nulls })
         })
     }
 

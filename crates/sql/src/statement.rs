@@ -85,7 +85,7 @@ impl Parser<'_> {
                 self.advance();
                 // `TRUNCATE t` is PostgreSQL's.
                 let _ = self.eat_word("TABLE");
-                self.object_name().map(Statement::Truncate)
+                self.comma_list(Self::object_name).map(Statement::Truncate)
             }
             "CALL" => self.call_procedure(),
             "GRANT" | "REVOKE" => self.privileges(),

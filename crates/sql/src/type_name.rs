@@ -51,11 +51,8 @@ impl Parser<'_> {
         self.nested(|parser| {
             // `price::int < 5` is a comparison: only these types have types as arguments.
             let takes_types = parser.at_any_word(&["ARRAY", "MAP"]);
-            let mut found = TypeName {
-                name: parser.type_words()?,
-                arguments: Vec::new(),
-                length: None,
-            };
+            let mut found =
+                TypeName { name: parser.type_words()?, arguments: Vec::new(), length: None };
             if takes_types && parser.eat_symbol("<") {
                 found.arguments = parser.comma_list(Self::type_name)?;
                 parser.expect_symbol(">")?;
@@ -79,15 +76,19 @@ impl Parser<'_> {
         self.ident()
     }
 
-    /// Parses `[(WITH | WITHOUT) TIME ZONE]` after TIMESTAMP or TIME. Every TIMESTAMP is an instant, which
-    /// is written and read in the time zone of the session.
+    /// Parses `[(WITH | WITHOUT) TIME ZONE]` after TIMESTAMP or TIME. Every TIMESTAMP is an instant; AT TIME
+    /// ZONE behind a cast distinguishes the two.
     fn time_zone(&mut self, name: &mut Ident) {
-        let is_time = ["timestamp", "time"].iter().any(|time| name.text.eq_ignore_ascii_case(time));
-        if is_time
-            && (self.eat_words(&["WITH", "TIME", "ZONE"])
-                || self.eat_words(&["WITHOUT", "TIME", "ZONE"]))
-        {
+        let is_timestamp = name.text.eq_ignore_ascii_case("timestamp");
+        if !is_timestamp && !name.text.eq_ignore_ascii_case("time") {
+            return;
+        }
+        let is_zoned = self.eat_words(&["WITH", "TIME", "ZONE"]);
+        if is_zoned || self.eat_words(&["WITHOUT", "TIME", "ZONE"]) {
             name.span = self.span_from(name.span.start);
+        }
+        if is_zoned && is_timestamp {
+            "timestamptz".clone_into(&mut name.text);
         }
     }
 
@@ -132,7 +133,9 @@ fn with_length(name: Ident, length: &TypeLength) -> Result<TypeName> {
             format!("a {} of {} digits is not supported", lower.to_uppercase(), length.value);
         return Diagnostic::unsupported(message)
             .at(length.span)
-            .with_hint("Write TIMESTAMP, which has milliseconds; date_trunc('second', t) cuts them off.")
+            .with_hint(
+                "Write TIMESTAMP, which has milliseconds; date_trunc('second', t) cuts them off.",
+            )
             .err();
     }
     if is_any(WITHOUT_LENGTH) {

@@ -90,7 +90,11 @@ impl Session {
         let created = |name: &ObjectName, or_replace: bool| {
             on_table(Privilege::Create, name).with_drop_if(or_replace)
         };
-        let dropped = |name: &ObjectName| on_table(Privilege::Drop, name);
+        let on_tables = |privilege: Privilege, names: &[ObjectName]| {
+            let of =
+                |name: &ObjectName| Requirement::new(privilege, table(name)).at(name.name.span);
+            Needs::of(names.iter().map(of).collect())
+        };
         let seen = |name: &ObjectName| Needs::any(table(name), name.name.span);
         let on_deployment_of = |name: &ObjectName, or_replace: bool| {
             on_deployment(Privilege::Deploy, name).with_drop_if(or_replace)
@@ -105,13 +109,14 @@ impl Session {
             Statement::CreateTable(create) => {
                 created(&create.name, create.or_replace).with_like(create.like.as_ref())
             }
-            Statement::DropTable { name, .. } | Statement::DropView { name, .. } => dropped(name),
+            Statement::DropTable { names, .. } => on_tables(Privilege::Drop, names),
+            Statement::DropView { name, .. } => on_table(Privilege::Drop, name),
             Statement::CreateView(create) => created(&create.name, create.or_replace),
             Statement::CreateIndex(create) => on_table(Privilege::Index, &create.table),
             Statement::DropIndex { table, .. } => on_table(Privilege::Index, table),
             Statement::Insert(insert) => on_table(Privilege::Insert, &insert.table),
             Statement::Delete { table, .. } => on_table(Privilege::Delete, table),
-            Statement::Truncate(table) => on_table(Privilege::Truncate, table),
+            Statement::Truncate(tables) => on_tables(Privilege::Truncate, tables),
             Statement::LoadData(load) => {
                 on_table(Privilege::Insert, &load.table).with_file(&load.path, load.path_span)
             }

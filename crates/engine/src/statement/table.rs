@@ -11,11 +11,48 @@ use crate::{
     append::table_error,
     catalog::CatalogCommand,
     offline_data::{OfflineChange, PathChange},
+    session::retried,
 };
 
 impl Session {
-    /// Runs DROP TABLE.
-    pub(crate) fn drop_table(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
+    /// Runs DROP TABLE. Each table is dropped for itself; all are checked before the first is dropped.
+    pub(crate) fn drop_tables(&self, names: &[ObjectName], if_exists: bool) -> Result<Output> {
+        if let [name] = names {
+            return self.drop_table(name, if_exists);
+        }
+        self.check_dropped(names, if_exists)?;
+        // A table that has changed meanwhile is tried again by itself: others are dropped already.
+        for name in names {
+            retried(|| self.drop_table(name, if_exists))?;
+        }
+        Ok(Output::of_message("DROP TABLE"))
+    }
+
+    /// Fails where one of several tables cannot be dropped. Costs a copy of the catalog.
+    fn check_dropped(&self, names: &[ObjectName], if_exists: bool) -> Result<()> {
+        let mut objects = self.database.objects().clone();
+        for name in names {
+            let named = self.qualified(name);
+            let is_external =
+                objects.find_view(&named).is_some_and(|view| view.is_external_table());
+            let command = match is_external {
+                true => CatalogCommand::DropView { name: named },
+                false => {
+                    let id = self.find_entry(name).map_or(0, |entry| entry.id);
+                    CatalogCommand::DropTable { name: named, id }
+                }
+            };
+            match objects.apply(&command) {
+                Err(error) if !if_exists || !is_missing(&error) => {
+                    return at_name(*error, name).err();
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_table(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
         let named = self.qualified(name);
         let external = self.database.objects().find_view(&named).cloned();
         if external.is_some_and(|view| view.is_external_table()) {
@@ -26,9 +63,6 @@ impl Session {
         let dropped = self.find_entry(name);
         let id = dropped.as_ref().map_or(0, |entry| entry.id);
         let command = CatalogCommand::DropTable { name: named, id };
-        let is_missing = |error: &Diagnostic| {
-            matches!(error.code, code::UNDEFINED_TABLE | code::UNDEFINED_DATABASE)
-        };
         match self.database.commit(&command) {
             Err(error) if !if_exists || !is_missing(&error) => at_name(*error, name).err(),
             _ => {
@@ -63,10 +97,17 @@ impl Session {
         Ok(Output::of_message("ALTER TABLE"))
     }
 
-    /// Runs TRUNCATE TABLE.
-    pub(crate) fn truncate(&self, name: &ObjectName) -> Result<Output> {
-        self.find_entry(name)?
-            .write(|table| table.truncate().map_err(|error| table_error(&error)))?;
+    /// Runs TRUNCATE TABLE: all tables exist before the first is emptied.
+    pub(crate) fn truncate(&self, names: &[ObjectName]) -> Result<Output> {
+        let entries: Vec<_> =
+            names.iter().map(|name| self.find_entry(name)).collect::<Result<_>>()?;
+        for entry in entries {
+            entry.write(|table| table.truncate().map_err(|error| table_error(&error)))?;
+        }
         Ok(Output::of_message("TRUNCATE TABLE"))
     }
+}
+
+fn is_missing(error: &Diagnostic) -> bool {
+    matches!(error.code, code::UNDEFINED_TABLE | code::UNDEFINED_DATABASE)
 }

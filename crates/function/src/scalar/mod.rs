@@ -27,6 +27,7 @@ mod signature;
 mod text;
 mod time;
 mod time_format;
+mod time_part;
 
 use std::{collections::HashMap, fmt, sync::Arc, sync::LazyLock};
 
@@ -138,7 +139,7 @@ pub struct ScalarFunction {
 }
 
 /// The functions that users call, by section.
-static FUNCTIONS: [&[ScalarFunction]; 11] = [
+static FUNCTIONS: [&[ScalarFunction]; 12] = [
     conversion::FUNCTIONS,
     conditional::FUNCTIONS,
     math::FUNCTIONS,
@@ -149,6 +150,7 @@ static FUNCTIONS: [&[ScalarFunction]; 11] = [
     array::FUNCTIONS,
     json::FUNCTIONS,
     time::FUNCTIONS,
+    time_part::FUNCTIONS,
     feature::FUNCTIONS,
 ];
 

@@ -161,27 +161,27 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     ),
     text!(
         "trim",
-        &[],
-        "trim(text STRING) → STRING",
-        "The text without white space at its ends.",
-        &[("concat('[', trim('  a b '), ']')", "[a b]")],
-        |arguments| cut(arguments, str::trim)
+        &["btrim"],
+        "trim(text STRING[, characters STRING]) → STRING",
+        "The text without white space at its ends, or without the characters that are given.",
+        &[("concat('[', trim('  a b '), ']')", "[a b]"), ("trim('xyaxy', 'yx')", "a")],
+        |arguments| cut(arguments, CutEnds::Both)
     ),
     text!(
         "ltrim",
         &[],
-        "ltrim(text STRING) → STRING",
-        "The text without white space at its beginning.",
-        &[("concat('[', ltrim('  a '), ']')", "[a ]")],
-        |arguments| cut(arguments, str::trim_start)
+        "ltrim(text STRING[, characters STRING]) → STRING",
+        "The text without white space at its beginning, or without the characters that are given.",
+        &[("concat('[', ltrim('  a '), ']')", "[a ]"), ("ltrim('007', '0')", "7")],
+        |arguments| cut(arguments, CutEnds::Start)
     ),
     text!(
         "rtrim",
         &[],
-        "rtrim(text STRING) → STRING",
-        "The text without white space at its end.",
-        &[("concat('[', rtrim('  a '), ']')", "[  a]")],
-        |arguments| cut(arguments, str::trim_end)
+        "rtrim(text STRING[, characters STRING]) → STRING",
+        "The text without white space at its end, or without the characters that are given.",
+        &[("concat('[', rtrim('  a '), ']')", "[  a]"), ("rtrim('a...', '.')", "a")],
+        |arguments| cut(arguments, CutEnds::End)
     ),
     text!(
         "reverse",
@@ -481,11 +481,32 @@ fn test(arguments: &CallArguments<'_>, holds: fn(&str, &str) -> bool) -> Resolve
     }))
 }
 
-fn cut(arguments: &CallArguments<'_>, part: for<'a> fn(&'a str) -> &'a str) -> Resolved {
-    expect(arguments, &[TEXT])?;
-    let parameters = vec![DataType::String];
+/// The ends of a text that are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CutEnds {
+    Both,
+    Start,
+    End,
+}
+
+fn cut(arguments: &CallArguments<'_>, ends: CutEnds) -> Resolved {
+    expect_between(arguments, 1, &[TEXT, TEXT])?;
+    let parameters = vec![DataType::String; arguments.types.len()];
     Ok(ScalarImplementation::new(parameters, DataType::String, move |arguments, _| {
-        Some(Datum::String(part(arguments[0].as_str()?)))
+        let text = arguments[0].as_str()?;
+        let characters = match arguments.get(1) {
+            Some(characters) => Some(characters.as_str()?),
+            None => None,
+        };
+        let is_cut = |character: char| match characters {
+            Some(characters) => characters.contains(character),
+            None => character.is_whitespace(),
+        };
+        Some(Datum::String(match ends {
+            CutEnds::Both => text.trim_matches(is_cut),
+            CutEnds::Start => text.trim_start_matches(is_cut),
+            CutEnds::End => text.trim_end_matches(is_cut),
+        }))
     }))
 }
 

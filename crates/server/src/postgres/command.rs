@@ -30,7 +30,7 @@ pub(crate) enum ClientCommand {
     Deallocate(Option<String>),
     /// CLOSE of a portal; `None` is ALL.
     Close(Option<String>),
-    /// LISTEN, UNLISTEN, and what else has nothing to do.
+    /// LISTEN, UNLISTEN, VACUUM, and what else has nothing to do.
     Nothing(&'static str),
     /// A SELECT of functions about the server and the session.
     Information(InformationQuery),
@@ -151,8 +151,9 @@ impl ClientCommand {
         if statement.accept("CLOSE") {
             return close(statement).map(Some);
         }
-        for (word, tag) in [("LISTEN", "LISTEN"), ("UNLISTEN", "UNLISTEN"), ("NOTIFY", "NOTIFY")] {
-            if statement.accept(word) {
+        // There is nothing to clean or to count.
+        for tag in ["LISTEN", "UNLISTEN", "NOTIFY", "VACUUM", "ANALYZE"] {
+            if statement.accept(tag) {
                 return Ok(Some(Self::Nothing(tag)));
             }
         }

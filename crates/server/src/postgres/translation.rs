@@ -7,6 +7,8 @@
 //! | `"name"` | `` `name` `` |
 //! | `value::type` | `CAST(value AS TYPE)` |
 //! | `FLOAT` of a column or a cast | `DOUBLE` |
+//! | `'1 day'::interval` | `INTERVAL '1 day'` |
+//! | `WITH (fillfactor = 100)` of CREATE TABLE | nothing |
 //! | `$1`, `$1::type` | `?`: one for each use |
 //!
 //! A text means the same before and after, whatever a client has put into its strings. Positions of
@@ -19,7 +21,7 @@ use lockstep_row::{DataType, Value};
 use super::{
     script::TokenCursor,
     token::{SqlToken, SqlTokenKind, unquoted},
-    written_type::{ColumnTypes, WrittenType},
+    written_type::{TypePositions, WrittenType},
 };
 
 /// The most casts that a statement has in the form `value::type`.
@@ -118,13 +120,15 @@ struct TranslationWriter<'s> {
     translation: Translation,
     /// Where the operand of a cast begins that may follow.
     operand: usize,
+    /// Where a literal begins whose type was read.
+    literal: Option<usize>,
     /// The same for each open parenthesis.
     open: Vec<usize>,
     /// The depths of the parentheses of `CAST(` whose AS comes.
     open_casts: Vec<usize>,
     casts: usize,
     /// Where the types of columns are.
-    column_types: ColumnTypes,
+    column_types: TypePositions,
 }
 
 impl<'s> TranslationWriter<'s> {
@@ -135,16 +139,19 @@ impl<'s> TranslationWriter<'s> {
             at: 0,
             translation: Translation::default(),
             operand: 0,
+            literal: None,
             open: Vec::new(),
             open_casts: Vec::new(),
             casts: 0,
-            column_types: ColumnTypes::of(statement),
+            column_types: TypePositions::of(statement),
         }
     }
 
     fn write(&mut self) -> Result<()> {
         while let Some(token) = self.tokens.get(self.at).copied() {
-            if token.is_symbol(self.sql, "::") {
+            if let Some(count) = self.fill_factor() {
+                self.at += count;
+            } else if token.is_symbol(self.sql, "::") {
                 self.at += 1;
                 self.cast(token)?;
             } else {
@@ -153,6 +160,19 @@ impl<'s> TranslationWriter<'s> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the number of the next tokens if they are how full PostgreSQL makes the pages of a table.
+    fn fill_factor(&self) -> Option<usize> {
+        let words = ["WITH", "(", "fillfactor", "="];
+        let tokens = self.tokens.get(self.at..)?;
+        let is_next = tokens.len() > 5
+            && words.iter().zip(tokens).all(|(word, token)| {
+                token.is_word(self.sql, word) || token.is_symbol(self.sql, word)
+            })
+            && tokens[4].kind == SqlTokenKind::Number
+            && tokens[5].is_symbol(self.sql, ")");
+        (is_next && self.column_types != TypePositions::Nowhere).then_some(6)
     }
 
     /// Writes what is between a token and the one before it.
@@ -172,10 +192,11 @@ impl<'s> TranslationWriter<'s> {
         let text = token.text(self.sql);
         let index = self.at;
         self.at += 1;
+        let literal = self.literal_start(token, start);
         match token.kind {
             SqlTokenKind::Text | SqlTokenKind::EscapedText | SqlTokenKind::DollarText => {
                 push_string(&mut self.translation.sql, &unquoted(token, self.sql));
-                self.operand = start;
+                self.operand = literal.unwrap_or(start);
             }
             SqlTokenKind::QuotedName => {
                 let name = unquoted(token, self.sql);
@@ -208,6 +229,19 @@ impl<'s> TranslationWriter<'s> {
             SqlTokenKind::Symbol => self.symbol(text, index, start),
         }
         Ok(())
+    }
+
+    /// Returns where the literal begins that a token goes on with, as in `TIMESTAMP WITH TIME ZONE '…'`, and
+    /// notes it for the next token.
+    fn literal_start(&mut self, token: SqlToken, start: usize) -> Option<usize> {
+        let before = self.literal.take();
+        let is_any = |words: &[&str]| words.iter().any(|word| token.is_word(self.sql, word));
+        if is_any(&["DATE", "TIMESTAMP", "TIMESTAMPTZ", "INTERVAL"]) {
+            self.literal = Some(start);
+        } else if is_any(&["WITH", "WITHOUT", "TIME", "ZONE"]) {
+            self.literal = before;
+        }
+        before
     }
 
     /// Notes where an operand begins that a name ends.
@@ -291,19 +325,33 @@ impl<'s> TranslationWriter<'s> {
             let span = Span::new(operator.start(), operator.end());
             return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).at(span).err();
         }
+        let is_text = self.at.checked_sub(2).is_some_and(|before| {
+            use SqlTokenKind::{DollarText, EscapedText, Text};
+            matches!(self.tokens[before].kind, DollarText | EscapedText | Text)
+        });
+        let next = self.tokens.get(self.at);
+        if is_text && next.is_some_and(|next| next.is_word(self.sql, "INTERVAL")) {
+            self.at += 1;
+            self.begin_operand("INTERVAL ");
+            return Ok(());
+        }
         let written = self.cast_type()?;
-        const OPEN: &str = "CAST(";
+        self.begin_operand("CAST(");
+        self.translation.sql.push_str(&format!(" AS {})", written.sql));
+        Ok(())
+    }
+
+    /// Writes a text before the operand that ends here.
+    fn begin_operand(&mut self, text: &str) {
         let operand = self.operand;
-        self.translation.sql.insert_str(operand, OPEN);
+        self.translation.sql.insert_str(operand, text);
         let moved = self.translation.positions.iter_mut().rev();
-        let added = u32::try_from(OPEN.len()).unwrap_or(0);
+        let added = u32::try_from(text.len()).unwrap_or(0);
         moved
             .take_while(|(here, _)| *here as usize >= operand)
             .for_each(|(here, _)| *here += added);
         let limits = self.translation.limits.iter_mut().filter(|limit| limit.offset >= operand);
-        limits.for_each(|limit| limit.offset += OPEN.len());
-        self.translation.sql.push_str(&format!(" AS {})", written.sql));
-        Ok(())
+        limits.for_each(|limit| limit.offset += text.len());
     }
 
     /// Reads the type of a cast.
@@ -397,7 +445,7 @@ mod tests {
             "SELECT (a + b)::float4::varchar(3)",
             "SELECT CAST(CAST((a + b) AS FLOAT) AS VARCHAR(3))",
         );
-        check("SELECT '1'::timestamp with time zone x", "SELECT CAST('1' AS TIMESTAMP) x");
+        check("SELECT '1'::timestamp with time zone x", "SELECT CAST('1' AS TIMESTAMPTZ) x");
     }
 
     #[test]
@@ -413,10 +461,7 @@ mod tests {
             "SELECT CAST(CAST(a AS INT) AS DOUBLE), float(a), a AS float, a float FROM t",
         );
         check("SELECT CAST(f(a) AS ARRAY<float>)", "SELECT CAST(f(a) AS ARRAY<float>)");
-        check(
-            "CREATE TABLE t AS SELECT (x, y float)",
-            "CREATE TABLE t AS SELECT (x, y float)",
-        );
+        check("CREATE TABLE t AS SELECT (x, y float)", "CREATE TABLE t AS SELECT (x, y float)");
     }
 
     #[test]
@@ -425,6 +470,21 @@ mod tests {
         assert_eq!(found.sql, "SELECT ?, ? WHERE a = ?");
         let uses: Vec<_> = found.parameters.iter().map(|u| (u.number, u.cast.clone())).collect();
         assert_eq!(uses, [(2, Some(DataType::Int)), (1, None), (2, None)]);
+    }
+
+    #[test]
+    fn literals_with_a_type_are_one_operand() {
+        check("SELECT now() - '1 day'::interval", "SELECT now() - INTERVAL '1 day'");
+        check(
+            "SELECT timestamp with time zone '2024-01-01'::date, date '2024-01-01'::text",
+            "SELECT CAST(timestamp with time zone '2024-01-01' AS DATE), CAST(date '2024-01-01' AS STRING)",
+        );
+    }
+
+    #[test]
+    fn the_fill_factor_of_a_table_is_left_out() {
+        check("CREATE TABLE t (a int) with (fillfactor=100)", "CREATE TABLE t (a int)");
+        check("SELECT a FROM t WITH (fillfactor = 1)", "SELECT a FROM t WITH (fillfactor = 1)");
     }
 
     #[test]

@@ -29,20 +29,19 @@ pub(crate) struct WrittenType {
 impl WrittenType {
     /// Reads the type that tokens begin with; `None` where they begin with none.
     pub(crate) fn read(sql: &str, tokens: &[SqlToken]) -> Result<Option<Self>> {
-        let mut reader = TypeReader { sql, tokens, at: 0 };
+        let mut reader = WrittenTypeReader { sql, tokens, at: 0 };
         if reader.accept("pg_catalog") && !reader.accept_symbol(".") {
             return Ok(None);
         }
         let Some(name) = reader.name() else { return Ok(None) };
         let Some(data_type) = type_of_name(&name) else { return Ok(None) };
         let size = reader.size();
-        if name == "timestamp" {
-            reader.time_zone();
-        }
+        let is_zoned = name == "timestamptz" || (name == "timestamp" && reader.time_zone());
         let (data_type, name_here) = match (name.as_str(), size.as_slice()) {
             ("float", [digits]) if *digits <= FLOAT_DIGITS_MAX => (DataType::Float, "FLOAT"),
             ("float", [_]) => (data_type, "FLOAT"),
             ("numeric" | "decimal", [_, ..]) => return reader.decimal(),
+            _ if is_zoned => (data_type, "TIMESTAMPTZ"),
             _ if data_type == DataType::String => (data_type, "VARCHAR"),
             _ => {
                 let name = data_type.names().first().copied().unwrap_or_default();
@@ -53,6 +52,7 @@ impl WrittenType {
             // `char` is one character.
             ("char" | "character", None) => "VARCHAR(1)".to_owned(),
             (_, Some(size)) => format!("{}({size})", name_here.to_ascii_uppercase()),
+            (_, None) if is_zoned => name_here.to_owned(),
             (_, None) => data_type.to_string(),
         };
         let is_plain_float = name == "float" && size.is_empty();
@@ -67,13 +67,13 @@ impl WrittenType {
 }
 
 /// Reads the tokens of a type.
-struct TypeReader<'s> {
+struct WrittenTypeReader<'s> {
     sql: &'s str,
     tokens: &'s [SqlToken],
     at: usize,
 }
 
-impl TypeReader<'_> {
+impl WrittenTypeReader<'_> {
     fn accept(&mut self, word: &str) -> bool {
         let found = self.tokens.get(self.at).is_some_and(|token| token.is_word(self.sql, word));
         self.at += usize::from(found);
@@ -86,20 +86,23 @@ impl TypeReader<'_> {
         found
     }
 
-    /// Reads the words that say whether a time has a zone: every TIMESTAMP is an instant.
-    fn time_zone(&mut self) {
+    /// Reads `WITH TIME ZONE` or `WITHOUT TIME ZONE` if it is next, and returns whether it is the first.
+    fn time_zone(&mut self) -> bool {
         let begin = self.at;
-        let has_words = self.accept("WITH") || self.accept("WITHOUT");
-        if !(has_words && self.accept("TIME") && self.accept("ZONE")) {
-            self.at = begin;
+        let is_zoned = self.accept("WITH");
+        if (is_zoned || self.accept("WITHOUT")) && self.accept("TIME") && self.accept("ZONE") {
+            return is_zoned;
         }
+        self.at = begin;
+        false
     }
 
     /// Makes the error of a type of decimals.
     fn decimal<T>(&self) -> Result<T> {
-        let span = self.tokens.first().map_or(Span::new(0, 0), |token| {
-            Span::new(token.start(), token.end())
-        });
+        let span = self
+            .tokens
+            .first()
+            .map_or(Span::new(0, 0), |token| Span::new(token.start(), token.end()));
         let message = "a cast to NUMERIC with a precision is not supported";
         Diagnostic::unsupported(message)
             .at(span)
@@ -148,7 +151,7 @@ impl TypeReader<'_> {
 
 /// The kind of definition that has columns or parameters with types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ColumnTypes {
+pub(crate) enum TypePositions {
     /// CREATE TABLE and CREATE PROCEDURE, up to a query: behind a name after `(` or `,`.
     Listed {
         /// The token at which the query begins.
@@ -160,7 +163,7 @@ pub(crate) enum ColumnTypes {
     Nowhere,
 }
 
-impl ColumnTypes {
+impl TypePositions {
     /// Returns where a statement has the types of columns.
     pub(crate) fn of(statement: TokenCursor<'_>) -> Self {
         let (sql, mut cursor) = (statement.sql(), statement);
@@ -223,7 +226,7 @@ mod tests {
     #[test]
     fn a_type_may_have_several_words_and_a_size() {
         check("int8)", Some((DataType::BigInt, "BIGINT", 1)));
-        check("timestamp with time zone x", Some((DataType::Timestamp, "TIMESTAMP", 4)));
+        check("timestamp with time zone x", Some((DataType::Timestamp, "TIMESTAMPTZ", 4)));
         check("timestamp(3) without time zone", Some((DataType::Timestamp, "TIMESTAMP(3)", 7)));
         check("character varying(20)", Some((DataType::String, "VARCHAR(20)", 5)));
         check("char", Some((DataType::String, "VARCHAR(1)", 1)));

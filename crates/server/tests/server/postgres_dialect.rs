@@ -21,11 +21,11 @@ fn the_precision_of_float_chooses_its_type() {
     let server = TestServer::start(&[], "");
     let mut client = server.session_postgres(&[]);
     client.query("CREATE TABLE t (a FLOAT(53), b float(24), c FLOAT, d REAL, e DOUBLE PRECISION)");
-    let expected =
-        ["double precision", "real", "double precision", "real", "double precision"];
+    let expected = ["double precision", "real", "double precision", "real", "double precision"];
     assert_eq!(column_types(&mut client, "t"), expected);
     client.query("INSERT INTO t VALUES (0.1, 0.1, 0.1, 0.1, 0.1)");
-    let found = client.query("SELECT a = 0.1, c = 0.1, CAST(d AS FLOAT) = 0.1, 0.1::float = 0.1 FROM t");
+    let found =
+        client.query("SELECT a = 0.1, c = 0.1, CAST(d AS FLOAT) = 0.1, 0.1::float = 0.1 FROM t");
     assert_eq!(found.texts(), [[Some("t"), Some("t"), Some("f"), Some("t")]]);
     client.query("ALTER TABLE t ADD COLUMN f float");
     assert_eq!(column_types(&mut client, "t")[5], "double precision");
@@ -61,7 +61,14 @@ fn the_schema_public_has_the_tables_of_the_current_database() {
     ] {
         assert_eq!(client.query(sql).errors, none, "{sql}");
     }
-    client.send(&[frame(b'Q', &texts(&["COPY public.u (a) FROM STDIN"])), frame(b'd', b"9\n"), frame(b'c', b"")].concat());
+    client.send(
+        &[
+            frame(b'Q', &texts(&["COPY public.u (a) FROM STDIN"])),
+            frame(b'd', b"9\n"),
+            frame(b'c', b""),
+        ]
+        .concat(),
+    );
     assert_eq!(client.reply().tags, ["COPY 1"]);
     assert_eq!(client.query("SELECT sum(a) FROM public.v").value(), "14");
     let failed = client.query("SELECT a FROM public.nothing");

@@ -60,6 +60,8 @@ impl Query {
 pub struct CommonTable {
     /// Its name.
     pub name: Ident,
+    /// The names of its first columns, if given.
+    pub columns: Vec<Ident>,
     /// Its query.
     pub query: Query,
 }
@@ -173,6 +175,13 @@ pub enum TableRef {
         /// The alias.
         alias: Option<Ident>,
     },
+    /// `… AS a (x, y)`: a table, a sub-query or files whose first columns have other names.
+    Renamed {
+        /// What is renamed, with its alias.
+        table: Box<Self>,
+        /// The names; at least one.
+        columns: Vec<Ident>,
+    },
     /// A join.
     Join(Box<Join>),
 }
@@ -240,6 +249,33 @@ pub struct OrderBy {
     pub expr: Expr,
     /// DESC.
     pub descending: bool,
+    /// NULLS FIRST or NULLS LAST, if given.
+    pub nulls: Option<NullsOrder>,
+}
+
+/// The place of NULLs in ORDER BY.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NullsOrder {
+    /// NULLS FIRST.
+    First,
+    /// NULLS LAST.
+    Last,
+}
+
+impl OrderBy {
+    /// Returns whether NULLs come first. NULL is the greatest value unless the item says otherwise, as in
+    /// PostgreSQL.
+    pub fn nulls_first(&self) -> bool {
+        match self.nulls {
+            Some(nulls) => nulls == NullsOrder::First,
+            None => self.descending,
+        }
+    }
+
+    /// Returns whether the item asks for another place of NULLs than they have without a word.
+    pub fn moves_nulls(&self) -> bool {
+        self.nulls_first() != self.descending
+    }
 }
 
 /// `name AS (spec)` in a WINDOW clause.

@@ -439,8 +439,8 @@ pub enum Statement {
     CreateTable(Box<CreateTable>),
     /// DROP TABLE.
     DropTable {
-        /// The name.
-        name: ObjectName,
+        /// The names; at least one.
+        names: Vec<ObjectName>,
         /// IF EXISTS.
         if_exists: bool,
     },
@@ -497,8 +497,8 @@ pub enum Statement {
         /// WHERE.
         filter: Option<Box<Expr>>,
     },
-    /// TRUNCATE TABLE t.
-    Truncate(ObjectName),
+    /// TRUNCATE TABLE t, …: at least one.
+    Truncate(Vec<ObjectName>),
     /// ALTER TABLE t actions.
     AlterTable {
         /// The table.

@@ -49,11 +49,11 @@ pub(super) const DELETE: StatementRule = StatementRule {
 
 pub(super) const TRUNCATE: StatementRule = StatementRule {
     name: "TRUNCATE TABLE",
-    description: "Removes all rows of a table; its columns and indexes stay.",
-    grammar: "TRUNCATE [ TABLE ] table_name",
-    privileges: "`TRUNCATE` on the table.",
+    description: "Removes all rows of tables, one table after the other; their columns and indexes stay.",
+    grammar: "TRUNCATE [ TABLE ] table_name { \",\" table_name }",
+    privileges: "`TRUNCATE` on each table.",
     options: &[],
-    examples: &["TRUNCATE TABLE orders"],
+    examples: &["TRUNCATE TABLE orders", "TRUNCATE orders, clicks"],
 };
 
 pub(super) const LOAD_DATA: StatementRule = StatementRule {

@@ -258,12 +258,13 @@ pub(super) const DROP_VIEW: StatementRule = StatementRule {
 
 pub(super) const DROP_TABLE: StatementRule = StatementRule {
     name: "DROP TABLE",
-    description: "Removes a table with its rows and its offline data, or an external table, whose files stay. \
-        It is refused while a deployment, procedure or view reads the table.",
-    grammar: "DROP TABLE [ IF EXISTS ] table_name",
-    privileges: "`DROP` on the table.",
+    description: "Removes tables with their rows and offline data, or external tables, whose files stay. \
+        It is refused while a deployment, procedure or view reads one of the tables; all are checked \
+        before the first is removed.",
+    grammar: "DROP TABLE [ IF EXISTS ] table_name { \",\" table_name }",
+    privileges: "`DROP` on each table.",
     options: &[],
-    examples: &["DROP TABLE orders", "DROP TABLE IF EXISTS shop.clicks"],
+    examples: &["DROP TABLE orders", "DROP TABLE IF EXISTS shop.clicks, shop.orders"],
 };
 
 pub(super) const CREATE_INDEX: StatementRule = StatementRule {

@@ -43,7 +43,7 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         SharedRule { name: "concatenation", grammar: "additive { \"||\" additive }", note: "" },
         SharedRule {
             name: "additive",
-            grammar: "multiplicative { ( \"+\" | \"-\" ) multiplicative }",
+            grammar: "multiplicative { ( \"+\" | \"-\" ) ( multiplicative | calendar_interval ) }",
             note: "",
         },
         SharedRule {
@@ -58,27 +58,35 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         },
         SharedRule {
             name: "postfix",
-            grammar: "primary { \"[\" expression \"]\" | \"::\" type }",
+            grammar: "primary { \"[\" expression \"]\" | \"::\" type | AT TIME ZONE primary }",
             note: "`a[i]` is an item of an ARRAY or the value of a key of a MAP. \
-                `a::type` is `CAST(a AS type)`.",
+                `a::type` is `CAST(a AS type)`. \
+                `t AT TIME ZONE zone` is `to_zone(t, zone)`; behind a time without a zone, which is \
+                `TIMESTAMP '…'`, a cast to `TIMESTAMP` or another `AT TIME ZONE`, `from_zone(t, zone)`.",
         },
         SharedRule {
             name: "primary",
-            grammar: "literal | column | \"?\" | \"(\" expression \")\" | function_call | filtered_call\n\
-                | case | cast | array",
+            grammar: "literal | column | \"?\" | \"(\" expression \")\" | function_call | worded_call\n\
+                | filtered_call | case | cast | array",
             note: "`?` is a parameter, whose value the caller gives; not in a frame, LIMIT or OFFSET.",
         },
         SharedRule {
             name: "literal",
             grammar: "number | duration | string | TRUE | FALSE | NULL | interval\n\
-                | ( DATE | TIMESTAMP | DATETIME ) string",
+                | ( DATE | TIMESTAMP [ ( WITH | WITHOUT ) TIME ZONE ] | DATETIME ) string",
             note: "A text behind `DATE` or `TIMESTAMP` that is none is an error, where `CAST` gives NULL.",
         },
         SharedRule {
             name: "interval",
             grammar: "INTERVAL ( whole_number | number_text ) interval_unit | INTERVAL duration_text",
             note: "In a frame a duration, elsewhere its milliseconds as a BIGINT, as is a `duration`. \
-                Months and years differ in length, so they are no units.",
+                Months and years differ in length: see `calendar_interval`.",
+        },
+        SharedRule {
+            name: "calendar_interval",
+            grammar: "INTERVAL ( whole_number | number_text ) ( MONTH | QUARTER | YEAR ) | INTERVAL calendar_text\n\
+                | \"(\" INTERVAL calendar_text \")\"",
+            note: "Months differ in length: `t + INTERVAL '1 month'` is `timestampadd('month', 1, t)`.",
         },
         SharedRule {
             name: "interval_unit",
@@ -96,6 +104,15 @@ pub(super) const RULES: RuleChapter = RuleChapter {
             grammar: "function_name \"(\" [ \"*\" { \",\" expression }\n\
                 | [ DISTINCT ] expression { \",\" expression } ] \")\" [ over ]",
             note: "Names of functions are matched without regard to capitals.",
+        },
+        SharedRule {
+            name: "worded_call",
+            grammar: "EXTRACT \"(\" ( name | string ) FROM expression \")\"\n\
+                | POSITION \"(\" operand IN operand \")\"\n\
+                | ( SUBSTRING | SUBSTR ) \"(\" expression ( FROM expression [ FOR expression ] | FOR expression ) \")\"\n\
+                | TRIM \"(\" [ BOTH | LEADING | TRAILING ] [ string ] FROM expression \")\"",
+            note: "The same as `date_part('field', t)`, `locate(part, text)`, `substring(text, from, length)` and \
+                `trim(text, characters)`, `ltrim` or `rtrim`.",
         },
         SharedRule {
             name: "filtered_call",

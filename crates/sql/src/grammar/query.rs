@@ -148,7 +148,7 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         SharedRule {
             name: "query_rest",
             grammar: "{ UNION [ ALL | DISTINCT ] query_operand } [ order_by ]\n\
-                [ LIMIT whole_number ] [ OFFSET whole_number ]",
+                [ LIMIT ( whole_number | ALL ) ] [ OFFSET whole_number ]",
             note: "`UNION` without `ALL` removes rows that are equal to another. \
                 The sides of a `UNION` have columns of the same names and types. \
                 `ORDER BY`, `LIMIT` and `OFFSET` are about the whole `UNION`; a side that has its own \
@@ -156,8 +156,18 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         },
         SharedRule {
             name: "with",
-            grammar: "WITH name AS \"(\" query \")\" { \",\" name AS \"(\" query \")\" }",
+            grammar: "WITH common_table { \",\" common_table }",
             note: "Names sub-queries. `RECURSIVE` does not exist.",
+        },
+        SharedRule {
+            name: "common_table",
+            grammar: "name [ column_names ] AS \"(\" query \")\"",
+            note: "",
+        },
+        SharedRule {
+            name: "column_names",
+            grammar: "\"(\" name { \",\" name } \")\"",
+            note: "Names of the first columns; the others keep theirs.",
         },
         SharedRule {
             name: "query_operand",
@@ -197,10 +207,15 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         SharedRule { name: "joined_tables", grammar: "table { join }", note: "" },
         SharedRule {
             name: "table",
-            grammar: "named_table | \"(\" query \")\" [ alias ] | \"(\" named_table { join } \")\"",
+            grammar: "named_table | \"(\" query \")\" [ table_alias ] | \"(\" named_table { join } \")\"",
             note: "",
         },
-        SharedRule { name: "named_table", grammar: "( table_name | files ) [ alias ]", note: "" },
+        SharedRule {
+            name: "named_table",
+            grammar: "( table_name | files ) [ table_alias ]",
+            note: "",
+        },
+        SharedRule { name: "table_alias", grammar: "alias [ column_names ]", note: "" },
         SharedRule {
             name: "join",
             grammar: "LAST JOIN table [ order_by ] ON expression\n\
@@ -228,8 +243,14 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         },
         SharedRule {
             name: "order_by",
-            grammar: "ORDER BY expression [ ASC | DESC ] { \",\" expression [ ASC | DESC ] }",
-            note: "NULL is the greatest value. `NULLS FIRST` and `NULLS LAST` do not exist.",
+            grammar: "ORDER BY order_item { \",\" order_item }",
+            note: "",
+        },
+        SharedRule {
+            name: "order_item",
+            grammar: "expression [ ASC | DESC ] [ NULLS ( FIRST | LAST ) ]",
+            note: "NULL is the greatest value, unless `NULLS FIRST` or `NULLS LAST` is written. \
+                A window and a LAST JOIN have a place of NULLs that cannot be changed.",
         },
     ],
 };

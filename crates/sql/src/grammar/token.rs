@@ -110,11 +110,7 @@ pub(super) const TOKENS: &[TokenRule] = &[
         form: "A whole number, at least 1",
         samples: &["1", "10", "255"],
     },
-    TokenRule {
-        name: "second_digits",
-        form: "A whole number from 3 to 9",
-        samples: &["3", "6"],
-    },
+    TokenRule { name: "second_digits", form: "A whole number from 3 to 9", samples: &["3", "6"] },
     TokenRule { name: "whole_number", form: "Digits", samples: &["0", "1", "10", "42"] },
     TokenRule {
         name: "duration",
@@ -126,6 +122,11 @@ pub(super) const TOKENS: &[TokenRule] = &[
         name: "duration_text",
         form: "Numbers and units in quotes",
         samples: &["'1 day 2 hours'", "'90s'", "'5 minutes'"],
+    },
+    TokenRule {
+        name: "calendar_text",
+        form: "Numbers and units in quotes, one of which is a month, quarter or year",
+        samples: &["'1 month'", "'-1 year 2 days'"],
     },
     TokenRule {
         name: "job_id",

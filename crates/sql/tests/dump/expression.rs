@@ -1,8 +1,8 @@
 //! Expressions and windows as s-expressions.
 
 use lockstep_sql::ast::{
-    Call, Expr, ExprKind, FrameBound, FrameBoundKind, FrameClause, Ident, Literal, ObjectName,
-    OrderBy, Over, WindowSpec,
+    Call, Expr, ExprKind, FrameBound, FrameBoundKind, FrameClause, Ident, Literal, NullsOrder,
+    ObjectName, OrderBy, Over, WindowSpec,
 };
 
 use super::statement::table;
@@ -98,7 +98,12 @@ pub(super) fn order_by(items: &[OrderBy]) -> String {
         "order-by",
         items.iter().map(|item| {
             let expr = expr(&item.expr);
-            if item.descending { list("desc", [expr]) } else { expr }
+            let ordered = if item.descending { list("desc", [expr]) } else { expr };
+            match item.nulls {
+                Some(NullsOrder::First) => list("nulls-first", [ordered]),
+                Some(NullsOrder::Last) => list("nulls-last", [ordered]),
+                None => ordered,
+            }
         }),
     )
 }

@@ -1,9 +1,9 @@
 //! Statements, queries and options as s-expressions.
 
 use lockstep_sql::ast::{
-    AlterTableAction, ColumnDefinition, CreateTable, Deploy, Insert, LoadData, ObjectPart,
-    OptionItem, OptionValue, ParameterDefinition, Privileges, Query, Select, SelectItem, SetExpr,
-    Statement, TableRef, UserDefinition, VerifyAgainst, ViewForm,
+    AlterTableAction, ColumnDefinition, CreateTable, Deploy, Insert, LoadData, ObjectName,
+    ObjectPart, OptionItem, OptionValue, ParameterDefinition, Privileges, Query, Select,
+    SelectItem, SetExpr, Statement, TableRef, UserDefinition, VerifyAgainst, ViewForm,
 };
 
 use super::expression::{expr, idents, literal, object, order_by, window};
@@ -25,7 +25,9 @@ pub(super) fn statement(statement: &Statement) -> String {
         }
         Statement::Use(name) => list("use", [name.text.clone()]),
         Statement::CreateTable(table) => create_table(table),
-        Statement::DropTable { name, if_exists } => drop_object("table", *if_exists, &object(name)),
+        Statement::DropTable { names, if_exists } => {
+            drop_object("table", *if_exists, &objects(names))
+        }
         Statement::CreateView(view) => list(
             match view.form {
                 ViewForm::View => "create-view",
@@ -73,7 +75,7 @@ fn other_statement(statement: &Statement) -> String {
             let filter = clause("where", filter.iter().map(|filter| expr(filter)));
             list("delete", [object(table), filter])
         }
-        Statement::Truncate(name) => list("truncate", [object(name)]),
+        Statement::Truncate(names) => list("truncate", [objects(names)]),
         Statement::AlterTable { table, actions } => {
             let actions = actions.iter().map(action);
             list("alter-table", [object(table)].into_iter().chain(actions))
@@ -153,6 +155,10 @@ fn privileges(change: &Privileges) -> String {
     list(if change.is_granted { "grant" } else { "revoke" }, parts)
 }
 
+fn objects(names: &[ObjectName]) -> String {
+    names.iter().map(object).collect::<Vec<_>>().join(" ")
+}
+
 fn drop_object(what: &str, if_exists: bool, name: &str) -> String {
     list(&format!("drop-{what}"), [flag(if_exists, "if-exists"), name.to_owned()])
 }
@@ -223,7 +229,10 @@ fn deploy(deploy: &Deploy) -> String {
 }
 
 pub(super) fn query(query: &Query) -> String {
-    let with = query.with.iter().map(|entry| list(&entry.name.text, [self::query(&entry.query)]));
+    let with = query.with.iter().map(|entry| {
+        let columns = clause("columns", idents(&entry.columns));
+        list(&entry.name.text, [columns, self::query(&entry.query)])
+    });
     let into = query.into_outfile.iter().map(|into| {
         let options = options("options", &into.options);
         list("into-outfile", [format!("{:?}", into.path), options])
@@ -287,6 +296,9 @@ pub(super) fn table(table: &TableRef) -> String {
             let function = files.function.as_ref().map_or("files", |name| name.text.as_str());
             let paths = files.paths.iter().map(|path| format!("{:?}", path.text));
             (list(function, paths.chain(files.options.iter().map(option_item))), alias)
+        }
+        TableRef::Renamed { table, columns } => {
+            return list("renamed", [self::table(table)].into_iter().chain(idents(columns)));
         }
         TableRef::Join(join) => {
             let on = clause("on", join.on.iter().map(expr));

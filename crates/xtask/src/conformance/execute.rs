@@ -442,6 +442,7 @@ fn leftmost_of_query(query: &Query) -> Option<&ObjectName> {
     loop {
         match table {
             TableRef::Join(join) => table = &join.left,
+            TableRef::Renamed { table: renamed, .. } => table = renamed,
             TableRef::Subquery { query, .. } => return leftmost_of_query(query),
             TableRef::Files { .. } => return None,
             TableRef::Table { name, .. } => {
