@@ -10,7 +10,7 @@
 //! check.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::BTreeMap,
     fmt,
     num::NonZeroUsize,
     sync::{
@@ -23,12 +23,12 @@ use std::{
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::{
-    common::{Result as DataFusionResult, tree_node::TreeNodeRecursion},
+    common::Result as DataFusionResult,
     execution::{
         SessionState, SessionStateBuilder, TaskContext,
         config::SessionConfig,
         disk_manager::DiskManagerBuilder,
-        memory_pool::{MemoryConsumer, MemoryReservation},
+        memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation, UnboundedMemoryPool},
         runtime_env::RuntimeEnvBuilder,
     },
     logical_expr::LogicalPlan,
@@ -40,10 +40,9 @@ use futures::StreamExt;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::value_limit;
 use lockstep_host::{
-    CallStep, PerProcess, QueryContext,
+    CallStep, PerProcess, QueryContext, query,
     temporary::{TemporaryFiles, TemporaryStorage},
 };
-use lockstep_plan::CatalogTable;
 use lockstep_row::arrow::with_one_nan;
 use lockstep_table::{Snapshot, Table};
 use tokio::runtime::{Builder, Runtime};
@@ -58,9 +57,10 @@ use crate::{
     lower::lower,
     operator::{self, BATCH_ROWS, OperatorOptions, PARALLEL_ROWS_MIN, WindowSkew, batch_bytes},
     planner::BatchPlanner,
-    scan::{ScanMemory, ScannedTable, projection},
+    point_query::PointQuery,
     sort_memory::SortMemory,
     spill,
+    table_reads::{self, IndexRead, limit_scans, read_tables},
     temporary::{QueryFiles, RemoveOnDrop},
 };
 
@@ -166,6 +166,14 @@ fn execute_counting(
     options: &ExecuteOptions,
     consume: ConsumeCounted<'_>,
 ) -> Result<()> {
+    if let Some(batch) = answer_by_key(plan, tables, options)? {
+        let unlimited: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
+        let result = MemoryConsumer::new("result").register(&unlimited);
+        return match batch.num_rows() {
+            0 => Ok(()),
+            _ => consume(with_one_nan_in(&batch)?, &result),
+        };
+    }
     let context = QueryContext::nested();
     let files = options.temporary.files();
     // Tasks that were aborted may still have files; nobody waits for those.
@@ -196,6 +204,31 @@ fn execute_counting(
         context.cancel();
     }
     outcome
+}
+
+/// Computes a query that reads a few rows by key; `None` for any other.
+fn answer_by_key(
+    plan: &LogicalPlan,
+    tables: &dyn StoredTables,
+    options: &ExecuteOptions,
+) -> Result<Option<RecordBatch>> {
+    if options.on_disk || spill::always().0 {
+        return Ok(None);
+    }
+    let Some(query) = PointQuery::of(plan) else { return Ok(None) };
+    query::checkpoint().map_err(interrupted)?;
+    lockstep_host::with_large_stack(|| query.answer(tables, options))
+        .map_err(|error| from_datafusion(&error))
+}
+
+/// Returns whether a query only reads a few rows of one table by the keys of a declared index: it then
+/// takes microseconds, whatever the size of the table.
+pub fn is_answered_by_key(
+    plan: &LogicalPlan,
+    tables: &dyn StoredTables,
+    options: &ExecuteOptions,
+) -> bool {
+    PointQuery::of(plan).is_some_and(|query| query.is_answered(tables, options))
 }
 
 /// Passes the batches of a query to `consume` until its end, or until the call is interrupted.
@@ -266,6 +299,57 @@ struct RunContext {
     files: Arc<TemporaryFiles>,
 }
 
+/// What a query is optimised with.
+struct Optimising {
+    builder: SessionStateBuilder,
+    state: SessionState,
+    operators: OperatorOptions,
+}
+
+impl Optimising {
+    fn new(options: &ExecuteOptions, run: &RunContext) -> DataFusionResult<Self> {
+        let context = &run.context;
+        let (is_spilling, slice_rows) = spill::always();
+        let parallel_rows_min = options.parallel_rows_min.or_else(operator::parallel_rows_min);
+        let operators = OperatorOptions {
+            threads: options.threads.unwrap_or_else(machine_threads),
+            progress: options.progress.clone(),
+            context: context.clone(),
+            on_disk: options.on_disk || is_spilling,
+            window_skew: options.window_skew,
+            slice_rows: options.slice_rows.or(slice_rows),
+            parallel_rows_min: parallel_rows_min.unwrap_or(PARALLEL_ROWS_MIN),
+        };
+        let allowed = context.memory_bytes();
+        let allowed = allowed.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let builder = session(options.memory_bytes.or(allowed), run, &operators)?;
+        let state = builder.clone().build();
+        Ok(Self { builder, state, operators })
+    }
+}
+
+/// Optimises a plan.
+fn optimise(plan: &LogicalPlan, state: &SessionState) -> DataFusionResult<LogicalPlan> {
+    let lowered = lower(plan.clone())?;
+    let optimise = || state.optimizer().optimize(lowered, state, |_, _| {});
+    limit_scans(value_limit::while_planning(optimise)?)
+}
+
+/// Returns the reads by key of a query, as it runs over the tables as they are now.
+pub fn index_reads(
+    plan: &LogicalPlan,
+    tables: &dyn StoredTables,
+    options: &ExecuteOptions,
+) -> Result<Vec<IndexRead>> {
+    let (context, files) = (QueryContext::nested(), options.temporary.files());
+    let run = RunContext { context, files };
+    let reads = || {
+        let plan = optimise(plan, &Optimising::new(options, &run)?.state)?;
+        table_reads::index_reads(&plan, tables, &options.read_through)
+    };
+    lockstep_host::with_large_stack(reads).map_err(|error| from_datafusion(&error))
+}
+
 /// An optimised query whose tables are decoded.
 struct OptimisedQuery {
     plan: LogicalPlan,
@@ -289,26 +373,9 @@ impl OptimisedQuery {
         options: &ExecuteOptions,
         run: &RunContext,
     ) -> DataFusionResult<Self> {
-        let context = &run.context;
-        let (is_spilling, slice_rows) = spill::always();
-        let parallel_rows_min = options.parallel_rows_min.or_else(operator::parallel_rows_min);
-        let operators = OperatorOptions {
-            threads: options.threads.unwrap_or_else(machine_threads),
-            progress: options.progress.clone(),
-            context: context.clone(),
-            on_disk: options.on_disk || is_spilling,
-            window_skew: options.window_skew,
-            slice_rows: options.slice_rows.or(slice_rows),
-            parallel_rows_min: parallel_rows_min.unwrap_or(PARALLEL_ROWS_MIN),
-        };
-        let allowed = context.memory_bytes();
-        let allowed = allowed.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let builder = session(options.memory_bytes.or(allowed), run, &operators)?;
-        let optimising = builder.clone().build();
-        let lowered = lower(plan.clone())?;
-        let optimise = || optimising.optimizer().optimize(lowered, &optimising, |_, _| {});
-        let plan = value_limit::while_planning(optimise)?;
-        let tables = scan_tables(&plan, tables, &options.read_through, &optimising, &operators)?;
+        let Optimising { builder, state, operators } = Optimising::new(options, run)?;
+        let plan = optimise(plan, &state)?;
+        let tables = read_tables(&plan, tables, &options.read_through, &state, &operators)?;
         let planner = BatchPlanner { tables: Arc::new(tables), options: operators };
         let state = builder.with_query_planner(Arc::new(planner)).build();
         Ok(Self { plan, state })
@@ -429,60 +496,6 @@ fn session(
         .with_runtime_env(runtime.build_arc()?)
         .with_analyzer_rules(Vec::new())
         .with_physical_optimizer_rules(rules))
-}
-
-/// Takes the snapshots of the tables that a plan reads, all before the first one is decoded, and
-/// decodes them.
-fn scan_tables(
-    plan: &LogicalPlan,
-    tables: &dyn StoredTables,
-    read_through: &BTreeMap<u64, usize>,
-    state: &SessionState,
-    operators: &OperatorOptions,
-) -> DataFusionResult<HashMap<u64, ScannedTable>> {
-    let mut wanted: Vec<(CatalogTable, BTreeSet<usize>)> = Vec::new();
-    plan.apply_with_subqueries(|node| {
-        let LogicalPlan::TableScan(scan) = node else { return Ok(TreeNodeRecursion::Continue) };
-        if let Some(table) = CatalogTable::of(scan.source.as_ref())
-            && table.source.is_none()
-        {
-            match wanted.iter_mut().find(|(known, _)| known.id == table.id) {
-                Some((_, columns)) => columns.extend(projection(scan)),
-                None => wanted.push((table.clone(), projection(scan).into_iter().collect())),
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    let find = |table: &CatalogTable| {
-        tables.table(table.id).ok_or_else(|| {
-            let message = format!("table `{}` was dropped", table.name);
-            let diagnostic = Diagnostic::new(lockstep_diagnostic::code::UNDEFINED_TABLE, message);
-            crate::error::into_datafusion(Box::new(diagnostic))
-        })
-    };
-    let stored = wanted.iter().map(|(table, _)| match tables.view(table.id) {
-        Some(_) => Ok(None),
-        None => find(table).map(Some),
-    });
-    let stored = stored.collect::<DataFusionResult<Vec<_>>>()?;
-    let mut taken: Vec<_> =
-        stored.iter().map(|table| table.as_ref().map(|table| table.snapshot())).collect();
-    Snapshot::align(&mut taken.iter_mut().flatten().collect::<Vec<_>>());
-    let mut scanned = HashMap::new();
-    for ((table, columns), taken) in wanted.iter().zip(&taken) {
-        let Some(snapshot) = taken.as_ref().or_else(|| tables.view(table.id)) else { continue };
-        let memory = MemoryConsumer::new("scan").register(&state.runtime_env().memory_pool);
-        let kept_by = read_through.get(&table.id).copied();
-        let decoded = ScannedTable::new(
-            (snapshot, kept_by),
-            table,
-            columns,
-            ScanMemory { memory, env: state.runtime_env(), on_disk: operators.on_disk },
-            operators,
-        )?;
-        scanned.insert(table.id, decoded);
-    }
-    Ok(scanned)
 }
 
 /// Returns the number of threads that the machine runs at once.

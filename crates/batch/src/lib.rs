@@ -10,6 +10,8 @@
 //! | `execute` | plan in, record batches out |
 //! | `lower` | rewrites of plan nodes for batch mode |
 //! | `planner` | logical to physical plan |
+//! | `table_reads` | which stored rows a query reads |
+//! | `point_query` | queries that read a few rows by key |
 //! | `scan` | stored rows as columns |
 //! | [`source`](ExternalRows) | files and Arrow objects as tables of a query |
 //! | `spill` | rows of a query on disk |
@@ -19,6 +21,7 @@
 //! | `group_by` | the GROUP BY operator |
 //! | `external_sort` | sorts of rows that do not fit into memory |
 //! | `filter_pushdown` | the rule that moves filters towards the scans |
+//! | `join_conditions` | conditions of WHERE as those of joins |
 //! | `joins_on_disk` | joins over rows that do not fit into memory |
 //! | [`load`] | files in: CSV, Parquet, JSON, Arrow IPC; tables of Delta and Iceberg |
 //! | [`export`] | CSV and Parquet files out |
@@ -32,6 +35,7 @@ mod filter_pushdown;
 mod group_by;
 mod in_order;
 mod interruptible;
+mod join_conditions;
 mod joins_on_disk;
 mod key_index;
 mod key_numbers;
@@ -41,10 +45,12 @@ mod lower;
 mod operator;
 mod parallel;
 mod planner;
+mod point_query;
 mod scan;
 mod sort_memory;
 mod source;
 mod spill;
+mod table_reads;
 mod temporary;
 #[cfg(test)]
 mod testing;
@@ -52,10 +58,14 @@ mod testing;
 mod tests;
 mod window;
 
-pub use execute::{ExecuteOptions, ProgressListener, StoredTables, execute, execute_each, explain};
+pub use execute::{
+    ExecuteOptions, ProgressListener, StoredTables, execute, execute_each, explain, index_reads,
+    is_answered_by_key,
+};
 pub use operator::WindowSkew;
 #[doc(hidden)]
 pub use operator::set_parallel_rows_min;
 pub use source::{ExternalRows, FileSourceOptions};
 #[doc(hidden)]
 pub use spill::{SpillAlways, set_spill_always};
+pub use table_reads::IndexRead;

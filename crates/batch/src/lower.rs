@@ -28,18 +28,28 @@ use datafusion::{
 };
 use lockstep_plan::{LastJoin, WindowAggregate, WindowGroup, schema_of_unique};
 
-use crate::boundary::ProjectionDepth;
+use crate::{
+    boundary::ProjectionDepth,
+    join_conditions::{is_numbered, is_sort_of_joins, with_join_conditions},
+};
 
-/// Rewrites the nodes of `lockstep_plan` anywhere in the plan, sorts the rows of joins, has ORDER BY leave
-/// equal rows in their order, and limits the depth of merged projections.
+/// Rewrites the nodes of `lockstep_plan` anywhere in the plan, moves conditions into joins, sorts the rows
+/// of joins, has ORDER BY leave equal rows in their order, and limits the depth of merged projections.
 pub(crate) fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut depth = ProjectionDepth::default();
+    let plan = with_join_conditions(plan)?;
     let rewritten = plan.transform_up_with_subqueries(|plan| {
         let plan = depth.bound(plan)?;
-        if let LogicalPlan::Join(_) = &plan {
+        if let LogicalPlan::Join(join) = &plan {
+            if is_numbered(join) {
+                return Ok(Transformed::no(plan));
+            }
             return join_in_order(&plan).map(Transformed::yes);
         }
         if let LogicalPlan::Sort(sort) = &plan {
+            if is_sort_of_joins(sort) {
+                return Ok(Transformed::no(plan));
+            }
             return sort_in_order(sort).map(Transformed::yes);
         }
         let LogicalPlan::Extension(extension) = &plan else { return Ok(Transformed::yes(plan)) };

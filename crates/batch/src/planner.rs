@@ -1,6 +1,6 @@
 //! Logical to physical plan: the nodes of `lower` and the scans of stored tables.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use async_trait::async_trait;
@@ -23,16 +23,17 @@ use crate::{
     last_join::{LastJoinExec, LastJoinSpec},
     lower::{BatchLastJoin, BatchWindow},
     operator::OperatorOptions,
-    scan::{ScannedTable, projection},
+    scan::projection,
     source::{ExternalRows, SourceScan},
+    table_reads::TableReads,
     window::{WindowExec, WindowOperatorSpec},
 };
 
 /// The physical planner of one query.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchPlanner {
-    /// The tables of the query, by their ids.
-    pub(crate) tables: Arc<HashMap<u64, ScannedTable>>,
+    /// The decoded rows of the query's tables.
+    pub(crate) tables: Arc<TableReads>,
     /// The options of the operators.
     pub(crate) options: OperatorOptions,
 }
@@ -92,10 +93,7 @@ impl ExtensionPlanner for BatchPlanner {
             let wanted = SourceScan { columns: projection(scan), filter, limit: scan.fetch };
             return source.plan(wanted, &self.options).map(Some);
         }
-        if !scan.filters.is_empty() {
-            return internal_err!("a scan does not filter");
-        }
-        let scanned = self.tables.get(&table.id);
+        let scanned = self.tables.find(table, scan);
         let scanned = scanned
             .ok_or_else(|| internal_datafusion_err!("table {} was not scanned", table.name))?;
         scanned.plan(scan, &self.options).map(Some)

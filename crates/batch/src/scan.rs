@@ -1,31 +1,33 @@
 //! Decoding of stored rows to columns.
 //!
-//! `execute` takes the snapshots of all tables of a query together, before anything else runs, and
-//! decodes the columns that the query reads; a table that is read twice is decoded once. A snapshot
-//! delays the freeing of rows and cannot leave its thread, so it is dropped after decoding. Columns
-//! that do not fit into the query's memory go to a file, from which the query reads them. The rows of
-//! a large table are decoded in parts, by several threads.
+//! The rows of a read ([`crate::table_reads`]) are decoded before the query runs: a snapshot delays
+//! the freeing of rows and cannot leave its thread, so it is dropped after decoding. Columns that do
+//! not fit into the query's memory go to a file, from which the query reads them. The rows of a large
+//! table are decoded in parts, by several threads; those of a read that ends after some rows in waves
+//! of parts, until there are enough.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use arrow::{
-    array::{RecordBatch, RecordBatchOptions},
+    array::{AsArray, RecordBatch, RecordBatchOptions},
+    compute::filter_record_batch,
     datatypes::SchemaRef,
 };
 use datafusion::{
-    common::{Result, internal_datafusion_err, resources_err},
+    common::{DataFusionError, Result, internal_datafusion_err, internal_err, resources_err},
     datasource::{memory::MemorySourceConfig, source::DataSourceExec},
     execution::{
         memory_pool::{MemoryLimit, MemoryReservation},
         runtime_env::RuntimeEnv,
     },
     logical_expr::TableScan,
+    physical_expr::PhysicalExpr,
     physical_plan::ExecutionPlan,
 };
 use lockstep_host::query;
 use lockstep_plan::CatalogTable;
 use lockstep_row::{Arena, DataType, arrow::ColumnBuilder};
-use lockstep_table::{ScanRows, Snapshot};
+use lockstep_table::{ScanPart, Snapshot, StoredRow};
 
 use crate::{
     error::{interrupted, into_datafusion},
@@ -81,10 +83,31 @@ impl ScanMemory<'_> {
 /// The parts of a table for each thread that decodes it, which end at about the same time.
 const PARTS_PER_THREAD: usize = 4;
 
+/// Rows of a part of a table whose decoding ends after some rows: a few milliseconds of work.
+const LIMITED_PART_ROWS: usize = 1 << 16;
+
+/// The rows that a read decodes.
+pub(crate) struct RowsRead<'s> {
+    /// Where they are found.
+    pub(crate) source: RowSource<'s>,
+    /// Keeps the rows that pass; over the decoded columns.
+    pub(crate) filter: Option<Arc<dyn PhysicalExpr>>,
+    /// The most rows.
+    pub(crate) rows_max: Option<usize>,
+}
+
+/// Where the rows of a read are found.
+pub(crate) enum RowSource<'s> {
+    /// All visible rows, or those that an index keeps.
+    Scan(&'s Snapshot<'s>, Option<usize>),
+    /// Rows that were looked up, in order of arrival, and their memory.
+    Found { rows: Vec<StoredRow<'s>>, _memory: MemoryReservation },
+}
+
 impl ScannedTable {
-    /// Decodes some columns of the rows of a snapshot that an index keeps, or any, in order of arrival.
+    /// Decodes some columns of rows, in order of arrival.
     pub(crate) fn new(
-        (snapshot, kept_by): (&Snapshot<'_>, Option<usize>),
+        rows: RowsRead<'_>,
         table: &CatalogTable,
         columns: &BTreeSet<usize>,
         memory: ScanMemory<'_>,
@@ -92,35 +115,24 @@ impl ScannedTable {
     ) -> Result<Self> {
         let columns: Vec<usize> = columns.iter().copied().collect();
         let types = columns.iter().map(|column| table.schema.columns[*column].data_type.clone());
+        let RowsRead { source, filter, rows_max } = rows;
         let decoding = Decoding {
             types: types.collect(),
             schema: Arc::new(table.arrow_schema.project(&columns)?),
             columns,
+            filter,
+            rows_max,
             options,
         };
-        let in_parallel = match memory.on_disk {
-            true => None,
-            false => decoding.in_parallel((snapshot, kept_by), &memory)?,
+        let in_parallel = match &source {
+            RowSource::Scan(snapshot, kept_by) if !memory.on_disk => {
+                decoding.in_parallel((*snapshot, *kept_by), &memory)?
+            }
+            _ => None,
         };
         let rows = match in_parallel {
             Some(batches) => DecodedRows::InMemory(batches),
-            None => {
-                let rows = match kept_by {
-                    Some(index) => snapshot.scan_kept_by(index),
-                    None => snapshot.scan(),
-                };
-                let mut target = ScanTarget {
-                    batches: Vec::new(),
-                    writer: memory.on_disk.then(|| SpillWriter::new(memory.env, &decoding.schema)),
-                    schema: &decoding.schema,
-                    memory: &memory,
-                };
-                decoding.decode(rows, &mut |batch| target.push(batch))?;
-                match target.writer {
-                    Some(writer) => DecodedRows::OnDisk(writer.finish()?),
-                    None => DecodedRows::InMemory(target.batches),
-                }
-            }
+            None => decoding.in_order(source, &memory)?,
         };
         let Decoding { columns, schema, .. } = decoding;
         Ok(Self { columns, schema, rows, _memory: memory.memory })
@@ -198,80 +210,163 @@ struct Decoding<'o> {
     columns: Vec<usize>,
     types: Vec<DataType>,
     schema: SchemaRef,
+    filter: Option<Arc<dyn PhysicalExpr>>,
+    rows_max: Option<usize>,
     options: &'o OperatorOptions,
 }
 
 impl Decoding<'_> {
-    /// Decodes rows and passes batches of them on.
-    fn decode(
+    /// Decodes rows and passes batches of those on that pass the filter, until there are `rows_max`.
+    fn decode<'s>(
         &self,
-        rows: ScanRows<'_>,
+        rows: impl Iterator<Item = StoredRow<'s>>,
+        rows_max: usize,
         push: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let builder = |data_type| ColumnBuilder::new(data_type, BATCH_ROWS);
         let mut builders: Vec<ColumnBuilder> = self.types.iter().map(builder).collect();
+        let mut left = rows_max;
         let mut end_batch = |builders: &mut [ColumnBuilder], row_count| {
             debug_assert!(row_count <= BATCH_ROWS, "a batch has a limit");
             let columns = builders.iter_mut().map(ColumnBuilder::finish).collect();
             let options = RecordBatchOptions::new().with_row_count(Some(row_count));
             let schema = Arc::clone(&self.schema);
-            push(RecordBatch::try_new_with_options(schema, columns, &options)?)
+            let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+            let batch = self.passing(batch)?;
+            let batch = batch.slice(0, batch.num_rows().min(left));
+            left -= batch.num_rows();
+            if batch.num_rows() > 0 {
+                push(batch)?;
+            }
+            Ok::<bool, DataFusionError>(left == 0)
         };
+        // Without a filter no row is decoded in vain.
+        let decoded_max = if self.filter.is_some() { usize::MAX } else { rows_max };
         let mut arena = Arena::new();
         let mut row_count = 0;
-        for stored in rows {
+        for stored in rows.take(decoded_max) {
             for (builder, column) in builders.iter_mut().zip(&self.columns) {
                 builder.push(stored.row.get_in(*column, &arena));
             }
             arena.reset();
             row_count += 1;
             if row_count == BATCH_ROWS {
-                end_batch(&mut builders, row_count)?;
+                let is_end = end_batch(&mut builders, row_count)?;
                 row_count = 0;
                 // The first one polls, on the thread of the call; the second one is for the others.
                 query::checkpoint().map_err(|interrupt| into_datafusion(interrupted(interrupt)))?;
                 self.options.check()?;
+                if is_end {
+                    return Ok(());
+                }
             }
         }
         match row_count {
             0 => Ok(()),
-            _ => end_batch(&mut builders, row_count),
+            _ => end_batch(&mut builders, row_count).map(|_| ()),
         }
     }
 
-    /// Decodes the rows on several threads. `None` where the table is small, where rows were removed
-    /// meanwhile, or where the columns do not fit into the memory.
+    /// Returns the rows of a batch that pass the filter.
+    fn passing(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        let Some(filter) = &self.filter else { return Ok(batch) };
+        let passes = filter.evaluate(&batch)?.into_array(batch.num_rows())?;
+        let Some(passes) = passes.as_boolean_opt() else {
+            return internal_err!("a condition is BOOL");
+        };
+        Ok(filter_record_batch(&batch, passes)?)
+    }
+
+    /// Decodes the rows on the caller's thread, to disk where they do not fit into the memory.
+    fn in_order(&self, source: RowSource<'_>, memory: &ScanMemory<'_>) -> Result<DecodedRows> {
+        let mut target = ScanTarget {
+            batches: Vec::new(),
+            writer: memory.on_disk.then(|| SpillWriter::new(memory.env, &self.schema)),
+            schema: &self.schema,
+            memory,
+        };
+        let rows_max = self.rows_max.unwrap_or(usize::MAX);
+        let push = &mut |batch| target.push(batch);
+        match source {
+            RowSource::Scan(snapshot, Some(index)) => {
+                self.decode(snapshot.scan_kept_by(index), rows_max, push)?;
+            }
+            RowSource::Scan(snapshot, None) => self.decode(snapshot.scan(), rows_max, push)?,
+            RowSource::Found { rows, _memory } => self.decode(rows.into_iter(), rows_max, push)?,
+        }
+        Ok(match target.writer {
+            Some(writer) => DecodedRows::OnDisk(writer.finish()?),
+            None => DecodedRows::InMemory(target.batches),
+        })
+    }
+
+    /// Decodes the rows on several threads. `None` where there are few, where rows were removed meanwhile,
+    /// or where the columns do not fit into the memory.
     fn in_parallel(
         &self,
         (snapshot, kept_by): (&Snapshot<'_>, Option<usize>),
         memory: &ScanMemory<'_>,
     ) -> Result<Option<Vec<RecordBatch>>> {
-        let threads = self.options.threads;
-        if threads.get() == 1 || snapshot.log_row_count() < self.options.parallel_rows_min {
+        let (threads, row_count) = (self.options.threads.get(), snapshot.log_row_count());
+        let decoded_min = match self.filter {
+            Some(_) => row_count,
+            None => self.rows_max.unwrap_or(usize::MAX).min(row_count),
+        };
+        if threads == 1 || decoded_min < self.options.parallel_rows_min {
             return Ok(None);
         }
-        let parts = snapshot.scan_parts(kept_by, PARTS_PER_THREAD * threads.get());
-        let decoded = parallel::run(threads, parts.len(), |part| {
-            let read = parts[part].read(|rows| {
-                let mut batches = Vec::new();
-                self.decode(rows, &mut |batch| {
-                    memory.try_grow(batch.get_array_memory_size())?;
-                    batches.push(batch);
-                    Ok(())
-                })?;
-                Ok(batches)
-            });
-            read.transpose()
-        });
-        let parts = match decoded {
-            Ok(parts) => parts.into_iter().collect::<Option<Vec<_>>>(),
+        let (parts, wave) = match self.rows_max {
+            None => (PARTS_PER_THREAD * threads, usize::MAX),
+            Some(_) => (row_count.div_ceil(LIMITED_PART_ROWS), threads),
+        };
+        let parts = snapshot.scan_parts(kept_by, parts.max(1));
+        let decoded = self.in_waves(&parts, wave, memory);
+        let batches = match decoded {
+            Ok(batches) => batches,
             Err(error) if is_out_of_memory(&error) => None,
             Err(error) => return Err(error),
         };
-        if parts.is_none() {
+        if batches.is_none() {
             memory.memory.free();
         }
-        Ok(parts.map(|parts| parts.into_iter().flatten().collect()))
+        Ok(batches)
+    }
+
+    /// Decodes parts, `wave` of them at once, until there are enough rows. The first one is decoded alone
+    /// where not all are wanted, since it often has enough. `None` where rows were removed meanwhile.
+    fn in_waves(
+        &self,
+        parts: &[ScanPart<'_>],
+        wave: usize,
+        memory: &ScanMemory<'_>,
+    ) -> Result<Option<Vec<RecordBatch>>> {
+        let mut batches: Vec<RecordBatch> = Vec::new();
+        let mut left = self.rows_max.unwrap_or(usize::MAX);
+        let mut begin = 0;
+        while begin < parts.len() && left > 0 {
+            let size = if begin == 0 && self.rows_max.is_some() { 1 } else { wave };
+            let parts = &parts[begin..begin.saturating_add(size).min(parts.len())];
+            begin += parts.len();
+            let decoded = parallel::run(self.options.threads, parts.len(), |part| {
+                let read = parts[part].read(|rows| {
+                    let mut batches = Vec::new();
+                    self.decode(rows, left, &mut |batch| {
+                        memory.try_grow(batch.get_array_memory_size())?;
+                        batches.push(batch);
+                        Ok(())
+                    })?;
+                    Ok::<_, DataFusionError>(batches)
+                });
+                read.transpose()
+            });
+            for part in decoded? {
+                let Some(part) = part else { return Ok(None) };
+                let rows: usize = part.iter().map(RecordBatch::num_rows).sum();
+                left = left.saturating_sub(rows);
+                batches.extend(part);
+            }
+        }
+        Ok(Some(batches))
     }
 }
 

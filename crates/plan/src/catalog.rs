@@ -14,6 +14,8 @@ use lockstep_diagnostic::Result;
 use lockstep_row::TableSchema;
 use lockstep_sql::ast::{FileTable, ObjectName, Query};
 
+use crate::key_read::bounds_an_index;
+
 /// What an executor reads the rows of a table from that is not stored; the executor knows its type.
 pub type SourceHandle = Arc<dyn Any + Send + Sync>;
 
@@ -74,16 +76,20 @@ impl TableSource for CatalogTable {
         Arc::clone(&self.arrow_schema)
     }
 
-    /// A source leaves out what certainly fails the filters; the filters stay above it.
+    /// A source leaves out what certainly fails the filters, and a stored table is read by the keys that
+    /// they leave; the filters stay above it.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
     ) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
-        let support = match self.source {
-            Some(_) => TableProviderFilterPushDown::Inexact,
-            None => TableProviderFilterPushDown::Unsupported,
+        let support = |filter: &&Expr| {
+            if self.source.is_some() || bounds_an_index(&self.schema, filter) {
+                TableProviderFilterPushDown::Inexact
+            } else {
+                TableProviderFilterPushDown::Unsupported
+            }
         };
-        Ok(vec![support; filters.len()])
+        Ok(filters.iter().map(support).collect())
     }
 }
 
