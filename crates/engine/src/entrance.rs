@@ -263,7 +263,8 @@ thread_local! {
 pub(crate) struct ReadObjects(BTreeSet<String>);
 
 impl ReadObjects {
-    fn begin() -> Self {
+    /// Begins to note the objects of a call.
+    pub(crate) fn begin() -> Self {
         Self(OBJECTS.take())
     }
 

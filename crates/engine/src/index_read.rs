@@ -13,10 +13,19 @@ use datafusion::{
     },
     logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator},
 };
+use lockstep_function::Compatibility;
 use lockstep_plan::CatalogTable;
 
+/// Returns the indexes through which a query reads its tables under a setting.
+pub(crate) fn of(compatibility: Compatibility, plan: &LogicalPlan) -> BTreeMap<u64, usize> {
+    match compatibility {
+        Compatibility::OpenMldb => read_through(plan),
+        Compatibility::Standard => BTreeMap::new(),
+    }
+}
+
 /// Returns the index of each table, by the table's id. A table that is read twice has none.
-pub(crate) fn read_through(plan: &LogicalPlan) -> BTreeMap<u64, usize> {
+fn read_through(plan: &LogicalPlan) -> BTreeMap<u64, usize> {
     let mut scans: BTreeMap<u64, usize> = BTreeMap::new();
     let mut found = BTreeMap::new();
     let visit = plan.apply(|node| {

@@ -29,6 +29,7 @@
 //! | `statement`, `options`, `statement_description` | what each statement does, the reader of its options, what it will return |
 //! | `append`, [`appender`](Appender), `offline_data`, [`conversion`](Conversion), `literal`, `constant` | rows into tables |
 //! | `relation`, `query_stream`, `index_read`, `named_source` | queries in batch mode, and what they read that is not stored |
+//! | `point_read` | whether a statement reads a few rows by key |
 //! | `request`, `prepared_request`, `request_cache`, `deployment` | request mode |
 //! | `verify`, `answer_log` | the comparison of the two modes, the answers that were given and their comparison |
 //! | `system` | the tables of the database `lockstep` |
@@ -68,6 +69,7 @@ mod options;
 mod outline;
 mod output;
 mod parameters;
+mod point_read;
 mod pre_aggregate_thread;
 mod prepared_request;
 mod query_stream;

@@ -62,6 +62,10 @@ impl ParsedScript {
         Ok(Self { statements: parse(text)?, text: text.to_owned() })
     }
 
+    pub(crate) fn statements(&self) -> &[Parsed] {
+        &self.statements
+    }
+
     /// Returns what [`only_writes_rows`](crate::only_writes_rows) says of the text, without parsing it
     /// again.
     pub fn only_writes_rows(&self) -> bool {

@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use lockstep_batch::{ExecuteOptions, ProgressListener, WindowSkew};
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_function::{Compatibility, Settings, scalar::feature_role::FeatureRole};
+use lockstep_function::{Settings, scalar::feature_role::FeatureRole};
 use lockstep_host::{CallStep, query, temporary::TemporaryStorage};
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
@@ -20,7 +20,6 @@ use crate::{
     conversion::Conversion,
     database::TableSet,
     entrance::{rows_max, too_many_rows},
-    index_read,
     known::KnownQuery,
     system,
     variables::Storage,
@@ -187,12 +186,9 @@ impl Relation {
     fn prepare_run(&self, progress: Option<ProgressCallback>) -> Result<BatchRun<'_>> {
         let progress = progress
             .map(|callback| -> Arc<dyn ProgressListener> { Arc::new(FractionReporter(callback)) });
-        let compatibility = self.context.conversion.settings().compatibility;
-        let read_through = match (compatibility, self.context.storage) {
-            (Compatibility::OpenMldb, Storage::Online) => {
-                index_read::read_through(&self.query.plan)
-            }
-            _ => BTreeMap::new(),
+        let read_through = match self.context.storage {
+            Storage::Online => self.read_through(),
+            Storage::Offline => BTreeMap::new(),
         };
         let temporary = self.context.temporary.clone();
         let window_skew = self.context.window_skew;

@@ -340,7 +340,7 @@ impl Session {
         objects: Option<FindObject<'_>>,
     ) -> Result<(BoundQuery, Vec<Diagnostic>)> {
         self.bind_sources(NamedSources::default(), objects, |sources| {
-            self.bind_once(query, parameters, sources)
+            self.bind_in(query, parameters, sources, None)
         })
     }
 
@@ -384,15 +384,18 @@ impl Session {
         }
     }
 
-    fn bind_once(
+    /// Binds a query over sources that are open, whose names belong to a database, or to the current one.
+    pub(crate) fn bind_in(
         &self,
         query: &Query,
         parameters: &[Parameter],
         sources: &NamedSources,
+        database: Option<&str>,
     ) -> Result<BoundQuery> {
         let (current, indexes) = {
             let state = self.state.read();
-            (state.current_database.clone(), state.bound_indexes.clone())
+            let current = database.unwrap_or(&state.current_database).to_owned();
+            (current, state.bound_indexes.clone())
         };
         let objects = self.database.objects();
         let reader = self.caller().user.is_some().then(|| self.caller());

@@ -15,10 +15,7 @@ mod report;
 mod rows;
 mod sample;
 
-use std::collections::BTreeMap;
-
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_function::Compatibility;
 use lockstep_request::gives_row_by_row;
 
 pub(crate) use self::{position::data_of, sample::RowSample};
@@ -150,10 +147,7 @@ fn verify(
     // Tables that only batch mode reads may not be among the program's.
     let current = TableSet::of(&database.entries_of(&query.plan)?);
     let current = current.spilling_to(database.temporary_storage());
-    let read_through = match deployment.settings.compatibility {
-        Compatibility::OpenMldb => index_read::read_through(&query.plan),
-        Compatibility::Standard => BTreeMap::new(),
-    };
+    let read_through = index_read::of(deployment.settings.compatibility, &query.plan);
     let tables = KnownTables::new(program, &current, read_through);
     let (columns, settings) = (deployment.request.output(), &deployment.settings);
     let report = ReplayReport::new(columns, settings, options.progress.as_ref());

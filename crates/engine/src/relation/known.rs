@@ -2,7 +2,6 @@
 
 use arrow::array::RecordBatch;
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_function::Compatibility;
 use lockstep_host::query;
 
 use super::{ProgressCallback, Relation};
@@ -124,11 +123,8 @@ impl Relation {
     }
 
     /// Returns the indexes through which batch mode reads the tables of the query.
-    fn read_through(&self) -> std::collections::BTreeMap<u64, usize> {
-        match self.settings().compatibility {
-            Compatibility::OpenMldb => index_read::read_through(&self.query.plan),
-            Compatibility::Standard => std::collections::BTreeMap::new(),
-        }
+    pub(super) fn read_through(&self) -> std::collections::BTreeMap<u64, usize> {
+        index_read::of(self.settings().compatibility, &self.query.plan)
     }
 }
 

@@ -1,6 +1,8 @@
 //! EXPLAIN: the plan of batch mode, the program of request mode, and the indexes it would add.
 
+use lockstep_batch::{ExecuteOptions, IndexRead, index_reads};
 use lockstep_diagnostic::Result;
+use lockstep_plan::BoundQuery;
 use lockstep_row::IndexSpec;
 use lockstep_sql::ast::Query;
 
@@ -9,8 +11,10 @@ use crate::{
     Output, Parameter, PreparedRequest, Session,
     catalog::TableEntry,
     database::TableSet,
+    index_read,
     known::KnownQuery,
     lint::{self, Purpose},
+    variables::Storage,
 };
 
 impl Session {
@@ -25,6 +29,7 @@ impl Session {
         let mut lines: Vec<String> = known.into_iter().chain(["batch mode".to_owned()]).collect();
         let plan = bound.plan.display_indent().to_string();
         lines.extend(plan.lines().map(|line| format!("  {line}")));
+        lines.extend(self.index_reads(&bound, &entries));
         lines.push("request mode".to_owned());
         let pre_aggregation = pre_aggregation_of(self.variables().pre_aggregation());
         let empty_copies = self.database.empty_copies_of(&entries)?;
@@ -38,6 +43,30 @@ impl Session {
         }
         let warnings = lint::check(&bound, &TableSet::of(&entries), Purpose::Explaining);
         Ok(Output { warnings, ..Output::of_list("plan", lines.iter().map(String::as_str))? })
+    }
+}
+
+impl Session {
+    /// Describes the indexes that batch mode reads by key.
+    fn index_reads(&self, bound: &BoundQuery, entries: &[TableEntry]) -> Vec<String> {
+        if self.storage() == Storage::Offline {
+            return Vec::new();
+        }
+        let read_through = index_read::of(self.settings().compatibility, &bound.plan);
+        let options = ExecuteOptions { read_through, ..ExecuteOptions::default() };
+        let reads = index_reads(&bound.plan, &TableSet::of(entries), &options);
+        let line = |read: IndexRead| {
+            let table = entries.iter().find(|entry| entry.id == read.table)?;
+            let time = read.event_time.map(|column| format!(", bounded by {column}"));
+            Some(format!(
+                "  reads index {} of {} over ({}){}",
+                read.index,
+                table.definition.name(),
+                read.keys.join(", "),
+                time.unwrap_or_default()
+            ))
+        };
+        reads.unwrap_or_default().into_iter().filter_map(line).collect()
     }
 }
 
