@@ -212,7 +212,7 @@ impl FlightCall {
     }
 
     /// Passes the session of the call on.
-    fn with_session<T>(&self, work: impl FnOnce(&Session) -> Result<T>) -> Result<T> {
+    pub(super) fn with_session<T>(&self, work: impl FnOnce(&Session) -> Result<T>) -> Result<T> {
         match &self.session {
             CallSession::Lasting(kept) => work(&kept.session),
             CallSession::Login(login) => {

@@ -13,8 +13,8 @@ use arrow_flight::{
 use bytes::Bytes;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{
-    Output, Parameter, Relation, Session, StatementEffect, TrainingSetOptions, guarded,
-    only_writes_rows,
+    Output, Parameter, ParsedScript, Relation, Session, StatementEffect, TrainingSetOptions,
+    guarded,
 };
 use lockstep_protocol::{DiagnosticMessage, Execute, SessionView, StatementOutcome, TrainingSet};
 use prost::Message;
@@ -146,7 +146,7 @@ impl FlightCall {
         rows: Arc<ParameterRows>,
         id: &str,
     ) -> Result<FlightDataStream, Status> {
-        let class = class_of(&sql);
+        let class = self.class_of(&sql, &rows);
         let stream = self.stream(class, id, move |session, sender| {
             if rows.is_empty() {
                 return run_statement(session, &sql, &[], sender).map(drop);
@@ -160,7 +160,7 @@ impl FlightCall {
     pub(crate) async fn execute(&self, execute: Execute) -> Result<FlightDataStream, Status> {
         let parameters = parameters_in(&execute.parameters);
         let parameters = parameters.map_err(|error| self.status(&error))?;
-        let class = class_of(&execute.sql);
+        let class = self.class_of(&execute.sql, std::slice::from_ref(&parameters));
         let stream = self.stream(class, self.id(), move |session, sender| {
             let mut outcome = if execute.is_query {
                 run_query(session, &execute.sql, &parameters, sender)?
@@ -198,7 +198,7 @@ impl FlightCall {
         sql: String,
         rows: Arc<ParameterRows>,
     ) -> Result<i64, Status> {
-        self.run(class_of(&sql), CallDeadline::Statement, move |session| {
+        self.run(self.class_of(&sql, &rows), CallDeadline::Statement, move |session| {
             if rows.is_empty() {
                 return session.execute(&sql).map(|output| affected(&output));
             }
@@ -210,6 +210,37 @@ impl FlightCall {
             Ok(sum)
         })
         .await
+    }
+
+    /// Returns the class of a script with parameters. One that reads a few rows by key does not wait for
+    /// analytics; a long one is told by its first word, as long ones are mostly rows.
+    fn class_of(&self, sql: &str, rows: &[Vec<Parameter>]) -> WorkClass {
+        if sql.len() > PARSED_HERE_BYTES_MAX {
+            let word = sql.split_whitespace().next().unwrap_or_default();
+            let is_write =
+                word.eq_ignore_ascii_case("insert") || word.eq_ignore_ascii_case("delete");
+            return if is_write { WorkClass::Writes } else { WorkClass::Analytics };
+        }
+        let Ok(script) = guarded(|| ParsedScript::parse(sql)) else { return WorkClass::Analytics };
+        let parameters = match rows {
+            [] => Some(&[][..]),
+            [only] => Some(only.as_slice()),
+            _ => None,
+        };
+        let is_answered_by_key = |parameters| {
+            script.may_be_answered_by_key()
+                && guarded(|| {
+                    self.with_session(|session| {
+                        Ok(session.is_answered_by_key(&script, parameters, None))
+                    })
+                })
+                .unwrap_or(false)
+        };
+        match parameters {
+            Some(parameters) if is_answered_by_key(parameters) => WorkClass::Requests,
+            _ if script.only_writes_rows() => WorkClass::Writes,
+            _ => WorkClass::Analytics,
+        }
     }
 
     /// Prepares a statement: parses it, and finds the columns of its rows.
@@ -336,17 +367,6 @@ fn affected(output: &Output) -> i64 {
 
 /// The longest script that is parsed on the thread that reads calls, in bytes: some 100 microseconds.
 const PARSED_HERE_BYTES_MAX: usize = 4_096;
-
-/// Returns the class of a script. A long one is told by its first word, as long ones are mostly rows.
-fn class_of(sql: &str) -> WorkClass {
-    let is_write = if sql.len() <= PARSED_HERE_BYTES_MAX {
-        guarded(|| Ok(only_writes_rows(sql))).unwrap_or(false)
-    } else {
-        let word = sql.split_whitespace().next().unwrap_or_default();
-        word.eq_ignore_ascii_case("insert") || word.eq_ignore_ascii_case("delete")
-    };
-    if is_write { WorkClass::Writes } else { WorkClass::Analytics }
-}
 
 fn random_id() -> String {
     let bytes = lockstep_host::random::id();

@@ -9,7 +9,7 @@ use axum::{
 };
 use futures::StreamExt;
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::{CallOptions, Session, guarded};
+use lockstep_engine::{CallOptions, Parameter, ParsedScript, Session, guarded};
 use lockstep_host::{Clock, QueryContext, QueryLimits};
 use serde::Deserialize;
 
@@ -292,6 +292,29 @@ impl EngineCall {
     /// them when other calls are refused.
     pub(crate) fn of_monitor(self) -> Self {
         Self { call: CallOptions { memory_bytes: None, rows_max: None, ..self.call }, ..self }
+    }
+
+    /// Returns the class of a script with parameters of a session. One that reads a few rows by key does
+    /// not wait for analytics.
+    pub(crate) fn class_of(
+        &self,
+        script: &ParsedScript,
+        parameters: impl FnOnce(&Session) -> Option<Vec<Parameter>>,
+    ) -> WorkClass {
+        let is_answered_by_key = script.may_be_answered_by_key()
+            && guarded(|| {
+                let session = self.login.open()?;
+                let Some(parameters) = parameters(&session) else { return Ok(false) };
+                Ok(session.is_answered_by_key(script, &parameters, self.database.as_deref()))
+            })
+            .unwrap_or(false);
+        if is_answered_by_key {
+            return WorkClass::Requests;
+        }
+        match script.only_writes_rows() {
+            true => WorkClass::Writes,
+            false => WorkClass::Analytics,
+        }
     }
 
     /// Opens the session and runs work in it. A panic is an internal error.

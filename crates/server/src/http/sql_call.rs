@@ -69,7 +69,8 @@ pub(crate) async fn run(
         trace.phase_since("parse", begun_ns);
     }
     let engine_call = call.engine_call(DeadlineKind::Statement)?.in_database(body.database);
-    run_in_pool(&state, class_of(&script), engine_call, move |state, session| {
+    let class = engine_call.class_of(&script, |_| Some(parameters.clone()));
+    run_in_pool(&state, class, engine_call, move |state, session| {
         let output = session.run_script(&script, &parameters)?;
         let begun_ns = state.clock.monotonic_ns();
         let bytes = write_output(&output, format, state.settings().answer_bytes_max)?;
@@ -93,11 +94,6 @@ pub(crate) async fn parse_script(state: &ServerState, sql: &str) -> HttpResult<P
     let sql = sql.to_owned();
     let parse = move || guarded(|| ParsedScript::parse(&sql));
     Ok(state.pools.run(WorkClass::Writes, &QueryContext::new(), parse).await??)
-}
-
-/// Returns the class of a script.
-pub(crate) fn class_of(script: &ParsedScript) -> WorkClass {
-    if script.only_writes_rows() { WorkClass::Writes } else { WorkClass::Analytics }
 }
 
 /// Converts a parameter by its JSON type: a whole number is a BIGINT, another a DOUBLE.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_engine::{
-    CallOptions, Output, Parameter, PreparedStatement, Session, guarded, only_writes_rows,
+    CallOptions, Output, Parameter, ParsedScript, PreparedStatement, Session, guarded,
+    only_writes_rows,
 };
 use lockstep_host::{QueryContext, QueryLimits};
 use lockstep_row::{DataType, Value};
@@ -150,12 +151,13 @@ impl Connection {
         let given: Vec<Parameter> = given.collect();
         let access = self.check_access(statement.sql());
         access.map_err(|error| ClientFailure::Error(error).placed(translation))?;
-        let class = self.class_of(&statement).await?;
+        let class = self.class_of(&statement, &given).await?;
         let first = translation.sql.split_ascii_whitespace().next().unwrap_or_default();
         let verb = first.to_ascii_uppercase();
         let run = move |session: &Session| statement.run(session, &given);
-        let output =
-            self.run_in_pool(class, run).await.map_err(|failure| failure.placed(translation))?;
+        let timeout_ms = self.state.settings().statement_timeout_ms;
+        let output = self.run_within(timeout_ms, class, run).await;
+        let output = output.map_err(|failure| failure.placed(translation))?;
         if !matches!(
             verb.as_str(),
             "SELECT" | "WITH" | "SHOW" | "DESC" | "EXPLAIN" | "SET" | "USE" | "VERIFY"
@@ -165,9 +167,17 @@ impl Connection {
         Ok(engine_answer(output, &verb))
     }
 
-    /// Returns the class of a statement. A long one is parsed on a thread that writes, as long ones do.
-    async fn class_of(&self, statement: &EngineStatement) -> Result<WorkClass, ClientFailure> {
+    /// Returns the class of a statement. One that reads a few rows by key does not wait for analytics; a long
+    /// one is parsed on a thread that writes, as long ones do.
+    async fn class_of(
+        &self,
+        statement: &EngineStatement,
+        parameters: &[Parameter],
+    ) -> Result<WorkClass, ClientFailure> {
         let is_write = if statement.sql().len() <= PARSED_HERE_BYTES_MAX {
+            if self.is_answered_by_key(statement, parameters) {
+                return Ok(WorkClass::Requests);
+            }
             guarded(|| Ok(only_writes_rows(statement.sql())))?
         } else {
             let sql = statement.sql().to_owned();
@@ -179,10 +189,47 @@ impl Connection {
         Ok(if is_write { WorkClass::Writes } else { WorkClass::Analytics })
     }
 
-    /// Runs work of the engine on a thread of its class. It is cancelled where the client cancels it or
-    /// is gone.
+    /// Returns whether a statement reads a few rows by key.
+    pub(crate) fn is_answered_by_key(
+        &self,
+        statement: &EngineStatement,
+        parameters: &[Parameter],
+    ) -> bool {
+        let session = &self.session;
+        let found = guarded(|| {
+            Ok(match statement {
+                EngineStatement::Prepared(prepared) => {
+                    session.is_prepared_answered_by_key(prepared, parameters)
+                }
+                EngineStatement::Text(sql) => {
+                    session.is_answered_by_key(&ParsedScript::parse(sql)?, parameters, None)
+                }
+            })
+        });
+        found.unwrap_or(false)
+    }
+
+    /// Runs work of the engine on a thread of its class, under the timeout of the class.
     pub(crate) async fn run_in_pool<T: Send + 'static>(
         &mut self,
+        class: WorkClass,
+        work: impl FnOnce(&Session) -> Result<T> + Send + 'static,
+    ) -> Result<T, ClientFailure> {
+        let settings = self.state.settings();
+        let timeout_ms = match class {
+            WorkClass::Writes | WorkClass::Analytics | WorkClass::Logins => {
+                settings.statement_timeout_ms
+            }
+            WorkClass::Requests => settings.request_timeout_ms,
+        };
+        self.run_within(timeout_ms, class, work).await
+    }
+
+    /// Runs work of the engine on a thread of its class. It is cancelled where the client cancels it or
+    /// is gone.
+    async fn run_within<T: Send + 'static>(
+        &mut self,
+        timeout_ms: u64,
         class: WorkClass,
         work: impl FnOnce(&Session) -> Result<T> + Send + 'static,
     ) -> Result<T, ClientFailure> {
@@ -193,12 +240,6 @@ impl Connection {
             timeout_ms: None,
             memory_bytes: limit(settings.query_memory_bytes_max),
             rows_max: limit(settings.answer_rows_max),
-        };
-        let timeout_ms = match class {
-            WorkClass::Writes | WorkClass::Analytics | WorkClass::Logins => {
-                settings.statement_timeout_ms
-            }
-            WorkClass::Requests => settings.request_timeout_ms,
         };
         let limits = QueryLimits { timeout_ms: Some(timeout_ms), ..QueryLimits::default() };
         let context = QueryContext::limited(&self.state.clock, limits);

@@ -11,6 +11,7 @@ use super::{
     command::ClientCommand,
     connection::Connection,
     deployment_call::DescribedAnswer,
+    execution::EngineStatement,
     function_call::CallColumns,
     inference::parameter_types,
     message::{BindMessage, ClientMessage, DescribedObject, ParseMessage, violation},
@@ -296,10 +297,16 @@ impl Connection {
                     value.unwrap_or((Value::Null, DataType::Null))
                 });
                 let (sql, given) = (translation.sql.clone(), given.collect::<Vec<_>>());
+                let is_answered_by_key = engine.is_some_and(|engine| {
+                    let statement = EngineStatement::Prepared(Arc::clone(engine));
+                    self.is_answered_by_key(&statement, &given)
+                });
+                let class =
+                    if is_answered_by_key { WorkClass::Requests } else { WorkClass::Analytics };
                 let bind = move |session: &Session| {
                     Ok(session.query_with(&sql, &given)?.columns().to_vec())
                 };
-                let bound = self.run_in_pool(WorkClass::Analytics, bind).await;
+                let bound = self.run_in_pool(class, bind).await;
                 let columns = bound.map_err(|failure| failure.placed(translation))?;
                 Ok(Some(ResultColumn::of(&columns).into()))
             }

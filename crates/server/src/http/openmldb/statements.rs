@@ -17,7 +17,7 @@ use super::{
         error::HttpResult,
         path_names::PathNames,
         row_batches::RowBatches,
-        sql_call::{class_of, parse_script},
+        sql_call::parse_script,
     },
     body::{Members, ValueSchema, is_true, items, members},
     ok, refusal,
@@ -94,7 +94,11 @@ pub(super) async fn run(
     // CREATE DATABASE may be called at the path of what it makes.
     let database = (!is_about_databases(&statement.sql)).then_some(database);
     let engine_call = engine_call.in_database(database);
-    run_in_pool(&state, class_of(&script), engine_call, move |state, session| {
+    let class = engine_call.class_of(&script, |session| match statement.mode {
+        StatementMode::Online => statement.parameters(session).ok(),
+        StatementMode::Offline { .. } | StatementMode::Request => None,
+    });
+    run_in_pool(&state, class, engine_call, move |state, session| {
         statement.mode.apply(session)?;
         let output = session.run_script(&script, &statement.parameters(session)?)?;
         statement.answer(&output, state.settings().answer_bytes_max)
