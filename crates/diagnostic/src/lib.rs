@@ -42,13 +42,11 @@ pub mod code {
     pub const DUPLICATE_COLUMN: &str = "42701";
     /// A column name that no input provides.
     pub const UNDEFINED_COLUMN: &str = "42703";
-    /// A position in ORDER BY or GROUP BY that the select list does not have, or an ORDER BY without a
-    /// column.
+    /// A position in ORDER BY or GROUP BY that the select list does not have, an ORDER BY without a
+    /// column, or a list of names of columns that does not fit its columns.
     pub const INVALID_COLUMN_REFERENCE: &str = "42P10";
     /// A column name that several inputs provide.
     pub const AMBIGUOUS_COLUMN: &str = "42702";
-    /// A list of names of columns, or a position, that no column has.
-    pub const INVALID_COLUMN_REFERENCE: &str = "42P10";
     /// A function name, or a function for these argument types, that does not exist.
     pub const UNDEFINED_FUNCTION: &str = "42883";
     /// A table that does not exist.

@@ -420,7 +420,7 @@ impl JsonRows {
             Some(value) => {
                 let checked = value.text().map_or(Ok(()), |text| declared.check_length(text));
                 checked.map_err(|too_long| {
-                    let mut error = self.objects.error(&too_long.to_string());
+                    let mut error = objects.error(&too_long.to_string());
                     error.code = code::STRING_TOO_LONG;
                     error
                 })?;
