@@ -48,6 +48,7 @@ use lockstep_table::{Snapshot, Table};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
+    checked_rules::{CheckedLogicalRule, CheckedPhysicalRule},
     error::{from_datafusion, interrupted},
     filter_pushdown::FilterPushdown,
     group_by::GroupsInOrder,
@@ -267,7 +268,8 @@ pub fn explain(
     options: &ExecuteOptions,
 ) -> Result<String> {
     let (context, files) = (QueryContext::nested(), options.temporary.files());
-    let query = OptimisedQuery::new(plan, tables, options, &RunContext { context, files })?;
+    let run = RunContext { context: context.clone(), files };
+    let query = OptimisedQuery::new(plan, tables, options, &run)?;
     let (sender, receiver) = mpsc::sync_channel(1);
     runtime()?.spawn(async move {
         let physical = query.state.query_planner().create_physical_plan(&query.plan, &query.state);
@@ -281,9 +283,14 @@ pub fn explain(
         // Sending fails only when the caller has gone.
         drop(sender.send(text));
     });
-    match receiver.recv() {
-        Ok(text) => text.map_err(|error| from_datafusion(&error)),
-        Err(_) => Diagnostic::internal("planning ended early").err(),
+    loop {
+        match receiver.recv_timeout(POLL_INTERVAL) {
+            Ok(text) => return text.map_err(|error| from_datafusion(&error)),
+            Err(RecvTimeoutError::Timeout) => context.poll().map_err(interrupted)?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Diagnostic::internal("planning ended early").err();
+            }
+        }
     }
 }
 
@@ -480,6 +487,9 @@ fn session(
         Arc::new(SortMemory { bytes, options: operators.clone() })
     }));
     rules.push(Arc::new(Interruptible { context: run.context.clone() }));
+    let checked_physical = |rule: PhysicalRule| -> PhysicalRule {
+        Arc::new(CheckedPhysicalRule { rule, context: run.context.clone() })
+    };
     // The rule replaces a UNION of which only one side has rows by a projection whose columns have
     // no qualifier, so that a condition pushed below it takes the table's columns of the same name.
     let logical = Optimizer::new().rules.into_iter();
@@ -490,12 +500,15 @@ fn session(
             _ => rule,
         }
     };
+    let checked = |rule: LogicalRule| -> LogicalRule {
+        Arc::new(CheckedLogicalRule { rule, context: run.context.clone() })
+    };
     Ok(SessionStateBuilder::new()
         .with_config(config)
-        .with_optimizer_rules(logical.filter(is_right).map(own).collect())
+        .with_optimizer_rules(logical.filter(is_right).map(own).map(checked).collect())
         .with_runtime_env(runtime.build_arc()?)
         .with_analyzer_rules(Vec::new())
-        .with_physical_optimizer_rules(rules))
+        .with_physical_optimizer_rules(rules.into_iter().map(checked_physical).collect()))
 }
 
 /// Returns the number of threads that the machine runs at once.

@@ -8,6 +8,7 @@
 //! | file | what |
 //! |---|---|
 //! | `execute` | plan in, record batches out |
+//! | `checked_rules` | rules of the optimizers that an interrupt ends |
 //! | `lower` | rewrites of plan nodes for batch mode |
 //! | `planner` | logical to physical plan |
 //! | `table_reads` | which stored rows a query reads |
@@ -27,6 +28,7 @@
 //! | [`export`] | CSV and Parquet files out |
 
 mod boundary;
+mod checked_rules;
 mod error;
 mod execute;
 pub mod export;

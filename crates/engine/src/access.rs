@@ -8,7 +8,9 @@
 //! (ADR 0030)
 
 mod files;
+mod owner;
 mod requirement;
+mod table_privilege;
 
 use std::{
     fmt,
@@ -20,8 +22,10 @@ use std::{
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 
+pub use self::table_privilege::TablePrivilege;
 pub(crate) use self::{
     files::FileFolders,
+    owner::{OwnedReads, Owner, OwnerGuard, check_owners},
     requirement::{NeededFile, Needs},
 };
 use crate::{
@@ -45,6 +49,17 @@ pub(crate) struct UserIdentity {
     /// [`User::id`](crate::user::User::id).
     pub(crate) id: u64,
     pub(crate) token: Option<SessionToken>,
+    /// The password that was proved; `None`: another proof.
+    pub(crate) password: Option<ProvedPassword>,
+}
+
+/// `StoredKey` of the verifier of a password.
+pub(crate) struct ProvedPassword(pub(crate) [u8; 32]);
+
+impl fmt::Debug for ProvedPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProvedPassword")
+    }
 }
 
 /// The token that a session was opened with.
@@ -76,6 +91,16 @@ pub(crate) enum NeededPrivilege {
     Any,
 }
 
+impl NeededPrivilege {
+    /// Returns the name as a message has it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::One(privilege) => privilege.name(),
+            Self::Any => "any privilege",
+        }
+    }
+}
+
 impl Requirement {
     pub(crate) fn new(privilege: Privilege, object: Securable) -> Self {
         Self { privilege: NeededPrivilege::One(privilege), object, span: None }
@@ -84,6 +109,19 @@ impl Requirement {
     /// Makes the requirement to see an object.
     pub(crate) fn any(object: Securable) -> Self {
         Self { privilege: NeededPrivilege::Any, object, span: None }
+    }
+
+    /// Returns whether a user has it.
+    fn is_met(&self, objects: &Objects, user: &str) -> bool {
+        if self.is_of_system_tables(objects) {
+            return true;
+        }
+        match self.privilege {
+            NeededPrivilege::One(privilege) => {
+                objects.users().is_allowed(user, privilege, &self.object)
+            }
+            NeededPrivilege::Any => objects.users().is_visible(user, &self.object),
+        }
     }
 
     /// Returns whether it is to read or see system tables, which show each caller what it may see.
@@ -144,15 +182,7 @@ impl Caller {
 
     fn has(&self, objects: &Objects, needed: &Requirement) -> bool {
         let Some(user) = &self.user else { return true };
-        if needed.is_of_system_tables(objects) {
-            return true;
-        }
-        match needed.privilege {
-            NeededPrivilege::One(privilege) => {
-                objects.users().is_allowed(&user.name, privilege, &needed.object)
-            }
-            NeededPrivilege::Any => objects.users().is_visible(&user.name, &needed.object),
-        }
+        needed.is_met(objects, &user.name)
     }
 
     /// Returns whether the caller sees an object in lists.
@@ -197,6 +227,20 @@ impl UserIdentity {
     }
 }
 
+impl UserIdentity {
+    /// Fails once the password that was proved is no longer that of the user.
+    pub(crate) fn check_password(&self, objects: &Objects) -> Result<()> {
+        let Some(proved) = &self.password else { return Ok(()) };
+        let user = objects.users().by_name().get(&self.name);
+        let current = user.and_then(|user| user.password());
+        if current.is_some_and(|current| current.stored_key == proved.0) {
+            return Ok(());
+        }
+        let message = format!("the password of user `{}` was changed", self.name);
+        Diagnostic::new(code::INVALID_AUTHORIZATION, message).with_hint("Log in again.").err()
+    }
+}
+
 impl SessionToken {
     fn has_expired(&self, now_ms: i64) -> bool {
         self.expires_ms.is_some_and(|expires_ms| now_ms >= expires_ms)
@@ -214,9 +258,10 @@ impl SessionToken {
 fn refused(user: &str, missing: &Requirement) -> Diagnostic {
     debug_assert!(!user.is_empty(), "the process itself lacks nothing");
     let object = &missing.object;
-    let (what, grant) = match missing.privilege {
-        NeededPrivilege::One(privilege) => (privilege.name(), privilege.name()),
-        NeededPrivilege::Any => ("any privilege", example(object)),
+    let what = missing.privilege.name();
+    let grant = match missing.privilege {
+        NeededPrivilege::One(privilege) => privilege.name(),
+        NeededPrivilege::Any => example(object),
     };
     let message = format!("user `{user}` does not have {what} on {object}");
     let error = Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message)

@@ -151,7 +151,8 @@ impl fmt::Debug for AnswerLog {
 /// Returns a short text that differs where what a deployment says differs: the FNV-1a hash of its query and
 /// of the settings on which the meaning of the query depends (Fowler, Noll, Vo).
 pub(crate) fn fingerprint(source: &QuerySource) -> String {
-    let QuerySource { sql, current_database, compatibility, time_zone, indexes: _ } = source;
+    let QuerySource { sql, current_database, compatibility, time_zone, indexes: _, owner: _ } =
+        source;
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
     for part in [sql, current_database, compatibility, time_zone] {
         // A byte that no text has ends each.
@@ -180,6 +181,7 @@ mod tests {
             compatibility: "standard".to_owned(),
             time_zone: "UTC".to_owned(),
             indexes: Vec::new(),
+            owner: None,
         }
     }
 

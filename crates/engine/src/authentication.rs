@@ -9,7 +9,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use crate::{
     AuditEvent, ClientInfo, Database, Session,
-    access::{Caller, SessionToken, UserIdentity},
+    access::{Caller, ProvedPassword, SessionToken, UserIdentity},
     user::{ROOT, Verifier, hash_of},
 };
 
@@ -90,6 +90,13 @@ impl ScramVerifier {
     }
 }
 
+impl UserIdentity {
+    /// Returns the identity of a user who has proved the password of a verifier.
+    fn with_password(self, verifier: &ScramVerifier) -> Self {
+        Self { password: Some(ProvedPassword(verifier.verifier.stored_key)), ..self }
+    }
+}
+
 impl Database {
     /// Returns what a SCRAM-SHA-256 exchange with a user needs. The salt of a name is always the same.
     pub fn scram_verifier(&self, user: &str) -> ScramVerifier {
@@ -125,14 +132,16 @@ impl Database {
             Proof::Password(password) => {
                 let verifier = self.scram_verifier(user);
                 let fits = verifier.verifier.verify(password);
-                if fits && verifier.is_of_user { self.identity(user) } else { None }
+                let identity = if fits && verifier.is_of_user { self.identity(user) } else { None };
+                identity.map(|identity| identity.with_password(&verifier))
             }
             Proof::Scram { verifier, auth_message, client_proof } => {
                 let fits = verifier.has_proof(auth_message, client_proof);
                 // The password may have been changed since the exchange began.
                 let current = self.scram_verifier(user);
                 let is_current = current.stored_key() == verifier.stored_key();
-                if fits && is_current { self.identity(user) } else { None }
+                let identity = if fits && is_current { self.identity(user) } else { None };
+                identity.map(|identity| identity.with_password(verifier))
             }
             Proof::Token(token) => self.identity_of_token(token).filter(|found| found.name == user),
             Proof::Checked => self.identity(user),
@@ -178,7 +187,7 @@ impl Database {
     fn identity(&self, name: &str) -> Option<UserIdentity> {
         let objects = self.objects();
         let user = objects.users().by_name().get(name).filter(|user| !user.is_role())?;
-        Some(UserIdentity { name: name.to_owned(), id: user.id(), token: None })
+        Some(UserIdentity { name: name.to_owned(), id: user.id(), token: None, password: None })
     }
 
     fn identity_of_token(&self, text: &str) -> Option<UserIdentity> {
@@ -189,7 +198,7 @@ impl Database {
             return None;
         }
         let token = Some(SessionToken { hash, expires_ms: token.expires_ms });
-        Some(UserIdentity { name: name.to_owned(), id: user.id(), token })
+        Some(UserIdentity { name: name.to_owned(), id: user.id(), token, password: None })
     }
 
     fn open_session(

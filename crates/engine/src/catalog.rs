@@ -3,6 +3,7 @@
 //! [`crate::Database`] has it behind one lock, which a statement takes for a look-up, never while
 //! it runs. Only a [`CatalogCommand`] (`catalog/command.rs`) changes it.
 
+mod cascade;
 mod command;
 mod record;
 
@@ -35,6 +36,7 @@ use crate::{
     view::View,
 };
 
+pub(crate) use cascade::{Cascade, DroppedObject};
 pub(crate) use command::{CatalogCommand, DropSignal, check_name};
 pub(crate) use record::{CATALOG, CatalogRecord, columns_of};
 
@@ -101,7 +103,8 @@ impl fmt::Display for QualifiedName {
 }
 
 /// The kind of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum ObjectKind {
     Table,
     View,
@@ -136,6 +139,10 @@ impl Definition {
 
     pub(crate) fn name(&self) -> &QualifiedName {
         &self.name
+    }
+
+    pub(crate) fn kind(&self) -> ObjectKind {
+        self.kind
     }
 
     /// Returns what a user needs who asks for answers that rest on the object.

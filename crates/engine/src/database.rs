@@ -99,7 +99,7 @@ pub(crate) struct EngineState {
     records: CallRecords,
     query_memory: QueryMemory,
     /// The number of changes of users and privileges.
-    users_version: AtomicU64,
+    users_version: Arc<AtomicU64>,
     /// From how many nanoseconds a call is recorded as slow; 0: none is.
     slow_request_ns: AtomicU64,
     file_folders: RwLock<Arc<FileFolders>>,
@@ -154,7 +154,7 @@ impl Database {
             sessions: SessionList::default(),
             records: CallRecords::default(),
             query_memory: QueryMemory::default(),
-            users_version: AtomicU64::new(0),
+            users_version: Arc::default(),
             slow_request_ns: AtomicU64::new(0),
             file_folders: RwLock::default(),
             temp_folders: RwLock::default(),
@@ -243,6 +243,16 @@ impl Database {
     pub fn users_version(&self) -> u64 {
         // Acquire: pairs with the Release in `commit`, so that who sees the number sees the users.
         self.state.users_version.load(Ordering::Acquire)
+    }
+
+    /// Returns the number of [`Self::users_version`], for what does not keep the engine.
+    pub(crate) fn shared_users_version(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.state.users_version)
+    }
+
+    /// Returns a reference that does not keep the engine.
+    pub(crate) fn downgrade(&self) -> Weak<EngineState> {
+        Arc::downgrade(&self.state)
     }
 
     #[inline]

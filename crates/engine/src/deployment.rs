@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     DeploymentInfo, Output, PreparedRequest, ProcedureInfo, Session,
-    access::{Needs, Requirement},
+    access::{Needs, OwnedReads, Owner, Requirement},
     catalog::{CatalogRecord, Definition, DropSignal, QualifiedName, TableReference},
     entrance::{CallDescription, no_plan},
     session::{object_name, retried},
@@ -49,6 +49,8 @@ pub(crate) struct Deployment {
     pub(crate) indexes: Vec<BoundIndexes>,
     /// OPTIONS as written, as (name, value).
     pub(crate) options: Vec<(String, String)>,
+    /// The user with whose privileges it reads, if it has one.
+    pub(crate) owner: Option<Owner>,
     /// The holds by which indexes keep rows as far back as the query reads.
     #[expect(dead_code, reason = "never read: dropping it releases the holds")]
     pub(crate) holds: Vec<IndexHold>,
@@ -77,6 +79,8 @@ pub(crate) struct Procedure {
     pub(crate) common_input: Vec<bool>,
     /// Which columns of the answer are copies of such columns.
     pub(crate) common_output: Vec<bool>,
+    /// The user with whose privileges it reads, if it has one.
+    pub(crate) owner: Option<Owner>,
     /// The last field: fields are dropped in their order.
     pub(crate) dropped: DropSignal,
 }
@@ -92,6 +96,10 @@ pub(crate) struct QuerySource {
     /// count that there are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) indexes: Vec<BoundIndexes>,
+    /// The user with whose privileges it reads; `None`: it reads everything, as records of earlier versions
+    /// do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<Owner>,
 }
 
 /// The declared indexes of a table when a query over it was bound: they order the rows of a LAST JOIN
@@ -147,7 +155,13 @@ impl QuerySource {
             compatibility: compatibility_name(settings).to_owned(),
             time_zone: settings.time_zone.to_string(),
             indexes: Vec::new(),
+            owner: None,
         }
+    }
+
+    /// Returns the source of an object with an owner.
+    pub(crate) fn owned_by(self, owned: Option<&OwnedReads>) -> Self {
+        Self { owner: owned.map(|owned| owned.owner().clone()), ..self }
     }
 }
 
@@ -234,6 +248,7 @@ impl Deployment {
         let indexes = self.indexes.clone();
         QuerySource {
             indexes,
+            owner: self.owner.clone(),
             ..QuerySource::new(&self.sql, &self.current_database, self.settings)
         }
     }
@@ -277,6 +292,7 @@ impl Procedure {
             name: self.name().clone(),
             source: QuerySource {
                 indexes: self.indexes.clone(),
+                owner: self.owner.clone(),
                 ..QuerySource::new(&self.sql, &self.current_database, self.settings)
             },
         }

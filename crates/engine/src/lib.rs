@@ -97,6 +97,7 @@ pub mod csv {
     };
 }
 
+pub use access::TablePrivilege;
 pub use append_tables::TableBatches;
 pub use appender::Appender;
 pub use audit::{AuditEvent, AuditListener, SlowRequest};

@@ -26,8 +26,8 @@ use lockstep_row::{
 use lockstep_table::{Snapshot, Table};
 
 use crate::{
-    Output, Session,
-    access::{AccessGuard, Requirement},
+    Database, Output, Session,
+    access::{AccessGuard, OwnerGuard, Requirement},
     answer_log::{AnswerLog, SeenTables},
     append::{MissingColumn, conform},
     catalog::{Definition, TableEntry},
@@ -63,6 +63,8 @@ struct RequestSources {
     definitions: Vec<Arc<Definition>>,
     /// What a user needs who asks for answers.
     requirements: Vec<Requirement>,
+    /// The check of the owners of the deployment and of the views.
+    owners: Option<OwnerGuard>,
 }
 
 /// What requests of all users share.
@@ -147,13 +149,17 @@ impl PreparedRequest {
     /// Compiles a bound query against the tables that it names.
     pub(crate) fn compile(
         query: &BoundQuery,
+        database: &Database,
         entries: &[TableEntry],
         temporary: TemporaryStorage,
     ) -> Result<Self> {
         let tables = entries.iter().map(|entry| Arc::clone(&entry.definition));
-        let views = views_of(query).into_iter().map(|view| Arc::clone(&view.definition));
+        let views = views_of(query);
         let sources = RequestSources {
-            definitions: tables.chain(views).collect(),
+            owners: OwnerGuard::new(database, None, &views),
+            definitions: tables
+                .chain(views.iter().map(|view| Arc::clone(&view.definition)))
+                .collect(),
             requirements: requirements_of(query),
         };
         let tables = TableSet::of(entries).spilling_to(temporary);
@@ -166,6 +172,7 @@ impl PreparedRequest {
         query: &BoundQuery,
         tables: &TableSet,
         definition: &Arc<Definition>,
+        owners: Option<OwnerGuard>,
         pre_aggregation: PreAggregation,
     ) -> Result<Self> {
         let options =
@@ -173,6 +180,7 @@ impl PreparedRequest {
         let sources = RequestSources {
             definitions: vec![Arc::clone(definition)],
             requirements: vec![definition.requirement()],
+            owners,
         };
         Self::compile_with(query, tables, sources, options)
     }
@@ -276,12 +284,15 @@ impl PreparedRequest {
         self.compiled.sources.requirements.clone()
     }
 
-    /// Fails once a definition from which the request was compiled was dropped or replaced, or its user
-    /// lost a privilege.
+    /// Fails once a definition from which the request was compiled was dropped or replaced, or its user or
+    /// an owner lost a privilege.
     #[inline]
     pub(crate) fn check_definitions(&self) -> Result<()> {
         if let Some(guard) = &self.guard {
             guard.check()?;
+        }
+        if let Some(owners) = &self.compiled.sources.owners {
+            owners.check()?;
         }
         self.compiled.sources.definitions.iter().try_for_each(|definition| definition.check())
     }

@@ -8,7 +8,7 @@ mod rescue;
 mod writers;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     path::Path,
     sync::Arc,
 };
@@ -33,7 +33,9 @@ use self::{
 };
 use crate::{
     Database,
-    catalog::{CATALOG, CatalogCommand, CatalogRecord, QualifiedName},
+    catalog::{
+        CATALOG, Cascade, CatalogCommand, CatalogRecord, DroppedObject, ObjectKind, QualifiedName,
+    },
     checkpoint::{CheckpointBody, CheckpointFiles, Extent, TableCheckpoint},
     deployment::QuerySource,
     log_error::log_error,
@@ -421,12 +423,13 @@ impl<'d> EngineRecovery<'d> {
                 replaced.map(|replaced| self.tables.remove(&replaced));
                 Ok(())
             }
-            CatalogRecord::DropTable { id, name } => {
+            CatalogRecord::DropTable { id, name, with } => {
                 if self.id_of(&name) != Some(id) {
                     return Err(damaged(position, &format!("table {id} is not `{name}`")));
                 }
                 self.tables.remove(&id);
-                self.run(&CatalogCommand::DropTable { name, id })
+                with.iter().for_each(|object| self.forget_query(object));
+                self.run(&CatalogCommand::DropTable { name, id, with: Cascade::default() })
             }
             CatalogRecord::CreateOfflineRows { id, schema } => {
                 self.make_table(id, &schema, position)
@@ -478,8 +481,9 @@ impl<'d> EngineRecovery<'d> {
                 self.views.retain(|(known, _)| *known != name);
                 self.views.push((name, StoredQuery { files, ..StoredQuery::new(source) }));
             }
-            CatalogRecord::DropView { name } => {
+            CatalogRecord::DropView { name, with } => {
                 self.views.retain(|(known, _)| *known != name);
+                with.iter().for_each(|object| self.forget_query(object));
             }
             CatalogRecord::CreateDeployment { name, source, options } => {
                 let query = StoredQuery { options, ..StoredQuery::new(source) };
@@ -495,6 +499,20 @@ impl<'d> EngineRecovery<'d> {
                 self.queries.remove(&(QueryKind::Procedure, name));
             }
             other => debug_assert!(false, "{other:?} is applied at once"),
+        }
+    }
+
+    /// Forgets a view, a deployment or a procedure that was dropped with what it reads.
+    fn forget_query(&mut self, object: &DroppedObject) {
+        let DroppedObject { kind, name } = object;
+        match kind {
+            ObjectKind::Deployment => {
+                self.queries.remove(&(QueryKind::Deployment, name.clone()));
+            }
+            ObjectKind::Procedure => {
+                self.queries.remove(&(QueryKind::Procedure, name.clone()));
+            }
+            ObjectKind::View | ObjectKind::Table => self.views.retain(|(known, _)| known != name),
         }
     }
 
@@ -517,9 +535,8 @@ impl<'d> EngineRecovery<'d> {
         if id >= TABLE_ID_END {
             return Err(damaged(position, &format!("no table has the id {id}")));
         }
-        let is_first =
-            |(at, column): (usize, &Column)| schema.find_column(&column.name) == Some(at);
-        if !schema.columns.iter().enumerate().all(is_first) {
+        let mut names = HashSet::new();
+        if !schema.columns.iter().all(|column| names.insert(column.name.as_str())) {
             return Err(damaged(position, &format!("table {id} has two columns of a name")));
         }
         let made = self.database.make_unlogged_table(schema.clone());
@@ -619,6 +636,7 @@ fn compile(
         session.set_current_database(&source.current_database);
     }
     session.set_bound_indexes(&source.indexes);
+    session.restore_for(source.owner.clone());
     for (variable, value) in
         [("compatibility", &source.compatibility), ("time_zone", &source.time_zone)]
     {

@@ -114,7 +114,7 @@ impl Relation {
         if let Some(guard) = &self.guard {
             guard.check()?;
         }
-        check_views(&self.query)?;
+        check_views(&self.database, &self.query)?;
         let mut output = self.context.limits.run(|| self.run(progress))?;
         output.warnings.extend(self.context.warnings.iter().cloned());
         Ok(output)
@@ -132,7 +132,7 @@ impl Relation {
         if let Some(guard) = &self.guard {
             guard.check()?;
         }
-        check_views(&self.query)?;
+        check_views(&self.database, &self.query)?;
         let mut warnings = self.context.limits.run(|| {
             if self.requests.is_some() {
                 self.run(progress)?.batches.into_iter().try_for_each(consume)?;
@@ -163,7 +163,8 @@ impl Relation {
         if let Some(requests) = &self.requests {
             let entries = self.database.entries_of(&self.query.plan)?;
             let temporary = self.context.temporary.clone();
-            let request = PreparedRequest::compile(&self.query, &entries, temporary)?;
+            let request =
+                PreparedRequest::compile(&self.query, &self.database, &entries, temporary)?;
             let output = request.answer_batches(requests, self.context.conversion)?;
             check_rows(output.row_count(), rows_max())?;
             return Ok(output);

@@ -95,7 +95,7 @@ impl Session {
                 let bound = self.bind(&query)?;
                 check_query_config(self, &query, &bound)?;
                 let entries = self.database.entries_of(&bound.plan)?;
-                PreparedRequest::compile(&bound, &entries, self.temporary_storage())
+                PreparedRequest::compile(&bound, &self.database, &entries, self.temporary_storage())
             }
             _ => Diagnostic::new(
                 code::SYNTAX_ERROR,

@@ -19,8 +19,8 @@ use lockstep_table::{Durability, Table, with_durability};
 
 use crate::{
     ClientInfo, Database, FindObject, Output, Parameter,
-    access::Caller,
-    catalog::{CatalogView, DEFAULT_DATABASE, Objects, QualifiedName, TableEntry},
+    access::{Caller, OwnedReads, Owner, OwnerGuard, check_owners},
+    catalog::{CatalogView, DEFAULT_DATABASE, Definition, Objects, QualifiedName, TableEntry},
     context::{checkpoint, commit},
     conversion::Conversion,
     deployment::BoundIndexes,
@@ -31,6 +31,7 @@ use crate::{
     statement::{action_of, create_function, drop_function},
     system,
     variables::{Storage, Variables},
+    view::{requirements_of, views_of},
 };
 
 /// A session of one user with the engine: a current database and settings. May be shared between
@@ -49,7 +50,13 @@ struct SessionState {
     variables: Variables,
     /// The declared indexes that queries are bound with, where they are not those that there are.
     bound_indexes: Vec<BoundIndexes>,
+    /// If objects are made again while a directory is opened, who owns them.
+    restored_owner: Option<RestoredOwner>,
 }
+
+/// The owner of an object that is made again; `None`: it has none.
+#[derive(Debug, Clone)]
+struct RestoredOwner(Option<Owner>);
 
 impl Session {
     pub(crate) fn new(database: Database, caller: Caller, client: ClientInfo) -> Self {
@@ -57,6 +64,7 @@ impl Session {
             current_database: DEFAULT_DATABASE.to_owned(),
             variables: database.objects().variables().clone(),
             bound_indexes: Vec::new(),
+            restored_owner: None,
         };
         let shared = database.session_list().open(caller, client, database.now_ms());
         Self { database, state: RwLock::new(state), shared }
@@ -142,13 +150,17 @@ impl Session {
             Statement::DropDatabase { name, if_exists } => self.drop_database(name, *if_exists),
             Statement::Use(name) => self.use_database(name),
             Statement::CreateTable(create) => self.run_create_table(create, parameters),
-            Statement::DropTable { names, if_exists } => self.drop_tables(names, *if_exists),
+            Statement::DropTable { names, if_exists, cascade } => {
+                self.drop_tables(names, *if_exists, *cascade)
+            }
             Statement::AlterTable { table, actions } => self.alter_table(table, actions),
             Statement::Truncate(names) => self.truncate(names),
             Statement::CreateView(create) => {
                 self.create_view(create, script, parsed.parameter_count)
             }
-            Statement::DropView { name, if_exists } => self.drop_view(name, *if_exists),
+            Statement::DropView { name, if_exists, cascade } => {
+                self.drop_view(name, *if_exists, *cascade)
+            }
             Statement::CreateIndex(create) => self.create_index(create),
             Statement::DropIndex { table, name } => self.drop_index(table, name),
             Statement::Deploy(deploy) => self.deploy(deploy, script),
@@ -272,6 +284,31 @@ impl Session {
         self.state.write().bound_indexes = indexes.to_vec();
     }
 
+    /// Makes objects of this session as they were made for an owner. Whether it still may read what they
+    /// read is checked when they are used.
+    pub(crate) fn restore_for(&self, owner: Option<Owner>) {
+        self.state.write().restored_owner = Some(RestoredOwner(owner));
+    }
+
+    /// Returns the owner of what this session makes; `None`: it may read everything.
+    pub(crate) fn object_owner(&self) -> Option<Owner> {
+        match &self.state.read().restored_owner {
+            Some(RestoredOwner(owner)) => owner.clone(),
+            None => self.caller().owner(),
+        }
+    }
+
+    /// Returns the owner of an object of a bound query, and the check of the owners of what it reads.
+    pub(crate) fn owners_of(
+        &self,
+        definition: &Arc<Definition>,
+        query: &BoundQuery,
+    ) -> (Option<Owner>, Option<OwnerGuard>) {
+        let owner = self.object_owner();
+        let own = OwnedReads::new(definition, owner.clone(), requirements_of(query));
+        (owner, OwnerGuard::new(&self.database, own, &views_of(query)))
+    }
+
     /// Returns the declared indexes of the tables of a plan that this session bound.
     pub(crate) fn indexes_of(&self, plan: &LogicalPlan) -> Vec<BoundIndexes> {
         let bound = &self.state.read().bound_indexes;
@@ -392,10 +429,11 @@ impl Session {
         sources: &NamedSources,
         database: Option<&str>,
     ) -> Result<BoundQuery> {
-        let (current, indexes) = {
+        let (current, indexes, is_restored) = {
             let state = self.state.read();
+            let is_restored = state.restored_owner.is_some();
             let current = database.unwrap_or(&state.current_database).to_owned();
-            (current, state.bound_indexes.clone())
+            (current, state.bound_indexes.clone(), is_restored)
         };
         let objects = self.database.objects();
         let reader = self.caller().user.is_some().then(|| self.caller());
@@ -406,7 +444,12 @@ impl Session {
             sources: Some(sources),
             indexes: &indexes,
         };
-        bind(query, &view, &self.bind_options(parameters))
+        let bound = bind(query, &view, &self.bind_options(parameters))?;
+        if !is_restored {
+            check_owners(&objects, &views_of(&bound))
+                .map_err(|error| Box::new(error.at(query.span)))?;
+        }
+        Ok(bound)
     }
 }
 
@@ -438,14 +481,12 @@ pub(crate) fn retried<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
 /// Whether a statement makes its change at once, so that the whole statement is the commit. Other
 /// statements that write call [`commit`] themselves.
 fn is_immediate_change(statement: &Statement) -> bool {
-    if let Statement::CreateTable(create) = statement
-        && create.query.is_some()
-    {
-        return false;
-    }
     !matches!(
         statement,
         Statement::Query(_)
+            | Statement::CreateTable(_)
+            | Statement::CreateView(_)
+            | Statement::AlterTable { .. }
             | Statement::Explain(_)
             | Statement::VerifyDeployment { .. }
             | Statement::Insert(_)

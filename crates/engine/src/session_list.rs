@@ -268,6 +268,13 @@ impl Session {
         self.caller().check(&self.database.objects(), self.database.now_ms(), &[])
     }
 
+    /// Fails once the password with which the session's user logged in was changed or removed. For a front
+    /// end whose clients send a token of the session in place of the password.
+    pub fn check_password(&self) -> Result<()> {
+        let Some(user) = &self.caller().user else { return Ok(()) };
+        user.check_password(&self.database.objects())
+    }
+
     /// Returns whether a session is one of the same user.
     pub(crate) fn owns_session(&self, id: u64) -> bool {
         let found = self.database.session_list().find(id);

@@ -156,6 +156,14 @@ fn outcome(
     }
 }
 
+/// Gives the error of a DROP whose object is still read the hint that it may drop the readers, too.
+fn with_cascade_hint(error: Box<Diagnostic>) -> Box<Diagnostic> {
+    if error.code != code::DEPENDENT_OBJECTS {
+        return error;
+    }
+    Box::new(error.with_hint("Drop them first, or add CASCADE to drop them, too."))
+}
+
 /// Gives an error of the catalog the position of the name that it is about.
 fn at_name(error: Diagnostic, name: &ObjectName) -> Diagnostic {
     let ident = match (&name.database, error.code) {

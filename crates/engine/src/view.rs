@@ -16,7 +16,8 @@ use lockstep_sql::ast::Query;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    access::Requirement,
+    Database,
+    access::{OwnedReads, Requirement, check_owners},
     catalog::{CatalogRecord, Definition, QualifiedName, TableReference},
     deployment::QuerySource,
     user::{Privilege, Securable},
@@ -41,6 +42,8 @@ pub(crate) struct View {
     pub(crate) settings: Settings,
     /// The session's database at CREATE VIEW, in which the names of the query are looked up.
     pub(crate) current_database: String,
+    /// What it reads with the privileges of its owner, if it has one.
+    pub(crate) owned: Option<OwnedReads>,
 }
 
 /// Which kind of view one is.
@@ -62,6 +65,9 @@ pub(crate) struct FileViewRecord {
     pub(crate) columns: Vec<(String, DataType)>,
     pub(crate) tables: Vec<QualifiedName>,
     pub(crate) views: Vec<QualifiedName>,
+    /// The tables and views that its text names, if it has an owner.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) named: Vec<QualifiedName>,
 }
 
 impl View {
@@ -76,10 +82,12 @@ impl View {
             columns: self.columns.clone(),
             tables: self.tables.iter().map(|table| table.name.clone()).collect(),
             views: self.views.iter().map(|view| view.name().clone()).collect(),
+            named: self.owned.as_ref().map(OwnedReads::tables).unwrap_or_default(),
         });
+        let source = QuerySource::new(&self.sql, &self.current_database, self.settings);
         CatalogRecord::CreateView {
             name: self.name().clone(),
-            source: QuerySource::new(&self.sql, &self.current_database, self.settings),
+            source: source.owned_by(self.owned.as_ref()),
             files,
         }
     }
@@ -134,16 +142,26 @@ pub(crate) fn views_of(query: &BoundQuery) -> Vec<Arc<View>> {
     views.map(|view| view.expect("the catalog has views of this type only")).collect()
 }
 
-/// Fails once a view of a query was dropped or replaced.
-pub(crate) fn check_views(query: &BoundQuery) -> Result<()> {
-    views_of(query).iter().try_for_each(|view| view.definition.check())
+/// Fails once a view of a query was dropped or replaced, or its owner may no longer read what it reads.
+pub(crate) fn check_views(database: &Database, query: &BoundQuery) -> Result<()> {
+    let views = views_of(query);
+    views.iter().try_for_each(|view| view.definition.check())?;
+    if views.is_empty() {
+        return Ok(());
+    }
+    check_owners(&database.objects(), &views)
 }
 
 /// Returns what a user needs who runs a query: to read the tables and views that its text names.
 pub(crate) fn requirements_of(query: &BoundQuery) -> Vec<Requirement> {
     let named = query.named.iter().map(|(database, name)| {
         let name = QualifiedName { database: database.clone(), name: name.clone() };
-        Requirement::new(Privilege::Select, Securable::Table(name))
+        reading(name)
     });
     named.collect()
+}
+
+/// Returns what a user needs to read a table or view.
+pub(crate) fn reading(name: QualifiedName) -> Requirement {
+    Requirement::new(Privilege::Select, Securable::Table(name))
 }

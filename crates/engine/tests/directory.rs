@@ -10,7 +10,8 @@ use std::{
 };
 
 use lockstep_engine::{
-    Database, OpenListener, OpenOptions, Result, Session, StorageTuning, TableBatches, code,
+    ClientInfo, Database, OpenListener, OpenOptions, Proof, Result, Session, StorageTuning,
+    TableBatches, code,
 };
 use lockstep_host::{Clock, Host, file::SystemDisk, sync::Mutex};
 use lockstep_row::{Column, DataType, Datum, RowCodec, TableSchema};
@@ -632,6 +633,43 @@ fn a_deployment_has_the_order_of_the_indexes_that_there_were() {
         let session = directory.open();
         assert_eq!(answers(&session), before, "{change}: from a checkpoint");
     }
+}
+
+#[test]
+fn owners_and_what_a_cascade_dropped_are_there_again() {
+    let directory = TestDirectory::new("owners");
+    let session = directory.open();
+    session
+        .execute(
+            "CREATE TABLE t (k STRING); INSERT INTO t VALUES ('a');
+             CREATE USER ann OPTIONS(password='x'); GRANT ALL ON default.* TO ann;
+             CREATE VIEW free AS SELECT k FROM t",
+        )
+        .unwrap();
+    let ann = Proof::Password("x");
+    let ann = session.database().authenticate("ann", ann, ClientInfo::default()).unwrap();
+    ann.execute("CREATE VIEW owned AS SELECT k FROM t; DEPLOY d AS SELECT k FROM free").unwrap();
+    session.execute("REVOKE ALL ON default.* FROM ann").unwrap();
+    drop((ann, session));
+    let refused = |session: &Session, sql: &str| session.execute(sql).unwrap_err().code;
+    for is_checkpoint in [false, true] {
+        if is_checkpoint {
+            directory.open().execute("CHECKPOINT").unwrap();
+        }
+        let session = directory.open();
+        assert_eq!(refused(&session, "SELECT * FROM owned"), code::INSUFFICIENT_PRIVILEGE);
+        assert_eq!(refused(&session, "CALL d('a')"), code::INSUFFICIENT_PRIVILEGE);
+        assert_eq!(session.execute("SELECT * FROM free").unwrap().row_count(), 1);
+    }
+    let session = directory.open();
+    session.execute("CREATE VIEW above AS SELECT k FROM free; DROP VIEW free CASCADE").unwrap();
+    session.execute("DROP TABLE t CASCADE").unwrap();
+    drop(session);
+    let session = directory.open();
+    for missing in ["SELECT * FROM owned", "SELECT * FROM above", "SELECT * FROM t"] {
+        assert_eq!(refused(&session, missing), code::UNDEFINED_TABLE, "{missing}");
+    }
+    assert_eq!(session.execute("SHOW DEPLOYMENTS").unwrap().row_count(), 0);
 }
 
 #[test]

@@ -89,6 +89,49 @@ fn statements_of_every_kind_are_cancelled() {
     check(&format!("SELECT * FROM ({WINDOW}) AS a ORDER BY s"), "SELECT 1");
 }
 
+/// A statement that is long is cancelled while it is read and planned, before it reads a row.
+#[test]
+fn planning_is_cancelled_by_the_size_of_the_statement() {
+    let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 0);
+    let list = |count: usize, item: &dyn Fn(usize) -> String| -> String {
+        (0..count).map(item).collect::<Vec<_>>().join(", ")
+    };
+    let sums = list(4_000, &|at| format!("sum(v + {at}) AS s{at}"));
+    let windows = list(4_000, &|at| format!("sum(v + {at}) OVER w AS s{at}"));
+    let columns = list(4_000, &|at| format!("c{at} INT"));
+    let joins: String = (0..100).map(|at| format!(" JOIN u AS u{at} ON t.k = u{at}.k")).collect();
+    for (sql, checkpoints) in [
+        (format!("SELECT {sums} FROM t"), 60),
+        (format!("SELECT {sums} FROM t GROUP BY k"), 60),
+        (format!("EXPLAIN SELECT {sums} FROM t"), 60),
+        (
+            format!(
+                "SELECT {windows} FROM t WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"
+            ),
+            60,
+        ),
+        (
+            format!(
+                "DEPLOY d AS SELECT {windows} FROM t WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"
+            ),
+            60,
+        ),
+        (format!("CREATE VIEW w AS SELECT {sums} FROM t"), 60),
+        (format!("CREATE TABLE w ({columns})"), 60),
+        (format!("SELECT v FROM t WHERE v IN ({})", list(20_000, &|at| at.to_string())), 60),
+        (format!("SELECT count(*) AS n FROM t{joins}"), 300),
+        (format!("EXPLAIN SELECT count(*) AS n FROM t{joins}"), 300),
+    ] {
+        let cancelled = cancelling(checkpoints).run(|| session.execute(&sql));
+        let code = cancelled.map_err(|error| error.code).err();
+        assert_eq!(code, Some(code::QUERY_CANCELED), "{:.60}", sql);
+    }
+    assert_eq!(
+        session.execute("SELECT * FROM w").expect_err("nothing was made").code,
+        code::UNDEFINED_TABLE
+    );
+}
+
 #[test]
 fn requests_and_verify_are_cancelled() {
     let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 5_000);

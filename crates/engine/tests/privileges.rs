@@ -488,6 +488,86 @@ fn a_prepared_query_over_a_view_needs_the_view_only_and_ends_with_it() {
     assert_eq!(relation.collect(None).unwrap_err().code, code::INSUFFICIENT_PRIVILEGE);
 }
 
+/// Views, deployments and procedures read with the privileges of the user who made them.
+#[test]
+fn objects_stop_when_their_owner_may_no_longer_read() {
+    let database = engine();
+    let (root, session) = (database.session(), ann(&database));
+    root.execute(
+        "USE db; CREATE USER bob OPTIONS(password='x'); GRANT SELECT ON db.t TO ann;
+         GRANT CREATE, DEPLOY ON db.* TO ann; GRANT EXECUTE ON DEPLOYMENT db.* TO bob",
+    )
+    .unwrap();
+    session.execute("USE db; CREATE VIEW mine AS SELECT k FROM t").unwrap();
+    root.execute("GRANT SELECT ON db.mine TO ann, bob").unwrap();
+    session.execute("CREATE VIEW upper AS SELECT k FROM mine").unwrap();
+    root.execute("GRANT SELECT ON db.upper TO ann, bob").unwrap();
+    session
+        .execute(
+            "DEPLOY own AS SELECT k FROM t; DEPLOY over_view AS SELECT k FROM upper;
+             CREATE PROCEDURE call_me (k STRING) BEGIN SELECT k FROM t; END",
+        )
+        .unwrap();
+    let bob = database.authenticate("bob", Proof::Password("x"), ClientInfo::default()).unwrap();
+    let prepared = bob.query("SELECT * FROM db.upper").unwrap();
+    let request = bob.prepare_request("db.own").unwrap();
+    let arena = lockstep_row::Arena::new();
+    let row = [lockstep_row::Datum::String("a")];
+    let uses: [&dyn Fn() -> Result<()>; 8] = [
+        &|| bob.execute("SELECT * FROM db.mine").map(drop),
+        &|| root.execute("SELECT * FROM db.upper").map(drop),
+        &|| prepared.collect(None).map(drop),
+        &|| request.answer(&row, &arena).map(drop),
+        &|| bob.request("db.over_view", &[self::row()]).map(drop),
+        &|| root.request("db.own", &[self::row()]).map(drop),
+        &|| bob.execute("CALL db.call_me('a')").map(drop),
+        &|| root.execute("CREATE VIEW third AS SELECT * FROM db.mine").map(drop),
+    ];
+    for of_now in &uses[..7] {
+        of_now().unwrap();
+    }
+    root.execute("REVOKE SELECT ON db.t FROM ann").unwrap();
+    for (at, of_now) in uses.iter().enumerate() {
+        let error = of_now().unwrap_err();
+        assert_eq!(error.code, code::INSUFFICIENT_PRIVILEGE, "{at}: {error:?}");
+        assert!(error.message.contains("its owner `ann` may not read"), "{at}: {error:?}");
+        assert_eq!(error.detail.as_deref(), Some("User `ann` does not have SELECT on db.t."));
+    }
+    // What root has made goes on, and so does what has no owner.
+    root.execute("SELECT * FROM db.v").unwrap();
+    root.request("db.d", &[self::row()]).unwrap();
+    root.execute("GRANT SELECT ON db.t TO ann").unwrap();
+    for of_now in &uses {
+        of_now().unwrap();
+    }
+    root.execute("DROP USER ann; CREATE USER ann; GRANT ALL ON *.* TO ann").unwrap();
+    for of_now in &uses[..7] {
+        let error = of_now().unwrap_err();
+        assert_eq!(error.code, code::INSUFFICIENT_PRIVILEGE, "{error:?}");
+        assert_eq!(error.detail.as_deref(), Some("User `ann` was dropped."));
+    }
+    root.execute("CREATE OR REPLACE PROCEDURE call_me (k STRING) BEGIN SELECT k FROM t; END")
+        .unwrap();
+    uses[6]().unwrap();
+}
+
+/// DROP … CASCADE needs DROP on all that it drops, and drops nothing otherwise.
+#[test]
+fn a_cascade_drops_what_the_caller_may_drop() {
+    let database = engine();
+    let (root, session) = (database.session(), ann(&database));
+    root.execute("GRANT DROP ON db.t TO ann; GRANT DROP ON db.v TO ann").unwrap();
+    let refused = session.execute("DROP TABLE db.t CASCADE").unwrap_err();
+    assert_eq!(refused.code, code::INSUFFICIENT_PRIVILEGE, "{refused:?}");
+    assert!(refused.message.contains("DEPLOYMENT db.d"), "{refused:?}");
+    root.execute("SELECT * FROM db.v").unwrap();
+    root.execute("GRANT DROP ON DEPLOYMENT db.d TO ann").unwrap();
+    let dropped = session.execute("DROP TABLE db.t CASCADE").unwrap();
+    let warnings: Vec<String> = dropped.warnings.into_iter().map(|w| w.message).collect();
+    assert_eq!(warnings, ["drop cascades to view `db.v`", "drop cascades to deployment `db.d`"]);
+    assert_eq!(root.execute("SELECT * FROM db.v").unwrap_err().code, code::UNDEFINED_TABLE);
+}
+
 #[test]
 fn roles_give_what_they_have_to_their_members() {
     let database = engine();

@@ -4,13 +4,15 @@
 //! thread and returns NULL. Callers of row forms read the flag afterwards, with [`check`], and fail
 //! the statement or the request: [`crate::udf`] for DataFusion, `request` for each answer, `batch`
 //! for each window. Stored values may be longer; only results of functions are limited, since calls
-//! of functions can multiply their size without bound.
+//! of functions can multiply their size without bound. A row form that takes long checks whether its call
+//! was interrupted, and ends in the same way.
 //!
 //! *Cost*: one read of a thread-local variable for each batch or request.
 
 use std::cell::Cell;
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_host::{Interrupt, query::checkpoint};
 
 /// The most bytes of a text that a function returns.
 pub const TEXT_BYTES_MAX: usize = 2 << 20;
@@ -31,6 +33,14 @@ const _: () = assert!(TEXT_BYTES_MAX <= LIST_BYTES_MAX);
 thread_local! {
     static IS_PLANNING: Cell<bool> = const { Cell::new(false) };
     static IS_EXCEEDED: Cell<bool> = const { Cell::new(false) };
+    static INTERRUPT: Cell<Option<Interrupt>> = const { Cell::new(None) };
+}
+
+/// Returns `Some` unless the thread's call was interrupted; then sets the thread's flag.
+pub(crate) fn uninterrupted() -> Option<()> {
+    let Err(interrupt) = checkpoint() else { return Some(()) };
+    INTERRUPT.set(Some(interrupt));
+    within(false)
 }
 
 /// Returns `Some` if a text may have so many bytes; otherwise sets the thread's flag.
@@ -74,7 +84,7 @@ pub(crate) fn is_exceeded() -> bool {
     IS_EXCEEDED.get()
 }
 
-/// Fails when this thread exceeded a limit since the last call.
+/// Fails when this thread exceeded a limit, or its call was interrupted, since the last call.
 #[inline]
 pub fn check() -> Result<()> {
     if IS_EXCEEDED.get() { exceeded() } else { Ok(()) }
@@ -83,13 +93,20 @@ pub fn check() -> Result<()> {
 #[cold]
 fn exceeded() -> Result<()> {
     IS_EXCEEDED.set(false);
+    match INTERRUPT.take() {
+        Some(interrupt) => Diagnostic::interrupted(interrupt.limit_ms()).err(),
+        None => error().err(),
+    }
+}
+
+/// Makes the error of a text or a list that exceeds a limit.
+pub fn error() -> Diagnostic {
     Diagnostic::new(code::VALUE_TOO_LARGE, "a function would make a value that is too long")
         .with_kind(Kind::FixData)
         .with_detail(format!(
             "A text has at most {TEXT_BYTES_MAX} bytes and a list {LIST_ITEMS_MAX} items."
         ))
         .with_hint("Cut the arguments, for example with substring.")
-        .err()
 }
 
 #[cfg(test)]

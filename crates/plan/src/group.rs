@@ -1,6 +1,6 @@
 //! GROUP BY: the aggregates over groups, and expressions over keys and aggregates.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use datafusion::{
     common::{
@@ -28,6 +28,8 @@ pub(crate) struct GroupCalls<'a> {
     binder: &'a Binder<'a>,
     keys: Vec<TypedExpr>,
     calls: Vec<Expr>,
+    /// The positions of the calls.
+    positions: HashMap<Expr, usize>,
     /// The names that an unqualified column of the groups may not have.
     taken: HashSet<String>,
 }
@@ -35,14 +37,14 @@ pub(crate) struct GroupCalls<'a> {
 /// The plan with the groups, and the columns that replace keys and placeholders above it.
 pub(crate) struct Grouped {
     pub(crate) plan: LogicalPlan,
-    keys: Vec<(Expr, Column)>,
+    keys: HashMap<Expr, Column>,
     calls: Vec<Column>,
 }
 
 impl<'a> GroupCalls<'a> {
     pub(crate) fn new(binder: &'a Binder<'a>, keys: Vec<TypedExpr>, scope: &NameScope) -> Self {
         let taken = scope.columns.iter().map(|column| column.column.name.clone()).collect();
-        Self { binder, keys, calls: Vec::new(), taken }
+        Self { binder, keys, calls: Vec::new(), positions: HashMap::new(), taken }
     }
 
     /// Returns whether there is neither a key nor an aggregate.
@@ -53,9 +55,10 @@ impl<'a> GroupCalls<'a> {
     /// Puts the groups on top of the input.
     pub(crate) fn group(mut self, input: LogicalPlan) -> Result<Grouped> {
         let mut keys: Vec<Expr> = Vec::new();
+        let mut known: HashSet<Expr> = HashSet::new();
         let mut grouped: Vec<Expr> = Vec::new();
         for key in std::mem::take(&mut self.keys) {
-            if keys.contains(&key.expr) {
+            if !known.insert(key.expr.clone()) {
                 continue;
             }
             keys.push(key.expr.clone());
@@ -90,7 +93,7 @@ impl Grouped {
         let mut stray = None;
         let rewritten = expr
             .transform_down(|expr| {
-                if let Some((_, column)) = self.keys.iter().find(|(key, _)| *key == expr) {
+                if let Some(column) = self.keys.get(&expr) {
                     let column = Expr::Column(column.clone());
                     return Ok(Transformed::new(column, true, TreeNodeRecursion::Jump));
                 }
@@ -155,12 +158,16 @@ impl Aggregates for GroupCalls<'_> {
             &self.binder.settings,
             aggregate.arguments,
         );
-        let known = self.calls.iter().position(|other| *other == expr);
-        let position = known.unwrap_or(self.calls.len());
-        if known.is_none() {
-            let expr = self.named(expr);
-            self.calls.push(expr);
-        }
+        let position = match self.positions.get(&expr) {
+            Some(position) => *position,
+            None => {
+                let position = self.calls.len();
+                self.positions.insert(expr.clone(), position);
+                let expr = self.named(expr);
+                self.calls.push(expr);
+                position
+            }
+        };
         Ok(TypedExpr {
             expr: Expr::Column(placeholder(position)),
             data_type: aggregate.returns,

@@ -6,11 +6,13 @@
 //! over a limit is refused instead of running for minutes or overflowing the stack.
 //!
 //! The counters belong to one statement and only grow, except for the height, which is measured
-//! for each query from its own tables upwards.
+//! for each query from its own tables upwards. Since everything that is bound is counted, counting also
+//! checks now and then whether the statement was interrupted.
 
 use std::cell::Cell;
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_host::query::checkpoint;
 
 /// The most expressions and columns that a statement may have.
 pub const EXPRESSIONS_MAX: usize = 500_000;
@@ -24,6 +26,9 @@ const JOIN_OPERATORS: usize = 6;
 /// The most operators that a plan may have one above the other.
 pub const PLAN_HEIGHT_MAX: usize = 1_000;
 
+/// How many expressions and operators are bound between two checks for an interrupt.
+const CHECK_INTERVAL: usize = 64;
+
 /// The counters of one statement.
 #[derive(Debug, Default)]
 pub(crate) struct Size {
@@ -31,6 +36,8 @@ pub(crate) struct Size {
     operators: Cell<usize>,
     /// Of the tallest plan that was bound since the innermost [`Size::measured`] began.
     height: Cell<usize>,
+    /// Expressions and operators since the last check for an interrupt.
+    unchecked: Cell<usize>,
 }
 
 /// The size that a part of a statement adds to it.
@@ -51,6 +58,7 @@ impl Weight {
 impl Size {
     /// Adds expressions, or columns of a plan.
     pub(crate) fn add_expressions(&self, count: usize, span: Span) -> Result<()> {
+        self.check_interrupt(count)?;
         let total = self.expressions.get().saturating_add(count);
         self.expressions.set(total);
         if total <= EXPRESSIONS_MAX {
@@ -83,6 +91,7 @@ impl Size {
     /// Adds a part that was weighed before, as another input of the operator above.
     pub(crate) fn add(&self, weight: Weight, span: Span) -> Result<()> {
         self.add_expressions(weight.expressions, span)?;
+        self.check_interrupt(weight.operators)?;
         let total = self.operators.get().saturating_add(weight.operators);
         self.operators.set(total);
         if total > PLAN_OPERATORS_MAX {
@@ -93,6 +102,17 @@ impl Size {
             return too_complex("the statement has too many tables and joins", detail, span);
         }
         self.reach(weight.height, span)
+    }
+
+    /// Fails if the statement was interrupted. Checks after so many expressions or operators.
+    fn check_interrupt(&self, count: usize) -> Result<()> {
+        let unchecked = self.unchecked.get().saturating_add(count);
+        if unchecked < CHECK_INTERVAL {
+            self.unchecked.set(unchecked);
+            return Ok(());
+        }
+        self.unchecked.set(0);
+        checkpoint().or_else(|interrupt| Diagnostic::interrupted(interrupt.limit_ms()).err())
     }
 
     fn reach(&self, height: usize, span: Span) -> Result<()> {

@@ -8,8 +8,8 @@
 //! # Life of a login
 //!
 //! 1. The hash of what the client has sent is looked up among the logins that are kept.
-//! 2. Where it is not there, it waits as long as earlier failures from its address say, which does not
-//!    depend on what it has sent.
+//! 2. If it is not there, it waits as long as earlier failures from its address say, and for attempts
+//!    from there that are under way; which does not depend on what it has sent.
 //! 3. A thread of its own pool verifies it. The engine answers a wrong password and a user that does not
 //!    exist with the same error after the same time.
 
@@ -29,7 +29,7 @@ use crate::{
 pub(crate) use login::{Login, LoginKey};
 use login::{LoginCache, LoginSecret};
 use start_token::StartToken;
-pub(crate) use throttle::LoginThrottle;
+use throttle::{LoginThrottle, LoginTurn, TURN_MAX_NS, TurnAnswer};
 
 /// The user who has every privilege.
 const ROOT: &str = "root";
@@ -112,7 +112,7 @@ pub(crate) struct ClientAccess {
     start_token: Option<StartToken>,
     secret: LoginSecret,
     logins: LoginCache,
-    throttle: LoginThrottle,
+    throttle: Arc<LoginThrottle>,
 }
 
 impl ClientAccess {
@@ -125,7 +125,7 @@ impl ClientAccess {
             start_token: needs_token.then(StartToken::new),
             secret: LoginSecret::new(),
             logins: LoginCache::default(),
-            throttle: LoginThrottle::default(),
+            throttle: Arc::default(),
             database,
         }
     }
@@ -249,9 +249,11 @@ pub(crate) async fn login(state: &Arc<ServerState>, attempt: LoginAttempt) -> Re
     if is_checked && attempt.credentials == Credentials::Nobody {
         return no_credentials().err();
     }
-    wait_for_turn(state, attempt.address).await?;
+    let turn = wait_for_turn(state, attempt.address).await?;
     let shared = Arc::clone(state);
     let verify = move || {
+        // Until it is verified, also where the client has gone away.
+        let _turn = turn;
         let now_ns = shared.clock.monotonic_ns();
         // Other calls of the client may have been first.
         match shared.access.find(&attempt.key, now_ns) {
@@ -269,18 +271,38 @@ pub(crate) async fn login(state: &Arc<ServerState>, attempt: LoginAttempt) -> Re
     })
 }
 
-/// Waits until an attempt to log in from an address may be verified.
-pub(crate) async fn wait_for_turn(state: &ServerState, address: IpAddr) -> Result<()> {
+/// Waits until an attempt to log in from an address may be verified. The result is kept until it was;
+/// `None` where clients are not told from each other.
+pub(crate) async fn wait_for_turn(
+    state: &ServerState,
+    address: IpAddr,
+) -> Result<Option<LoginTurn>> {
     let access = &state.access;
     if access.authentication == Authentication::None {
-        return Ok(());
+        return Ok(None);
     }
-    let wait_ns = access.throttle.reserve(address, state.clock.monotonic_ns());
-    let Some(wait_ns) = wait_ns else { return too_many_attempts().err() };
-    if wait_ns > 0 {
-        tokio::time::sleep(Duration::from_nanos(wait_ns)).await;
+    let begun_ns = state.clock.monotonic_ns();
+    let turn = access.throttle.begin(address, begun_ns);
+    loop {
+        // Before the question, so that no end is missed.
+        let mut ended = std::pin::pin!(access.throttle.ended());
+        ended.as_mut().enable();
+        let now_ns = state.clock.monotonic_ns();
+        match turn.ask(now_ns) {
+            TurnAnswer::Now => return Ok(Some(turn)),
+            TurnAnswer::Refused => return too_many_attempts().err(),
+            TurnAnswer::AfterNs(wait_ns) => {
+                tokio::time::sleep(Duration::from_nanos(wait_ns)).await;
+            }
+            TurnAnswer::AfterAnother => {
+                let left_ns = TURN_MAX_NS.saturating_sub(now_ns - begun_ns);
+                let ended = tokio::time::timeout(Duration::from_nanos(left_ns), ended).await;
+                if ended.is_err() {
+                    return too_many_attempts().err();
+                }
+            }
+        }
     }
-    Ok(())
 }
 
 /// Makes the error for a client that shows nothing.

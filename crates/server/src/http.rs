@@ -117,7 +117,9 @@ async fn answer(state: &Arc<ServerState>, routes: Router, mut request: Request) 
     let id = CallId::begin(state, context_of(request.headers()), begun_ns);
     request.extensions_mut().insert(id.clone());
     let target = (request.method().clone(), request.uri().path().to_owned());
-    let allowed = origin::check_origin(&request, || state.tls(Protocol::Http).is_some());
+    let has_tls = || state.tls(Protocol::Http).is_some();
+    let allowed =
+        origin::check_host(&request).and_then(|()| origin::check_origin(&request, has_tls));
     let answered = Box::pin(async move {
         match allowed {
             Ok(()) => routes.oneshot(request).await,

@@ -366,16 +366,26 @@ impl Parser<'_> {
         Ok(AlterTableAction::DropColumn { column: self.ident()?, if_exists })
     }
 
+    /// Reads CASCADE or RESTRICT, which is the default. Returns whether it is CASCADE.
+    fn cascade(&mut self) -> bool {
+        if self.eat_word("CASCADE") {
+            return true;
+        }
+        self.eat_word("RESTRICT");
+        false
+    }
+
     pub(crate) fn drop_object(&mut self) -> Result<Statement> {
         self.expect_word("DROP")?;
         if self.eat_word("TABLE") {
             let if_exists = self.if_exists();
-            let names = self.comma_list(Self::object_name)?;
-            return Ok(Statement::DropTable { names, if_exists });
+            let (names, cascade) = (self.comma_list(Self::object_name)?, self.cascade());
+            return Ok(Statement::DropTable { names, if_exists, cascade });
         }
         if self.eat_word("VIEW") {
             let if_exists = self.if_exists();
-            return Ok(Statement::DropView { name: self.object_name()?, if_exists });
+            let (name, cascade) = (self.object_name()?, self.cascade());
+            return Ok(Statement::DropView { name, if_exists, cascade });
         }
         if self.eat_word("DATABASE") {
             let if_exists = self.if_exists();

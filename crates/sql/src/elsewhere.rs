@@ -99,7 +99,10 @@ const CLAUSES: &[(&[&str], &str)] = &[
         "Write a larger type: INT for an unsigned SMALLINT, BIGINT for an unsigned INT.",
     ),
     (&["INDEX _ ON _ ^USING"], "There is one kind of index; leave USING out."),
-    (&["^CASCADE", "^RESTRICT"], "Drop first what reads it, which the error of DROP names."),
+    (
+        &["^CASCADE", "^RESTRICT"],
+        "DROP TABLE and DROP VIEW take it; elsewhere drop first what the error of DROP names.",
+    ),
     (&["DROP VIEW _ ^,"], "Drop one in a statement."),
     (
         &["TABLE _ ^ALTER", "TABLE _ ^MODIFY"],

@@ -55,6 +55,32 @@ fn tokens_log_in_and_handles_are_their_users() {
     assert_eq!(rows(&root, "SELECT 1 AS a"), "1");
 }
 
+/// The token of a session stands for the password that was sent for it.
+#[test]
+fn a_session_ends_when_its_password_is_changed() {
+    let server = server();
+    let root = server.database.session();
+    let made = root.execute("CREATE TOKEN app FOR ann").unwrap();
+    let token = format!("{:?}", made.batches);
+    let token = token.split('"').find(|part| part.starts_with("lockstep_")).unwrap();
+    let by_token = RemoteClient::connect(&server.url("", &format!("?token={token}"))).unwrap();
+    let ann = RemoteClient::connect(&server.url("ann:p%40ss@", "")).unwrap();
+    let bob = RemoteClient::connect(&server.url("bob:secret@", "")).unwrap();
+    root.execute("CREATE USER eve; GRANT SELECT ON TABLE t TO eve").unwrap();
+    assert_eq!(rows(&ann, "SELECT a FROM t"), "1", "other users have changed");
+    for change in ["password='other'", "password=''"] {
+        let ann = RemoteClient::connect(&server.url("ann:p%40ss@", "")).unwrap();
+        root.execute(&format!("ALTER USER ann SET OPTIONS({change})")).unwrap();
+        let ended = ann.execute("SELECT 1", None).unwrap_err();
+        assert_eq!(ended.code, "28000", "{ended:?}");
+        assert_eq!(ended.message, "the password of user `ann` was changed");
+        root.execute("ALTER USER ann SET OPTIONS(password='p@ss')").unwrap();
+    }
+    assert_eq!(ann.execute("SELECT 1", None).unwrap_err().code, "28000");
+    assert_eq!(rows(&by_token, "SELECT a FROM t"), "1", "its token is as it was");
+    assert_eq!(rows(&bob, "SELECT 1 AS a"), "1");
+}
+
 #[test]
 fn a_session_that_was_ended_is_an_error() {
     let server = server();

@@ -16,8 +16,8 @@ use lockstep_sql::ast::{Ident, OptionValue};
 use lockstep_table::Table;
 
 use super::{
-    CatalogEpoch, DatabaseObjects, Definition, ObjectKind, Objects, QualifiedName, TableEntry,
-    TableReference, stale,
+    Cascade, CatalogEpoch, DatabaseObjects, Definition, ObjectKind, Objects, QualifiedName,
+    TableEntry, TableReference, stale,
 };
 use crate::{
     deployment::{Deployment, Procedure},
@@ -33,9 +33,9 @@ pub(crate) enum CatalogCommand {
     CreateDatabase { name: String },
     DropDatabase { name: String },
     CreateTable { name: QualifiedName, table: Arc<Table>, options: TableOptions, or_replace: bool },
-    DropTable { name: QualifiedName, id: u64 },
+    DropTable { name: QualifiedName, id: u64, with: Cascade },
     CreateView { view: Arc<View>, or_replace: bool, seen: CatalogEpoch },
-    DropView { name: QualifiedName },
+    DropView { name: QualifiedName, with: Cascade },
     ChangeOffline { table: TableReference, change: OfflineChange },
     CreateDeployment { deployment: Arc<Deployment>, or_replace: bool, seen: CatalogEpoch },
     DropDeployment { name: QualifiedName },
@@ -90,6 +90,7 @@ pub(crate) enum Removed {
     View(Arc<View>),
     Deployment(Arc<Deployment>),
     Procedure(Arc<Procedure>),
+    Several(Vec<Self>),
 }
 
 impl Removed {
@@ -100,6 +101,7 @@ impl Removed {
             Self::View(view) => view.definition.mark_dropped(),
             Self::Deployment(deployment) => deployment.definition.mark_dropped(),
             Self::Procedure(procedure) => procedure.definition.mark_dropped(),
+            Self::Several(removed) => removed.iter().for_each(Self::mark),
             Self::Nothing => {}
         }
     }
@@ -118,6 +120,7 @@ impl Removed {
                 let dropped = procedure.dropped.watch();
                 release(procedure, &dropped);
             }
+            Self::Several(removed) => removed.into_iter().for_each(Self::release),
             Self::Nothing => {}
         }
     }
@@ -169,11 +172,15 @@ impl Objects {
             CatalogCommand::CreateTable { name, table, options, or_replace } => {
                 self.create_table(name.clone(), Arc::clone(table), options.clone(), *or_replace)
             }
-            CatalogCommand::DropTable { name, id } => self.drop_table(name, *id),
+            CatalogCommand::DropTable { name, id, with } => {
+                self.with_cascade(with, |objects| objects.drop_table(name, *id))
+            }
             CatalogCommand::CreateView { view, or_replace, seen } => {
                 self.create_view(view, *or_replace, *seen)
             }
-            CatalogCommand::DropView { name } => self.drop_view(name),
+            CatalogCommand::DropView { name, with } => {
+                self.with_cascade(with, |objects| objects.drop_view(name))
+            }
             CatalogCommand::ChangeOffline { table, change } => self.change_offline(table, change),
             CatalogCommand::CreateDeployment { deployment, or_replace, seen } => {
                 self.create_deployment(Arc::clone(deployment), *or_replace, *seen)
@@ -331,7 +338,7 @@ impl Objects {
         Ok(replaced.map_or(Removed::Nothing, Removed::View))
     }
 
-    fn drop_view(&mut self, name: &QualifiedName) -> Result<Removed> {
+    pub(super) fn drop_view(&mut self, name: &QualifiedName) -> Result<Removed> {
         let Some(view) = self.find_view(name) else { return self.no_view(name).err() };
         self.check_unused(view)?;
         let removed = self.database_mut(&name.database)?.views.remove(&name.name);
@@ -436,7 +443,7 @@ impl Objects {
         Ok(replaced.map_or(Removed::Nothing, Removed::Deployment))
     }
 
-    fn drop_deployment(&mut self, name: &QualifiedName) -> Result<Removed> {
+    pub(super) fn drop_deployment(&mut self, name: &QualifiedName) -> Result<Removed> {
         let found = self.databases.get_mut(&name.database);
         match found.and_then(|found| found.deployments.remove(&name.name)) {
             Some(deployment) => Ok(Removed::Deployment(deployment)),
@@ -460,7 +467,7 @@ impl Objects {
         Ok(replaced.map_or(Removed::Nothing, Removed::Procedure))
     }
 
-    fn drop_procedure(&mut self, name: &QualifiedName) -> Result<Removed> {
+    pub(super) fn drop_procedure(&mut self, name: &QualifiedName) -> Result<Removed> {
         let found = self.databases.get_mut(&name.database);
         match found.and_then(|found| found.procedures.remove(&name.name)) {
             Some(procedure) => Ok(Removed::Procedure(procedure)),

@@ -14,7 +14,7 @@ use lockstep_table::Table;
 use lockstep_wal::RecordKind;
 use serde::{Deserialize, Serialize};
 
-use super::{CatalogCommand, Objects, QualifiedName};
+use super::{CatalogCommand, DroppedObject, Objects, QualifiedName};
 use crate::{
     deployment::QuerySource,
     job::Job,
@@ -49,6 +49,9 @@ pub(crate) enum CatalogRecord {
     DropTable {
         id: u64,
         name: QualifiedName,
+        /// What was dropped with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        with: Vec<DroppedObject>,
     },
     /// Also replaces one of this name.
     CreateView {
@@ -60,6 +63,9 @@ pub(crate) enum CatalogRecord {
     },
     DropView {
         name: QualifiedName,
+        /// What was dropped with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        with: Vec<DroppedObject>,
     },
     /// A table of rows which nobody sees until `ChangeOffline` gives it to a table of the catalog, or
     /// `CreateTable` makes it one.
@@ -121,11 +127,13 @@ impl CatalogRecord {
                 options: options.clone(),
                 or_replace: *or_replace,
             },
-            CatalogCommand::DropTable { name, id } => {
-                Self::DropTable { id: *id, name: name.clone() }
+            CatalogCommand::DropTable { name, id, with } => {
+                Self::DropTable { id: *id, name: name.clone(), with: with.dropped.clone() }
             }
             CatalogCommand::CreateView { view, .. } => view.record(),
-            CatalogCommand::DropView { name } => Self::DropView { name: name.clone() },
+            CatalogCommand::DropView { name, with } => {
+                Self::DropView { name: name.clone(), with: with.dropped.clone() }
+            }
             CatalogCommand::ChangeOffline { table, .. } => {
                 let entry = after.entry(table).expect("the command was applied to it");
                 Self::ChangeOffline { table: table.id, data: entry.offline.record() }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Database,
-    catalog::{CATALOG, CatalogCommand, CatalogRecord, QualifiedName},
+    catalog::{CATALOG, Cascade, CatalogCommand, CatalogRecord, QualifiedName},
     checkpoint::CheckpointBody,
 };
 
@@ -207,7 +207,8 @@ impl<'d> Rescue<'d> {
             self.recovery.tables.remove(&entry.id);
             self.dropped.insert(entry.id);
             let (name, id) = (name.clone(), entry.id);
-            let dropped = self.recovery.run(&CatalogCommand::DropTable { name, id });
+            let with = Cascade::default();
+            let dropped = self.recovery.run(&CatalogCommand::DropTable { name, id, with });
             self.note(dropped, Some(entry.id), 0..0);
         }
     }

@@ -90,6 +90,7 @@ impl Relation {
             None => {
                 compiled = PreparedRequest::compile(
                     &self.query,
+                    &self.database,
                     &entries,
                     self.context.temporary.clone(),
                 )?;

@@ -2,7 +2,7 @@
 
 mod options;
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_batch::load::{FileFormat, LoadOptions, infer_schema};
@@ -25,6 +25,7 @@ use crate::{
     access::{Needs, Requirement},
     append::{self, AppendRule, table_error},
     catalog::{CatalogCommand, CatalogRecord, check_name},
+    context::checkpoint,
     entrance::{CallDescription, no_plan},
     literal::{ConstantPosition, coerce},
     session::object_name,
@@ -257,8 +258,10 @@ impl<'n> NewTable<'n> {
 /// Returns the schema that the definitions of a CREATE TABLE describe.
 fn schema_of_definitions(create: &CreateTable, settings: Settings) -> Result<TableSchema> {
     let mut schema = TableSchema::default();
+    let mut names = HashSet::new();
     for definition in &create.columns {
-        if schema.find_column(&definition.name.text).is_some() {
+        checkpoint()?;
+        if !names.insert(definition.name.text.as_str()) {
             let message = format!("column `{}` is defined twice", definition.name.text);
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(definition.name.span).err();
         }
@@ -323,8 +326,9 @@ pub(super) fn column(definition: &ColumnDefinition, settings: Settings) -> Resul
 /// Returns the schema of a query's columns.
 fn schema_of_query(rows: &Output, span: Span) -> Result<TableSchema> {
     let mut schema = TableSchema::default();
+    let mut names = HashSet::new();
     for (name, data_type) in &rows.columns {
-        if schema.find_column(name).is_some() {
+        if !names.insert(name.as_str()) {
             let message = format!("the query has two columns `{name}`");
             return Diagnostic::new(code::DUPLICATE_OBJECT, message)
                 .at(span)

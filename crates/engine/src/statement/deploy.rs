@@ -63,8 +63,14 @@ impl Session {
             .spilling_to(self.database.temporary_storage());
         let definition = Definition::new(ObjectKind::Deployment, name);
         let pre_aggregation = self.pre_aggregation(&mut options);
-        let request =
-            PreparedRequest::compile_deployed(&query, &tables, &definition, pre_aggregation)?;
+        let (owner, owners) = self.owners_of(&definition, &query);
+        let request = PreparedRequest::compile_deployed(
+            &query,
+            &tables,
+            &definition,
+            owners,
+            pre_aggregation,
+        )?;
         self.database.pre_aggregate_work().register(&request);
         let source = QuerySource::new(
             &query_text(script, deploy.query_span),
@@ -93,6 +99,7 @@ impl Session {
             current_database: self.current_database(),
             indexes: self.indexes_of(&query.plan),
             options: options.written,
+            owner,
             holds: held.holds,
             dropped: DropSignal::default(),
             query,

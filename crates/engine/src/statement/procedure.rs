@@ -78,8 +78,9 @@ impl Session {
             .owned_by(&name)
             .spilling_to(self.database.temporary_storage());
         let definition = Definition::new(ObjectKind::Procedure, name);
-        let request =
-            PreparedRequest::compile_deployed(&bound, &tables, &definition, PreAggregation::Off)?;
+        let (owner, owners) = self.owners_of(&definition, &bound);
+        let off = PreAggregation::Off;
+        let request = PreparedRequest::compile_deployed(&bound, &tables, &definition, owners, off)?;
         let mut warnings = OPTIONS.read(&create.options, &mut ())?;
         warnings.extend(lint::check(&bound, &tables, Purpose::Serving));
         let procedure = Procedure {
@@ -93,6 +94,7 @@ impl Session {
             indexes: self.indexes_of(&bound.plan),
             common_input,
             common_output,
+            owner,
             dropped: DropSignal::default(),
         };
         Ok((procedure, warnings))

@@ -5,46 +5,64 @@
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::ast::{AlterTableAction, ObjectName};
 
-use super::{at_name, outcome};
+use super::{at_name, with_cascade_hint};
 use crate::{
     Output, Session,
     append::table_error,
-    catalog::CatalogCommand,
+    catalog::{Cascade, CatalogCommand, DroppedObject, Objects},
     offline_data::{OfflineChange, PathChange},
     session::retried,
 };
 
 impl Session {
     /// Runs DROP TABLE. Each table is dropped for itself; all are checked before the first is dropped.
-    pub(crate) fn drop_tables(&self, names: &[ObjectName], if_exists: bool) -> Result<Output> {
+    pub(crate) fn drop_tables(
+        &self,
+        names: &[ObjectName],
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<Output> {
         if let [name] = names {
-            return self.drop_table(name, if_exists);
+            return self.drop_table(name, if_exists, cascade);
         }
-        self.check_dropped(names, if_exists)?;
+        self.check_dropped(names, if_exists, cascade)?;
+        let mut all = Output::of_message("DROP TABLE");
         // A table that has changed meanwhile is tried again by itself: others are dropped already.
         for name in names {
-            retried(|| self.drop_table(name, if_exists))?;
+            let dropped = retried(|| self.drop_table(name, if_exists, cascade))?;
+            all.warnings.extend(dropped.warnings);
         }
-        Ok(Output::of_message("DROP TABLE"))
+        Ok(all)
     }
 
     /// Fails where one of several tables cannot be dropped. Costs a copy of the catalog.
-    fn check_dropped(&self, names: &[ObjectName], if_exists: bool) -> Result<()> {
+    fn check_dropped(&self, names: &[ObjectName], if_exists: bool, cascade: bool) -> Result<()> {
         let mut objects = self.database.objects().clone();
         for name in names {
             let named = self.qualified(name);
-            let is_external =
-                objects.find_view(&named).is_some_and(|view| view.is_external_table());
-            let command = match is_external {
-                true => CatalogCommand::DropView { name: named },
-                false => {
+            let external = objects.find_view(&named).cloned();
+            let command = match external.filter(|view| view.is_external_table()) {
+                Some(_) => {
+                    let readers = match cascade {
+                        true => objects.readers_of_view(&named),
+                        false => Vec::new(),
+                    };
+                    let with = Cascade { dropped: readers, seen: objects.epoch() };
+                    CatalogCommand::DropView { name: named, with }
+                }
+                None => {
                     let id = self.find_entry(name).map_or(0, |entry| entry.id);
-                    CatalogCommand::DropTable { name: named, id }
+                    let readers = match cascade {
+                        true => objects.readers_of_table(id),
+                        false => Vec::new(),
+                    };
+                    let with = Cascade { dropped: readers, seen: objects.epoch() };
+                    CatalogCommand::DropTable { name: named, id, with }
                 }
             };
             match objects.apply(&command) {
                 Err(error) if !if_exists || !is_missing(&error) => {
-                    return at_name(*error, name).err();
+                    return at_name(*with_cascade_hint(error), name).err();
                 }
                 _ => {}
             }
@@ -52,27 +70,45 @@ impl Session {
         Ok(())
     }
 
-    fn drop_table(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
+    fn drop_table(&self, name: &ObjectName, if_exists: bool, cascade: bool) -> Result<Output> {
         let named = self.qualified(name);
         let external = self.database.objects().find_view(&named).cloned();
         if external.is_some_and(|view| view.is_external_table()) {
-            let tolerated = if_exists.then_some(code::UNDEFINED_TABLE);
-            let dropped = self.database.commit(&CatalogCommand::DropView { name: named });
-            return outcome(dropped, tolerated, name, "DROP TABLE");
+            return self.drop_view_as(name, if_exists, cascade, "DROP TABLE");
         }
         let dropped = self.find_entry(name);
         let id = dropped.as_ref().map_or(0, |entry| entry.id);
-        let command = CatalogCommand::DropTable { name: named, id };
+        let with = match cascade {
+            true => self.cascade(|objects| objects.readers_of_table(id))?,
+            false => Cascade::default(),
+        };
+        let warnings = with.warnings();
+        let command = CatalogCommand::DropTable { name: named, id, with };
         match self.database.commit(&command) {
-            Err(error) if !if_exists || !is_missing(&error) => at_name(*error, name).err(),
+            Err(error) if !if_exists || !is_missing(&error) => {
+                at_name(*with_cascade_hint(error), name).err()
+            }
             _ => {
                 // Whoever still holds the table can neither add rows to it nor keep its memory.
                 if let Ok(entry) = dropped {
                     entry.table.close();
                 }
-                Ok(Output::of_message("DROP TABLE"))
+                Ok(Output { warnings, ..Output::of_message("DROP TABLE") })
             }
         }
+    }
+
+    /// Returns the objects that a DROP … CASCADE drops as well. Fails if the caller may not drop one.
+    pub(crate) fn cascade(
+        &self,
+        readers: impl FnOnce(&Objects) -> Vec<DroppedObject>,
+    ) -> Result<Cascade> {
+        let objects = self.database.objects();
+        let dropped = readers(&objects);
+        for object in &dropped {
+            self.caller().check_object(&objects, &object.drop_requirement())?;
+        }
+        Ok(Cascade { dropped, seen: objects.epoch() })
     }
 
     /// Runs ALTER TABLE: all of its actions or none.

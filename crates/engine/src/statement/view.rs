@@ -10,13 +10,14 @@ use lockstep_sql::{
     parse,
 };
 
-use super::{at_name, outcome};
+use super::{at_name, outcome, with_cascade_hint};
 use crate::{
     Output, Session,
-    catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
+    access::OwnedReads,
+    catalog::{Cascade, CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
     deployment::{QuerySource, query_text},
     system,
-    view::{FileViewRecord, View, ViewKind, view_script, views_of},
+    view::{FileViewRecord, View, ViewKind, reading, requirements_of, view_script, views_of},
 };
 
 impl Session {
@@ -54,8 +55,10 @@ impl Session {
             ViewForm::View if bound.files.is_empty() => ViewKind::OfTables,
             ViewForm::View => ViewKind::OfFiles,
         };
+        let definition = Definition::new(ObjectKind::View, name);
         let view = View {
-            definition: Definition::new(ObjectKind::View, name),
+            owned: OwnedReads::new(&definition, self.object_owner(), requirements_of(&bound)),
+            definition,
             sql: query_text(script, create.query.span),
             query: Arc::new(create.query.clone()),
             kind,
@@ -99,8 +102,11 @@ impl Session {
             };
             known.views.iter().map(view).collect::<Result<_>>()?
         };
+        let definition = Definition::new(ObjectKind::View, name.clone());
+        let reads = known.named.iter().cloned().map(reading).collect();
         let view = View {
-            definition: Definition::new(ObjectKind::View, name.clone()),
+            owned: OwnedReads::new(&definition, source.owner.clone(), reads),
+            definition,
             sql: source.sql.clone(),
             query: Arc::new(create.query),
             kind: known.kind,
@@ -115,10 +121,34 @@ impl Session {
     }
 
     /// Runs DROP VIEW.
-    pub(crate) fn drop_view(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
-        let command = CatalogCommand::DropView { name: self.qualified(name) };
+    pub(crate) fn drop_view(
+        &self,
+        name: &ObjectName,
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<Output> {
+        self.drop_view_as(name, if_exists, cascade, "DROP VIEW")
+    }
+
+    /// Drops a view or an external table by the statement `done`.
+    pub(super) fn drop_view_as(
+        &self,
+        name: &ObjectName,
+        if_exists: bool,
+        cascade: bool,
+        done: &str,
+    ) -> Result<Output> {
+        let named = self.qualified(name);
+        let with = match cascade {
+            true => self.cascade(|objects| objects.readers_of_view(&named))?,
+            false => Cascade::default(),
+        };
+        let warnings = with.warnings();
+        let command = CatalogCommand::DropView { name: named, with };
         let tolerated = if_exists.then_some(code::UNDEFINED_TABLE);
-        outcome(self.database.commit(&command), tolerated, name, "DROP VIEW")
+        let dropped = self.database.commit(&command).map_err(with_cascade_hint);
+        let output = outcome(dropped, tolerated, name, done)?;
+        Ok(Output { warnings, ..output })
     }
 
     /// Runs SHOW VIEWS: those of the current database.

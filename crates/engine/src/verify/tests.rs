@@ -49,8 +49,8 @@ fn deployment(session: &Session, sql: &str, served: &str) -> Deployment {
     let name = QualifiedName { database: "default".to_owned(), name: "d".to_owned() };
     let definition = Definition::new(ObjectKind::Deployment, name);
     let served = bind(session, served);
-    let request =
-        PreparedRequest::compile_deployed(&served, &tables, &definition, PreAggregation::Off);
+    let off = PreAggregation::Off;
+    let request = PreparedRequest::compile_deployed(&served, &tables, &definition, None, off);
     Deployment {
         definition,
         sql: sql.to_owned(),
@@ -63,6 +63,7 @@ fn deployment(session: &Session, sql: &str, served: &str) -> Deployment {
         current_database: session.current_database(),
         indexes: Vec::new(),
         options: Vec::new(),
+        owner: None,
         holds: Vec::new(),
         dropped: DropSignal::default(),
     }

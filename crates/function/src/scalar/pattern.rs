@@ -15,7 +15,7 @@ use super::{
     signature::{TEXT, constant_text, expect_between},
     text::text,
 };
-use crate::Compatibility;
+use crate::{Compatibility, value_limit};
 
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     text!(
@@ -170,12 +170,24 @@ pub(super) fn is_like(text: &str, pattern: &str, escape: &str, case: CaseSensiti
     escape_of(escape, alphabet).is_ok_and(|escape| matches(text, pattern, escape, alphabet))
 }
 
+/// The characters that are compared between two checks for an interrupt: about a millisecond.
+const STEPS_PER_CHECK: u32 = 1 << 18;
+
 /// Returns whether the whole text matches. Backtracks to the last `%` only, so that the time is at
-/// most the product of the lengths.
+/// most the product of the lengths. An interrupted match returns `false`, and sets the flag of
+/// [`value_limit`].
 fn matches(text: &str, pattern: &str, escape: Option<u32>, alphabet: Alphabet) -> bool {
     let (mut text, mut pattern) = (text.as_bytes(), pattern.as_bytes());
     let mut retry: Option<(&[u8], &[u8])> = None;
+    let mut steps = 0_u32;
     loop {
+        steps += 1;
+        if steps == STEPS_PER_CHECK {
+            steps = 0;
+            if value_limit::uninterrupted().is_none() {
+                return false;
+            }
+        }
         let Ok(next) = step(pattern, escape, alphabet) else { return false };
         let first = alphabet.split(text);
         match (next, first) {
@@ -371,12 +383,20 @@ fn compile(pattern: &str, flags: &str, extent: MatchExtent) -> Result<Regex, reg
         MatchExtent::Whole => Some(format!("\\A(?:{pattern})\\z")),
         MatchExtent::Part => None,
     };
-    RegexBuilder::new(whole.as_deref().unwrap_or(&pattern))
+    let mut builder = RegexBuilder::new(whole.as_deref().unwrap_or(&pattern));
+    if extent == MatchExtent::Part {
+        builder.size_limit(PART_BYTES_MAX);
+    }
+    builder
         .case_insensitive(flags.rfind('i') > flags.rfind('c'))
         .multi_line(has('m'))
         .dot_matches_new_line(has('s'))
         .build()
 }
+
+/// The most bytes of a compiled expression that matches some characters of a text: a match cannot be
+/// interrupted, and takes time in proportion to both.
+const PART_BYTES_MAX: usize = 1 << 20;
 
 /// A regular expression, and what it was compiled from.
 #[derive(Default)]

@@ -73,14 +73,15 @@ impl FlightSessions {
     }
 
     /// Finds the session of a token, unless it was forgotten, and notes that it is used. The error of one
-    /// whose user was removed or whose token has expired says so.
+    /// whose user was removed, whose password was changed or whose token has expired says so.
     pub(crate) fn find(&self, state: &ServerState, token: &str) -> Result<Arc<FlightSession>> {
         let key = key_of(state, token);
         let found = self.by_key.lock().get(&key).map(Arc::clone);
         let Some(found) = found else { return session_ended().err() };
         let now_ns = state.clock.monotonic_ns();
         let timeout_ns = state.settings().flight_session_timeout_ms.saturating_mul(1_000_000);
-        let present = match found.session.check_present() {
+        let present = found.session.check_present().and_then(|()| found.session.check_password());
+        let present = match present {
             Ok(()) if found.idle_ns(now_ns) >= timeout_ns => session_ended().err(),
             other => other,
         };

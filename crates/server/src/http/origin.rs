@@ -1,4 +1,8 @@
-//! Web pages that call the server from a browser: only pages of the server itself may.
+//! The host that a call names, and web pages that call the server from a browser: only pages of the server
+//! itself may.
+//!
+//! A message of HTTP/1.1 has one header `Host` (RFC 9112, section 3.2): with two, this server and one in
+//! front of it could take the call for different hosts.
 //!
 //! A page of any site can make a browser send a POST to this machine. The browser says so in `Origin`.
 //! Its host must be the one that was called, and a name or address of this machine, since a name that
@@ -8,7 +12,7 @@ use std::net::IpAddr;
 
 use axum::{
     extract::Request,
-    http::{StatusCode, header},
+    http::{HeaderValue, StatusCode, Version, header, uri::Authority},
 };
 
 use super::error::{HttpError, HttpResult};
@@ -31,6 +35,25 @@ pub(crate) fn check_origin(request: &Request, has_tls: impl FnOnce() -> bool) ->
     Err(HttpError::protocol(StatusCode::FORBIDDEN, message))
 }
 
+/// Fails if the call names no host, several, or one that is no host with an optional port.
+pub(crate) fn check_host(request: &Request) -> HttpResult<()> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let problem = match (hosts.next(), hosts.next()) {
+        (None, _) if request.version() == Version::HTTP_11 => "the header Host is missing",
+        (None, _) => return Ok(()),
+        (Some(_), Some(_)) => "the call has several headers Host",
+        (Some(host), None) if is_host(host) => return Ok(()),
+        (Some(_), None) => "the header Host is invalid",
+    };
+    Err(HttpError::protocol(StatusCode::BAD_REQUEST, problem))
+}
+
+/// Returns whether a value is a host with an optional port. An address without a host has an empty one.
+fn is_host(host: &HeaderValue) -> bool {
+    let Ok(text) = host.to_str() else { return false };
+    text.is_empty() || !text.contains('@') && text.parse::<Authority>().is_ok()
+}
+
 /// Returns whether a host with its port is `localhost` or a loopback address.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
@@ -42,9 +65,31 @@ fn is_this_machine(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use axum::{body::Body, extract::Request};
+    use axum::{body::Body, extract::Request, http::Version};
 
-    use super::check_origin;
+    use super::{check_host, check_origin};
+
+    #[test]
+    fn a_call_of_http_1_1_has_one_host() {
+        let check = |hosts: &[&str], version: Version| {
+            let request = Request::get("/v1/sql").version(version);
+            let request = hosts.iter().fold(request, |request, host| request.header("host", *host));
+            check_host(&request.body(Body::empty()).unwrap())
+                .map_err(|error| error.status().as_u16())
+        };
+        for host in ["localhost", "127.0.0.1:7431", "[::1]:7431", "db.example:80", ""] {
+            assert_eq!(check(&[host], Version::HTTP_11), Ok(()), "{host}");
+        }
+        assert_eq!(check(&[], Version::HTTP_11), Err(400));
+        assert_eq!(check(&[], Version::HTTP_10), Ok(()));
+        assert_eq!(check(&[], Version::HTTP_2), Ok(()));
+        for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
+            assert_eq!(check(&["localhost", "localhost"], version), Err(400), "{version:?}");
+            for host in ["a b", "user@localhost", "localhost, other", "http://localhost"] {
+                assert_eq!(check(&[host], version), Err(400), "{host}");
+            }
+        }
+    }
 
     fn is_allowed(origin: &str, host: &str, has_tls: bool) -> bool {
         let over_1 = Request::get("/v1/sql").header("origin", origin).header("host", host);

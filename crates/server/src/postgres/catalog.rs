@@ -8,14 +8,18 @@
 mod aggregate;
 mod analysis;
 mod cluster;
+mod dialect;
 mod evaluation;
 mod from;
 mod function;
 mod information;
 mod join;
+mod limits;
+mod object_name;
 mod objects;
 mod operator;
 mod parameter;
+mod privilege;
 mod projection;
 mod query;
 mod relation;
@@ -39,7 +43,6 @@ use lockstep_host::{QueryContext, with_large_stack};
 use lockstep_row::Value;
 use sqlparser::{
     ast::Query,
-    dialect::PostgreSqlDialect,
     parser::{Parser, ParserError},
     tokenizer::Token,
 };
@@ -50,6 +53,7 @@ use super::{
     token::{SqlToken, SqlTokenKind},
     types::{Oid, oid},
 };
+use dialect::CatalogDialect;
 use evaluation::Evaluator;
 use value::CatalogValue;
 
@@ -59,6 +63,9 @@ const DEPTH_MAX: usize = 100;
 /// The most tokens of a query, without lists of constants: the tree of a chain of operators is as deep
 /// as the chain is long, and to free it takes stack.
 const TOKENS_MAX: usize = 4_000;
+
+/// How deep queries in several parentheses may nest.
+const NESTED_SOURCES_MAX: usize = 8;
 
 /// A query of the catalogs.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +87,11 @@ impl CatalogQuery {
             let message = "the query of the catalogs is too long";
             return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).err();
         }
-        let query = with_large_stack(|| parse(statement.text())).map_err(|error| {
+        if nested_sources(statement) > NESTED_SOURCES_MAX {
+            return nests_too_deep();
+        }
+        let tokens = statement.tokens().len();
+        let query = with_large_stack(|| parse(statement.text(), tokens)).map_err(|error| {
             let hint = "Queries of the catalogs are in PostgreSQL's SQL.";
             Box::new(error.with_hint(hint))
         })?;
@@ -106,7 +117,11 @@ impl CatalogQuery {
 
     fn rows(&self, session: &Session, parameters: &[Value]) -> Result<RowCursor> {
         let parameters = parameters.iter().map(CatalogValue::of).collect();
-        let found = Evaluator::new(session, parameters).query(&self.query, None)?;
+        let mut evaluator = Evaluator::new(session, parameters);
+        let found = evaluator.query(&self.query, None)?;
+        // As values of the engine, and as columns.
+        evaluator.hold_relation(&found)?;
+        evaluator.hold_relation(&found)?;
         let columns: Vec<(&str, Oid)> = found
             .columns
             .list
@@ -124,25 +139,23 @@ impl CatalogQuery {
             .map(|row| {
                 row.iter().zip(&columns).map(|(v, (_, number))| v.sent_as(*number)).collect()
             })
-            .collect();
+            .collect::<Result<_>>()?;
         RowCursor::of_values(&columns, &rows)
     }
 }
 
-/// Parses a query.
-fn parse(sql: &str) -> Result<Query> {
+/// Parses a query of so many tokens.
+fn parse(sql: &str, tokens: usize) -> Result<Query> {
+    let dialect = CatalogDialect::new(tokens);
     let read = || -> std::result::Result<Query, ParserError> {
-        let parser = Parser::new(&PostgreSqlDialect {}).with_recursion_limit(DEPTH_MAX);
+        let parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX);
         let mut parser = parser.try_with_sql(sql)?;
         let query = parser.parse_query()?;
         parser.expect_token(&Token::EOF)?;
         Ok(*query)
     };
     read().or_else(|error| match error {
-        ParserError::RecursionLimitExceeded => {
-            let message = "the query of the catalogs nests too deep";
-            Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).err()
-        }
+        ParserError::RecursionLimitExceeded => nests_too_deep(),
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
             Diagnostic::new(code::SYNTAX_ERROR, format!("syntax error: {message}")).err()
         }
@@ -209,6 +222,34 @@ fn calls_catalogs(statement: TokenCursor<'_>) -> bool {
         token.kind == SqlTokenKind::Word
             && (is_called && is_function || WITHOUT_PARENTHESES.contains(&name.as_str()))
     })
+}
+
+fn nests_too_deep<T>() -> Result<T> {
+    let message = "the query of the catalogs nests too deep";
+    Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).err()
+}
+
+/// Returns how deep queries in several parentheses nest: the parser reads each twice if it has an error.
+fn nested_sources(statement: TokenCursor<'_>) -> usize {
+    let (sql, tokens) = (statement.sql(), statement.tokens());
+    let is_query = |at: usize| {
+        let first = tokens[at..].iter().find(|token| !token.is_symbol(sql, "("));
+        let words = ["SELECT", "WITH", "VALUES", "TABLE"];
+        first.is_some_and(|token| words.iter().any(|word| token.is_word(sql, word)))
+    };
+    let (mut open, mut depth, mut deepest) = (Vec::new(), 0, 0);
+    for (at, token) in tokens.iter().enumerate() {
+        if token.is_symbol(sql, "(") {
+            let is_second = at > 0 && tokens[at - 1].is_symbol(sql, "(");
+            let is_source = is_second && !open.last().is_some_and(|outer| *outer) && is_query(at);
+            open.push(is_source);
+            depth += usize::from(is_source);
+            deepest = deepest.max(depth);
+        } else if token.is_symbol(sql, ")") {
+            depth -= usize::from(open.pop().unwrap_or(false));
+        }
+    }
+    deepest
 }
 
 /// Returns the number of tokens that may make the tree deeper: constants of lists do not.

@@ -78,10 +78,9 @@ pub(crate) async fn log_in(
         write_authentication(frames, authentication::OK, &[]);
         return Ok(session);
     }
-    wait_for_turn(state, request.address).await?;
     let is_named = request.channel.names.iter().any(|name| name == request.user);
     let session = if is_named {
-        request.open(state, Proof::Checked)?
+        request.open(state, Proof::Checked).await?
     } else if request.has_token {
         token(state, frames, &request).await?
     } else {
@@ -110,8 +109,9 @@ async fn read(state: &ServerState, frames: &mut FrameStream) -> Result<Bytes, Cl
 }
 
 impl LoginRequest<'_> {
-    /// Opens the session.
-    fn open(&self, state: &ServerState, proof: Proof<'_>) -> Result<Session> {
+    /// Opens the session, once its turn has come.
+    async fn open(&self, state: &ServerState, proof: Proof<'_>) -> Result<Session> {
+        let _turn = wait_for_turn(state, self.address).await?;
         let now_ns = state.clock.monotonic_ns();
         let origin = LoginOrigin { address: self.address, client: self.client.clone(), now_ns };
         guarded(|| state.access.open_session(self.user, proof, origin))
@@ -128,7 +128,7 @@ async fn token(
     let mut body = BodyReader::new(read(state, frames).await?);
     let token = body.string()?;
     body.end()?;
-    Ok(request.open(state, Proof::Token(&token))?)
+    Ok(request.open(state, Proof::Token(&token)).await?)
 }
 
 /// Logs in with a password.
@@ -165,7 +165,7 @@ async fn scram(
     let auth_message = last.auth_message.as_bytes();
     let proof =
         Proof::Scram { verifier: &verifier, auth_message, client_proof: &last.client_proof };
-    let session = request.open(state, proof)?;
+    let session = request.open(state, proof).await?;
     let signature = STANDARD.encode(verifier.server_signature(auth_message));
     let server_last = format!("v={signature}");
     write_authentication(frames, authentication::SASL_FINAL, server_last.as_bytes());

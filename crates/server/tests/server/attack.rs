@@ -192,6 +192,27 @@ fn lengths_that_are_ambiguous_are_refused() {
     check_alive(&server);
 }
 
+/// A call with two hosts, or none, may be taken for one to another host by a server in front.
+#[test]
+fn a_call_over_http_1_1_has_one_host() {
+    let server = TestServer::start(&[], SETUP);
+    let ask = |head: &str| {
+        statuses(&last_exchange(&server, format!("{head}Connection: close\r\n\r\n").as_bytes()))
+    };
+    assert_eq!(ask("GET /healthz HTTP/1.1\r\nHost: x\r\n"), [200]);
+    assert_eq!(ask("GET /healthz HTTP/1.0\r\n").len(), 0, "an answer of HTTP/1.0");
+    for head in [
+        "GET /healthz HTTP/1.1\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: x\r\nHost: x\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: x\r\nhost: y\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: x y\r\n",
+        "GET http://x/healthz HTTP/1.1\r\n",
+    ] {
+        assert_eq!(ask(head), [400], "{head:?}");
+    }
+    check_alive(&server);
+}
+
 #[test]
 fn what_is_oversized_is_refused() {
     let server = TestServer::start(&[("limits.body_bytes_max", "1000")], SETUP);

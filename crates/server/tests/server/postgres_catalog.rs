@@ -300,6 +300,107 @@ fn queries_of_catalogs_have_the_limits_of_the_session() {
     assert_eq!(client.reply().code(), "57014");
 }
 
+/// A result of a function has the limit of the dialect's functions, and is refused before it is built.
+#[test]
+fn texts_of_catalogs_have_the_limits_of_functions() {
+    let server = TestServer::start(&[], SETUP);
+    let mut client = server.session_postgres(&[]);
+    let (long, commas) = ("a".repeat(1 << 20), ",".repeat(1 << 18));
+    for expression in [
+        "replace(v, 'a', v)",
+        "v || v || v",
+        "concat(v, v, v)",
+        "concat_ws(v, 'a', 'b', 'c', 'd')",
+        "format('%s%s%s', v, v, v)",
+        "array_to_string(ARRAY['a', 'b', 'c', 'd'], v)",
+        "array_to_string(ARRAY[v, v, v], '')",
+        "ARRAY[v, v, v]::text",
+        "(ARRAY[v, v, v, v, v, v, v, v, v, v, v, v, v, v, v, v])::text",
+        "string_to_array(c, ',')",
+        "parse_ident(replace(c, ',', '.'))",
+        "('{' || c || '}')::text[]",
+        "(SELECT string_agg(v, v) FROM generate_series(1, 3))",
+        "(SELECT string_agg('a', v) FROM generate_series(1, 1000))",
+        "(SELECT array_agg(n) FROM generate_series(1, 200000) n)",
+        "string_to_array(left(c, 100000), ',') || string_to_array(left(c, 100000), ',')",
+    ] {
+        let sql = format!(
+            "SELECT length(x::text) FROM (SELECT {expression} AS x FROM (SELECT '{long}' AS v, \
+             '{commas}' AS c FROM pg_am) s) t"
+        );
+        let refused = client.query(&sql);
+        assert_eq!(refused.code(), "54000", "{expression}: {:?}", refused.errors);
+    }
+    let sql =
+        format!("SELECT length(translate(v, v, v) || v) FROM (SELECT '{long}' AS v) s, pg_am");
+    assert_eq!(client.query(&sql).value(), (2 << 20).to_string());
+    let sql = format!("SELECT length(btrim(v, v || 'b')) FROM (SELECT '{long}' AS v) s, pg_am");
+    assert_eq!(client.query(&sql).value(), "0");
+    let refused = client.query(&format!("SELECT '{long}' ~ 'a' FROM pg_am"));
+    assert_eq!(refused.code(), "54001", "{:?}", refused.errors);
+}
+
+/// A function of the select list that returns a set is called once, whatever the number of its rows.
+#[test]
+fn a_set_of_the_select_list_is_computed_once() {
+    let server = TestServer::start(&[], SETUP);
+    let mut client = server.session_postgres(&[]);
+    let sets = "generate_series(1, 200000) AS n, generate_series(1, 3) AS m, \
+                generate_series(1, generate_series(1, 2)) AS nested";
+    let sql = format!("SELECT count(n), count(m), count(nested) FROM (SELECT {sets}) s");
+    assert_eq!(client.query(&sql).texts(), [[Some("200000"), Some("3"), Some("2")]]);
+}
+
+/// A single value may take longer than a statement may run.
+#[test]
+fn work_within_a_row_of_catalogs_is_interrupted_and_counted() {
+    let server = TestServer::start(&[], SETUP);
+    let mut client = server.session_postgres(&[]);
+    let (text, part) = ("a".repeat(500_000), "a".repeat(200_000));
+    let numbers: Vec<String> = (0..60_000).map(|number| number.to_string()).collect();
+    let array = format!("'{{{}}}'::text[]", numbers.join(","));
+    let others = format!("'{{{}}}'::text[]", numbers.join("x,"));
+    client.query("SET statement_timeout = '50ms'");
+    for expression in [
+        format!("'{text}' LIKE '%{part}b%'"),
+        format!("{array} && {others}"),
+        format!(
+            "(SELECT count(*) FROM generate_series(1, 400000) n WHERE n::text = ANY({others}))"
+        ),
+        format!(
+            "(SELECT count(*) FROM generate_series(1, 400000) n WHERE n NOT IN (-1{}))",
+            ", -2".repeat(20_000)
+        ),
+    ] {
+        let found = client.query(&format!("SELECT {expression} FROM pg_am"));
+        assert_eq!(found.code(), "57014", "{}: {:?}", &expression[..20], found.errors);
+    }
+    client.query("SET statement_timeout = '0'; SET memory_limit = '8MB'");
+    let text = "a".repeat(4_000);
+    for query in [
+        format!(
+            "SELECT count(x) FROM (SELECT array_agg(n || '{text}') AS x FROM generate_series(1, 4000) n) s"
+        ),
+        format!(
+            "SELECT count(*) FROM (SELECT DISTINCT n || '{text}' FROM generate_series(1, 4000) n) s"
+        ),
+        format!("SELECT count(*) FROM generate_series(1, 4000) n GROUP BY n || '{text}'"),
+        format!(
+            "SELECT row_number() OVER (ORDER BY n || '{text}') FROM generate_series(1, 4000) n"
+        ),
+        format!("SELECT n || '{text}' FROM generate_series(1, 900) n"),
+        format!(
+            "WITH RECURSIVE t AS (SELECT 1 AS n, '{text}' AS v UNION SELECT n + 1, v || n FROM t) SELECT count(*) FROM t, pg_am"
+        ),
+        "SELECT generate_series(1, 400000) FROM pg_am".to_owned(),
+        "SELECT count(*) FROM generate_series(1, 400000) n".to_owned(),
+    ] {
+        let found = client.query(&query);
+        assert_eq!(found.code(), "53200", "{}: {:?}", query.replace(&text, "…"), found.errors);
+    }
+    assert_eq!(client.query("SELECT count(*) FROM pg_am").value(), "1");
+}
+
 #[test]
 fn other_queries_of_catalogs_are_refused_by_name() {
     let server = TestServer::start(&[], SETUP);
@@ -335,6 +436,20 @@ fn other_queries_of_catalogs_are_refused_by_name() {
         |count: usize| format!("SELECT 1 FROM pg_am WHERE {}true", "1 = 2 OR ".repeat(count));
     assert_eq!(client.query(&chain(900)).value(), "1");
     assert_eq!(client.query(&chain(100_000)).code(), "54001");
+    // What may be read in two ways is not read twice at each level.
+    let nested = |begin: &str, inner: &str, end: &str, count: usize| {
+        format!("SELECT {}{inner}{} FROM pg_am", begin.repeat(count), end.repeat(count))
+    };
+    assert_eq!(client.query(&nested("lower(", "'A'", ")", 24)).value(), "a");
+    assert_eq!(client.query(&nested("coalesce((SELECT ", "'a'", "))", 12)).value(), "a");
+    for query in [
+        nested("position(", "'a'", ", 'b')", 24),
+        nested("substring(", "'a' 'b'", " FROM 1)", 24),
+        nested("(SELECT * FROM ((SELECT * FROM (", "(SELECT 1 error error)", ")))", 20),
+    ] {
+        let code = client.query(&query).code().to_owned();
+        assert!(["54001", "42601"].contains(&code.as_str()), "{query}: {code}");
+    }
     let list = format!("SELECT 1 FROM pg_am WHERE 'x' NOT IN ('a'{})", ", 'b'".repeat(20_000));
     assert_eq!(client.query(&list).value(), "1");
 }
@@ -349,4 +464,51 @@ fn catalogs_show_what_the_user_may_see() {
     assert_eq!(found.value(), "clicks");
     assert_eq!(client.query("SELECT usename FROM pg_user").value(), "ann");
     assert_eq!(client.query("SELECT proname FROM pg_proc").rows.len(), 0);
+}
+
+/// A name is looked up where its schema says, and a privilege is that of the engine.
+#[test]
+fn names_in_texts_have_a_schema_and_privileges_are_those_of_the_user() {
+    let server = TestServer::start(&[("server.authentication", "users")], SETUP);
+    let root = server.database.session();
+    root.execute("CREATE VIEW seen AS SELECT a FROM clicks; GRANT SELECT ON default.clicks TO ann")
+        .unwrap();
+    let mut client = server.connect_postgres();
+    assert_eq!(scram(&mut client, "ann", "secret").status, 'I');
+    for (expression, expected) in [
+        ("'public.clicks'::regclass", "clicks"),
+        ("to_regclass('\"public\".\"clicks\"')", "clicks"),
+        ("to_regclass('default.public.clicks')", "clicks"),
+        ("coalesce(to_regclass('other.clicks')::text, 'none')", "none"),
+        ("coalesce(to_regclass('pg_catalog.clicks')::text, 'none')", "none"),
+        ("coalesce(to_regclass('public.pg_class')::text, 'none')", "none"),
+        ("to_regclass('pg_catalog.pg_class')", "pg_class"),
+        ("coalesce(to_regtype('public.int4')::text, 'none')", "none"),
+        ("'pg_catalog.int4'::regtype", "integer"),
+        ("has_table_privilege('clicks', 'SELECT')", "t"),
+        ("has_table_privilege('public.clicks', 'select')", "t"),
+        ("has_table_privilege('ann', 'public.clicks', 'INSERT, DELETE')", "f"),
+        ("has_table_privilege('ann', 'public.clicks', 'INSERT, SELECT')", "t"),
+        ("has_table_privilege('clicks'::regclass, 'UPDATE')", "f"),
+        ("has_table_privilege('pg_catalog.pg_class', 'SELECT')", "t"),
+        ("has_any_column_privilege('clicks', 'SELECT')", "t"),
+        ("has_column_privilege('clicks', 'a', 'INSERT')", "f"),
+        ("has_schema_privilege('public', 'USAGE')", "t"),
+    ] {
+        let found = client.query(&format!("SELECT {expression} FROM pg_am"));
+        assert_eq!(found.value(), expected, "{expression}: {:?}", found.errors);
+    }
+    for (expression, code) in [
+        ("'other.clicks'::regclass", "3F000"),
+        ("has_table_privilege('other.clicks', 'SELECT')", "3F000"),
+        ("has_table_privilege('orders', 'SELECT')", "42P01"),
+        ("has_table_privilege('eve', 'clicks', 'SELECT')", "42704"),
+        ("has_table_privilege('clicks', 'READ')", "22023"),
+        ("'elsewhere.public.clicks'::regclass", "0A000"),
+        ("'a.b.c.d'::regclass", "42602"),
+        ("has_schema_privilege('other', 'USAGE')", "3F000"),
+    ] {
+        let found = client.query(&format!("SELECT {expression} FROM pg_am"));
+        assert_eq!(found.code(), code, "{expression}: {:?}", found.errors);
+    }
 }

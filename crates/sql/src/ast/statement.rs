@@ -443,6 +443,8 @@ pub enum Statement {
         names: Vec<ObjectName>,
         /// IF EXISTS.
         if_exists: bool,
+        /// CASCADE: also drops what reads the table.
+        cascade: bool,
     },
     /// CREATE VIEW.
     CreateView(Box<CreateView>),
@@ -452,6 +454,8 @@ pub enum Statement {
         name: ObjectName,
         /// IF EXISTS.
         if_exists: bool,
+        /// CASCADE: also drops what reads the view.
+        cascade: bool,
     },
     /// CREATE INDEX.
     CreateIndex(Box<CreateIndex>),

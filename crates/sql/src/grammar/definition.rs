@@ -249,22 +249,28 @@ pub(super) const CREATE_EXTERNAL_TABLE: StatementRule = StatementRule {
 
 pub(super) const DROP_VIEW: StatementRule = StatementRule {
     name: "DROP VIEW",
-    description: "Removes a view. It is refused while a view, a deployment or a procedure reads it.",
-    grammar: "DROP VIEW [ IF EXISTS ] table_name",
-    privileges: "`DROP` on the view.",
+    description: "Removes a view. It is refused while a view, a deployment or a procedure reads it. \
+        `CASCADE` removes these, too, and names each in a warning; `RESTRICT` is the default.",
+    grammar: "DROP VIEW [ IF EXISTS ] table_name [ CASCADE | RESTRICT ]",
+    privileges: "`DROP` on the view, and with `CASCADE` on all that it removes.",
     options: &[],
-    examples: &["DROP VIEW dear", "DROP VIEW IF EXISTS shop.active"],
+    examples: &["DROP VIEW dear", "DROP VIEW IF EXISTS shop.active", "DROP VIEW dear CASCADE"],
 };
 
 pub(super) const DROP_TABLE: StatementRule = StatementRule {
     name: "DROP TABLE",
     description: "Removes tables with their rows and offline data, or external tables, whose files stay. \
         It is refused while a deployment, procedure or view reads one of the tables; all are checked \
-        before the first is removed.",
-    grammar: "DROP TABLE [ IF EXISTS ] table_name { \",\" table_name }",
-    privileges: "`DROP` on each table.",
+        before the first is removed. `CASCADE` removes these, too, and names each in a warning; \
+        `RESTRICT` is the default.",
+    grammar: "DROP TABLE [ IF EXISTS ] table_name { \",\" table_name } [ CASCADE | RESTRICT ]",
+    privileges: "`DROP` on each table, and with `CASCADE` on all that it removes.",
     options: &[],
-    examples: &["DROP TABLE orders", "DROP TABLE IF EXISTS shop.clicks, shop.orders"],
+    examples: &[
+        "DROP TABLE orders",
+        "DROP TABLE IF EXISTS shop.clicks, shop.orders",
+        "DROP TABLE orders CASCADE",
+    ],
 };
 
 pub(super) const CREATE_INDEX: StatementRule = StatementRule {

@@ -25,8 +25,8 @@ pub(super) fn statement(statement: &Statement) -> String {
         }
         Statement::Use(name) => list("use", [name.text.clone()]),
         Statement::CreateTable(table) => create_table(table),
-        Statement::DropTable { names, if_exists } => {
-            drop_object("table", *if_exists, &objects(names))
+        Statement::DropTable { names, if_exists, cascade } => {
+            drop_cascading("table", *if_exists, &objects(names), *cascade)
         }
         Statement::CreateView(view) => list(
             match view.form {
@@ -40,7 +40,9 @@ pub(super) fn statement(statement: &Statement) -> String {
                 query(&view.query),
             ],
         ),
-        Statement::DropView { name, if_exists } => drop_object("view", *if_exists, &object(name)),
+        Statement::DropView { name, if_exists, cascade } => {
+            drop_cascading("view", *if_exists, &object(name), *cascade)
+        }
         Statement::CreateIndex(index) => list(
             "create-index",
             [
@@ -161,6 +163,11 @@ fn objects(names: &[ObjectName]) -> String {
 
 fn drop_object(what: &str, if_exists: bool, name: &str) -> String {
     list(&format!("drop-{what}"), [flag(if_exists, "if-exists"), name.to_owned()])
+}
+
+fn drop_cascading(what: &str, if_exists: bool, name: &str, cascade: bool) -> String {
+    let flags = [flag(if_exists, "if-exists"), name.to_owned(), flag(cascade, "cascade")];
+    list(&format!("drop-{what}"), flags)
 }
 
 /// Returns the debug text without spans.

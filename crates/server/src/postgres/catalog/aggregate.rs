@@ -12,6 +12,7 @@ use super::{
     analysis::function_name,
     evaluation::Evaluator,
     from::unsupported,
+    limits::{LimitedText, check_element, check_items},
     operator::operate,
     query::{SortTerm, compare_keys},
     scope::{JoinedRow, Scope},
@@ -87,14 +88,17 @@ impl Evaluator<'_> {
     ) -> Result<CatalogValue> {
         let call = CatalogAggregate::new(function)?;
         let mut values: Vec<(CatalogValue, Vec<CatalogValue>)> = Vec::new();
+        let held = self.held();
         for row in group {
             self.step()?;
             let row = Scope::new(scope.tables, row, scope.outer);
             if let Some(filter) = call.filter
-                && !self.value(filter, &row)?.is_true()
+                && !self.moment(filter, &row)?.is_true()
             {
                 continue;
             }
+            self.hold(size_of::<(CatalogValue, Vec<CatalogValue>)>())?;
+            self.hold(call.terms.len() * size_of::<CatalogValue>())?;
             let value = match call.argument {
                 Some(argument) => self.value(argument, &row)?,
                 None => CatalogValue::Bool(true),
@@ -105,6 +109,9 @@ impl Evaluator<'_> {
         values.sort_by(|left, right| compare_keys(&left.1, &right.1, &call.terms));
         if call.is_distinct {
             let mut seen = HashSet::new();
+            for (value, _) in &values {
+                self.work(value.heap_bytes())?;
+            }
             values.retain(|(value, _)| seen.insert(value.key()));
         }
         let separator = match call.separator {
@@ -112,13 +119,16 @@ impl Evaluator<'_> {
             None => String::new(),
         };
         let values: Vec<CatalogValue> = values.into_iter().map(|(value, _)| value).collect();
-        finished(&call.name, values, &separator)
+        let found = finished(&call.name, values, &separator)?;
+        self.release_to(held);
+        Ok(found)
     }
 }
 
 /// Computes an aggregate of values in their order.
 fn finished(name: &str, values: Vec<CatalogValue>, separator: &str) -> Result<CatalogValue> {
     if name == "array_agg" {
+        check_items(values.len())?;
         let is_empty = values.is_empty();
         return Ok(if is_empty { CatalogValue::Null } else { CatalogValue::array(values) });
     }
@@ -129,11 +139,9 @@ fn finished(name: &str, values: Vec<CatalogValue>, separator: &str) -> Result<Ca
     if values.is_empty() {
         return Ok(CatalogValue::Null);
     }
-    let by_order = |a: &&CatalogValue, b: &&CatalogValue| a.compare(b).unwrap_or(Ordering::Equal);
-    let chosen = |value: Option<&CatalogValue>| value.cloned().unwrap_or(CatalogValue::Null);
     Ok(match name {
-        "max" => chosen(values.iter().max_by(by_order)),
-        "min" => chosen(values.iter().min_by(by_order)),
+        "max" => extreme(&values, Ordering::Greater)?,
+        "min" => extreme(&values, Ordering::Less)?,
         "sum" => {
             let mut total = CatalogValue::Number(0);
             for value in &values {
@@ -142,13 +150,25 @@ fn finished(name: &str, values: Vec<CatalogValue>, separator: &str) -> Result<Ca
             total
         }
         "string_agg" => {
-            let texts: Vec<String> = values.iter().map(CatalogValue::display).collect();
-            CatalogValue::text(&texts.join(separator))
+            let texts = values.iter().map(CatalogValue::shown);
+            LimitedText::default().join(texts, separator)?.value()
         }
         "bool_and" | "every" => CatalogValue::Bool(values.iter().all(CatalogValue::is_true)),
         "bool_or" => CatalogValue::Bool(values.iter().any(CatalogValue::is_true)),
         other => return unsupported(&format!("the aggregate {other}")),
     })
+}
+
+/// Returns the first of values that has this order to all others.
+fn extreme(values: &[CatalogValue], wanted: Ordering) -> Result<CatalogValue> {
+    let mut found = values.first();
+    for (at, value) in values.iter().enumerate() {
+        check_element(at)?;
+        if found.is_some_and(|found| value.compare(found) == Some(wanted)) {
+            found = Some(value);
+        }
+    }
+    Ok(found.cloned().unwrap_or(CatalogValue::Null))
 }
 
 /// Computes a window function for the rows of a partition in their order. `peers` says of each row but

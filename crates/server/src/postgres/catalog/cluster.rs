@@ -13,13 +13,13 @@ use super::{
 };
 use crate::postgres::{client_settings::default_settings, types::oid};
 
+/// The names of the schemas.
+pub(super) const SCHEMAS: [&str; 3] = ["pg_catalog", "public", "information_schema"];
+
 /// Makes `pg_namespace`.
 pub(super) fn namespaces() -> CatalogRelation {
-    let schemas = [
-        (PG_CATALOG, "pg_catalog"),
-        (PUBLIC, "public"),
-        (INFORMATION_SCHEMA, "information_schema"),
-    ];
+    let schemas: Vec<(i64, &str)> =
+        [PG_CATALOG, PUBLIC, INFORMATION_SCHEMA].into_iter().zip(SCHEMAS).collect();
     let fields = |(found, name): &(i64, &str)| -> Vec<CatalogField> {
         vec![
             ("oid", oid::OID, number(*found)),

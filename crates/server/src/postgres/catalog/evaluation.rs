@@ -7,19 +7,19 @@
 //! | `from`, `source`, `join` | FROM, its sides, joins and WHERE |
 //! | `evaluation`, `operator`, `function`, `aggregate` | the value of an expression |
 //! | `scope`, `analysis`, `static_type` | names, what an expression contains, types without values |
+//! | `limits` | rows, work, memory and the sizes of values |
 //!
 //! Inner queries are run for each row, so that they may be correlated wherever they are.
 //! *Cost*: what the joins need, up to a limit of steps; it is cancelled like every statement.
+//! *Memory*: [`Evaluator::value`] counts the value that it computes as kept. A caller that drops the value
+//! releases it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::Session;
 use lockstep_function::scalar::CaseSensitivity;
-use lockstep_host::{
-    query::{checkpoint, current},
-    with_large_stack,
-};
+use lockstep_host::{query::current, with_large_stack};
 use sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr, Function, FunctionArguments, Query, Subscript,
     TrimWhereField, UnaryOperator, Value,
@@ -27,22 +27,17 @@ use sqlparser::ast::{
 
 use super::{
     aggregate::is_aggregate,
-    analysis::{function_name, is_set},
+    analysis::{function_name, has_set, is_set},
     from::unsupported,
+    limits::CatalogUsage,
     operator::{Quantifier, like, negation, operate, quantified},
     relation::CatalogRelation,
-    scope::Scope,
+    scope::{Scope, SetPosition},
     source::arguments_of,
     static_type::type_word,
     tables::make_table,
     value::CatalogValue,
 };
-
-/// The most rows that a query looks at.
-const STEPS_MAX: u64 = 5_000_000;
-
-/// The most rows of a join: they are in memory until the next one.
-const JOINED_ROWS_MAX: usize = 500_000;
 
 /// Runs catalog queries of a session.
 pub(super) struct Evaluator<'s> {
@@ -51,24 +46,13 @@ pub(super) struct Evaluator<'s> {
     /// The queries of WITH that are in force, the innermost last.
     pub(super) named: Vec<(String, CatalogRelation)>,
     relations: BTreeMap<String, CatalogRelation>,
-    steps: u64,
-    /// About how many bytes the rows have that are kept.
-    held_bytes: u64,
-    held_bytes_max: u64,
+    pub(super) usage: CatalogUsage,
 }
 
 impl<'s> Evaluator<'s> {
     pub(super) fn new(session: &'s Session, parameters: Vec<CatalogValue>) -> Self {
-        let held_bytes_max = current().and_then(|context| context.memory_bytes());
-        Self {
-            session,
-            parameters,
-            named: Vec::new(),
-            relations: BTreeMap::new(),
-            steps: 0,
-            held_bytes: 0,
-            held_bytes_max: held_bytes_max.unwrap_or(u64::MAX),
-        }
+        let usage = CatalogUsage::new(current().and_then(|context| context.memory_bytes()));
+        Self { session, parameters, named: Vec::new(), relations: BTreeMap::new(), usage }
     }
 
     /// Returns a table: one of WITH, or one of the catalogs.
@@ -82,56 +66,9 @@ impl<'s> Evaluator<'s> {
         Ok(made)
     }
 
-    /// Counts a row, and ends a query that looks at too many or was cancelled.
-    pub(super) fn step(&mut self) -> Result<()> {
-        self.steps += 1;
-        if self.steps > STEPS_MAX {
-            return too_many_rows();
-        }
-        if self.steps.is_multiple_of(1_024)
-            && let Err(interrupt) = checkpoint()
-        {
-            return Diagnostic::interrupted(interrupt.limit_ms()).err();
-        }
-        Ok(())
-    }
-
-    /// Notes that rows of so many bytes are kept until the query ends around which they are.
-    pub(super) fn hold(&mut self, bytes: usize) -> Result<()> {
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.held_bytes = self.held_bytes.saturating_add(bytes);
-        if self.held_bytes <= self.held_bytes_max {
-            return Ok(());
-        }
-        Diagnostic::new(code::OUT_OF_MEMORY, "the query needs more memory than it may use")
-            .with_kind(Kind::FreeResources)
-            .with_detail(format!(
-                "It is a query of the catalogs, with {} bytes.",
-                self.held_bytes_max
-            ))
-            .with_hint("SET memory_limit = '…' allows more, 0 any.")
-            .err()
-    }
-
-    /// Notes that the rows of an inner query are kept.
-    pub(super) fn hold_relation(&mut self, relation: &CatalogRelation) -> Result<()> {
-        let sizes = relation.rows.iter().map(|row| row_bytes(row));
-        self.hold(sizes.sum())
-    }
-
-    /// Returns how many bytes are kept, to forget later ones with [`Self::release_to`].
-    pub(super) fn held(&self) -> u64 {
-        self.held_bytes
-    }
-
-    /// Forgets what was kept since.
-    pub(super) fn release_to(&mut self, held: u64) {
-        debug_assert!(held <= self.held_bytes, "what was kept before is kept");
-        self.held_bytes = held;
-    }
-
-    /// Computes an expression.
+    /// Computes an expression. A value that is not one of a row is counted as kept.
     pub(super) fn value(&mut self, expr: &Expr, scope: &Scope<'_>) -> Result<CatalogValue> {
+        self.work(0)?;
         Ok(match expr {
             Expr::Identifier(name) => match scope.column(None, &name.value) {
                 Ok(value) => value,
@@ -141,10 +78,29 @@ impl<'s> Evaluator<'s> {
                 [.., table, name] => scope.column(Some(&table.value), &name.value)?,
                 _ => CatalogValue::Null,
             },
-            Expr::Value(value) => self.constant(&value.value)?,
+            Expr::Value(value) => {
+                let value = self.constant(&value.value)?;
+                self.hold(value.heap_bytes())?;
+                value
+            }
             Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => self.value(inner, scope)?,
-            other => return with_large_stack(|| self.compound(other, scope)),
+            other => {
+                let held = self.held();
+                let value = with_large_stack(|| self.compound(other, scope))?;
+                // Its parts are dropped.
+                self.release_to(held);
+                self.hold_value(&value)?;
+                value
+            }
         })
+    }
+
+    /// Computes an expression for a moment: its value is not counted as kept.
+    pub(super) fn moment(&mut self, expr: &Expr, scope: &Scope<'_>) -> Result<CatalogValue> {
+        let held = self.held();
+        let value = self.value(expr, scope)?;
+        self.release_to(held);
+        Ok(value)
     }
 
     /// Computes an expression that has parts.
@@ -359,9 +315,15 @@ impl<'s> Evaluator<'s> {
         match expr {
             Expr::InList { expr, list, .. } => {
                 let value = self.value(expr, scope)?;
-                let members = list.iter().map(|member| self.value(member, scope));
-                let members = members.collect::<Result<Vec<_>>>()?;
-                quantified(&value, &equal, &members, Quantifier::Any)
+                let mut has_null = false;
+                for member in list {
+                    let found = operate(&value, &equal, &self.moment(member, scope)?)?;
+                    if found.is_true() {
+                        return Ok(found);
+                    }
+                    has_null |= found.is_null();
+                }
+                Ok(if has_null { CatalogValue::Null } else { CatalogValue::Bool(false) })
             }
             Expr::InSubquery { expr, subquery, .. } => {
                 let value = self.value(expr, scope)?;
@@ -394,7 +356,7 @@ impl<'s> Evaluator<'s> {
                 let escape = escape_char.as_ref().map(|value| self.constant(&value.value));
                 let escape = escape.transpose()?.map(|escape| escape.display());
                 let (text, pattern) = (self.value(operand, scope)?, self.value(pattern, scope)?);
-                Ok(like(&text, &pattern, escape.as_deref(), case))
+                like(&text, &pattern, escape.as_deref(), case)
             }
             other => unsupported(&format!("the expression {other}")),
         }
@@ -418,7 +380,7 @@ impl<'s> Evaluator<'s> {
         }
         let members = match self.value(inner, scope)? {
             CatalogValue::Null => None,
-            array => Some(array.elements().unwrap_or_else(|| vec![array])),
+            array => Some(array.elements()?.unwrap_or_else(|| vec![array])),
         };
         Ok((value, members))
     }
@@ -437,7 +399,8 @@ impl<'s> Evaluator<'s> {
                 Ok(found.map_or(CatalogValue::Null, |(_, value)| value.clone()))
             }
             (CatalogValue::Array(array), AccessExpr::Subscript(Subscript::Index { index })) => {
-                let at = self.value(index, scope)?.number().map(|number| number - array.first);
+                let at = self.value(index, scope)?.number();
+                let at = at.and_then(|at| at.checked_sub(array.first));
                 let item = at.and_then(|at| array.items.get(usize::try_from(at).ok()?));
                 Ok(item.cloned().unwrap_or(CatalogValue::Null))
             }
@@ -485,13 +448,36 @@ impl<'s> Evaluator<'s> {
             let Some(position) = scope.set else {
                 return unsupported(&format!("{name} here"));
             };
-            let values = arguments.iter().map(|argument| self.value(argument, scope));
-            let values = values.collect::<Result<Vec<_>>>()?;
-            let elements = self.set(&name, &values)?;
-            position.count.set(position.count.get().max(elements.len()));
-            return Ok(elements.into_iter().nth(position.at).unwrap_or(CatalogValue::Null));
+            return self.element(function, &name, &arguments, position, scope);
         }
         self.call_with(&name, &arguments, scope)
+    }
+
+    /// Returns the element of a function that returns a set, in the row of a position. The elements are
+    /// computed once, unless its arguments are such functions themselves.
+    fn element(
+        &mut self,
+        function: &Function,
+        name: &str,
+        arguments: &[&Expr],
+        position: &SetPosition<'_>,
+        scope: &Scope<'_>,
+    ) -> Result<CatalogValue> {
+        let known = position.elements(function);
+        let elements = match known {
+            Some(elements) => elements,
+            None => {
+                let values = arguments.iter().map(|argument| self.value(argument, scope));
+                let values = values.collect::<Result<Vec<_>>>()?;
+                let elements: Arc<[CatalogValue]> = self.set(name, &values)?.into();
+                if !arguments.iter().any(|argument| has_set(argument)) {
+                    position.keep(function, &elements);
+                }
+                elements
+            }
+        };
+        position.count.set(position.count.get().max(elements.len()));
+        Ok(elements.get(position.at).cloned().unwrap_or(CatalogValue::Null))
     }
 
     fn call_with(
@@ -513,21 +499,6 @@ impl<'s> Evaluator<'s> {
         let values = values.collect::<Result<Vec<_>>>()?;
         self.call(name, &values)
     }
-}
-
-/// Returns about how many bytes the values of a row have.
-pub(super) fn row_bytes(row: &[CatalogValue]) -> usize {
-    row.iter().map(|value| size_of::<CatalogValue>() + value.heap_bytes()).sum()
-}
-
-/// Fails where a join has too many rows.
-pub(super) fn check_row_count(count: usize) -> Result<()> {
-    if count > JOINED_ROWS_MAX { too_many_rows() } else { Ok(()) }
-}
-
-pub(super) fn too_many_rows<T>() -> Result<T> {
-    let message = "the query of the catalogs has too many rows to look at";
-    Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).err()
 }
 
 /// Applies an operator of one operand.

@@ -99,7 +99,7 @@ impl Evaluator<'_> {
     /// Returns whether all conditions are true.
     pub(super) fn all_true(&mut self, conditions: &[&Expr], scope: &Scope<'_>) -> Result<bool> {
         for condition in conditions {
-            if !self.value(condition, scope)?.is_true() {
+            if !self.moment(condition, scope)?.is_true() {
                 return Ok(false);
             }
         }

@@ -3,19 +3,27 @@
 use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use super::{
-    evaluation::{Evaluator, check_row_count},
+    evaluation::Evaluator,
     from::unsupported,
+    limits::{JOINED_ROWS_MAX, check_row_count},
+    object_name::{INVALID_SCHEMA, ObjectPath},
     static_type::{type_number, type_word},
-    text_function::call_on_texts,
+    text_function::{call_on_texts, text_parts},
     types::{type_of_number, type_of_word},
-    value::CatalogValue,
+    value::{CatalogValue, row_bytes},
 };
 use crate::postgres::{client_settings::VERSION, session_start::zone_name, types::oid};
 
 impl Evaluator<'_> {
     /// Calls a function.
     pub(super) fn call(&mut self, name: &str, values: &[CatalogValue]) -> Result<CatalogValue> {
-        if let Some(found) = call_on_values(name, values).or_else(|| call_on_texts(name, values)) {
+        // What the function reads.
+        self.work(row_bytes(values))?;
+        let found = match call_on_values(name, values) {
+            None => call_on_texts(name, values)?,
+            found => found,
+        };
+        if let Some(found) = found {
             return Ok(found);
         }
         let first = values.first();
@@ -36,12 +44,18 @@ impl Evaluator<'_> {
             "pg_get_functiondef" => self.routine(first, "definition")?,
             "pg_get_userbyid" => self.name_of("pg_roles", first)?,
             "to_regclass" | "to_regtype" | "to_regnamespace" | "to_regproc" => {
-                let text = first.map(CatalogValue::display).unwrap_or_default();
-                self.object(&text, &name[3..]).unwrap_or(CatalogValue::Null)
+                let Some(text) = first.filter(|text| !text.is_null()) else {
+                    return Ok(CatalogValue::Null);
+                };
+                match self.object(&text.display(), &name[3..]) {
+                    Err(error) if is_missing(&error) => CatalogValue::Null,
+                    found => found?,
+                }
             }
-            name if name.ends_with("_is_visible") || name.starts_with("has_") => {
-                CatalogValue::Bool(true)
+            name if name.starts_with("has_") && name.ends_with("_privilege") => {
+                self.has_privilege(name, values)?
             }
+            name if name.ends_with("_is_visible") => CatalogValue::Bool(true),
             "row_security_active" | "pg_relation_is_updatable" | "pg_has_role" => {
                 CatalogValue::Bool(name == "pg_has_role")
             }
@@ -68,33 +82,43 @@ impl Evaluator<'_> {
         })
     }
 
-    /// Returns the elements of what a function that returns a set gives.
+    /// Returns the elements of what a function that returns a set gives, which are counted as kept.
     pub(super) fn set(&mut self, name: &str, values: &[CatalogValue]) -> Result<Vec<CatalogValue>> {
-        let array = || match values.first() {
-            Some(CatalogValue::Array(array)) => Some((array.items.clone(), array.first)),
-            Some(value) => value.elements().map(|items| (items, 1)),
-            None => None,
+        let elements = self.elements_of(name, values)?;
+        self.work(elements.len().saturating_mul(size_of::<CatalogValue>()))?;
+        self.hold(row_bytes(&elements))?;
+        Ok(elements)
+    }
+
+    fn elements_of(&mut self, name: &str, values: &[CatalogValue]) -> Result<Vec<CatalogValue>> {
+        let array = || -> Result<(Vec<CatalogValue>, i64)> {
+            Ok(match values.first() {
+                Some(CatalogValue::Array(array)) => (array.items.clone(), array.first),
+                Some(value) => (value.elements()?.unwrap_or_default(), 1),
+                None => (Vec::new(), 1),
+            })
         };
         Ok(match name {
             "generate_series" => series(values)?,
-            "generate_subscripts" => match array() {
-                Some((items, first)) => {
-                    (first..).take(items.len()).map(CatalogValue::Number).collect()
-                }
-                None => Vec::new(),
-            },
+            "generate_subscripts" => {
+                let (items, first) = array()?;
+                (first..).take(items.len()).map(CatalogValue::Number).collect()
+            }
             "_pg_expandarray" => {
-                let items = array().map(|(items, _)| items).unwrap_or_default();
+                let (items, _) = array()?;
                 let record = |(at, item): (usize, CatalogValue)| {
                     CatalogValue::Record([("x", item), ("n", CatalogValue::count(at + 1))].into())
                 };
                 items.into_iter().enumerate().map(record).collect()
             }
-            "unnest" => array().map(|(items, _)| items).unwrap_or_default(),
+            "unnest" => array()?.0,
             "string_to_table" | "regexp_split_to_table" => {
-                let text = values.first().map(CatalogValue::display).unwrap_or_default();
-                let by = values.get(1).map(CatalogValue::display).unwrap_or_default();
-                text.split(&by).map(CatalogValue::text).collect()
+                let text = values.first().map(CatalogValue::shown).unwrap_or_default();
+                let by = values.get(1).map(CatalogValue::shown).unwrap_or_default();
+                let parts = text_parts(&text, &by).take(JOINED_ROWS_MAX + 1);
+                let elements: Vec<CatalogValue> = parts.collect();
+                check_row_count(elements.len())?;
+                elements
             }
             // There are no privileges of objects and no options in these catalogs.
             "aclexplode" | "pg_options_to_table" | "pg_get_keywords" => Vec::new(),
@@ -115,7 +139,7 @@ impl Evaluator<'_> {
             };
         }
         if word.ends_with("[]") || word.ends_with("vector") {
-            return Ok(match value.elements() {
+            return Ok(match value.elements()? {
                 Some(items) if !matches!(value, CatalogValue::Array(_)) => {
                     CatalogValue::array(items)
                 }
@@ -167,34 +191,44 @@ impl Evaluator<'_> {
         if let Ok(number) = text.parse() {
             return self.object_of_number(number, word);
         }
-        let name = text.rsplit('.').next().unwrap_or_default().trim_matches('"');
         if word == "regtype" {
-            if let Some(number) = type_of_word(&type_word_of(name)) {
-                return self.object_of_number(number.into(), word);
-            }
-            let message = format!("type \"{text}\" does not exist");
-            return Diagnostic::new(code::UNDEFINED_OBJECT, message).err();
+            return self.type_of_name(text);
         }
         // A function may be named with its arguments.
-        let name = name.split('(').next().unwrap_or_default();
-        if let Some(number) = catalog_number(name).filter(|_| word == "regclass") {
-            return Ok(CatalogValue::Object(number, name.into()));
+        let name = if catalog_of(word) == "pg_proc" { text.split('(').next() } else { None };
+        let path = ObjectPath::read(name.unwrap_or(text))?;
+        if catalog_of(word) != "pg_class" {
+            return self.other_object(&path, word);
         }
-        let table = self.relation(catalog_of(word))?;
-        let row = table.rows.iter().find(|row| row[1].display() == name);
-        if let Some(number) = row.and_then(|row| row[0].number()) {
-            return Ok(CatalogValue::Object(number, name.into()));
+        let (number, name) = self.relation_of_name(&path)?;
+        Ok(CatalogValue::Object(number, name.as_str().into()))
+    }
+
+    /// Returns the type that a text names.
+    fn type_of_name(&mut self, text: &str) -> Result<CatalogValue> {
+        let name = match text.rsplit_once('.') {
+            Some((schema, name)) => {
+                // A type is in `pg_catalog`, if there is such a schema.
+                let path = ObjectPath::read(&format!("{schema}.name"))?;
+                self.check_schema(&path)?;
+                schema.trim_matches('"').eq_ignore_ascii_case("pg_catalog").then_some(name)
+            }
+            None => Some(text),
+        };
+        let number = name.and_then(|name| type_of_word(&type_word_of(name.trim_matches('"'))));
+        if let Some(number) = number {
+            return self.object_of_number(number.into(), "regtype");
         }
-        if catalog_of(word) == "pg_proc" {
-            // A function of PostgreSQL, which has a name and no row.
-            return Ok(CatalogValue::Object(0, name.into()));
-        }
-        let message = format!("relation \"{text}\" does not exist");
-        Diagnostic::new(code::UNDEFINED_TABLE, message).err()
+        let message = format!("type \"{text}\" does not exist");
+        Diagnostic::new(code::UNDEFINED_OBJECT, message).err()
     }
 
     /// Returns the name of the row of a catalog that has a number.
-    fn name_of(&mut self, table: &str, number: Option<&CatalogValue>) -> Result<CatalogValue> {
+    pub(super) fn name_of(
+        &mut self,
+        table: &str,
+        number: Option<&CatalogValue>,
+    ) -> Result<CatalogValue> {
         let number = number.cloned().unwrap_or(CatalogValue::Null);
         let relation = self.relation(table)?;
         let at = relation.lookup(0, &number).first();
@@ -222,7 +256,7 @@ impl Evaluator<'_> {
         let column = values.get(1).and_then(CatalogValue::number);
         Ok(match column.and_then(|at| usize::try_from(at).ok()) {
             Some(at) if at > 0 => {
-                let columns = row[2].elements().unwrap_or_default();
+                let columns = row[2].elements()?.unwrap_or_default();
                 columns.get(at - 1).cloned().unwrap_or(CatalogValue::Null)
             }
             _ => row[1].clone(),
@@ -242,6 +276,12 @@ impl Evaluator<'_> {
     }
 }
 
+/// Returns whether an error says that a name is one of nothing.
+fn is_missing(error: &Diagnostic) -> bool {
+    let codes = [code::UNDEFINED_TABLE, code::UNDEFINED_OBJECT, code::UNDEFINED_FUNCTION];
+    codes.contains(&error.code) || error.code == INVALID_SCHEMA
+}
+
 /// Returns a type that is written as a name as one word.
 fn type_word_of(name: &str) -> String {
     let custom = sqlparser::ast::ObjectName::from(vec![sqlparser::ast::Ident::new(name)]);
@@ -249,7 +289,7 @@ fn type_word_of(name: &str) -> String {
 }
 
 /// Returns the number that a table of the catalogs has in PostgreSQL.
-fn catalog_number(name: &str) -> Option<i64> {
+pub(super) fn catalog_number(name: &str) -> Option<i64> {
     Some(match name {
         "pg_am" => 2_601,
         "pg_attrdef" => 2_604,
@@ -281,7 +321,7 @@ fn catalog_number(name: &str) -> Option<i64> {
 }
 
 /// Returns the table whose names a type of objects has.
-fn catalog_of(word: &str) -> &'static str {
+pub(super) fn catalog_of(word: &str) -> &'static str {
     match word {
         "regproc" | "regprocedure" => "pg_proc",
         "regnamespace" => "pg_namespace",

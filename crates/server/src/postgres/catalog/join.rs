@@ -10,14 +10,18 @@ use sqlparser::ast::{BinaryOperator, Expr, Join, JoinConstraint, JoinOperator};
 
 use super::{
     analysis::{conjuncts, names_of, object_name},
-    evaluation::{Evaluator, check_row_count},
+    evaluation::Evaluator,
     from::unsupported,
-    relation::CatalogRelation,
+    limits::check_row_count,
+    relation::{CatalogRelation, CatalogRow},
     scope::{BoundTable, JoinedRow, Scope, find_column},
     source::{Sketch, Source, rows_of},
     value::CatalogValue,
 };
 use crate::postgres::types::oid;
+
+/// About how many bytes an index has for each row.
+const INDEX_ENTRY_BYTES: usize = 96;
 
 /// Which rows without a partner stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,7 +189,13 @@ impl Evaluator<'_> {
             Source::Relation(relation) => step.lookup(relation),
             Source::Nested(_) | Source::Lateral(_) => None,
         };
+        if let (Source::Relation(relation), Some(_)) = (source, lookup) {
+            // The index, which is made once for a table of the catalogs.
+            let is_inner = !relation.columns.has_any_column;
+            self.hold(if is_inner { relation.rows.len() * INDEX_ENTRY_BYTES } else { 0 })?;
+        }
         let fixed = source.rows();
+        self.hold(fixed.len() * size_of::<(JoinedRow, Option<CatalogRow>)>())?;
         let mut output = CatalogJoinOutput {
             using: step.using_columns(),
             ..CatalogJoinOutput::new(fixed.len())
@@ -195,16 +205,16 @@ impl Evaluator<'_> {
             let left_scope = Scope::new(&tables[..step.tables_before], &left, step.outer);
             let is_alone = match (source, lookup) {
                 (Source::Lateral(factor), _) => {
+                    let held = self.held();
                     let rows = rows_of(&self.lateral(factor, &left_scope, Sketch::No)?);
-                    self.join_row(
-                        &left,
-                        (0..rows.len()).map(|at| (at, &rows[at])),
-                        step,
-                        &mut output,
-                    )?
+                    let transient = self.held() - held;
+                    let candidates = rows.iter().enumerate();
+                    let is_alone = self.join_row(&left, candidates, step, &mut output)?;
+                    self.release(transient);
+                    is_alone
                 }
                 (Source::Relation(relation), Some((column, expr))) => {
-                    let value = self.value(expr, &left_scope)?;
+                    let value = self.moment(expr, &left_scope)?;
                     let found = relation.lookup(column, &value).iter();
                     self.join_row(&left, found.map(|at| (*at, &fixed[*at])), step, &mut output)?
                 }
@@ -214,6 +224,7 @@ impl Evaluator<'_> {
                 let mut row = left;
                 row.extend(std::iter::repeat_n(None, added));
                 if self.all_true(&step.ready, &Scope::new(step.tables, &row, step.outer))? {
+                    self.hold(size_of_val(row.as_slice()))?;
                     output.rows.push(row);
                 }
             }
@@ -223,6 +234,7 @@ impl Evaluator<'_> {
             {
                 let mut row: JoinedRow = vec![None; step.tables_before];
                 row.extend(right);
+                self.hold(size_of_val(row.as_slice()))?;
                 output.rows.push(row);
             }
         }

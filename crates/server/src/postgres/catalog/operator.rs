@@ -3,10 +3,22 @@
 use std::cmp::Ordering;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_function::scalar::{CaseSensitivity, has_match, is_like};
+use lockstep_function::{
+    scalar::{CaseSensitivity, has_match, is_like},
+    value_limit,
+};
 use sqlparser::ast::BinaryOperator;
 
-use super::{from::unsupported, value::CatalogValue};
+use super::{
+    from::unsupported,
+    limits::{LimitedText, check_element, check_items},
+    value::CatalogValue,
+};
+
+/// The most bytes of a text that is matched with a regular expression, and of the expression: the time
+/// is the product of both, and a match cannot be interrupted.
+const MATCHED_BYTES_MAX: usize = 64 << 10;
+const EXPRESSION_BYTES_MAX: usize = 4 << 10;
 
 /// Whether one member has to fit, or all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,13 +78,15 @@ pub(super) fn operate(
         Op::PGRegexIMatch => is(fits(left, right, CaseSensitivity::Insensitive)?),
         Op::PGRegexNotMatch => is(!fits(left, right, CaseSensitivity::Sensitive)?),
         Op::PGRegexNotIMatch => is(!fits(left, right, CaseSensitivity::Insensitive)?),
-        Op::PGLikeMatch => Ok(like(left, right, None, CaseSensitivity::Sensitive)),
-        Op::PGILikeMatch => Ok(like(left, right, None, CaseSensitivity::Insensitive)),
-        Op::PGNotLikeMatch => Ok(negation(&like(left, right, None, CaseSensitivity::Sensitive))),
-        Op::PGNotILikeMatch => Ok(negation(&like(left, right, None, CaseSensitivity::Insensitive))),
-        Op::PGStartsWith => is(left.display().starts_with(&right.display())),
-        Op::StringConcat => Ok(concatenated(left, right)),
-        Op::PGOverlap | Op::AtArrow | Op::ArrowAt => is(overlaps(left, operator, right)),
+        Op::PGLikeMatch => like(left, right, None, CaseSensitivity::Sensitive),
+        Op::PGILikeMatch => like(left, right, None, CaseSensitivity::Insensitive),
+        Op::PGNotLikeMatch => Ok(negation(&like(left, right, None, CaseSensitivity::Sensitive)?)),
+        Op::PGNotILikeMatch => {
+            Ok(negation(&like(left, right, None, CaseSensitivity::Insensitive)?))
+        }
+        Op::PGStartsWith => is(left.shown().starts_with(&*right.shown())),
+        Op::StringConcat => concatenated(left, right),
+        Op::PGOverlap | Op::AtArrow | Op::ArrowAt => is(overlaps(left, operator, right)?),
         _ => arithmetic(left, operator, right),
     }
 }
@@ -144,8 +158,17 @@ fn arithmetic(
 
 /// Returns whether a regular expression matches some characters of a text.
 fn fits(text: &CatalogValue, pattern: &CatalogValue, case: CaseSensitivity) -> Result<bool> {
-    let pattern = pattern.display();
-    match has_match(&text.display(), &pattern, case) {
+    let (text, pattern) = (text.shown(), pattern.shown());
+    if text.len() > MATCHED_BYTES_MAX || pattern.len() > EXPRESSION_BYTES_MAX {
+        let message = "the text or the pattern of a regular expression is too long";
+        return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message)
+            .with_detail(format!(
+                "In queries of the catalogs, a text has at most {MATCHED_BYTES_MAX} bytes and a \
+                 pattern {EXPRESSION_BYTES_MAX}."
+            ))
+            .err();
+    }
+    match has_match(&text, &pattern, case) {
         Some(fits) => Ok(fits),
         None => {
             let message = format!("`{pattern}` is no regular expression");
@@ -161,41 +184,59 @@ pub(super) fn like(
     pattern: &CatalogValue,
     escape: Option<&str>,
     case: CaseSensitivity,
-) -> CatalogValue {
+) -> Result<CatalogValue> {
     if text.is_null() || pattern.is_null() {
-        return CatalogValue::Null;
+        return Ok(CatalogValue::Null);
     }
     let escape = escape.unwrap_or("\\");
-    CatalogValue::Bool(is_like(&text.display(), &pattern.display(), escape, case))
+    let holds = is_like(&text.shown(), &pattern.shown(), escape, case);
+    // A long match may have been interrupted.
+    value_limit::check()?;
+    Ok(CatalogValue::Bool(holds))
 }
 
 /// Joins texts or arrays.
-fn concatenated(left: &CatalogValue, right: &CatalogValue) -> CatalogValue {
-    match (left, right) {
+fn concatenated(left: &CatalogValue, right: &CatalogValue) -> Result<CatalogValue> {
+    let (a, b) = match (left, right) {
         (CatalogValue::Array(a), CatalogValue::Array(b)) => {
-            CatalogValue::array(a.items.iter().chain(&b.items).cloned().collect())
+            (a.items.as_slice(), b.items.as_slice())
         }
-        (CatalogValue::Array(a), item) => {
-            CatalogValue::array(a.items.iter().chain([item]).cloned().collect())
+        (CatalogValue::Array(a), item) => (a.items.as_slice(), std::slice::from_ref(item)),
+        (item, CatalogValue::Array(b)) => (std::slice::from_ref(item), b.items.as_slice()),
+        _ => {
+            let parts = [left.shown(), right.shown()].into_iter();
+            return Ok(LimitedText::default().join(parts, "")?.value());
         }
-        (item, CatalogValue::Array(b)) => {
-            CatalogValue::array([item].into_iter().chain(&b.items).cloned().collect())
-        }
-        _ => CatalogValue::text(&(left.display() + &right.display())),
-    }
+    };
+    check_items(a.len() + b.len())?;
+    Ok(CatalogValue::array([a, b].concat()))
 }
 
 /// Compares arrays as sets.
-fn overlaps(left: &CatalogValue, operator: &BinaryOperator, right: &CatalogValue) -> bool {
-    let (Some(left), Some(right)) = (left.elements(), right.elements()) else { return false };
-    let has = |list: &[CatalogValue], item: &CatalogValue| {
-        list.iter().any(|other| other.compare(item) == Some(Ordering::Equal))
+fn overlaps(left: &CatalogValue, operator: &BinaryOperator, right: &CatalogValue) -> Result<bool> {
+    let (Some(left), Some(right)) = (left.elements()?, right.elements()?) else {
+        return Ok(false);
     };
-    match operator {
-        BinaryOperator::AtArrow => right.iter().all(|item| has(&left, item)),
-        BinaryOperator::ArrowAt => left.iter().all(|item| has(&right, item)),
-        _ => left.iter().any(|item| has(&right, item)),
+    let (items, list) = match operator {
+        BinaryOperator::AtArrow => (&right, &left),
+        _ => (&left, &right),
+    };
+    // Whether one item that is in the list, or is not, decides.
+    let decides = !matches!(operator, BinaryOperator::AtArrow | BinaryOperator::ArrowAt);
+    for item in items {
+        let mut is_listed = false;
+        for (at, other) in list.iter().enumerate() {
+            check_element(at)?;
+            if other.compare(item) == Some(Ordering::Equal) {
+                is_listed = true;
+                break;
+            }
+        }
+        if is_listed == decides {
+            return Ok(decides);
+        }
     }
+    Ok(!decides)
 }
 
 /// Compares a value with the members of a list.
@@ -207,7 +248,8 @@ pub(super) fn quantified(
 ) -> Result<CatalogValue> {
     let decides = CatalogValue::Bool(quantifier == Quantifier::Any);
     let mut has_null = false;
-    for member in members {
+    for (at, member) in members.iter().enumerate() {
+        check_element(at)?;
         let found = operate(value, operator, member)?;
         if found == decides {
             return Ok(decides);

@@ -108,7 +108,7 @@ mod tests {
     fn casts_and_comparisons_tell_types() {
         let sql = "SELECT 1 FROM pg_class c WHERE c.oid = $1 AND relname = $2 AND x = $3::int4 \
                    AND oid = ANY($4::oid[]) AND relkind = ANY($5) LIMIT $7";
-        let found = parameter_types(&super::super::parse(sql).unwrap());
+        let found = parameter_types(&super::super::parse(sql, 100).unwrap());
         let expected = [
             Some(oid::OID),
             None,

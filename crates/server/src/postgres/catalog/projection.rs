@@ -15,15 +15,20 @@ use sqlparser::ast::{
 use super::{
     aggregate::window_values,
     analysis::{has_aggregate, has_set, object_name},
-    evaluation::{Evaluator, row_bytes},
+    evaluation::Evaluator,
     from::{JoinedRows, folded, unsupported},
     query::{SortTerm, compare_keys, output_column, row_key},
     relation::{CatalogRelation, CatalogRow},
-    scope::{BoundTable, CatalogWindowRows, JoinedRow, Scope, SetPosition},
+    scope::{
+        BoundTable, CallAddress, CatalogWindowRows, JoinedRow, Scope, SetElements, SetPosition,
+    },
     static_type::{column_name, static_type},
-    value::CatalogValue,
+    value::{CatalogValue, row_bytes},
 };
 use crate::postgres::types::{Oid, oid};
+
+/// About how many bytes a row has in a partition, beside its keys.
+const ROW_BYTES: usize = 64;
 
 /// A column of a select list: what computes it.
 enum OutputItem<'q> {
@@ -37,8 +42,8 @@ struct SelectList<'q, 's> {
     items: Vec<OutputItem<'q>>,
     columns: Vec<(String, Oid)>,
     terms: &'s [SortTerm<'q>],
-    /// The expressions of DISTINCT ON.
-    distinct_on: &'q [Expr],
+    /// The expressions of DISTINCT ON, none of DISTINCT; `None` where rows may be equal.
+    distinct_on: Option<&'q [Expr]>,
     has_set: bool,
 }
 
@@ -46,6 +51,7 @@ struct SelectList<'q, 's> {
 struct OutputRow {
     values: CatalogRow,
     keys: Vec<CatalogValue>,
+    /// Empty where rows may be equal.
     distinct: String,
 }
 
@@ -71,9 +77,9 @@ impl Evaluator<'_> {
         if !terms.is_empty() {
             rows.sort_by(|left, right| compare_keys(&left.keys, &right.keys, terms));
         }
-        if matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_))) {
+        if list.distinct_on.is_some() {
             let mut seen = HashSet::new();
-            rows.retain(|row| seen.insert(row.distinct.clone()));
+            rows.retain_mut(|row| seen.insert(std::mem::take(&mut row.distinct)));
         }
         let mut columns = list.columns;
         for (at, column) in columns.iter_mut().enumerate() {
@@ -113,8 +119,11 @@ impl Evaluator<'_> {
         for row in &joined.rows {
             self.step()?;
             let scope = Scope::new(&joined.tables, row, outer);
+            let held = self.held();
             let keys = group_by.iter().map(|expr| self.value(expr, &scope));
             let key = row_key(&keys.collect::<Result<Vec<_>>>()?);
+            self.release_to(held);
+            self.hold(key.len() + size_of_val(row.as_slice()))?;
             let number = *numbers.entry(key).or_insert(order.len());
             if number == order.len() {
                 order.push(Vec::new());
@@ -130,7 +139,7 @@ impl Evaluator<'_> {
             let row = group.first().unwrap_or(&empty);
             let scope = Scope { group: Some(&group), ..Scope::new(&joined.tables, row, outer) };
             let holds = match &select.having {
-                Some(having) => self.value(having, &scope)?.is_true(),
+                Some(having) => self.moment(having, &scope)?.is_true(),
                 None => true,
             };
             if holds {
@@ -158,15 +167,25 @@ impl Evaluator<'_> {
         rows: &mut Vec<OutputRow>,
     ) -> Result<()> {
         let mut at = 0;
+        let elements = SetElements::default();
+        let mut elements_bytes = 0;
         loop {
             self.step()?;
-            let position = SetPosition { at, count: Cell::new(0) };
+            let position = SetPosition { at, count: Cell::new(0), elements: &elements };
             let scope = Scope { set: Some(&position), ..*scope };
+            let held = self.held();
             let row = self.output_row(list, &scope)?;
+            self.release_to(held);
+            let kept = elements.take_bytes();
+            self.hold(kept)?;
+            elements_bytes += kept;
             if list.has_set && at >= position.count.get() {
+                self.release(u64::try_from(elements_bytes).unwrap_or(u64::MAX));
                 return Ok(());
             }
-            self.hold(row_bytes(&row.values) + row_bytes(&row.keys) + row.distinct.len())?;
+            let bytes = row_bytes(&row.values) + row_bytes(&row.keys) + row.distinct.len();
+            self.work(bytes)?;
+            self.hold(bytes)?;
             if !list.has_set {
                 rows.push(row);
                 return Ok(());
@@ -195,11 +214,13 @@ impl Evaluator<'_> {
                 None => self.value(term.expr, scope)?,
             });
         }
-        let distinct = if list.distinct_on.is_empty() {
-            row_key(&values)
-        } else {
-            let on = list.distinct_on.iter().map(|expr| self.value(expr, scope));
-            row_key(&on.collect::<Result<Vec<_>>>()?)
+        let distinct = match list.distinct_on {
+            None => String::new(),
+            Some([]) => row_key(&values),
+            Some(on) => {
+                let on = on.iter().map(|expr| self.value(expr, scope));
+                row_key(&on.collect::<Result<Vec<_>>>()?)
+            }
         };
         Ok(OutputRow { values: values.into(), keys, distinct })
     }
@@ -213,7 +234,7 @@ impl Evaluator<'_> {
         let Some((windows, at)) = scope.window else {
             return unsupported("a window function here");
         };
-        let key = function.to_string();
+        let key: CallAddress = function;
         let known = windows.values.borrow().get(&key).cloned();
         let values = match known {
             Some(values) => values,
@@ -237,12 +258,14 @@ impl Evaluator<'_> {
             return unsupported("a named window");
         };
         let terms: Vec<SortTerm<'_>> = spec.order_by.iter().map(SortTerm::new).collect();
+        let held = self.held();
         let mut partitions: HashMap<String, Vec<(usize, Vec<CatalogValue>)>> = HashMap::new();
         for (at, row) in rows.iter().enumerate() {
             self.step()?;
             let scope = Scope::new(scope.tables, row, scope.outer);
             let keys = spec.partition_by.iter().map(|expr| self.value(expr, &scope));
             let key = row_key(&keys.collect::<Result<Vec<_>>>()?);
+            self.hold(key.len() + terms.len() * size_of::<CatalogValue>() + ROW_BYTES)?;
             let order = terms.iter().map(|term| self.value(term.expr, &scope));
             let order = order.collect::<Result<Vec<_>>>()?;
             partitions.entry(key).or_default().push((at, order));
@@ -263,6 +286,8 @@ impl Evaluator<'_> {
                 values[*at] = value;
             }
         }
+        self.release_to(held);
+        self.hold(row_bytes(&values))?;
         Ok(values.into())
     }
 }
@@ -301,8 +326,9 @@ fn select_list<'q, 's>(
         }
     }
     let distinct_on = match &select.distinct {
-        Some(Distinct::On(list)) => list.as_slice(),
-        _ => &[],
+        Some(Distinct::On(list)) => Some(list.as_slice()),
+        Some(Distinct::Distinct) => Some(&[][..]),
+        _ => None,
     };
     let (items, columns) = list.into_iter().unzip();
     let mut list = SelectList { items, columns, terms, distinct_on, has_set: false };

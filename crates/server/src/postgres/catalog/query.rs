@@ -17,7 +17,7 @@ use super::{
     from::{folded, unsupported},
     relation::{CatalogRelation, CatalogRow},
     scope::Scope,
-    value::CatalogValue,
+    value::{CatalogValue, row_bytes},
 };
 use crate::postgres::types::{Oid, oid};
 
@@ -154,20 +154,31 @@ impl Evaluator<'_> {
         }
         let mut found = renamed(self.set_operation(left, outer)?);
         let is_distinct = *set_quantifier != SetQuantifier::All;
-        let mut seen: HashSet<String> = found.rows.iter().map(|row| row_key(row)).collect();
+        let keys = found.rows.iter().filter(|_| is_distinct).map(|row| row_key(row));
+        let mut seen: HashSet<String> = keys.collect();
         let list = found.columns.list.clone();
         let mut rows = found.rows.to_vec();
         while !found.rows.is_empty() {
             self.step()?;
+            let held = self.held();
             self.named.push((name.clone(), found));
             let next = self.set_operation(right, outer);
             self.named.pop();
             let next = next?;
             check_width(&next, &list, SetOperator::Union)?;
             let mut next = next.rows.to_vec();
-            next.retain(|row| !is_distinct || seen.insert(row_key(row)));
+            if is_distinct {
+                self.work(next.iter().map(|row| row_bytes(row)).sum())?;
+                next.retain(|row| seen.insert(row_key(row)));
+            }
             rows.extend(next.iter().cloned());
             found = CatalogRelation::of(list.clone(), next);
+            self.release_to(held);
+            // With their keys.
+            self.hold_relation(&found)?;
+            if is_distinct {
+                self.hold_relation(&found)?;
+            }
         }
         Ok(CatalogRelation::of(list, rows))
     }
@@ -182,8 +193,13 @@ impl Evaluator<'_> {
             SetExpr::Query(query) => self.query(query, outer),
             SetExpr::Values(values) => self.values(values, outer),
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
-                let left = self.set_operation(left, outer)?;
+                let left = with_large_stack(|| self.set_operation(left, outer))?;
                 let right = self.set_operation(right, outer)?;
+                if *op != SetOperator::Union || *set_quantifier != SetQuantifier::All {
+                    // The keys of the rows.
+                    self.hold_relation(&left)?;
+                    self.hold_relation(&right)?;
+                }
                 combined(&left, &right, *op, *set_quantifier)
             }
             _ => unsupported("this statement"),
@@ -195,7 +211,9 @@ impl Evaluator<'_> {
         let mut rows = Vec::new();
         for given in &values.rows {
             let row = given.iter().map(|expr| self.value(expr, &scope));
-            rows.push(CatalogRow::from(row.collect::<Result<Vec<_>>>()?));
+            let row = CatalogRow::from(row.collect::<Result<Vec<_>>>()?);
+            self.hold(row.len() * size_of::<CatalogValue>())?;
+            rows.push(row);
         }
         let width = rows.first().map_or(0, |row| row.len());
         if rows.iter().any(|row| row.len() != width) {
@@ -267,7 +285,7 @@ fn combined(
     check_width(right, &left.columns.list, operator)?;
     let is_all = quantifier == SetQuantifier::All;
     let mut counts: HashMap<String, usize> = HashMap::new();
-    for row in right.rows.iter() {
+    for row in right.rows.iter().filter(|_| operator != SetOperator::Union) {
         *counts.entry(row_key(row)).or_default() += 1;
     }
     let mut take = |row: &CatalogRow| match counts.get_mut(&row_key(row)) {

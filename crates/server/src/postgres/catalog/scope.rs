@@ -7,10 +7,11 @@ use std::{
 };
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
+use sqlparser::ast::Function;
 
 use super::{
     relation::{CatalogColumns, CatalogRow},
-    value::CatalogValue,
+    value::{CatalogValue, row_bytes},
 };
 use crate::postgres::types::Oid;
 
@@ -27,17 +28,51 @@ pub(super) type JoinedRow = Vec<Option<CatalogRow>>;
 /// Which elements a set-returning function in a select list gives: those at `at`. `count` becomes the
 /// number of elements of the longest.
 #[derive(Debug)]
-pub(super) struct SetPosition {
+pub(super) struct SetPosition<'a> {
     pub(super) at: usize,
     pub(super) count: Cell<usize>,
+    pub(super) elements: &'a SetElements,
+}
+
+/// The elements of the set-returning functions of a row.
+#[derive(Debug, Default)]
+pub(super) struct SetElements {
+    by_call: RefCell<Vec<(CallAddress, Arc<[CatalogValue]>)>>,
+    /// How many bytes were kept since [`Self::take_bytes`].
+    bytes: Cell<usize>,
+}
+
+/// The address of a call in the tree of the query, which stays where it is while the query runs.
+pub(super) type CallAddress = *const Function;
+
+impl SetPosition<'_> {
+    /// Returns the elements of a call, where they are kept.
+    pub(super) fn elements(&self, call: &Function) -> Option<Arc<[CatalogValue]>> {
+        let by_call = self.elements.by_call.borrow();
+        let found = by_call.iter().find(|(known, _)| std::ptr::eq(*known, call));
+        found.map(|(_, elements)| Arc::clone(elements))
+    }
+
+    /// Keeps the elements of a call for the next rows.
+    pub(super) fn keep(&self, call: &Function, elements: &Arc<[CatalogValue]>) {
+        self.elements.bytes.update(|bytes| bytes + row_bytes(elements));
+        self.elements.by_call.borrow_mut().push((call, Arc::clone(elements)));
+    }
+}
+
+impl SetElements {
+    /// Returns how many bytes were kept since the last call.
+    pub(super) fn take_bytes(&self) -> usize {
+        self.bytes.take()
+    }
 }
 
 /// The rows over which window functions run, and their values so far.
 #[derive(Debug)]
 pub(super) struct CatalogWindowRows<'a> {
     pub(super) rows: &'a [JoinedRow],
-    /// For each call, by its text, its values.
-    pub(super) values: RefCell<HashMap<String, Arc<[CatalogValue]>>>,
+    /// For each call its values.
+    pub(super) values: RefCell<HashMap<CallAddress, Arc<[CatalogValue]>>>,
 }
 
 /// The tables that an expression sees.
@@ -50,7 +85,7 @@ pub(super) struct Scope<'a> {
     pub(super) group: Option<&'a [JoinedRow]>,
     /// The rows of the query and the number of this one, for window functions.
     pub(super) window: Option<(&'a CatalogWindowRows<'a>, usize)>,
-    pub(super) set: Option<&'a SetPosition>,
+    pub(super) set: Option<&'a SetPosition<'a>>,
 }
 
 impl<'a> Scope<'a> {

@@ -12,7 +12,7 @@ use super::{
     projection::item_name,
     relation::{CatalogRelation, CatalogRow},
     scope::{BoundTable, JoinedRow, Scope},
-    value::CatalogValue,
+    value::{CatalogValue, row_bytes},
 };
 use crate::postgres::types::oid;
 
@@ -210,7 +210,7 @@ impl Evaluator<'_> {
         if name == "unnest" && arguments.len() > 1 {
             let mut lists = Vec::new();
             for argument in arguments {
-                lists.push(self.value(argument, scope)?.elements().unwrap_or_default());
+                lists.push(self.value(argument, scope)?.elements()?.unwrap_or_default());
             }
             let count = lists.iter().map(Vec::len).max().unwrap_or(0);
             let item = |list: &Vec<CatalogValue>, at: usize| {
@@ -235,6 +235,12 @@ impl Evaluator<'_> {
             for (at, row) in rows.iter_mut().enumerate() {
                 row.push(CatalogValue::count(at + 1));
             }
+        }
+        // The rows of the relation, and those that are made of it to be joined.
+        for row in &rows {
+            let bytes = row_bytes(row);
+            self.work(bytes)?;
+            self.hold(bytes + 2 * size_of::<(JoinedRow, CatalogRow)>())?;
         }
         Ok(CatalogRelation::of(columns, rows.into_iter().map(CatalogRow::from).collect()))
     }

@@ -1,9 +1,12 @@
 //! The values of catalog queries: numbers, texts, arrays, records, and numbers of objects with a name.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::{borrow::Cow, cmp::Ordering, sync::Arc};
 
+use lockstep_diagnostic::Result;
+use lockstep_function::value_limit::LIST_BYTES_MAX;
 use lockstep_row::Value;
 
+use super::limits::check_items;
 use crate::postgres::types::{Oid, array_of, element_oid, oid};
 
 /// A value.
@@ -20,6 +23,9 @@ pub(super) enum CatalogValue {
     /// The number of an object, which is printed as its name: a `regclass`, a `regtype`.
     Object(i64, Arc<str>),
 }
+
+/// How many bytes of an array are counted: more than it may have.
+const BYTES_COUNTED: usize = 2 * LIST_BYTES_MAX;
 
 /// The elements of an array, and the number of the first: 0 in an `int2vector`, otherwise 1.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,14 +71,29 @@ impl CatalogValue {
         }
     }
 
-    /// Returns about how many bytes it has beside its own.
+    /// Returns about how many bytes it has beside its own. Values may share texts, so an array can have
+    /// more than the memory: from [`BYTES_COUNTED`] the rest is not counted.
     pub(super) fn heap_bytes(&self) -> usize {
-        let nested = |value: &Self| size_of::<Self>() + value.heap_bytes();
+        let mut bytes = 0;
+        self.count_bytes(&mut bytes);
+        bytes
+    }
+
+    fn count_bytes(&self, bytes: &mut usize) {
+        let mut nested = |value: &Self| {
+            *bytes += size_of::<Self>();
+            value.count_bytes(bytes);
+            *bytes < BYTES_COUNTED
+        };
         match self {
-            Self::Text(text) | Self::Object(_, text) => text.len(),
-            Self::Array(array) => array.items.iter().map(nested).sum(),
-            Self::Record(fields) => fields.iter().map(|(_, value)| nested(value)).sum(),
-            Self::Null | Self::Bool(_) | Self::Number(_) | Self::Real(_) => 0,
+            Self::Text(text) | Self::Object(_, text) => *bytes += text.len(),
+            Self::Array(array) => {
+                let _all = array.items.iter().all(nested);
+            }
+            Self::Record(fields) => {
+                let _all = fields.iter().all(|(_, value)| nested(value));
+            }
+            Self::Null | Self::Bool(_) | Self::Number(_) | Self::Real(_) => {}
         }
     }
 
@@ -108,6 +129,14 @@ impl CatalogValue {
         }
     }
 
+    /// Returns [`Self::display`] without a copy of a text.
+    pub(super) fn shown(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) | Self::Object(_, text) => Cow::Borrowed(text),
+            other => Cow::Owned(other.display()),
+        }
+    }
+
     /// Returns the text of the value, as a cast to text gives it.
     pub(super) fn display(&self) -> String {
         match self {
@@ -132,11 +161,11 @@ impl CatalogValue {
     }
 
     /// Returns the elements of an array; a text that is written like one is one too.
-    pub(super) fn elements(&self) -> Option<Vec<Self>> {
+    pub(super) fn elements(&self) -> Result<Option<Vec<Self>>> {
         match self {
-            Self::Array(array) => Some(array.items.clone()),
+            Self::Array(array) => Ok(Some(array.items.clone())),
             Self::Text(text) => array_elements(text),
-            _ => None,
+            _ => Ok(None),
         }
     }
 
@@ -158,7 +187,7 @@ impl CatalogValue {
             (Self::Real(_), _) | (_, Self::Real(_)) => self.real()?.partial_cmp(&other.real()?),
             _ => match (self.number(), other.number()) {
                 (Some(a), Some(b)) => Some(a.cmp(&b)),
-                _ => Some(self.display().cmp(&other.display())),
+                _ => Some(self.shown().cmp(&other.shown())),
             },
         }
     }
@@ -192,16 +221,15 @@ impl CatalogValue {
     }
 
     /// Converts the value to the type in which it is sent.
-    pub(super) fn sent_as(&self, number: Oid) -> Value {
+    pub(super) fn sent_as(&self, number: Oid) -> Result<Value> {
         if let Some(element) = element_oid(number) {
-            let items = self.elements();
-            return items.map_or(Value::Null, |items| {
-                Value::Array(items.iter().map(|item| item.sent_as(element)).collect())
-            });
+            let Some(items) = self.elements()? else { return Ok(Value::Null) };
+            let items = items.iter().map(|item| item.sent_as(element));
+            return Ok(Value::Array(items.collect::<Result<_>>()?));
         }
         let whole = || self.number();
         let narrow = || whole().and_then(|number| i32::try_from(number).ok());
-        match (number, self) {
+        Ok(match (number, self) {
             (_, Self::Null) => Value::Null,
             (oid::OID | oid::INT4, _) => narrow().map_or(Value::Null, Value::Int),
             (oid::INT2, _) => {
@@ -215,7 +243,7 @@ impl CatalogValue {
             (oid::FLOAT8 | oid::NUMERIC, _) => self.real().map_or(Value::Null, Value::Double),
             (oid::BOOL | oid::TIMESTAMPTZ | oid::TIMESTAMP | oid::DATE, _) => Value::Null,
             _ => Value::String(self.display().into()),
-        }
+        })
     }
 }
 
@@ -238,8 +266,9 @@ fn element_text(item: &CatalogValue) -> String {
 }
 
 /// Reads the text of an array, `{a,"b c",NULL}`.
-fn array_elements(text: &str) -> Option<Vec<CatalogValue>> {
-    let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
+fn array_elements(text: &str) -> Result<Option<Vec<CatalogValue>>> {
+    let inner = text.trim().strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
+    let Some(inner) = inner else { return Ok(None) };
     let (mut items, mut item) = (Vec::new(), String::new());
     let (mut is_quoted, mut was_quoted) = (false, false);
     let mut characters = inner.chars();
@@ -247,6 +276,7 @@ fn array_elements(text: &str) -> Option<Vec<CatalogValue>> {
         let text = std::mem::take(item);
         let is_null = !std::mem::take(was_quoted) && text.eq_ignore_ascii_case("null");
         items.push(if is_null { CatalogValue::Null } else { CatalogValue::text(&text) });
+        check_items(items.len())
     };
     while let Some(character) = characters.next() {
         match character {
@@ -255,14 +285,19 @@ fn array_elements(text: &str) -> Option<Vec<CatalogValue>> {
                 was_quoted = true;
             }
             '\\' => item.extend(characters.next()),
-            ',' if !is_quoted => end(&mut item, &mut was_quoted),
+            ',' if !is_quoted => end(&mut item, &mut was_quoted)?,
             other => item.push(other),
         }
     }
     if !inner.is_empty() {
-        end(&mut item, &mut was_quoted);
+        end(&mut item, &mut was_quoted)?;
     }
-    Some(items)
+    Ok(Some(items))
+}
+
+/// Returns about how many bytes the values of a row have.
+pub(super) fn row_bytes(row: &[CatalogValue]) -> usize {
+    row.iter().map(|value| size_of::<CatalogValue>() + value.heap_bytes()).sum()
 }
 
 #[cfg(test)]
@@ -274,12 +309,14 @@ mod tests {
     #[test]
     fn arrays_are_read_and_written() {
         let text = CatalogValue::text("{a,\"b c\",NULL,\"x\\\"y\"}");
-        let items = text.elements().unwrap();
+        let items = text.elements().unwrap().unwrap();
         assert_eq!(items.len(), 4);
         assert_eq!(CatalogValue::array(items.clone()).display(), text.display());
         assert_eq!(items[2], CatalogValue::Null);
-        assert_eq!(CatalogValue::text("{}").elements().unwrap(), []);
-        assert_eq!(CatalogValue::text("a").elements(), None);
+        assert_eq!(CatalogValue::text("{}").elements().unwrap().unwrap(), []);
+        assert_eq!(CatalogValue::text("a").elements().unwrap(), None);
+        let long = format!("{{{}}}", ",".repeat(1 << 18));
+        assert_eq!(CatalogValue::text(&long).elements().unwrap_err().code, "54000");
         let vector = CatalogValue::vector(vec![CatalogValue::Number(1), CatalogValue::Number(3)]);
         assert_eq!(vector.display(), "1 3");
     }
