@@ -53,6 +53,10 @@ use self::{
 /// process's panic hook, since that report replaces the hook's output.
 pub fn main_with(args: Vec<String>) -> i32 {
     std::panic::set_hook(Box::new(|_| {}));
+    if lockstep_host::fill_standard_streams().is_err() {
+        // A file would take the place of the stream, and be written to.
+        return 1;
+    }
     let stdin = io::stdin();
     let printer = ResultPrinter::new(Box::new(io::stdout()), Box::new(io::stderr()));
     let shell = Shell::new(printer.with_screen(Screen::of_stdout)).with_signals();

@@ -6,7 +6,7 @@
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::mpsc,
     time::Duration,
 };
@@ -23,7 +23,7 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use crate::opening::DatabaseTarget;
+use crate::{opening::DatabaseTarget, user_command::databases_in};
 
 /// The exit code of a server that cancelled calls when it ended.
 const EXIT_CANCELLED: i32 = 3;
@@ -41,6 +41,7 @@ const IN_MEMORY: &str = ":memory:";
 /// Serves a database over HTTP, PostgreSQL's protocol and Arrow Flight SQL: on this machine only, unless
 /// there are users and TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags of a command line")]
 #[command(
     name = "lockstep serve",
     after_help = "SIGTERM ends it after what runs, a second one at once; SIGHUP reads the \
@@ -49,7 +50,8 @@ const IN_MEMORY: &str = ":memory:";
                   cancelled, 1 when it could not serve, and 2 for wrong arguments or settings."
 )]
 pub(crate) struct ServeCommand {
-    /// The directory of the database, which is created when there is none; or `:memory:`.
+    /// The directory of the database, or `:memory:`. If it does not exist it is created, provided that
+    /// its name ends in `.lockstep` and no other `.lockstep` directory is in the same folder.
     #[arg(value_name = "DIR", required_unless_present = "print_config")]
     database: Option<String>,
 
@@ -76,6 +78,10 @@ pub(crate) struct ServeCommand {
     /// Opens the database without changing it: the setting `server.read_only`.
     #[arg(long)]
     read_only: bool,
+
+    /// Creates the directory of the database if it does not exist, whatever its name.
+    #[arg(long)]
+    create: bool,
 
     /// Sets any setting, such as `limits.connections_max=100`. May be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -108,10 +114,22 @@ impl ServeCommand {
             return out.write_all(settings.to_toml().as_bytes()).map(|()| 0);
         }
         debug_assert!(self.database.is_some(), "the parser requires a directory");
+        let is_new = match self.check_directory() {
+            Ok(is_new) => is_new,
+            Err(text) => return writeln!(err, "error: {text}").map(|()| 2),
+        };
+        // Opening may take minutes.
+        if let Err(error) = RunningServer::check(&settings) {
+            return writeln!(err, "error: {error}").map(|()| 1);
+        }
         let database = match self.open(&settings, err)? {
             Ok(database) => database,
             Err(error) => return writeln!(err, "{}", error.render(None)).map(|()| 1),
         };
+        if is_new {
+            let path = self.database.as_deref().unwrap_or_default();
+            writeln!(err, "created {path}: a database without tables")?;
+        }
         log_to_stderr(&settings);
         // Each connection is an open file.
         let _limit = lockstep_host::machine::raise_open_file_limit();
@@ -131,8 +149,11 @@ impl ServeCommand {
         if let Some(address) = server.flight_address() {
             lines.push_str(&format!("listening on {address} for Flight SQL\n"));
         }
-        out.write_all(lines.as_bytes())?;
-        out.flush()?;
+        if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
+            // The server serves all the same; the log has the addresses.
+            lockstep_host::log::warn(&format!("could not write the output: {error}"));
+            lines.lines().for_each(lockstep_server::log_line);
+        }
         report_failure(ServiceState::Ready.notify());
         let outcome = server.wait();
         let closed = match outcome {
@@ -146,6 +167,37 @@ impl ServeCommand {
             return writeln!(err, "{}", error.render(None)).map(|()| 1);
         }
         Ok(if outcome == DrainOutcome::Finished { 0 } else { EXIT_CANCELLED })
+    }
+
+    /// Checks that the directory exists, or may be created. Returns whether it will be.
+    fn check_directory(&self) -> Result<bool, String> {
+        let Some(path) = self.database.as_deref().filter(|path| *path != IN_MEMORY) else {
+            return Ok(false);
+        };
+        let path = Path::new(path);
+        if disk::exists(path) {
+            return Ok(false);
+        }
+        if self.create || self.read_only {
+            return Ok(self.create);
+        }
+        let shown = path.display();
+        if path.extension().is_none_or(|end| end != "lockstep") {
+            return Err(format!(
+                "there is no database at {shown}\nhint: --create creates it; without it, only a \
+                 directory whose name ends in .lockstep is created."
+            ));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let others = databases_in(folder.unwrap_or_else(|| Path::new(".")));
+        match others.first() {
+            None => Ok(true),
+            Some(other) => Err(format!(
+                "there is no database at {shown}, but there is one at {}\nhint: --create creates \
+                 another one.",
+                other.display()
+            )),
+        }
     }
 
     /// Reads the configuration file and what the arguments set over it.

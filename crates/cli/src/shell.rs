@@ -65,13 +65,19 @@ impl ScriptEnd {
 }
 
 impl ShellInput<'_> {
+    /// Calls `read` with the input. The caller of the shell may hold the lock of the standard input,
+    /// so that a second lock of it would wait for ever.
+    fn with_reader<T>(&mut self, read: impl FnOnce(&mut dyn BufRead) -> T) -> T {
+        match self {
+            Self::Script(input) | Self::Lines(input) => read(&mut **input),
+            Self::Terminal => read(&mut io::stdin().lock()),
+        }
+    }
+
     /// Reads a script to its end.
     fn read_to_end(&mut self) -> io::Result<String> {
         let mut script = String::new();
-        match self {
-            Self::Script(input) | Self::Lines(input) => input.read_to_string(&mut script)?,
-            Self::Terminal => io::stdin().lock().read_to_string(&mut script)?,
-        };
+        self.with_reader(|input| input.read_to_string(&mut script))?;
         Ok(script)
     }
 }
@@ -203,14 +209,14 @@ impl Shell {
         self.printer.error(&error.render(None)).map(|()| 1)
     }
 
-    fn task(&mut self, task: Task, input: ShellInput<'_>) -> io::Result<i32> {
+    fn task(&mut self, task: Task, mut input: ShellInput<'_>) -> io::Result<i32> {
         let ResultPrinter { out, err, .. } = &mut self.printer;
         match task {
             Task::Print(text) => out.write_all(text.as_bytes()).map(|()| 0),
             Task::Refuse(text) => err.write_all(text.as_bytes()).map(|()| 2),
             Task::Check(command) => command.run(out, err),
             Task::Serve(command) => command.run(out, err),
-            Task::User(command) => command.run(out, err),
+            Task::User(command) => input.with_reader(|input| command.run(input, out, err)),
             Task::Doctor(command) => command.run(out, err),
             Task::Demo(args) => self.demo(&args),
             Task::Scripts(scripts) => self.scripts(&scripts, input),

@@ -97,12 +97,8 @@ impl UserTool {
         Self::try_parse_from(name.chain(args.iter().cloned()))
     }
 
-    /// Does the task, prints its result, and returns the exit code.
-    pub(crate) fn run(&self, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<i32> {
-        self.run_with(&mut io::stdin().lock(), out, err)
-    }
-
-    fn run_with(
+    /// Does the task, prints its result, and returns the exit code. A password is read from `input`.
+    pub(crate) fn run(
         &self,
         input: &mut dyn BufRead,
         out: &mut dyn Write,
@@ -141,13 +137,17 @@ impl UserTool {
     }
 }
 
-/// Finds the one directory of a folder that is a database by its name.
-fn only_database(folder: &Path) -> Result<PathBuf, String> {
-    let entries = disk::list(folder).map_err(|error| error.to_string())?;
+/// Returns the directories of a folder that are databases by their names; none if it cannot be read.
+pub(crate) fn databases_in(folder: &Path) -> Vec<PathBuf> {
     let is_database = |path: &PathBuf| {
         disk::is_folder(path) && path.extension().is_some_and(|end| end == "lockstep")
     };
-    let mut found: Vec<PathBuf> = entries.into_iter().filter(is_database).collect();
+    disk::list(folder).into_iter().flatten().filter(is_database).collect()
+}
+
+/// Finds the one directory of a folder that is a database by its name.
+fn only_database(folder: &Path) -> Result<PathBuf, String> {
+    let mut found = databases_in(folder);
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
         (None, _) => {
@@ -349,7 +349,7 @@ mod tests {
         let args = [args, vec!["--database".to_owned(), directory]].concat();
         let command = UserTool::from_arguments(&args).unwrap();
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let code = command.run_with(&mut input.as_bytes(), &mut out, &mut err).unwrap();
+        let code = command.run(&mut input.as_bytes(), &mut out, &mut err).unwrap();
         (code, String::from_utf8([out, err].concat()).unwrap())
     }
 

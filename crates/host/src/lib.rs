@@ -26,7 +26,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use file_access::{FileAccess, RefusedFile};
 pub use handle::{Host, RandomSource, SystemRandom, Threads};
 pub use ordered::in_order;
-pub use process::{OwnerProcess, PerProcess};
+pub use process::{OwnerProcess, PerProcess, fill_standard_streams};
 pub use progress::{CallProgress, CallStep};
 pub use query::{Interrupt, QueryContext, QueryLimits};
 pub use stack::with_large_stack;

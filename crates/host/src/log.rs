@@ -3,6 +3,8 @@
 //! Rare by design: an event, not a trace. Lines are written to the standard error output unless a front
 //! end has set another sink.
 
+use std::io::{self, Write};
+
 use crate::sync::RwLock;
 
 /// The function that writes a line.
@@ -16,11 +18,11 @@ pub fn set_sink(sink: impl Fn(&str) + Send + Sync + 'static) {
 }
 
 /// Writes a line about something that the operator should look at.
-#[expect(clippy::print_stderr, reason = "this is the default sink")]
 pub fn warn(line: &str) {
     match &*SINK.read() {
         Some(sink) => sink(line),
-        None => eprintln!("lockstep: warning: {line}"),
+        // A warning that cannot be written must not end what warns.
+        None => drop(writeln!(io::stderr(), "lockstep: warning: {line}")),
     }
 }
 

@@ -1,3 +1,5 @@
+//! The process: its standard streams, and forks of it.
+//!
 //! Forked processes: values that a child has to make again, and values that only their process may use.
 //!
 //! A child has one thread, the one that forked. A value that relies on other threads (a pool, a
@@ -6,12 +8,45 @@
 //! [`OwnerProcess`].
 
 use std::{
-    fmt, process,
+    fmt, io, process,
     sync::{
         Once, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
 };
+#[cfg(unix)]
+use std::{
+    fs,
+    os::fd::{AsRawFd, IntoRawFd},
+};
+
+/// The largest descriptor of a standard stream.
+#[cfg(unix)]
+const STANDARD_DESCRIPTOR_MAX: i32 = 2;
+
+/// Opens the null device for each standard stream that is closed. The next file that is opened would
+/// take its descriptor otherwise, and what is printed would be written into that file.
+#[cfg(unix)]
+pub fn fill_standard_streams() -> io::Result<()> {
+    loop {
+        let null = match fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
+            // A machine without the device, such as a bare container.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
+        if null.as_raw_fd() > STANDARD_DESCRIPTOR_MAX {
+            return Ok(());
+        }
+        // It stays open, as the stream.
+        let _stream = null.into_raw_fd();
+    }
+}
+
+/// Does nothing: a file never takes the place of a closed stream.
+#[cfg(not(unix))]
+pub fn fill_standard_streams() -> io::Result<()> {
+    Ok(())
+}
 
 /// How many forks lie between the first process that called [`OwnerProcess::current`] and this one.
 static FORK_COUNT: AtomicU32 = AtomicU32::new(0);

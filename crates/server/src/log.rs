@@ -17,6 +17,8 @@ pub fn log_to_stderr(settings: &ServerSettings) {
         .json()
         .with_max_level(level)
         .with_target(false)
+        // Reported to the standard error output, too, by a macro that panics where it is closed.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     if subscriber.try_init().is_ok() {
         lockstep_host::log::set_sink(|line| tracing::warn!("{line}"));

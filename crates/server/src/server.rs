@@ -32,7 +32,7 @@ use crate::{
     phase::{LAST_ANSWERS, Phase},
     postgres::serve_postgres,
     protocol::Protocol,
-    server_state::ServerState,
+    server_state::{ServerState, check_files},
     tls::{TlsEndpoint, client_names},
     traces::export,
     work_pool::WorkClass,
@@ -119,6 +119,21 @@ impl ServerHandle {
 }
 
 impl RunningServer {
+    /// Checks what [`Self::start`] needs besides the database, which may take long to open: the settings,
+    /// the certificate, the folders, and that the addresses are free.
+    pub fn check(settings: &ServerSettings) -> io::Result<()> {
+        settings.validate().map_err(io::Error::other)?;
+        let http = settings.http_address().map_err(io::Error::other)?;
+        let postgres = settings.postgres_address().map_err(io::Error::other)?;
+        let flight = settings.flight_address().map_err(io::Error::other)?;
+        check_files(settings).map_err(io::Error::other)?;
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        for address in [Some(http), postgres, flight].into_iter().flatten() {
+            runtime.block_on(async { bind(address) })?;
+        }
+        Ok(())
+    }
+
     /// Starts to serve a database. Fails where the settings are not valid, where the address is taken,
     /// and where the certificate cannot be read.
     pub fn start(database: Database, settings: ServerSettings) -> io::Result<Self> {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use lockstep_engine::Database;
-use lockstep_host::{Clock, SystemClock, sync::RwLock};
+use lockstep_host::{Clock, SystemClock, disk, sync::RwLock};
 
 use crate::{
     ServerSettings,
@@ -167,6 +167,20 @@ fn configure(database: &Database, settings: &ServerSettings) -> Result<(), Strin
     let limit = settings.queries_memory_bytes_max;
     database.set_query_memory(Some(limit).filter(|bytes| *bytes > 0));
     Ok(())
+}
+
+/// Fails if a file or folder of the settings is not as [`ServerState::new`] needs it. Needs no database.
+pub(crate) fn check_files(settings: &ServerSettings) -> Result<(), String> {
+    for (key, folders) in [
+        ("server.file_folders", &settings.file_folders),
+        ("server.temp_folders", &settings.temp_folders),
+    ] {
+        for folder in folders {
+            let found = disk::resolve(folder.as_ref());
+            found.map_err(|error| format!("{key}: folder `{folder}`: {error}"))?;
+        }
+    }
+    read_tls(settings).map(|_| ())
 }
 
 /// Reads the certificate, for each protocol.

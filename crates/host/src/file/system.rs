@@ -12,6 +12,8 @@ use std::{
 
 use memmap2::MmapOptions;
 
+use crate::fill_standard_streams;
+
 use super::{Disk, Error, File, Lock, LockMode, Mapping, OpenMode, Operation};
 
 /// What the owner of a new file or directory may do; others may do nothing.
@@ -37,6 +39,8 @@ impl Disk for SystemDisk {
             OpenMode::Create => options.write(true).create(true).truncate(true),
             OpenMode::CreateNew => options.write(true).create_new(true),
         };
+        // What is printed must never be written into a file of a database.
+        fill_standard_streams().map_err(failed(Operation::Open, path))?;
         let file = options.open(path).map_err(failed(Operation::Open, path))?;
         Ok(Arc::new(SystemFile { file, path: path.to_owned() }))
     }
@@ -78,6 +82,7 @@ impl Disk for SystemDisk {
         let mut options = fs::OpenOptions::new();
         let options = options.read(true).write(is_exclusive).create(is_exclusive).truncate(false);
         let options = options.mode(FILE_MODE);
+        fill_standard_streams().map_err(failed(Operation::Lock, path))?;
         let mut file = options.open(path).map_err(failed(Operation::Lock, path))?;
         let is_free = if is_exclusive {
             is_locked(file.try_lock())
