@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
+import lockstep
+
 CERTIFICATES = Path(__file__).parents[2] / "crates/server/tests/server/certificate"
 AUTHORITY = str(CERTIFICATES / "certificate.pem")
 CERTIFICATE = CERTIFICATES / "client.pem"
@@ -158,3 +160,43 @@ def test_a_reload_takes_another_authority(served):
     assert curl(served, "-u", "bob:secret").stdout == "200"
     reload_with("client_ca.pem")
     assert curl(served, *with_client).stdout == "200"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_a_certificate_of_openssl_is_taken_or_refused_with_what_is_missing(tmp_path):
+    name = "subjectAltName=DNS:localhost"
+    server = "basicConstraints=critical,CA:FALSE"
+    for number, (extensions, missing) in enumerate(
+        (
+            ([], "CA:TRUE"),
+            ([name], "CA:TRUE"),
+            ([server, "subjectAltName=DNS:example.com"], "does not name this host"),
+            ([server, name], None),
+        )
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        certificate, key = folder / "certificate.pem", folder / "key.pem"
+        make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+        make += ["-keyout", str(key), "-out", str(certificate)]
+        make += [part for extension in extensions for part in ("-addext", extension)]
+        subprocess.run(make, check=True, capture_output=True, timeout=60)
+        command = [sys.executable, "-m", "lockstep", "serve", ":memory:", "--postgres", "off"]
+        command += ["--http", "127.0.0.1:0", "--flight", "127.0.0.1:0"]
+        command += ["--set", "server.authentication=none"]
+        command += ["--set", f"tls.certificate={certificate}", "--set", f"tls.key={key}"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            flight = [process.stdout.readline() for _ in range(2)][1]
+            url = f"lockstep://localhost:{flight.split()[2].rsplit(':', 1)[1]}?ca={certificate}"
+            try:
+                if missing is None:
+                    lockstep.connect(url).close()
+                    continue
+                with pytest.raises(lockstep.Error, match=missing) as refused:
+                    lockstep.connect(url)
+                assert "-addext basicConstraints=critical,CA:FALSE" in refused.value.hint
+                assert name in refused.value.hint
+            finally:
+                process.terminate()

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    net::IpAddr,
     path::Path,
     sync::{
         Arc,
@@ -372,12 +373,38 @@ async fn handshake(
 }
 
 fn unreachable(address: &ServerAddress, reason: &str) -> Box<Diagnostic> {
+    if let Some(refused) = refused_certificate(address, reason) {
+        return Box::new(refused);
+    }
     let message = format!("cannot connect to {address}: {reason}");
     let diagnostic = Diagnostic::new(NOT_CONNECTED, message).with_kind(Kind::Retry);
     Box::new(diagnostic.with_hint(
         "`lockstep serve` listens for this on the address of its setting flight.listen; with TLS, \
          the address needs ?tls=true or ?ca=FILE.",
     ))
+}
+
+/// Returns the error about a certificate that TLS refuses, whose text names a type of its library, with how
+/// to make one that it takes.
+fn refused_certificate(address: &ServerAddress, reason: &str) -> Option<Diagnostic> {
+    let host = &address.host;
+    let what = match reason {
+        _ if reason.contains("CaUsedAsEndEntity") => {
+            "the server's certificate is that of an authority (CA:TRUE), which `openssl req -x509` \
+             makes unless it is told otherwise"
+        }
+        _ if reason.contains("not valid for") || reason.contains("NotValidForName") => {
+            "the server's certificate does not name this host in subjectAltName"
+        }
+        _ => return None,
+    };
+    let kind = if host.parse::<IpAddr>().is_ok() { "IP" } else { "DNS" };
+    let message = format!("cannot connect to {address}: {what}");
+    let diagnostic = Diagnostic::new(NOT_CONNECTED, message).with_kind(Kind::FixRequest);
+    Some(diagnostic.with_hint(format!(
+        "Make the certificate with `openssl req -x509 … -addext basicConstraints=critical,CA:FALSE \
+         -addext subjectAltName={kind}:{host}`."
+    )))
 }
 
 fn no_authorities(address: &ServerAddress) -> Box<Diagnostic> {
