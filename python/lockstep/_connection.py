@@ -110,6 +110,9 @@ def connect(
     return connection
 
 
+_ATTEMPTS_MAX = 100
+"""The most attempts of a request, each of which failed because its deployment was replaced."""
+
 _SCHEME = "lockstep://"
 
 
@@ -624,14 +627,25 @@ class Connection:
         [{'user': 'ann', 'spent': 21.0}, {'user': 'bob', 'spent': 1.0}]
         """
         if type(rows) is dict or type(rows) is tuple:
-            return self._session.prepare(target)(rows)
+            return self._answer(target, rows)
         if is_table(rows) and not is_series(rows):
             return self._request_table(target, rows)
-        prepared = self._session.prepare(target)
         is_many = isinstance(rows, Iterable) and not isinstance(rows, (str, bytes))
         if not is_many or is_series(rows) or isinstance(rows, (Mapping, tuple)):
-            return prepared(rows)
-        return [prepared(row) for row in rows]
+            return self._answer(target, rows)
+        prepared = self._session.prepare(target)
+        return [self._answer(target, row, prepared) for row in rows]
+
+    def _answer(self, target: str, row: Any, prepared: Any = None) -> Any:
+        """Answers a row, again where the deployment is replaced before the answer is complete."""
+        for _ in range(_ATTEMPTS_MAX):
+            try:
+                return (prepared or self._session.prepare(target))(row)
+            except Error as error:
+                if error.code != "55000":
+                    raise
+                prepared = None
+        return self._session.prepare(target)(row)
 
     def deployment(self, name: str) -> Deployment:
         """Describes a deployment: its query, and the columns of its requests and answers.

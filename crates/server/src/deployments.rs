@@ -17,6 +17,9 @@ use crate::{
     metrics::DeploymentMetrics,
 };
 
+/// Maximum number of attempts of a request, each of which fails because its deployment was replaced.
+pub(crate) const ATTEMPTS_MAX: usize = 100;
+
 /// The most deployments that a login keeps; then all are prepared again.
 const DEPLOYMENTS_MAX: usize = 1_024;
 

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     access::Login,
-    deployments::{CachedDeployment, is_stale},
+    deployments::{ATTEMPTS_MAX, CachedDeployment, is_stale},
     metrics::CallPhase,
     server_state::ServerState,
     traces::CallTrace,
@@ -101,19 +101,17 @@ impl OneRow<'_> {
         context: &QueryContext,
         found: &Found,
     ) -> HttpResult<Vec<u8>> {
-        let answered = self.answer_row(state, context, found);
-        let bytes = match answered {
-            Err(error) if is_stale(&error.diagnostic) => {
-                self.login.deployments().remove(self.name);
-                let found = find(state, self.login, self.name)?;
-                self.answer_row(state, context, &found)?
+        let mut answered = self.answer_row(state, context, found);
+        for _ in 1..ATTEMPTS_MAX {
+            if !answered.as_ref().is_err_and(|error| is_stale(&error.diagnostic)) {
+                break;
             }
-            other => {
-                let ended =
-                    |error: &HttpError| state.access.forget_ended(self.login, &error.diagnostic);
-                other.inspect_err(ended)?
-            }
-        };
+            self.login.deployments().remove(self.name);
+            let found = find(state, self.login, self.name)?;
+            answered = self.answer_row(state, context, &found);
+        }
+        let ended = |error: &HttpError| state.access.forget_ended(self.login, &error.diagnostic);
+        let bytes = answered.inspect_err(ended)?;
         check_size(bytes.len(), state.settings().answer_bytes_max)?;
         Ok(bytes)
     }

@@ -25,7 +25,7 @@ use super::{
     value_input::WireFormat,
 };
 use crate::{
-    deployments::{CachedDeployment, answer_columns, is_stale},
+    deployments::{ATTEMPTS_MAX, CachedDeployment, answer_columns, is_stale},
     metrics::CallPhase,
     work_pool::WorkClass,
 };
@@ -53,7 +53,10 @@ impl Connection {
             trace.set_text("lockstep.deployment", &call.deployment);
         }
         let mut answered = self.try_call_here(call, parameters, formats, description);
-        if answered.as_ref().is_err_and(|error| is_stale(error)) {
+        for _ in 1..ATTEMPTS_MAX {
+            if !answered.as_ref().is_err_and(|error| is_stale(error)) {
+                break;
+            }
             self.deployments.remove(&call.deployment);
             answered = self.try_call_here(call, parameters, formats, description);
         }
