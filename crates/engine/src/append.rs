@@ -17,6 +17,7 @@ use crate::{
     access::{Needs, Requirement},
     conversion::Conversion,
     entrance::{CallDescription, no_plan},
+    lint,
     log_error::log_error,
     missing_columns::missing_columns,
     session::{object_name, retried},
@@ -58,7 +59,7 @@ impl Session {
         )?;
         Ok(Output {
             rows_affected: Some(appended.rows),
-            warnings: expired_warning(appended).into_iter().collect(),
+            warnings: append_warnings(appended),
             ..Output::of_message("APPEND")
         })
     }
@@ -111,9 +112,15 @@ pub(crate) enum AppendRule {
     Absent,
 }
 
+/// Returns the warnings about rows that were accepted.
+pub(crate) fn append_warnings(appended: Appended) -> Vec<Diagnostic> {
+    let expired = expired_warning(appended);
+    expired.into_iter().chain(lint::warning_of_append(appended)).collect()
+}
+
 /// Returns the warning about rows that had expired before they arrived, if there are any.
-pub(crate) fn expired_warning(appended: Appended) -> Option<Diagnostic> {
-    let Appended { rows, expired } = appended;
+fn expired_warning(appended: Appended) -> Option<Diagnostic> {
+    let Appended { rows, expired, .. } = appended;
     (expired > 0).then(|| {
         let message = format!("{expired} of {rows} rows had expired before they arrived");
         Diagnostic::new(code::ROWS_EXPIRED, message)

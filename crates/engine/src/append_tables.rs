@@ -14,7 +14,7 @@ use lockstep_table::{Appended, BulkLoad, Durability, with_durability};
 use crate::{
     Conversion, Output, Session,
     access::Needs,
-    append::{expired_warning, push_batch, table_error},
+    append::{append_warnings, push_batch, table_error},
     catalog::TableEntry,
     entrance::CallDescription,
     session::{object_name, retried},
@@ -84,7 +84,7 @@ impl Session {
         })?;
         Ok(Output {
             rows_affected: Some(appended.iter().map(|(_, appended)| appended.rows).sum()),
-            warnings: appended.into_iter().filter_map(expired_warning_of).collect(),
+            warnings: appended.into_iter().flat_map(warnings_of).collect(),
             ..Output::of_message("APPEND")
         })
     }
@@ -131,9 +131,10 @@ fn refused_for(error: Diagnostic, table: &str) -> Box<Diagnostic> {
     Box::new(error.with_detail(detail))
 }
 
-/// Returns the warning about rows of a table that had expired before they arrived.
-fn expired_warning_of((table, appended): (String, Appended)) -> Option<Diagnostic> {
-    let mut warning = expired_warning(appended)?;
-    warning.message = format!("table `{table}`: {}", warning.message);
-    Some(warning)
+/// Returns the warnings about the rows of a table.
+fn warnings_of((table, appended): (String, Appended)) -> impl Iterator<Item = Diagnostic> {
+    append_warnings(appended).into_iter().map(move |mut warning| {
+        warning.message = format!("table `{table}`: {}", warning.message);
+        warning
+    })
 }

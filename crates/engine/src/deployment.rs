@@ -33,7 +33,10 @@ pub(crate) struct Deployment {
     pub(crate) definition: Arc<Definition>,
     /// The query as it was written.
     pub(crate) sql: String,
+    /// The query that requests are answered with: without the labels.
     pub(crate) query: BoundQuery,
+    /// The query of the training set.
+    pub(crate) training: BoundQuery,
     pub(crate) request: Arc<PreparedRequest>,
     /// The tables that it reads, which cannot be dropped while it exists.
     pub(crate) tables: Vec<TableReference>,
@@ -119,6 +122,12 @@ struct BoundIndex {
 }
 
 impl BoundIndexes {
+    /// Returns them for the table that takes the place of another one.
+    pub(crate) fn moved(&self, from: u64, to: u64) -> Self {
+        let table = if self.table == from { to } else { self.table };
+        Self { table, indexes: self.indexes.clone() }
+    }
+
     /// Returns those that a table has.
     pub(crate) fn of(table: &CatalogTable) -> Self {
         let name = |column: &usize| table.schema.columns[*column].name.clone();
@@ -232,6 +241,11 @@ impl Session {
 impl Deployment {
     pub(crate) fn name(&self) -> &QualifiedName {
         self.definition.name()
+    }
+
+    /// Returns whether the training set has columns that answers lack.
+    pub(crate) fn has_labels(&self) -> bool {
+        self.training.columns.len() > self.query.columns.len()
     }
 
     /// Describes the deployment as the log has it.

@@ -1,8 +1,8 @@
 //! Lints: what may go wrong with a query that is right as SQL.
 //!
-//! DEPLOY and CREATE PROCEDURE run them all, EXPLAIN those that are not about serving only. Each is
-//! declared once, in a file of its own, and what it finds becomes a warning with the lint's code,
-//! the position, the reason and a fix. A lint reads the query as it was written, the catalog and,
+//! DEPLOY and CREATE PROCEDURE run them all, EXPLAIN those that are not about serving only, and queries
+//! and training sets those about training. Each is declared once, in a file of its own, and what it
+//! finds becomes a warning with the lint's code, the position, the reason and a fix. A lint reads the query as it was written, the catalog and,
 //! within limits, the stored rows; it changes nothing and never refuses. One that would fire on
 //! queries that are right is no lint.
 //!
@@ -13,10 +13,15 @@ mod clock;
 mod computed_key;
 mod future_frame;
 mod integer_time;
+mod no_table;
+mod offset_unit;
+mod oldest_row;
+mod own_label;
 mod quoted_name;
 mod repeated_key;
 mod request_table;
 mod retention;
+mod seconds;
 mod ties;
 mod timeless_join;
 
@@ -30,6 +35,7 @@ use lockstep_diagnostic::{Diagnostic, Span};
 use lockstep_plan::{BoundQuery, CatalogTable, WrittenWindow, lineage};
 use lockstep_row::key::encode_key;
 
+pub(crate) use self::seconds::{warning_of_append, warning_of_request};
 use crate::database::TableSet;
 
 /// Stored rows that a lint reads of a table at most: the first ones that arrived.
@@ -50,8 +56,8 @@ pub struct Lint {
     pub fix: &'static str,
     /// Statements of which the last one warns.
     pub example: &'static str,
-    /// Whether it is only about queries that serve requests: EXPLAIN leaves it out.
-    pub serving_only: bool,
+    /// The statements that run it.
+    pub scope: LintScope,
     check: fn(&Facts<'_>, &mut Vec<Finding>),
 }
 
@@ -68,7 +74,23 @@ pub const LINTS: &[Lint] = &[
     request_table::LINT,
     repeated_key::LINT,
     computed_key::LINT,
+    seconds::LINT,
+    oldest_row::LINT,
+    offset_unit::LINT,
+    own_label::LINT,
+    no_table::LINT,
 ];
+
+/// The statements that run a lint; each later one is run by those of the earlier ones, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LintScope {
+    /// DEPLOY and CREATE PROCEDURE.
+    Serving,
+    /// EXPLAIN, too.
+    Plans,
+    /// SELECT in batch mode and the training set of a deployment, too.
+    Queries,
+}
 
 /// The statement that checks a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +99,19 @@ pub(crate) enum Purpose {
     Serving,
     /// EXPLAIN: it may be for batch mode only.
     Explaining,
+    /// SELECT, or the training set of a deployment: its rows train a model.
+    Training,
+}
+
+impl Purpose {
+    /// Returns whether the statement runs a lint.
+    fn runs(self, lint: &Lint) -> bool {
+        match self {
+            Self::Serving => true,
+            Self::Explaining => lint.scope >= LintScope::Plans,
+            Self::Training => lint.scope == LintScope::Queries,
+        }
+    }
 }
 
 /// A place where a lint fires.
@@ -121,6 +156,9 @@ const LISTED_WINDOWS_MAX: usize = 20;
 struct Facts<'a> {
     query: &'a BoundQuery,
     tables: &'a TableSet,
+    /// The text that positions refer to; empty if it is not known.
+    script: &'a str,
+    purpose: Purpose,
 }
 
 /// A stored table as a window or a join reads it.
@@ -134,10 +172,15 @@ struct TableSource<'a> {
 }
 
 /// Runs the lints. Warnings come by code, each position once.
-pub(crate) fn check(query: &BoundQuery, tables: &TableSet, purpose: Purpose) -> Vec<Diagnostic> {
-    let facts = Facts { query, tables };
+pub(crate) fn check(
+    query: &BoundQuery,
+    tables: &TableSet,
+    purpose: Purpose,
+    script: &str,
+) -> Vec<Diagnostic> {
+    let facts = Facts { query, tables, script, purpose };
     let mut warnings: Vec<Diagnostic> = Vec::new();
-    for lint in LINTS.iter().filter(|lint| purpose == Purpose::Serving || !lint.serving_only) {
+    for lint in LINTS.iter().filter(|lint| purpose.runs(lint)) {
         let mut findings = Vec::new();
         (lint.check)(&facts, &mut findings);
         let mut seen = HashSet::new();
@@ -191,13 +234,16 @@ pub fn reference() -> String {
         <!-- Written by `cargo xtask reference` from the declarations in crates/engine/src/lint. -->\n\n\
         `DEPLOY`, `CREATE PROCEDURE` and `EXPLAIN` look for what may go wrong with a query that is right as SQL.\n\
         What they find is a warning; the statement works all the same.\n\
+        Some lints also look at a `SELECT` in batch mode and at the training set of a deployment, whose rows train a model: a session warns once of each query.\n\
         Each warning has a code, the position in the statement, a reason and a fix.\n"
         .to_owned();
     for lint in LINTS {
         let Lint { code, name, fires, reason, fix, example, .. } = lint;
         let mut fires = fires.replace(". ", ".\n");
-        if lint.serving_only {
-            fires.push_str("\n`EXPLAIN` leaves it out.");
+        match lint.scope {
+            LintScope::Serving => fires.push_str("\n`EXPLAIN` leaves it out."),
+            LintScope::Plans => {}
+            LintScope::Queries => fires.push_str("\nQueries and training sets warn, too."),
         }
         writeln!(
             page,

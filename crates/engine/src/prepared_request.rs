@@ -20,10 +20,10 @@ use lockstep_request::{
     SeenSnapshots,
 };
 use lockstep_row::{
-    Arena, Column, DataType, Datum,
+    Arena, Column, DataType, Datum, Value,
     arrow::{ColumnBuilder, ColumnReader},
 };
-use lockstep_table::{Snapshot, Table};
+use lockstep_table::{LIKE_SECONDS, Snapshot, Table};
 
 use crate::{
     Database, Output, Session,
@@ -34,6 +34,7 @@ use crate::{
     conversion::Conversion,
     database::TableSet,
     deployment::source_of,
+    lint,
     named_source::not_stored,
     output::schema_of,
     view::{requirements_of, views_of},
@@ -75,6 +76,8 @@ struct CompiledRequest {
     columns: Vec<Column>,
     /// For each of them, whether an answer depends on it.
     reads: Vec<bool>,
+    /// Those that are the event time of an index, and TIMESTAMP.
+    times: Vec<usize>,
     input: Vec<(String, DataType)>,
     output: Vec<(String, DataType)>,
     /// The schema of answers, which all batches of them share.
@@ -110,6 +113,18 @@ impl WeakRequest {
         let compiled = self.compiled.upgrade()?;
         Some(PreparedRequest { compiled, guard: self.guard.clone() })
     }
+}
+
+/// Returns the columns of a table, of type TIMESTAMP, that are event times of its indexes.
+fn times_of(tables: &TableSet, id: u64) -> Vec<usize> {
+    let Some(table) = tables.by_id.get(&id) else { return Vec::new() };
+    let schema = table.schema();
+    let mut times: Vec<usize> =
+        schema.indexes.iter().filter_map(|index| index.event_time).collect();
+    times.retain(|column| schema.columns[*column].data_type == DataType::Timestamp);
+    times.sort_unstable();
+    times.dedup();
+    times
 }
 
 /// The number of requests of a batch whose rows are decoded together.
@@ -215,6 +230,7 @@ impl PreparedRequest {
             Some(table) => (table.schema.columns.clone(), columns_read(&query.plan, table)),
             None => (Vec::new(), Vec::new()),
         };
+        let times = query.request_table.as_ref().map_or_else(Vec::new, |t| times_of(tables, t.id));
         let input = columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
         let output = query.columns.clone();
         let compiled = CompiledRequest {
@@ -222,6 +238,7 @@ impl PreparedRequest {
             sources,
             columns,
             reads,
+            times,
             input,
             output_schema: schema_of(&output),
             output,
@@ -306,6 +323,16 @@ impl PreparedRequest {
     /// NULL, also where the table does not take NULL.
     pub fn reads(&self) -> &[bool] {
         &self.compiled.reads
+    }
+
+    /// Returns the warning about a request row, if its event time looks like seconds.
+    pub fn warning_of(&self, row: &[Value]) -> Option<Diagnostic> {
+        let is_suspect = |column: &&usize| match row.get(**column) {
+            Some(Value::Timestamp(time)) => LIKE_SECONDS.contains(time),
+            _ => false,
+        };
+        let found = self.compiled.times.iter().find(is_suspect)?;
+        Some(lint::warning_of_request(&self.compiled.columns[*found].name))
     }
 
     /// Returns the columns of the answer.

@@ -8,7 +8,7 @@ use lockstep_table::{Durability, with_durability};
 use crate::{
     Output, Parameter, Session,
     access::Needs,
-    append::{AppendRule, expired_warning, load},
+    append::{AppendRule, append_warnings, load},
     entrance::CallDescription,
     parameters::{check_parameters, only_rows},
     session::object_name,
@@ -90,7 +90,7 @@ impl Session {
         let appended = self.enter(|| self.append_operation(table), append)?;
         Ok(Output {
             rows_affected: Some(appended.rows),
-            warnings: expired_warning(appended).into_iter().collect(),
+            warnings: append_warnings(appended),
             ..Output::of_message("APPEND")
         })
     }

@@ -1,6 +1,7 @@
 //! Relations: queries that are bound, and run when their rows are fetched.
 
 mod known;
+mod lints;
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -13,6 +14,7 @@ use lockstep_host::{CallStep, query, temporary::TemporaryStorage};
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
+pub(crate) use self::lints::{QueryLints, SeenQueries};
 use crate::{
     Database, Limits, Output, PreparedRequest,
     access::{AccessGuard, Caller},
@@ -57,6 +59,8 @@ pub(crate) struct RelationContext {
     pub(crate) caller: Caller,
     /// Warnings about the query's CONFIG.
     pub(crate) warnings: Vec<Diagnostic>,
+    /// What warns of rows that are wrong for training; not in request mode, nor as known.
+    pub(crate) lints: Option<QueryLints>,
 }
 
 /// A bound query that has not run yet.
@@ -153,7 +157,7 @@ impl Relation {
             };
             let done = lockstep_batch::execute_each(&run.plan, &run.tables, &run.options, counted);
             run.check_tables()?;
-            done.map(|()| Vec::new())
+            done.map(|()| self.lint(&run.tables))
         })?;
         warnings.extend(self.context.warnings.iter().cloned());
         Ok(warnings)
@@ -180,7 +184,14 @@ impl Relation {
         let settings = self.context.conversion.settings();
         let columns = self.query.columns.clone();
         let roles = self.roles();
-        Ok(Output { columns, batches, settings, roles, ..Output::default() })
+        let warnings = self.lint(&run.tables);
+        Ok(Output { columns, batches, settings, roles, warnings, ..Output::default() })
+    }
+
+    /// Returns what the lints say of the query.
+    fn lint(&self, tables: &TableSet) -> Vec<Diagnostic> {
+        let lints = self.context.lints.as_ref();
+        lints.map_or_else(Vec::new, |lints| lints.warnings(&self.query, tables))
     }
 
     /// Finds the tables of the query, and makes the options of its run in batch mode.

@@ -27,6 +27,7 @@ use crate::{
     entrance::CallDescription,
     named_source::NamedSources,
     parameters::check_parameters,
+    relation::SeenQueries,
     session_list::SessionShared,
     statement::{action_of, create_function, drop_function},
     system,
@@ -42,6 +43,8 @@ pub struct Session {
     pub(crate) database: Database,
     state: RwLock<SessionState>,
     pub(crate) shared: Arc<SessionShared>,
+    /// The queries that the session was warned of.
+    seen_queries: Arc<SeenQueries>,
 }
 
 #[derive(Debug, Clone)]
@@ -67,7 +70,13 @@ impl Session {
             restored_owner: None,
         };
         let shared = database.session_list().open(caller, client, database.now_ms());
-        Self { database, state: RwLock::new(state), shared }
+        let seen_queries = Arc::default();
+        Self { database, state: RwLock::new(state), shared, seen_queries }
+    }
+
+    /// Returns the queries that the session was warned of.
+    pub(crate) fn seen_queries(&self) -> &Arc<SeenQueries> {
+        &self.seen_queries
     }
 
     /// Returns the engine of the session.
@@ -135,7 +144,7 @@ impl Session {
         debug_assert_eq!(parsed.parameter_count, parameters.len(), "the number was checked");
         let output = match &parsed.statement {
             Statement::Query(query) => self.run_query(query, sql, parameters),
-            Statement::Explain(query) => self.explain(query, parameters),
+            Statement::Explain(query) => self.explain(query, parameters, script),
             Statement::VerifyDeployment { name, against, options } => {
                 self.verify_deployment(name, *against, options)
             }

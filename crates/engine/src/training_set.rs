@@ -8,13 +8,13 @@ use lockstep_function::Settings;
 use lockstep_sql::ast::ObjectName;
 
 use crate::{
-    Conversion, Relation, Session,
+    Conversion, PreparedRequest, Relation, Session,
     access::{Needs, Requirement},
     catalog::TableEntry,
     deployment::Deployment,
     entrance::{CallDescription, no_plan},
     known::{DeployedRequests, KnownBy, KnownQuery, ResultRange},
-    relation::RelationContext,
+    relation::{QueryLints, RelationContext},
     session::object_name,
     user::{Privilege, Securable},
     variables::Storage,
@@ -94,13 +94,21 @@ impl Session {
             limits: self.limits(),
             caller: self.caller().clone(),
             warnings: Vec::new(),
+            lints: QueryLints::of_deployment(self.seen_queries(), &found.training, deployment),
         };
-        let query = found.query.clone();
+        let query = found.training.clone();
         let relation = Relation::new(self.database.clone(), query, context, None, guard);
         if !as_known {
             return Ok(relation);
         }
-        let request = Arc::clone(&found.request);
+        let request = match found.has_labels() {
+            false => Arc::clone(&found.request),
+            true => {
+                let entries = self.database.entries_of(&found.training.plan)?;
+                let temporary = self.temporary_storage();
+                Arc::new(PreparedRequest::compile(&found.training, &entries, temporary)?)
+            }
+        };
         let deployed = Some(DeployedRequests { request, table });
         let (by, range) = (KnownBy::Arrival, ResultRange::default());
         Ok(relation.with_known(KnownQuery { by, range, span: Span::default(), deployed }))

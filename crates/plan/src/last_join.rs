@@ -121,7 +121,10 @@ impl Binder<'_> {
         let Some(on) = &join.on else {
             return Diagnostic::internal("a LAST JOIN has no ON condition").err();
         };
-        let order = self.join_order(&right.scope, &join.order_by)?;
+        let (order, descending_time) = match self.join_order(&right.scope, &join.order_by)? {
+            Some((order, descending_time)) => (Some(order), descending_time),
+            None => (None, None),
+        };
         let rights: HashSet<&Column> = right.scope.columns.iter().map(|c| &c.column).collect();
         let mut keys = Vec::new();
         let mut rest = Vec::new();
@@ -135,6 +138,7 @@ impl Binder<'_> {
         let (mut is_bounded, mut is_later) = (false, false);
         let mut time_bound = None;
         let mut filter: Option<Expr> = None;
+        let mut compared_time = None;
         for part in rest {
             if let Some(order) = &order {
                 is_later |= self.requires_later(part, both, &rights, order)?;
@@ -147,6 +151,9 @@ impl Binder<'_> {
             }
             let condition = self.scalar_binder(both).condition(part)?.expr;
             is_bounded |= order.as_ref().is_some_and(|order| compares(&condition, order, &rights));
+            if order.is_none() && side(&condition, &rights) == JoinSide::Both {
+                compared_time = compared_time.or_else(|| time_of(&condition, &right.scope));
+            }
             filter = Some(match filter {
                 Some(filter) => binary(filter, Operator::And, condition),
                 None => condition,
@@ -162,15 +169,18 @@ impl Binder<'_> {
             is_bounded: is_bounded || time_bound.is_some(),
             is_later,
             name: right_name(&right.scope),
+            descending_time,
+            compared_time,
         });
         Ok(PendingLastJoin { span: join.span, right, keys, order_by, time_bound, filter })
     }
 
+    /// Binds ORDER BY of a LAST JOIN. The second value is its position if it sorts a TIMESTAMP descending.
     fn join_order(
         &self,
         right: &NameScope,
         order_by: &[ast::OrderBy],
-    ) -> Result<Option<TypedExpr>> {
+    ) -> Result<Option<(TypedExpr, Option<Span>)>> {
         let [item] = order_by else {
             let Some(second) = order_by.get(1) else { return Ok(None) };
             return Diagnostic::unsupported("LAST JOIN orders by one column")
@@ -202,12 +212,14 @@ impl Binder<'_> {
             };
         }
         if !item.descending {
-            return Ok(Some(bound));
+            return Ok(Some((bound, None)));
         }
+        let descending_time = (bound.data_type == DataType::Timestamp).then_some(item.expr.span);
         // Descending, the last row is the one with the least value. The complement turns the
         // order of integers around, of the least one too, which a sign would not.
         let bound = call::cast(bound, &DataType::BigInt, self.settings, item.expr.span)?;
-        call::operator("op_bit_not", vec![bound], self.settings, item.expr.span).map(Some)
+        let order = call::operator("op_bit_not", vec![bound], self.settings, item.expr.span)?;
+        Ok(Some((order, descending_time)))
     }
 
     /// Binds `left = right` (or mirrored) as a key pair; `None` for any other condition.
@@ -339,6 +351,8 @@ impl Binder<'_> {
             is_bounded: false,
             is_later: false,
             name: right_name(&right.scope),
+            descending_time: None,
+            compared_time: None,
         });
         Ok(PendingLastJoin { span, right, keys, order_by, time_bound: None, filter })
     }
@@ -356,6 +370,15 @@ fn compares(condition: &Expr, order: &TypedExpr, rights: &HashSet<&Column>) -> b
     let ordered = order.expr.column_refs();
     side(condition, rights) == JoinSide::Both
         && condition.column_refs().iter().any(|column| ordered.contains(column))
+}
+
+/// Returns the name of the first TIMESTAMP column of the right side that a condition reads.
+fn time_of(condition: &Expr, right: &NameScope) -> Option<String> {
+    let read = condition.column_refs();
+    let mut columns = right.columns.iter();
+    let found = columns
+        .find(|found| found.data_type == DataType::Timestamp && read.contains(&found.column))?;
+    Some(found.name.clone())
 }
 
 /// Returns whether rows can be ordered by values of this type.

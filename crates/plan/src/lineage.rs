@@ -6,6 +6,8 @@
 //! which index a query reads. Writers of training sets ask for the role of a column. Nothing here
 //! changes a plan.
 
+use std::collections::BTreeSet;
+
 use datafusion::{
     common::{Column, DFSchema},
     logical_expr::{Expr, LogicalPlan},
@@ -14,7 +16,7 @@ use datafusion::{
 use lockstep_function::scalar::feature_role::FeatureRole;
 use lockstep_row::DataType;
 
-use crate::{CatalogTable, LastJoin, WindowAggregate};
+use crate::{AggregateCall, CatalogTable, Frame, LastJoin, Window, WindowAggregate};
 
 /// A column of a stored table, as one scan of a plan reads it.
 #[derive(Debug, Clone, Copy)]
@@ -140,6 +142,64 @@ fn role_of(expr: &Expr, input: &LogicalPlan) -> Option<FeatureRole> {
         Expr::ScalarFunction(call) => FeatureRole::of_call(call.func.name()),
         _ => None,
     }
+}
+
+/// Returns the columns of the leaf table whose values in the row itself an output column depends on:
+/// those that its expression reads, and arguments of aggregates whose frame has the current row.
+/// Conditions, keys and the right sides of joins do not count.
+pub fn current_row_columns(plan: &LogicalPlan, output: usize) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    collect_current(plan, output, &mut found);
+    found
+}
+
+fn collect_current(plan: &LogicalPlan, output: usize, found: &mut BTreeSet<usize>) {
+    if let LogicalPlan::TableScan(scan) = plan {
+        let column = match &scan.projection {
+            Some(projection) => projection.get(output).copied(),
+            None => Some(output),
+        };
+        return found.extend(column);
+    }
+    if let LogicalPlan::Projection(node) = plan {
+        return collect_reads(node.expr.get(output), &node.input, found);
+    }
+    let Some(input) = main_input(plan) else { return };
+    match (output.checked_sub(input.schema().fields().len()), window(plan)) {
+        (None, _) => collect_current(input, output, found),
+        (Some(at), Some(windows)) => {
+            let mut calls = windows
+                .groups
+                .iter()
+                .flat_map(|group| group.calls.iter().map(|call| (&group.window, call)));
+            if let Some((_, call)) = calls.nth(at).filter(|(w, call)| reads_current_row(w, call)) {
+                collect_reads(&call.arguments, input, found);
+            }
+        }
+        (Some(_), None) => {}
+    }
+}
+
+fn collect_reads<'e>(
+    exprs: impl IntoIterator<Item = &'e Expr>,
+    input: &LogicalPlan,
+    found: &mut BTreeSet<usize>,
+) {
+    let positions: BTreeSet<usize> = exprs
+        .into_iter()
+        .flat_map(Expr::column_refs)
+        .filter_map(|column| input.schema().maybe_index_of_column(column))
+        .collect();
+    positions.into_iter().for_each(|position| collect_current(input, position, found));
+}
+
+/// Returns whether an aggregate over a window takes the values of the current row.
+fn reads_current_row(window: &Window, call: &AggregateCall) -> bool {
+    let is_in_frame = match window.frame {
+        Frame::Rows { to, .. } => to == 0,
+        Frame::Range { to, .. } => to <= 0,
+    };
+    is_in_frame && !window.exclude_current_row && call.function.name != "lag"
 }
 
 /// Returns the table that a plan's rows begin in, when each row of it gives at most one row.

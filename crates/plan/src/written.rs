@@ -109,4 +109,9 @@ pub struct WrittenJoin {
     pub is_later: bool,
     /// The qualifier of the right side's columns: its alias, or its table's name.
     pub name: Option<String>,
+    /// The position of a TIMESTAMP by which ORDER BY sorts descending.
+    pub descending_time: Option<Span>,
+    /// The TIMESTAMP column of the right side that ON compares with the left side, if the join has no
+    /// order.
+    pub compared_time: Option<String>,
 }

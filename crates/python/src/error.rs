@@ -1,5 +1,7 @@
 //! Diagnostics as the Python exception `lockstep.Error`.
 
+use std::ffi::CString;
+
 use lockstep_diagnostic::{Diagnostic, Kind};
 use pyo3::{
     exceptions::PyException,
@@ -36,6 +38,14 @@ fn exception(py: Python<'_>, diagnostic: &Diagnostic, text: Option<&str>) -> PyR
 /// Renders a warning: as an error, except for the first word.
 pub(crate) fn warning_text(warning: &Diagnostic, text: &str) -> String {
     warning.render(Some(&lockstep_engine::masked(text))).replacen("error[", "warning[", 1)
+}
+
+/// Shows a warning of Python at the caller of the package; raises it where a filter makes it an error.
+pub(crate) fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = CLASS.import(py, "lockstep._error", "LockstepWarning")?;
+    let text = CString::new(text.replace('\0', " ")).expect("it has no zero byte");
+    PyErr::warn(py, class, &text, 2)
 }
 
 fn kind_name(kind: Kind) -> &'static str {

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
@@ -17,7 +20,7 @@ use pyo3::{
 use crate::{
     backend::BackendRequest,
     call::{attached, briefly_detached, detached},
-    error::raise,
+    error::{raise, warn, warning_text},
     from_python::{TargetColumn, value_of},
     latency::RecentLatency,
     to_python::object_of,
@@ -37,6 +40,8 @@ pub(crate) struct PyPrepared {
 #[derive(Debug)]
 struct RequestColumns {
     latency: RecentLatency,
+    /// Whether a request row was warned of.
+    has_warned: AtomicBool,
     input: Vec<InputColumn>,
     output: Vec<Py<PyString>>,
 }
@@ -111,7 +116,8 @@ impl RequestColumns {
         let schema = answer.schema();
         let names = schema.fields().iter().map(|field| field.name());
         let output = names.map(|name| PyString::intern(py, name).unbind()).collect();
-        Self { latency: RecentLatency::new(), input, output }
+        let (latency, has_warned) = (RecentLatency::new(), AtomicBool::new(false));
+        Self { latency, has_warned, input, output }
     }
 }
 
@@ -217,6 +223,17 @@ impl PyPrepared {
         value_of(object, &target).map_err(|error| raise(object.py(), &error, None))
     }
 
+    /// Warns of a request row whose event time looks like seconds: once for the columns of a request.
+    fn warn_of(&self, py: Python<'_>, row: &[Value]) -> PyResult<()> {
+        let BackendRequest::Engine { request, .. } = &self.request else { return Ok(()) };
+        let Some(warning) = request.warning_of(row) else { return Ok(()) };
+        // Relaxed: it guards no data.
+        if self.columns.has_warned.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        warn(py, &warning_text(&warning, ""))
+    }
+
     /// Computes the answer with the interpreter released, unless releasing it takes longer than the
     /// answer. The values are owned, since other threads may run Python code meanwhile.
     fn compute(&self, py: Python<'_>, row: &[Value]) -> PyResult<Option<Vec<Value>>> {
@@ -266,6 +283,7 @@ impl PyPrepared {
         row: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let row = self.row(row)?;
+        self.warn_of(py, &row)?;
         let Some(answer) = self.compute(py, &row)? else { return Ok(None) };
         let arena = Arena::new();
         let dict = PyDict::new(py);

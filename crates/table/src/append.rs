@@ -42,6 +42,8 @@ pub struct Appended {
     /// How many of these had expired already when they arrived: no declared index keeps them, and
     /// no reader sees them.
     pub expired: u64,
+    /// Number of rows whose event time, a TIMESTAMP, is in [`LIKE_SECONDS`](crate::LIKE_SECONDS).
+    pub like_seconds: u64,
 }
 
 /// Rows that were appended to the log just now.
@@ -392,6 +394,7 @@ impl Table {
             return Ok(Appended::default());
         }
         let ApplyMemory { group_keys, payload } = memory;
+        let like_seconds = self.count_like_seconds(state, batches);
         let now_ms = self.clock.now_ms();
         if let (Some(log), [batch]) = (self.log(), &*batches) {
             payload.set(log.table, now_ms, batch);
@@ -424,7 +427,8 @@ impl Table {
             return Err(self.damaged());
         }
         self.note_appended(count);
-        Ok(Appended { rows: number(count), expired: self.count_expired(state, arrived) })
+        let expired = self.count_expired(state, arrived);
+        Ok(Appended { rows: number(count), expired, like_seconds })
     }
 
     /// Counts appended rows, after some of which expired ones are searched for.

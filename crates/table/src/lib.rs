@@ -33,6 +33,7 @@ mod retention;
 mod snapshot;
 mod state;
 mod table;
+mod time_unit;
 
 pub use append::Appended;
 pub use arrivals::Arrivals;
@@ -60,6 +61,7 @@ pub use snapshot::{
     KeyRows, KeyRun, ScanPart, ScanRows, SharedSnapshot, Snapshot, SnapshotMoment, StoredRow,
 };
 pub use table::{Table, TableMemory};
+pub use time_unit::LIKE_SECONDS;
 
 #[cfg(test)]
 mod tests;

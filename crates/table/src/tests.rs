@@ -315,7 +315,7 @@ impl TableFixture {
         };
         let expired = rows.into_iter().map(is_expired).filter(|expired| *expired).count();
         let [rows, expired] = [count, expired].map(|count| u64::try_from(count).unwrap());
-        assert_eq!(appended, Ok(Appended { rows, expired }));
+        assert_eq!(appended, Ok(Appended { rows, expired, like_seconds: 0 }));
     }
 }
 

@@ -1,6 +1,6 @@
 //! A request costs what the query costs in batch mode.
 
-use super::{Facts, Finding, Lint};
+use super::{Facts, Finding, Lint, LintScope};
 
 pub(super) const LINT: Lint = Lint {
     code: "01L06",
@@ -13,7 +13,7 @@ pub(super) const LINT: Lint = Lint {
     fix: "Aggregate over a window or GROUP BY a column of the request table, and join with LAST JOIN.",
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               DEPLOY d AS SELECT sum(v) AS s FROM t;",
-    serving_only: true,
+    scope: LintScope::Serving,
     check,
 };
 

@@ -1,6 +1,6 @@
 //! A feature made of the time at which it is computed.
 
-use super::{Facts, Finding, Lint};
+use super::{Facts, Finding, Lint, LintScope};
 
 pub(super) const LINT: Lint = Lint {
     code: "01L07",
@@ -11,7 +11,7 @@ pub(super) const LINT: Lint = Lint {
     fix: "Use the event time of the row, which is the same in both.",
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               DEPLOY d AS SELECT k, bigint(now()) - bigint(ts) AS age FROM t;",
-    serving_only: true,
+    scope: LintScope::Serving,
     check,
 };
 

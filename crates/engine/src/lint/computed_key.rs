@@ -3,7 +3,7 @@
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use lockstep_plan::{WrittenJoin, WrittenWindow, lineage};
 
-use super::{Facts, Finding, Lint};
+use super::{Facts, Finding, Lint, LintScope};
 
 pub(super) const LINT: Lint = Lint {
     code: "01L11",
@@ -18,7 +18,7 @@ pub(super) const LINT: Lint = Lint {
               INSERT INTO t VALUES ('a', 1, 1000);\n\
               DEPLOY d AS SELECT sum(v) OVER w AS s FROM t\n\
               WINDOW w AS (PARTITION BY upper(k) ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW);",
-    serving_only: true,
+    scope: LintScope::Serving,
     check,
 };
 

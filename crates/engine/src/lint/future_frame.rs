@@ -2,7 +2,7 @@
 
 use lockstep_sql::ast::{FrameBound, FrameBoundKind};
 
-use super::{Facts, Finding, Lint};
+use super::{Facts, Finding, Lint, LintScope};
 
 pub(super) const LINT: Lint = Lint {
     code: "01L02",
@@ -16,7 +16,7 @@ pub(super) const LINT: Lint = Lint {
               CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
               WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND -5 PRECEDING);",
-    serving_only: false,
+    scope: LintScope::Plans,
     check,
 };
 

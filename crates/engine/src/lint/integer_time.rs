@@ -3,7 +3,7 @@
 use lockstep_row::DataType;
 use lockstep_sql::ast::FrameBoundKind;
 
-use super::{Facts, Finding, Lint, ROWS_READ_MAX, TableSource};
+use super::{Facts, Finding, Lint, LintScope, ROWS_READ_MAX, TableSource};
 
 /// 1973-03-03 in seconds; about a day and four hours in milliseconds.
 const SECONDS_MIN: i64 = 100_000_000;
@@ -24,7 +24,7 @@ pub(super) const LINT: Lint = Lint {
     example: "CREATE TABLE t (k STRING, v INT, sec INT);\n\
               EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
               WINDOW w AS (PARTITION BY k ORDER BY sec ROWS_RANGE BETWEEN 10s PRECEDING AND CURRENT ROW);",
-    serving_only: false,
+    scope: LintScope::Plans,
     check,
 };
 

@@ -1,6 +1,6 @@
 //! A text in double quotes may be meant for the column of that name.
 
-use super::{Facts, Finding, Lint};
+use super::{Facts, Finding, Lint, LintScope};
 
 pub(super) const LINT: Lint = Lint {
     code: "01L08",
@@ -13,7 +13,7 @@ pub(super) const LINT: Lint = Lint {
     example: "CREATE TABLE t (user STRING, v INT);\n\
               SET compatibility = 'openmldb';\n\
               EXPLAIN SELECT v FROM t WHERE \"user\" = 'ann';",
-    serving_only: false,
+    scope: LintScope::Plans,
     check,
 };
 

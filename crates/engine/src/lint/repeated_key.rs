@@ -3,7 +3,7 @@
 use datafusion::logical_expr::Expr;
 use lockstep_plan::{CatalogTable, JoinForm, WrittenJoin, lineage};
 
-use super::{Alike, Facts, Finding, Lint, source};
+use super::{Alike, Facts, Finding, Lint, LintScope, source};
 
 pub(super) const LINT: Lint = Lint {
     code: "01L10",
@@ -17,7 +17,7 @@ pub(super) const LINT: Lint = Lint {
     example: "CREATE TABLE t (id STRING, v INT);\n\
               INSERT INTO t VALUES ('a', 1), ('a', 2);\n\
               EXPLAIN SELECT t.id, u.v FROM t LAST JOIN t AS u ON t.id = u.id;",
-    serving_only: false,
+    scope: LintScope::Plans,
     check,
 };
 

@@ -2,7 +2,7 @@
 
 use lockstep_plan::{CatalogTable, lineage};
 
-use super::{Facts, Finding, Lint};
+use super::{Facts, Finding, Lint, LintScope};
 
 pub(super) const LINT: Lint = Lint {
     code: "01L09",
@@ -15,7 +15,7 @@ pub(super) const LINT: Lint = Lint {
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               DEPLOY d AS SELECT sum(v) OVER w AS s FROM t\n\
               WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW);",
-    serving_only: true,
+    scope: LintScope::Serving,
     check,
 };
 

@@ -4,7 +4,7 @@ use lockstep_function::Compatibility;
 use lockstep_plan::{Frame, WrittenWindow};
 use lockstep_row::{IndexSpec, Retention};
 
-use super::{Facts, Finding, Lint, TableSource};
+use super::{Facts, Finding, Lint, LintScope, TableSource};
 use crate::statement::retention_text;
 
 pub(super) const LINT: Lint = Lint {
@@ -18,7 +18,7 @@ pub(super) const LINT: Lint = Lint {
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=1h));\n\
               EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
               WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 2h PRECEDING AND CURRENT ROW);",
-    serving_only: false,
+    scope: LintScope::Plans,
     check,
 };
 

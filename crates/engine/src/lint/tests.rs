@@ -144,6 +144,121 @@ fn a_join_that_ignores_time() {
 }
 
 #[test]
+fn a_join_in_the_order_of_arrival_with_a_time_in_on() {
+    let join = |rest: &str| format!("SELECT t.k, changing.v FROM t LAST JOIN changing {rest}");
+    let without = join("ON t.k = changing.k AND changing.ts <= t.ts");
+    check(&without, &[("01L05", "LAST JOIN")]);
+    let warnings = session().execute(&format!("EXPLAIN {without}")).unwrap().warnings;
+    assert!(warnings[0].hint.as_ref().unwrap().contains("add ORDER BY `changing`.`ts`"));
+    let descending = "ORDER BY changing.ts DESC ON t.k = changing.k AND changing.ts <= t.ts";
+    check(&join(descending), &[("01L13", "changing.ts")]);
+    check(&join("ORDER BY changing.v DESC ON t.k = changing.k AND changing.v <= t.v"), &[]);
+}
+
+#[test]
+fn seconds_in_a_timestamp() {
+    let find = |values: &str, fires: bool| {
+        let session = Database::in_memory().session();
+        session.execute("CREATE TABLE t (k STRING, v INT, ts TIMESTAMP)").unwrap();
+        session.execute(&format!("INSERT INTO t VALUES {values}")).unwrap();
+        let range = "ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW";
+        let window = over("t", "sum(v)", &format!("{WINDOW} {range}"));
+        let warnings = session.execute(&format!("EXPLAIN {window}")).unwrap().warnings;
+        let codes: Vec<_> = warnings.iter().map(|warning| warning.code).collect();
+        assert_eq!(codes, if fires { vec!["01L12"] } else { vec![] }, "{values}");
+    };
+    find("('a', 1, 1704103200)", true);
+    find("('a', 1, 1704103200000), ('a', 1, 1704103200)", true);
+    find("('a', 1, 1704103200000), ('a', 1, 0)", true);
+    find("('a', 1, 1704103200000), ('a', 1, '1979-01-01')", true);
+    find("('a', 1, 1704103200000), ('a', 1, '1980-01-01'), ('a', 1, NULL)", false);
+    find("('a', 1, 1000), ('a', 1, '1979-01-01')", false);
+}
+
+#[test]
+fn appended_seconds_are_warned_of() {
+    let session = session();
+    let codes = |sql: &str| {
+        let warnings = session.execute(sql).unwrap().warnings;
+        warnings.iter().map(|warning| warning.code).collect::<Vec<_>>()
+    };
+    assert_eq!(codes("INSERT INTO short VALUES ('a', 1, 'j', 1704103200)"), ["01L11", "01L12"]);
+    assert_eq!(codes("INSERT INTO t VALUES ('a', 1, 1, 1, 1704103200)"), [""; 0], "no index");
+    let rows = session.execute("SELECT 'a' AS k, 1 AS v, timestamp(1704103200) AS ts").unwrap();
+    session.execute("CREATE INDEX i ON t (k) OPTIONS(ts=ts)").unwrap();
+    let warnings = session.append_batches("t", &rows.batches).unwrap().warnings;
+    let text = "1 of 1 rows have an event time that looks like seconds";
+    assert_eq!(warnings.iter().map(|one| one.message.as_str()).collect::<Vec<_>>(), [text]);
+}
+
+#[test]
+fn units_of_distances() {
+    let frame = |order: &str, from: &str| {
+        let frame = format!("ROWS_RANGE BETWEEN {from} PRECEDING AND CURRENT ROW");
+        over("t", "sum(v)", &format!("PARTITION BY k ORDER BY {order} {frame}"))
+    };
+    check(&frame("ts", "3600"), &[("01L14", "3600 PRECEDING")]);
+    check(&frame("ts", "1M"), &[("01L14", "1M PRECEDING")]);
+    check(&frame("ts", "1m"), &[]);
+    check(&frame("ts", "0"), &[]);
+    check(&frame("ts", "UNBOUNDED"), &[]);
+    check(&frame("big", "3600"), &[]);
+    check(&over("t", "sum(v)", &format!("{WINDOW} ROWS BETWEEN 3 PRECEDING AND CURRENT ROW")), &[]);
+}
+
+#[test]
+fn a_label_in_a_feature() {
+    let find = |items: &str, window: &str, expected: &[(&'static str, &str)]| {
+        let range = "ROWS_RANGE BETWEEN 1d PRECEDING AND CURRENT ROW";
+        let spec = format!("{WINDOW} {range} {window}");
+        check(&format!("SELECT {items} FROM t WINDOW w AS ({spec})"), expected);
+    };
+    let sum = "sum(v) OVER w";
+    let label = "regression_label(v) AS y";
+    find(&format!("{label}, continuous({sum}) AS x"), "", &[("01L15", sum)]);
+    find(&format!("{label}, continuous({sum}) AS x"), "EXCLUDE CURRENT_ROW", &[]);
+    find(&format!("{label}, {sum} AS x"), "", &[("01L15", sum)]);
+    find(&format!("{label}, {sum} AS x, continuous(n) AS n"), "", &[]);
+    find(&format!("{label}, lag(v, 1) OVER w AS x"), "", &[]);
+    find(&format!("{label}, count(k) OVER w AS x"), "", &[]);
+    let direct = format!("SELECT {label}, discrete(v + 1) AS x FROM t");
+    check(&direct, &[("01L15", &direct)]);
+    check(&format!("SELECT {label}, discrete(n) AS x FROM t WHERE v > 1"), &[]);
+    let nested = format!("SELECT y, x FROM (SELECT {label}, continuous(v) AS x FROM t)");
+    check(&nested, &[("01L15", &nested)]);
+}
+
+#[test]
+fn a_deployment_without_a_table() {
+    check_statement("DEPLOY d AS SELECT 1 AS one", &[("01L16", "SELECT 1 AS one")]);
+    check("SELECT 1 AS one", &[]);
+}
+
+#[test]
+fn a_query_that_trains_warns_once_in_a_session() {
+    let session = session();
+    let join =
+        "SELECT t.k, changing.v FROM t LAST JOIN changing ORDER BY changing.ts ON t.k = changing.k";
+    let codes = |sql: &str| {
+        let warnings = session.query(sql).unwrap().collect(None).unwrap().warnings;
+        warnings.iter().map(|warning| warning.code).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(join), ["01L05"]);
+    assert_eq!(codes(join), [""; 0]);
+    assert_eq!(codes(&format!("{join} LIMIT 1")), ["01L05"]);
+    assert_eq!(codes("SELECT sum(v) AS s FROM t"), [""; 0]);
+    let window =
+        over("t", "sum(v)", &format!("{WINDOW} ROWS_RANGE BETWEEN 5 PRECEDING AND CURRENT ROW"));
+    assert_eq!(codes(&window), [""; 0], "EXPLAIN and DEPLOY warn");
+    let deployed = session.execute(&format!("DEPLOY d AS {join}")).unwrap().warnings;
+    assert_eq!(deployed[0].code, "01L05");
+    let training = session.training_set("d", &crate::TrainingSetOptions::default()).unwrap();
+    let warnings = training.collect(None).unwrap().warnings;
+    assert_eq!((warnings.len(), warnings[0].code, warnings[0].span), (1, "01L05", None));
+    assert!(training.collect(None).unwrap().warnings.is_empty());
+}
+
+#[test]
 fn requests_over_all_rows() {
     let find = |query: &str, fires: bool| {
         let expected: &[(&'static str, &str)] = if fires { &[("01L06", query)] } else { &[] };

@@ -3,7 +3,7 @@
 use lockstep_plan::{Frame, WrittenCall, WrittenWindow};
 use lockstep_sql::ast::{ExprKind, Literal};
 
-use super::{Alike, Facts, Finding, Lint};
+use super::{Alike, Facts, Finding, Lint, LintScope};
 
 pub(super) const LINT: Lint = Lint {
     code: "01L04",
@@ -22,7 +22,7 @@ pub(super) const LINT: Lint = Lint {
               INSERT INTO t VALUES ('a', 1, 1000), ('a', 2, 1000);\n\
               EXPLAIN SELECT first_value(v) OVER w AS f FROM t\n\
               WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW);",
-    serving_only: false,
+    scope: LintScope::Plans,
     check,
 };
 

@@ -3,7 +3,7 @@
 use datafusion::logical_expr::Expr;
 use lockstep_plan::{JoinForm, WrittenJoin, lineage};
 
-use super::{Alike, Facts, Finding, Lint, source};
+use super::{Alike, Facts, Finding, Lint, LintScope, Purpose, source};
 
 pub(super) const LINT: Lint = Lint {
     code: "01L05",
@@ -11,15 +11,16 @@ pub(super) const LINT: Lint = Lint {
     fires: "ON of a LAST JOIN does not compare the right side's order column with the left side, \
             and the right table changes: it holds several rows of one key, or it is empty and the \
             join has an order. Looks at the first 65536 stored rows. Or ON requires that the right \
-            row is not earlier than the left one, as in `left.ts < right.ts`.",
+            row is not earlier than the left one, as in `left.ts < right.ts`. Or ON compares the \
+            times of both sides, and ORDER BY is missing, so that the row that arrived last is taken.",
     reason: "Batch mode joins each old row with what is newest today, which was not known at the \
              time of the row; request mode joins with what is newest at the request.",
-    fix: "Add to ON that the right row is not later, as in `right.ts <= left.ts`.",
+    fix: "Add to ON that the right row is not later, as in `right.ts <= left.ts`, and ORDER BY its time.",
     example: "CREATE TABLE t (k STRING, ts TIMESTAMP);\n\
               CREATE TABLE u (k STRING, v INT, ts TIMESTAMP);\n\
               INSERT INTO u VALUES ('a', 1, 1000), ('a', 2, 2000);\n\
               EXPLAIN SELECT t.k, u.v FROM t LAST JOIN u ORDER BY u.ts ON t.k = u.k;",
-    serving_only: false,
+    scope: LintScope::Queries,
     check,
 };
 
@@ -42,7 +43,7 @@ fn find(facts: &Facts<'_>, join: &WrittenJoin) -> Option<Finding> {
     let right = source(&join.right, &keys, order)?;
     let changes = match facts.has_pair(&right, Alike::SameKey) {
         Some(has_history) => has_history,
-        None => join.order_by.is_some(),
+        None => join.order_by.is_some() || join.compared_time.is_some(),
     };
     if !changes {
         return None;
@@ -56,16 +57,30 @@ fn find(facts: &Facts<'_>, join: &WrittenJoin) -> Option<Finding> {
     }
     let table = &right.table.name;
     if join.form == JoinForm::In {
+        if facts.purpose == Purpose::Training {
+            // A query may ask for what is there today.
+            return None;
+        }
         let message = format!("IN (SELECT …) over table `{table}`, which changes, ignores time");
         let fix =
             "Use LAST JOIN with the times of both sides in ON, and see whether it found a row.";
         return Some(Finding::new(join.span, message).with_fix(fix));
     }
     let message = format!("LAST JOIN with table `{table}`, which changes, ignores time");
+    let name = join.name.as_ref().unwrap_or(table);
+    if let Some(time) = &join.compared_time {
+        let message = format!(
+            "LAST JOIN with table `{table}`, which changes, takes the row that arrived last"
+        );
+        let fix = format!(
+            "ON compares `{name}`.`{time}` with the left row; add ORDER BY `{name}`.`{time}`, so \
+             that the newest row is taken."
+        );
+        return Some(Finding::new(join.span, message).with_fix(fix));
+    }
     let finding = Finding::new(join.span, message);
     let Some(column) = right.event_time else { return Some(finding) };
     let column = &right.table.schema.columns[column].name;
-    let name = join.name.as_ref().unwrap_or(table);
     let (order, note) = match is_self_join {
         true => ("earlier than", "; at the same time it would find itself"),
         false => ("not later than", ""),

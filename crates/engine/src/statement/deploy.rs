@@ -6,6 +6,7 @@
 //! name was taken or a table was dropped meanwhile, the catalog refuses the command.
 
 mod answers;
+mod labels;
 mod long_window;
 mod options;
 mod retention;
@@ -17,7 +18,7 @@ use lockstep_request::PreAggregation;
 use lockstep_row::DataType;
 use lockstep_sql::ast::{Deploy, ObjectName};
 
-use self::options::DeployOptions;
+use self::{labels::without_labels, options::DeployOptions};
 use super::{at_name, outcome};
 use crate::{
     DeploymentInfo, Output, PreparedRequest, Session,
@@ -46,16 +47,17 @@ impl Session {
     }
 
     /// Compiles the deployment; the warnings are the second value.
-    fn compile_deployment(
+    pub(super) fn compile_deployment(
         &self,
         name: QualifiedName,
         deploy: &Deploy,
         script: &str,
     ) -> Result<(Deployment, Vec<Diagnostic>)> {
         let (mut options, mut warnings) = options::read(&deploy.options)?;
-        let query = self.bind(&deploy.query)?;
+        let training = self.bind(&deploy.query)?;
+        let query = without_labels(&training)?;
         long_window::check(&options.long_windows, &query)?;
-        let entries = self.database.entries_of(&query.plan)?;
+        let entries = self.database.entries_of(&training.plan)?;
         let work = self.database.pre_aggregate_work();
         let tables = TableSet::of(&entries)
             .owned_by(&name)
@@ -84,25 +86,26 @@ impl Session {
             }
             None => None,
         };
-        let needed = retention::needed(&query.plan, &options);
+        let needed = retention::needed(&training.plan, &options);
         let held = retention::hold(&needed, &options, &entries, tables.owner())?;
         warnings.extend(held.warnings.into_iter().map(|w| w.at(deploy.name.name.span)));
-        warnings.extend(lint::check(&query, &tables, Purpose::Serving));
+        warnings.extend(lint::check(&training, &tables, Purpose::Serving, script));
         let deployment = Deployment {
             definition,
             sql: source.sql,
             request: Arc::new(request),
-            tables: references(&query.plan),
-            views: views_of(&query),
+            tables: references(&training.plan),
+            views: views_of(&training),
             answers,
             settings: self.settings(),
             current_database: self.current_database(),
-            indexes: self.indexes_of(&query.plan),
+            indexes: self.indexes_of(&training.plan),
             options: options.written,
             owner,
             holds: held.holds,
             dropped: DropSignal::default(),
             query,
+            training,
         };
         Ok((deployment, warnings))
     }

@@ -20,7 +20,12 @@ use crate::{
 impl Session {
     /// Runs EXPLAIN. Compiles against empty tables with the indexes of these, so that nothing is
     /// built.
-    pub(crate) fn explain(&self, query: &Query, parameters: &[Parameter]) -> Result<Output> {
+    pub(crate) fn explain(
+        &self,
+        query: &Query,
+        parameters: &[Parameter],
+        script: &str,
+    ) -> Result<Output> {
         let known = KnownQuery::of(query)?;
         let query = known.as_ref().map_or(query, |(_, plain)| plain);
         let bound = self.bind_with(query, parameters)?;
@@ -41,7 +46,7 @@ impl Session {
             }
             Err(error) => lines.push(format!("  not available: {error}")),
         }
-        let warnings = lint::check(&bound, &TableSet::of(&entries), Purpose::Explaining);
+        let warnings = lint::check(&bound, &TableSet::of(&entries), Purpose::Explaining, script);
         Ok(Output { warnings, ..Output::of_list("plan", lines.iter().map(String::as_str))? })
     }
 }

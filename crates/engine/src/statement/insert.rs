@@ -18,7 +18,7 @@ use lockstep_table::{Appended, Table};
 
 use crate::{
     Output, Parameter, Session,
-    append::{self, AppendRule, expired_warning, table_error},
+    append::{self, AppendRule, append_warnings, table_error},
     constant,
     context::checkpoint,
     literal::{ConstantPosition, coerce},
@@ -42,7 +42,7 @@ impl Session {
             }
             None => entry.write(|table| self.insert_into(table, insert, parameters))?,
         };
-        warnings.extend(expired_warning(appended));
+        warnings.extend(append_warnings(appended));
         Ok(Output { rows_affected: Some(appended.rows), warnings, ..Output::of_message("INSERT") })
     }
 

@@ -64,7 +64,7 @@ impl Session {
         let mut source = self.open_source(load, options, &table.schema())?;
         let appended = append::load(&mut source, table, options.rule, self.conversion())?;
         let mut warnings = source.warnings();
-        warnings.extend(append::expired_warning(appended));
+        warnings.extend(append::append_warnings(appended));
         Ok(loaded(appended.rows, warnings))
     }
 

@@ -13,7 +13,7 @@ use crate::{
     known::KnownQuery,
     named_source::{ArrowRows, FindObject, NamedSources, not_stored},
     parameters::only_rows,
-    relation::RelationContext,
+    relation::{QueryLints, RelationContext},
     variables::Storage,
     view::requirements_of,
 };
@@ -33,12 +33,13 @@ impl Session {
         warnings.extend(of_config);
         let requests = request_rows(self, &config, &bound)?;
         let storage = config.storage().unwrap_or_else(|| self.storage());
+        let lints = QueryLints::of_query(self.seen_queries(), &bound, query);
         let guard = match self.caller().is_process() {
             true => None,
             false => self.guard(requirements_of(&bound))?,
         };
         let is_batch = requests.is_none() && storage == Storage::Online;
-        let context = self.relation_context(storage, warnings);
+        let context = RelationContext { lints, ..self.relation_context(storage, warnings) };
         let relation = Relation::new(self.database.clone(), bound, context, requests, guard);
         match known {
             None => Ok(relation),
@@ -75,6 +76,7 @@ impl Session {
             window_skew: self.variables().window_skew(),
             caller: self.caller().clone(),
             warnings,
+            lints: None,
         }
     }
 

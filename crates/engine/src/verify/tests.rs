@@ -57,6 +57,7 @@ fn deployment(session: &Session, sql: &str, served: &str) -> Deployment {
         tables: references(&query.plan),
         views: Vec::new(),
         answers: None,
+        training: query.clone(),
         query,
         request: Arc::new(request.expect("it compiles")),
         settings: session.settings(),

@@ -93,6 +93,10 @@ fn apply_all(
         "the tables are of one engine"
     );
     let counts: Vec<usize> = rows.iter().map(TableRows::count).collect();
+    let like_seconds = states.iter().zip(&*rows);
+    let like_seconds: Vec<u64> = like_seconds
+        .map(|(state, rows)| rows.table.count_like_seconds(state, &rows.batches))
+        .collect();
     let (in_flight, arrived) = take_arrivals(states, rows)?;
     let mut memory = ApplyMemory::default();
     for ((state, rows), arrived) in states.iter().zip(&mut *rows).zip(&arrived) {
@@ -110,12 +114,12 @@ fn apply_all(
     if !InFlightAppend::commit_all(in_flight, publications) {
         return Err(rows[0].table.damaged());
     }
-    let done = states.iter().zip(rows).zip(counts).zip(arrived);
+    let done = states.iter().zip(rows).zip(counts).zip(arrived).zip(like_seconds);
     Ok(done
-        .map(|(((state, rows), count), arrived)| {
+        .map(|((((state, rows), count), arrived), like_seconds)| {
             rows.table.note_appended(count);
             let expired = rows.table.count_expired(state, arrived);
-            Appended { rows: number(count), expired }
+            Appended { rows: number(count), expired, like_seconds }
         })
         .collect())
 }

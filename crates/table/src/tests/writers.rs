@@ -187,7 +187,7 @@ fn a_load_is_visible_at_its_end_or_not_at_all() {
         load.push(rows(at * 100..(at + 1) * 100)).unwrap();
     }
     assert_eq!((load.row_count(), table.snapshot().scan().count()), (1_000, 0));
-    assert_eq!(load.finish(), Ok(Appended { rows: 1_000, expired: 0 }));
+    assert_eq!(load.finish(), Ok(Appended { rows: 1_000, ..Appended::default() }));
     let snapshot = table.snapshot();
     assert_eq!(snapshot.scan().count(), 1_000);
     assert_eq!(snapshot.scan().next().unwrap().arrival, first);
