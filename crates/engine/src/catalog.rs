@@ -37,7 +37,7 @@ use crate::{
 };
 
 pub(crate) use cascade::{Cascade, DroppedObject};
-pub(crate) use command::{CatalogCommand, DropSignal, check_name};
+pub(crate) use command::{CatalogCommand, DropSignal, ReplacedReader, check_name};
 pub(crate) use record::{CATALOG, CatalogRecord, columns_of};
 
 /// The database that a session starts in.

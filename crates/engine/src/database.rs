@@ -51,6 +51,8 @@ pub struct Database {
     state: Arc<EngineState>,
     /// What a user of the engine has and its own threads have not.
     owner: Option<Arc<EngineOwner>>,
+    /// The catalog that is read instead of the engine's; nothing is committed to it.
+    planned: Option<Arc<RwLock<Objects>>>,
 }
 
 /// Closes the engine's directory when the last user is gone, after a checkpoint that is being written.
@@ -164,12 +166,12 @@ impl Database {
         };
         let state = Arc::new(state);
         let owner = Some(Arc::new(EngineOwner(Arc::clone(&state))));
-        Self { state, owner }
+        Self { state, owner, planned: None }
     }
 
     /// Returns the engine for a thread of its own, which does not keep it open.
     pub(crate) fn unowned(state: Arc<EngineState>) -> Self {
-        Self { state, owner: None }
+        Self { state, owner: None, planned: None }
     }
 
     /// Opens a session of the process itself, with the current database `default` and the global
@@ -302,14 +304,21 @@ impl Database {
         self.state.slow_request_ns.store(slow_ns, Ordering::Relaxed);
     }
 
+    /// Returns the engine with another catalog than its own, which queries are compiled against before
+    /// a command makes it the engine's.
+    pub(crate) fn with_planned(&self, objects: Objects) -> Self {
+        let planned = Some(Arc::new(RwLock::new(objects)));
+        Self { state: Arc::clone(&self.state), owner: None, planned }
+    }
+
     /// Locks the catalog for reading.
     pub(crate) fn objects(&self) -> RwLockReadGuard<'_, Objects> {
-        self.state.objects.read()
+        self.planned.as_deref().unwrap_or(&self.state.objects).read()
     }
 
     /// Locks the catalog for reading unless that would have to wait.
     pub(crate) fn try_objects(&self) -> Option<RwLockReadGuard<'_, Objects>> {
-        self.state.objects.try_read()
+        self.planned.as_deref().unwrap_or(&self.state.objects).try_read()
     }
 
     /// Applies a command to the catalog. A command that depends on a definition that was dropped
@@ -318,6 +327,7 @@ impl Database {
     ///
     /// Where there is a directory, the command is in its log before anybody sees what it does.
     pub(crate) fn commit(&self, command: &CatalogCommand) -> Result<()> {
+        debug_assert!(self.planned.is_none(), "a planned catalog is not changed");
         command.check_names()?;
         let _commit = context::commit()?;
         let changing = self.state.catalog_changes.lock();
@@ -330,6 +340,10 @@ impl Database {
             let record = CatalogRecord::of(command, &next);
             // Rows that were added to those of a table are in the log: nothing may fail any more.
             if !self.objects().says(&record) && !failpoint::is_seeded("catalog_not_logged") {
+                // Before the table that they read: without that one they change nothing.
+                for reader in command.compiled_readers() {
+                    self.log_record(&reader.record())?;
+                }
                 self.log_record(&record)?;
             }
             failpoint::reach("catalog.logged");

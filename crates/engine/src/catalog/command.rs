@@ -33,6 +33,7 @@ pub(crate) enum CatalogCommand {
     CreateDatabase { name: String },
     DropDatabase { name: String },
     CreateTable { name: QualifiedName, table: Arc<Table>, options: TableOptions, or_replace: bool },
+    ReplaceTable { entry: TableEntry, replaced: u64, readers: Vec<ReplacedReader> },
     DropTable { name: QualifiedName, id: u64, with: Cascade },
     CreateView { view: Arc<View>, or_replace: bool, seen: CatalogEpoch },
     DropView { name: QualifiedName, with: Cascade },
@@ -58,6 +59,7 @@ impl CatalogCommand {
             Self::ChangeUsers(UserCommand::Create(change)) => ("a user", &change.name.text),
             Self::ChangeUsers(UserCommand::CreateRole { name, .. }) => ("a role", &name.text),
             Self::DropDatabase { .. }
+            | Self::ReplaceTable { .. }
             | Self::DropTable { .. }
             | Self::DropView { .. }
             | Self::ChangeOffline { .. }
@@ -68,6 +70,22 @@ impl CatalogCommand {
         };
         check_name(kind, name)
     }
+
+    /// Returns the deployments that the command replaces in addition to what it is about.
+    pub(crate) fn compiled_readers(&self) -> impl Iterator<Item = &Arc<Deployment>> {
+        let readers = match self {
+            Self::ReplaceTable { readers, .. } => readers.as_slice(),
+            _ => &[],
+        };
+        readers.iter().map(|reader| &reader.after)
+    }
+}
+
+/// A deployment that is compiled again because a table that it reads is replaced.
+#[derive(Debug)]
+pub(crate) struct ReplacedReader {
+    pub(crate) before: Arc<Deployment>,
+    pub(crate) after: Arc<Deployment>,
 }
 
 /// Fails where a name is empty; `kind` says of what it is.
@@ -86,6 +104,8 @@ pub(crate) fn check_name(kind: &str, name: &str) -> Result<()> {
 #[derive(Debug)]
 pub(crate) enum Removed {
     Nothing,
+    /// A table, and deployments that read it.
+    TableAndReaders(TableEntry, Vec<Arc<Deployment>>),
     Table(TableEntry),
     View(Arc<View>),
     Deployment(Arc<Deployment>),
@@ -97,6 +117,10 @@ impl Removed {
     /// Marks the object as dropped. The catalog without it is the current one, and still locked.
     pub(crate) fn mark(&self) {
         match self {
+            Self::TableAndReaders(entry, readers) => {
+                readers.iter().for_each(|reader| reader.definition.mark_dropped());
+                entry.definition.mark_dropped();
+            }
             Self::Table(entry) => entry.definition.mark_dropped(),
             Self::View(view) => view.definition.mark_dropped(),
             Self::Deployment(deployment) => deployment.definition.mark_dropped(),
@@ -110,6 +134,12 @@ impl Removed {
     /// deployment, once no request uses it.
     pub(crate) fn release(self) {
         match self {
+            Self::TableAndReaders(entry, readers) => {
+                for reader in readers {
+                    Self::Deployment(reader).release();
+                }
+                entry.table.close();
+            }
             Self::Table(entry) => entry.table.close(),
             Self::View(view) => drop(view),
             Self::Deployment(deployment) => {
@@ -171,6 +201,9 @@ impl Objects {
             CatalogCommand::DropDatabase { name } => self.drop_database(name),
             CatalogCommand::CreateTable { name, table, options, or_replace } => {
                 self.create_table(name.clone(), Arc::clone(table), options.clone(), *or_replace)
+            }
+            CatalogCommand::ReplaceTable { entry, replaced, readers } => {
+                self.replace_table(entry, *replaced, readers)
             }
             CatalogCommand::DropTable { name, id, with } => {
                 self.with_cascade(with, |objects| objects.drop_table(name, *id))
@@ -258,9 +291,69 @@ impl Objects {
         Ok(tables.insert(name.name, entry).map_or(Removed::Nothing, Removed::Table))
     }
 
+    /// Puts a table in the place of another one, and deployments over it in the place of those that read
+    /// the other one. Fails if these are not all that read it.
+    fn replace_table(
+        &mut self,
+        entry: &TableEntry,
+        replaced: u64,
+        readers: &[ReplacedReader],
+    ) -> Result<Removed> {
+        let name = entry.definition.name().clone();
+        if self.find_table(&name.database, &name.name).is_none_or(|found| found.id != replaced) {
+            return stale(ObjectKind::Table, &name).err();
+        }
+        for ReplacedReader { before, .. } in readers {
+            let found = self.databases.get(&before.name().database);
+            let found = found.and_then(|found| found.deployments.get(&before.name().name));
+            if !found.is_some_and(|found| Arc::ptr_eq(found, before)) {
+                return stale(ObjectKind::Deployment, before.name()).err();
+            }
+        }
+        let known: Vec<Arc<Deployment>> =
+            readers.iter().map(|reader| Arc::clone(&reader.before)).collect();
+        self.check_read_by(&name, replaced, &known)?;
+        let mut removed = Vec::with_capacity(readers.len());
+        for ReplacedReader { after, .. } in readers {
+            let QualifiedName { database, name } = after.name().clone();
+            let deployments = &mut self.database_mut(&database)?.deployments;
+            removed.extend(deployments.insert(name, Arc::clone(after)));
+        }
+        debug_assert_eq!(removed.len(), readers.len(), "each was found above");
+        let tables = &mut self.database_mut(&name.database)?.tables;
+        let table = tables.insert(name.name, entry.clone()).expect("it was found above");
+        Ok(Removed::TableAndReaders(table, removed))
+    }
+
+    /// Returns the deployments that read a table, those that log their answers to it excluded.
+    pub(crate) fn deployments_over(&self, id: u64) -> Vec<Arc<Deployment>> {
+        let all = self.databases.values().flat_map(|found| found.deployments.values());
+        let reads = |found: &&Arc<Deployment>| found.tables.iter().any(|table| table.id == id);
+        all.filter(reads).cloned().collect()
+    }
+
+    /// Returns the catalog with a table in the place of the one that has its name.
+    pub(crate) fn with_table(mut self, entry: TableEntry) -> Self {
+        let QualifiedName { database, name } = entry.definition.name().clone();
+        if let Some(found) = self.databases.get_mut(&database) {
+            found.tables.insert(name, entry);
+        }
+        self
+    }
+
     /// Checks that no deployment, procedure or view reads a table that is to be removed.
     pub(crate) fn check_unread(&self, name: &QualifiedName, id: u64) -> Result<()> {
-        let (queries, views) = self.readers_of(id);
+        self.check_read_by(name, id, &[])
+    }
+
+    /// Checks that only these deployments read a table.
+    pub(crate) fn check_read_by(
+        &self,
+        name: &QualifiedName,
+        id: u64,
+        known: &[Arc<Deployment>],
+    ) -> Result<()> {
+        let (queries, views) = self.readers_of(id, known);
         if queries.is_empty() && views.is_empty() {
             return Ok(());
         }
@@ -409,13 +502,15 @@ impl Objects {
         Ok(Removed::Nothing)
     }
 
-    /// Returns the deployments and procedures that read a table, and the views.
-    fn readers_of(&self, id: u64) -> (Vec<String>, Vec<String>) {
+    /// Returns the deployments and procedures that read a table, without the known ones, and the views.
+    fn readers_of(&self, id: u64, known: &[Arc<Deployment>]) -> (Vec<String>, Vec<String>) {
         let reads = |tables: &[TableReference]| tables.iter().any(|table| table.id == id);
         let (mut readers, mut views_over_it) = (Vec::new(), Vec::new());
         for database in self.databases.values() {
             let uses =
                 |found: &&Arc<Deployment>| reads(&found.tables) || reads(found.answers.as_slice());
+            let is_known = |found: &Arc<Deployment>| known.iter().any(|k| Arc::ptr_eq(k, found));
+            let uses = |found: &&Arc<Deployment>| uses(found) && !is_known(found);
             let deployments = database.deployments.values().filter(uses);
             readers.extend(deployments.map(|found| format!("`{}`", found.name().name)));
             let procedures = database.procedures.values().filter(|found| reads(&found.tables));

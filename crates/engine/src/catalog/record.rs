@@ -127,6 +127,13 @@ impl CatalogRecord {
                 options: options.clone(),
                 or_replace: *or_replace,
             },
+            CatalogCommand::ReplaceTable { entry, .. } => Self::CreateTable {
+                id: entry.id,
+                name: entry.definition.name().clone(),
+                schema: TableSchema::clone(&entry.table.schema()),
+                options: entry.options.clone(),
+                or_replace: true,
+            },
             CatalogCommand::DropTable { name, id, with } => {
                 Self::DropTable { id: *id, name: name.clone(), with: with.dropped.clone() }
             }

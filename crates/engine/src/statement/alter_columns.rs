@@ -4,6 +4,13 @@
 //! table: its rows are copied in their order of arrival while writers wait, and it takes the name in one
 //! step. Readers go on with the table as it was. After a crash there is the one or the other. A copy costs
 //! as much as loading the rows, and both tables are in memory meanwhile.
+//!
+//! Deployments over the table are compiled over the new one before the rows are copied, and take the place
+//! of the old ones in the same step ([`readers`]).
+
+mod readers;
+
+use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::{CallStep, query};
@@ -11,12 +18,12 @@ use lockstep_row::{Arena, Datum, IndexSpec, Retention, TableSchema, Value};
 use lockstep_sql::ast::{AlterTableAction, ColumnDefinition, Ident, ObjectName};
 use lockstep_table::{Table, with_durability};
 
-use super::{
-    at_name,
-    create_table::{NameRule, NewTable, column},
-};
+use super::{at_name, create_table::column};
 use crate::{
-    Session, append::table_error, catalog::TableEntry, context::checkpoint,
+    Session,
+    append::table_error,
+    catalog::{CatalogCommand, Definition, ObjectKind, TableEntry},
+    context::checkpoint,
     inspect::declared_schema,
 };
 
@@ -53,9 +60,8 @@ impl Session {
         if changed.schema == schema {
             return Ok(());
         }
-        let whole = self.qualified(name);
-        let unread = self.database.objects().check_unread(&whole, entry.id);
-        unread.map_err(|error| Box::new(at_name(*error, name)))?;
+        let readers = self.readers(&entry, &changed);
+        let readers = readers.map_err(|error| Box::new(at_name(*error, name)))?;
         if !entry.offline.is_empty() {
             return Diagnostic::unsupported("the table has offline data")
                 .at(name.name.span)
@@ -65,10 +71,21 @@ impl Session {
         }
         check_times(&schema, name)?;
         let table = self.make_unnamed_table(changed.schema.clone())?;
+        let new = TableEntry {
+            id: table.log_id().unwrap_or(0),
+            table,
+            options: entry.options.clone(),
+            offline: Arc::default(),
+            definition: Definition::new(ObjectKind::Table, self.qualified(name)),
+            writers: Arc::default(),
+        };
+        // While the table is empty: the indexes that they need are built by the copy.
+        let readers = self.compile_readers(&entry, &new, &readers);
+        let readers = readers.map_err(|error| Box::new(at_name(*error, name)))?;
         let durability = entry.options.durability().unwrap_or_else(|| self.durability());
-        with_durability(durability, || copy(&entry.table, &table, &changed.sources))?;
-        let options = entry.options.clone();
-        self.name_table(NewTable { name, options, rule: NameRule::Replaced }, table)
+        with_durability(durability, || copy(&entry.table, &new.table, &changed.sources))?;
+        let replaced = entry.id;
+        self.database.commit(&CatalogCommand::ReplaceTable { entry: new, replaced, readers })
     }
 
     /// Returns the columns as they are after the actions, in their order.

@@ -192,7 +192,9 @@ pub(super) const ALTER_TABLE: StatementRule = StatementRule {
         Changing columns copies the rows in their order of arrival, and the copy takes the name at once: \
         readers go on, writers wait, both are in memory meanwhile. \
         Rows have the DEFAULT of a column that is added, or NULL. \
-        It is refused while a deployment, procedure or view reads the table, for a column of an index, for \
+        Deployments over the table go on with the same answers; columns that they read stay. \
+        It is refused while a procedure or view reads the table, or a deployment that logs its answers, \
+        for a column of an index, for \
         a table with offline data, and where an index without `ts` keeps rows for a time.",
     grammar: "ALTER TABLE table_name ( column_action { \",\" column_action }\n\
         | offline_action { \",\" offline_action } )",
