@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -138,3 +140,51 @@ def test_a_query_that_writes_a_file_is_no_relation(clicks):
     assert "execute" in refused.value.hint
     clicks.execute("SELECT user FROM clicks INTO OUTFILE 'x.csv'")
     assert Path("x.csv").read_text() == "user\nann\n"
+
+
+def test_a_request_in_seconds_is_warned_of_once():
+    db = lockstep.connect()
+    db.execute("CREATE TABLE t (k STRING, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts))")
+    db.execute("INSERT INTO t VALUES ('a', 1, '2024-01-01')")
+    db.execute(
+        "DEPLOY d AS SELECT k, count(v) OVER w AS n FROM t WINDOW w AS "
+        "(PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1d PRECEDING AND CURRENT ROW)"
+    )
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for ts in (1_704_110_400, 1_704_110_401, 1_704_110_400_000):
+            db.request("d", {"k": "a", "v": 1, "ts": ts})
+    assert [str(one.message).splitlines()[0] for one in seen] == [
+        "warning[01L12]: column `ts` of the request has a time that looks like seconds"
+    ]
+
+
+def test_no_request_fails_while_its_deployment_is_replaced_and_its_table_changed():
+    db = lockstep.connect()
+    db.execute("CREATE TABLE t (k STRING, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts))")
+    db.execute("INSERT INTO t VALUES ('a', 1, '2024-01-01')")
+    deploy = (
+        "DEPLOY OR REPLACE d AS SELECT k, count(v) OVER w AS n FROM t WINDOW w AS "
+        "(PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1d PRECEDING AND CURRENT ROW)"
+    )
+    db.execute(deploy)
+    failures, answers, is_over = [], [], threading.Event()
+
+    def ask():
+        try:
+            while not is_over.is_set():
+                answers.append(db.request("d", {"k": "a", "v": 1, "ts": "2024-01-01 01:00:00"}))
+        except lockstep.Error as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for number in range(30):
+        db.execute(deploy)
+        db.execute(f"ALTER TABLE t ADD COLUMN more{number} INT")
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert not failures and answers
+    assert all(answer == {"k": "a", "n": 2} for answer in answers)

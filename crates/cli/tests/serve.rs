@@ -170,7 +170,14 @@ fn what_cannot_be_served_is_said() {
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains(expected), "{text}");
     }
-    let (code, text) =
-        run(&["/dev/null/db", "--http", "127.0.0.1:0", "--postgres", "off", "--flight", "off"]);
+    let (code, text) = run(&[
+        "/dev/null/db.lockstep",
+        "--http",
+        "127.0.0.1:0",
+        "--postgres",
+        "off",
+        "--flight",
+        "off",
+    ]);
     assert_eq!(code, Some(1), "{text}");
 }

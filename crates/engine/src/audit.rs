@@ -1,13 +1,17 @@
 //! The record of what users did, and of slow requests.
 //!
 //! Bounded lists in memory, which `lockstep.audit` and `lockstep.slow_requests` show, and a listener
-//! that a server writes to its log. An event has no values and no text of a statement. Sessions of the
-//! process itself leave none.
+//! that a server writes to its log. Events are in files of the directory as well, which are read when it is
+//! opened ([`file`]). An event has no values and no text of a statement. Sessions of the process itself
+//! leave none.
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+mod file;
+
+use std::{borrow::Cow, collections::VecDeque, fmt, sync::Arc};
 
 use lockstep_host::sync::{Mutex, RwLock};
 
+pub(crate) use self::file::{AuditFiles, FILES as AUDIT_FILES};
 use crate::{ClientInfo, Database};
 
 /// The most events that are kept.
@@ -30,11 +34,11 @@ pub struct AuditEvent {
     /// The id of the request, where the front end gave one.
     pub request_id: Option<String>,
     /// What was done: the first words of a statement, `LOGIN`, `APPEND`, `REQUEST` or `VERIFY`.
-    pub action: &'static str,
+    pub action: Cow<'static, str>,
     /// The objects, as GRANT names them.
     pub objects: Vec<String>,
     /// The SQLSTATE: 00000 for a success.
-    pub outcome: &'static str,
+    pub outcome: Cow<'static, str>,
 }
 
 /// A function that is called with each event.
@@ -111,7 +115,16 @@ impl Database {
         if let Some(listener) = listener {
             listener(&event);
         }
+        if let Some(store) = self.store() {
+            store.record_audit(&event);
+        }
         CallRecords::add(&self.records().events, event, EVENTS_MAX);
+    }
+
+    /// Adds the events of an earlier process, which are older than all others.
+    pub(crate) fn restore_audit(&self, events: Vec<AuditEvent>) {
+        debug_assert!(events.len() <= EVENTS_MAX, "the list is bounded");
+        *self.records().events.lock() = events.into();
     }
 
     /// Records a slow request.

@@ -224,9 +224,9 @@ impl Database {
             client,
             session: opened.as_ref().map_or(0, Session::id),
             request_id: crate::entrance::request_id(),
-            action: "LOGIN",
+            action: "LOGIN".into(),
             objects: Vec::new(),
-            outcome: opened.as_ref().err().map_or(code::SUCCESS, |error| error.code),
+            outcome: opened.as_ref().err().map_or(code::SUCCESS, |error| error.code).into(),
         });
         opened
     }

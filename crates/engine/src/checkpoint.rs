@@ -136,7 +136,11 @@ impl Database {
         let Some(store) = self.store() else { return Ok(Checkpoint::default()) };
         // Nobody waits for it but its caller: requests and writes come first.
         self.host().threads.in_background("lockstep-checkpoint", || {
-            store.checkpoint(|files, directory, log| self.write_checkpoint(files, directory, log))
+            let log_bytes = store.log_bytes();
+            let written = store
+                .checkpoint(|files, directory, log| self.write_checkpoint(files, directory, log))?;
+            store.note_checkpoint(log_bytes);
+            Ok(written)
         })
     }
 

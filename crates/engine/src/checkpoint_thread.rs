@@ -91,6 +91,8 @@ impl CheckpointSchedule {
 /// Writes checkpoints until the engine is closed or dropped.
 fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
     let mut schedule = CheckpointSchedule::default();
+    // The end of the log when it was found to be mostly of rows that are gone.
+    let mut gone_to = 0;
     loop {
         lockstep_host::pause(LOOK_MS);
         // Relaxed: it guards no data.
@@ -105,7 +107,12 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
             bytes: database.store().map_or(0, OpenDirectory::log_bytes),
         };
         let before = look();
-        if !schedule.is_due(before, database.objects().variables().checkpoints()) {
+        let rule = database.objects().variables().checkpoints();
+        let is_gone = rule.log_bytes > 0 && before.end != gone_to && database.logs_what_is_gone();
+        if is_gone {
+            gone_to = before.end;
+        }
+        if !schedule.is_due(before, rule) && !is_gone {
             continue;
         }
         let written = database.checkpoint();

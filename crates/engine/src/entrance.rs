@@ -235,9 +235,9 @@ impl Session {
             client: self.shared.client().clone(),
             session: self.shared.id(),
             request_id: request_id(),
-            action: operation.action,
+            action: operation.action.into(),
             objects: objects.into_iter().collect(),
-            outcome: outcome.unwrap_or(code::SUCCESS),
+            outcome: outcome.unwrap_or(code::SUCCESS).into(),
         });
     }
 

@@ -33,6 +33,7 @@ use self::{
 };
 use crate::{
     Database,
+    audit::AuditFiles,
     catalog::{
         CATALOG, Cascade, CatalogCommand, CatalogRecord, DroppedObject, ObjectKind, QualifiedName,
     },
@@ -130,10 +131,14 @@ impl Database {
             let (log, recovered) = opened.map_err(|error| log_error(&error))?;
             (DirectoryLog::Writable(Arc::new(log)), recovered)
         };
+        let replayed_bytes = recovery.progress.log_bytes();
         let OpenProgress { rows, milliseconds, .. } = recovery.finish(recovered.end, &mut Err)?;
         let opened = Opened { rows, milliseconds, cut: recovered.cut };
         database.arrivals().set_part_bytes(options.tuning.part_bytes);
-        let store = OpenDirectory::new(log, directory, files);
+        let audit = AuditFiles::new(Arc::clone(&host.disk), path);
+        database.restore_audit(audit.read());
+        let store = OpenDirectory::new(log, directory, files, audit);
+        store.note_replayed(replayed_bytes);
         let store = store.with_durability_window_ms(options.tuning.durability_window_ms);
         database.continue_in(store, opened);
         if host.threads == Threads::System {
@@ -311,6 +316,7 @@ impl<'d> EngineRecovery<'d> {
     fn visit(&mut self, entries: Entries<'_>) {
         for entry in entries {
             if self.failure.is_none() {
+                self.progress.add_record(entry.payload);
                 self.failure = self.apply(&entry).err();
             }
         }
@@ -352,7 +358,6 @@ impl<'d> EngineRecovery<'d> {
         }
         let replayed = replayed.clone();
         if let TableChange::Rows(rows) = &record.change {
-            self.progress.add_bytes(u64::try_from(entry.payload.len()).unwrap_or(u64::MAX));
             self.progress.add(u64::from(entry.rows))?;
             let rows = RowsToStore::read(position, entry.rows, rows);
             return self.store_rows(replayed, rows.map_err(|error| replay_error(&error))?);

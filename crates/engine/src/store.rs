@@ -3,7 +3,14 @@
 //! An engine in memory has none. `recovery` opens it; from then on every change of the catalog and of
 //! the tables goes through its log before it is made.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use lockstep_diagnostic::Result;
 use lockstep_host::{OwnerProcess, sync::Mutex};
@@ -11,12 +18,19 @@ use lockstep_table::{Durability, Table, durability};
 use lockstep_wal::{DatabaseDirectory, Error, Group, Log, SegmentedLog};
 
 use crate::{
-    Database,
+    AuditEvent, Database,
+    audit::AuditFiles,
     catalog::{CATALOG, CatalogRecord},
     checkpoint::{Checkpoint, CheckpointFiles},
     checkpoint_thread::CheckpointThread,
     log_error::log_error,
 };
+
+/// A log that is smaller is read at once: no checkpoint is written when the engine ends.
+const REPLAY_BYTES_MIN: u64 = 4 << 20;
+
+/// A log that is smaller may be of rows that are gone.
+const GONE_BYTES_MIN: u64 = 64 << 20;
 
 /// An open directory.
 pub(crate) struct OpenDirectory {
@@ -30,6 +44,9 @@ pub(crate) struct OpenDirectory {
     /// The files of the current checkpoint; held by who writes the next one.
     files: Mutex<CheckpointFiles>,
     checkpoints: CheckpointThread,
+    audit: AuditFiles,
+    /// The bytes of the log, as [`Self::log_bytes`] counts them, that opening the directory need not read.
+    needless_bytes: AtomicU64,
     /// The durability window of a test, which the variable does not change.
     durability_window_ms: Option<u32>,
 }
@@ -47,6 +64,7 @@ impl OpenDirectory {
         log: DirectoryLog,
         directory: DatabaseDirectory,
         files: CheckpointFiles,
+        audit: AuditFiles,
     ) -> Self {
         Self {
             owner: OwnerProcess::current(),
@@ -56,6 +74,8 @@ impl OpenDirectory {
             directory: Mutex::new(Some(Arc::new(directory))),
             files: Mutex::new(files),
             checkpoints: CheckpointThread::default(),
+            audit,
+            needless_bytes: AtomicU64::new(0),
             durability_window_ms: None,
         }
     }
@@ -101,6 +121,33 @@ impl OpenDirectory {
         match &self.log {
             DirectoryLog::Writable(log) => log.written_bytes(),
             DirectoryLog::ReadOnly(_) => 0,
+        }
+    }
+
+    /// Notes how many bytes of the log opening the directory has read.
+    pub(crate) fn note_replayed(&self, bytes: u64) {
+        // Relaxed: the number itself is all that is shared.
+        self.needless_bytes.store(self.log_bytes().saturating_sub(bytes), Ordering::Relaxed);
+    }
+
+    /// Notes that a checkpoint has everything before this many bytes of the log.
+    pub(crate) fn note_checkpoint(&self, log_bytes: u64) {
+        // Segments that it let go of do not count any more.
+        let needless = log_bytes.min(self.log_bytes());
+        // Relaxed: the number itself is all that is shared.
+        self.needless_bytes.store(needless, Ordering::Relaxed);
+    }
+
+    /// Returns about how many bytes of the log opening the directory would read.
+    pub(crate) fn replayed_bytes(&self) -> u64 {
+        // Relaxed: as above.
+        self.log_bytes().saturating_sub(self.needless_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Adds an event to the files of the record.
+    pub(crate) fn record_audit(&self, event: &AuditEvent) {
+        if !self.is_read_only() && self.owner.is_current() {
+            self.audit.add(event);
         }
     }
 
@@ -194,12 +241,37 @@ impl Database {
         }
     }
 
+    /// Returns whether the log is large, and mostly of rows that no table has any more.
+    pub(crate) fn logs_what_is_gone(&self) -> bool {
+        let replayed = self.store().map_or(0, OpenDirectory::replayed_bytes);
+        replayed >= GONE_BYTES_MIN && replayed / 2 > self.memory_use().used
+    }
+
+    /// Writes the checkpoint with which an engine ends, if it is worth it.
+    fn checkpoint_at_end(&self) {
+        let Some(store) = self.store().filter(|store| !store.is_read_only()) else { return };
+        let replayed = store.replayed_bytes();
+        if replayed < REPLAY_BYTES_MIN || replayed <= self.memory_use().used {
+            return;
+        }
+        // The log has everything all the same.
+        if let Err(error) = self.checkpoint() {
+            lockstep_host::log::warn(&format!("a checkpoint failed: {}", error.message));
+        }
+    }
+
     /// Ends the engine: everything that was acknowledged is put on the disk, and the directory may be
     /// opened by others. Statements fail from then on. A second call does nothing.
     ///
     /// A process that was forked from the one that opened the directory cannot use the engine; there
     /// the call gives up what would keep the directory locked after the end of the other one.
+    ///
+    /// Writes a checkpoint before, if that is cheaper than reading the log when the directory is opened
+    /// again: if the log since the last one is larger than all tables are in memory.
     pub fn close(&self) -> Result<()> {
+        if self.check_open().is_ok() {
+            self.checkpoint_at_end();
+        }
         self.mark_closed();
         self.store().map_or(Ok(()), |store| store.close().map_err(|error| log_error(&error)))
     }

@@ -721,3 +721,99 @@ fn a_view_of_files_is_there_while_its_files_are_away() {
     assert_eq!(counted(&session).expect("another file is there"), 1);
     run(&session, "DROP VIEW joined; DROP VIEW unused; DROP TABLE clicks; DROP TABLE t");
 }
+
+#[test]
+fn what_users_did_is_there_after_a_restart() {
+    let directory = TestDirectory::new("audit");
+    let session = directory.open();
+    run(&session, "CREATE TABLE t (v INT); CREATE USER ann OPTIONS(password='secret')");
+    run(&session, "GRANT SELECT ON t TO ann");
+    let ann = |session: &Session| {
+        let proof = Proof::Password("secret");
+        session.database().authenticate("ann", proof, ClientInfo::default()).expect("a user")
+    };
+    run(&ann(&session), "SELECT * FROM t");
+    let refused = ann(&session).execute("INSERT INTO t VALUES (1)").expect_err("she reads only");
+    assert_eq!(refused.code, code::INSUFFICIENT_PRIVILEGE);
+    let before = session.database().audit_events();
+    assert_eq!(before.len(), 4, "two logins, and a call of each");
+    session.database().close().expect("it is closed");
+    drop(session);
+    let session = directory.open();
+    assert_eq!(session.database().audit_events(), before);
+    run(&ann(&session), "SELECT * FROM t");
+    let path = directory.0.join("../audit-export.csv");
+    run(
+        &session,
+        &format!(
+            "SELECT * FROM lockstep.audit INTO OUTFILE '{}' OPTIONS(mode='overwrite')",
+            path.display()
+        ),
+    );
+    let exported = std::fs::read_to_string(&path).expect("it was written");
+    assert_eq!(exported.lines().count(), 7, "{exported}");
+    std::fs::remove_file(&path).expect("it is there");
+    drop(session);
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let reader = Database::open_with(&directory.0, &options).expect("it is there");
+    assert_eq!(reader.audit_events().len(), 6);
+}
+
+#[test]
+fn columns_change_under_a_deployment_that_is_there_again() {
+    let directory = TestDirectory::new("alter-deployed");
+    let session = directory.open();
+    run(
+        &session,
+        "CREATE TABLE t (k STRING, v INT, note STRING, ts TIMESTAMP, INDEX(KEY=k, TS=ts));
+         INSERT INTO t VALUES ('a', 1, 'x', 1000), ('a', 2, 'y', 2000);
+         DEPLOY d AS SELECT k, sum(v) OVER w AS s FROM t WINDOW w AS
+         (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW)",
+    );
+    let prepared = session.prepare_request("d").expect("it is deployed");
+    run(&session, "ALTER TABLE t ADD COLUMN more INT DEFAULT 7, DROP note");
+    run(&session, "INSERT INTO t VALUES ('a', 4, 2500, 8)");
+    let sums = |session: &Session| {
+        let answer = session.execute("CALL d('a', 8, 3000, NULL)").expect("it answers");
+        format!("{:?}", answer.batches[0].column(1))
+    };
+    let before = sums(&session);
+    assert!(before.contains("15"), "{before}");
+    drop(prepared);
+    let mut session = session;
+    for checkpoint in [false, true] {
+        if checkpoint {
+            run(&session, "CHECKPOINT");
+        }
+        drop(session);
+        session = directory.open();
+        assert_eq!(sums(&session), before, "checkpoint: {checkpoint}");
+    }
+    let refused = session.execute("ALTER TABLE t DROP v").expect_err("the deployment reads it");
+    assert_eq!(refused.code, code::DEPENDENT_OBJECTS);
+}
+
+#[test]
+fn a_log_of_rows_that_are_gone_is_not_read_again() {
+    let directory = TestDirectory::new("close-checkpoint");
+    let session = directory.open();
+    run(&session, "CREATE TABLE kept (v INT); INSERT INTO kept VALUES (1)");
+    run(&session, "CREATE TABLE gone (text STRING)");
+    let row = "x".repeat(1 << 20);
+    for _ in 0..6 {
+        run(&session, &format!("INSERT INTO gone VALUES ('{row}')"));
+    }
+    let manifest = directory.0.join("MANIFEST");
+    let before = std::fs::read(&manifest).expect("it is there");
+    session.database().close().expect("it is closed");
+    drop(session);
+    assert_eq!(std::fs::read(&manifest).expect("it is there"), before, "the rows are there");
+    let session = directory.open();
+    run(&session, "DROP TABLE gone");
+    session.database().close().expect("it is closed");
+    drop(session);
+    assert_ne!(std::fs::read(&manifest).expect("it is there"), before, "a checkpoint");
+    let session = directory.open();
+    assert_eq!(session.database().opened().expect("a directory").rows, 1);
+    assert_eq!(session.execute("SELECT v FROM kept").expect("it is there").row_count(), 1);
+}

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lockstep_wal::{CheckReport, data_file_numbers};
 
-use crate::OpenOptions;
+use crate::{OpenOptions, audit::AUDIT_FILES};
 
 /// The names in the directory of a database.
 const OWN: [&str; 5] = ["LOCK", "MANIFEST", "MANIFEST.new", "data", "log"];
@@ -29,7 +29,7 @@ pub(super) fn of(path: &Path, options: &OpenOptions, report: &CheckReport) -> Ve
             remarks.push(format!("{} is no file of the database", file.display()));
         }
     };
-    foreign(path, &|name| OWN.contains(&name));
+    foreign(path, &|name| OWN.contains(&name) || AUDIT_FILES.contains(&name));
     foreign(&path.join("log"), &|name| {
         let number = name.strip_suffix(".new").unwrap_or(name).strip_suffix(".wal");
         let is_segment =

@@ -5,7 +5,7 @@ use std::{fmt, ops::ControlFlow, path::Path, sync::Arc};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::{
     Clock,
-    file::{Disk, OpenMode},
+    file::{Disk, File, OpenMode},
 };
 use lockstep_wal::Manifest;
 
@@ -15,6 +15,12 @@ const LISTEN_INTERVAL_NS: u64 = 500_000_000;
 /// How many rows are read between two looks at the clock.
 const ROWS_PER_LOOK: u64 = 4_096;
 
+/// The block of a segment that is read to find its end.
+const BLOCK_BYTES: u64 = 4_096;
+
+/// Bytes of a record of the log in addition to its payload, about.
+const RECORD_BYTES: u64 = 44;
+
 /// How far opening a directory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenProgress {
@@ -23,7 +29,7 @@ pub struct OpenProgress {
     /// The time since it began.
     pub milliseconds: u64,
     /// How long it will go on, if the rest is read as fast; `None` where that is not known. An
-    /// estimate from the sizes of the files, the last of which may not be full.
+    /// estimate from the sizes of the files.
     pub milliseconds_left: Option<u64>,
 }
 
@@ -65,6 +71,8 @@ pub(super) struct ProgressReport {
     rows: u64,
     looked_rows: u64,
     bytes: u64,
+    /// Those of the log.
+    log_bytes: u64,
     /// The bytes of all files; zero where they are not known.
     bytes_total: u64,
 }
@@ -73,8 +81,18 @@ impl ProgressReport {
     pub(super) fn new(listener: Option<OpenListener>, clock: &Arc<dyn Clock>) -> Self {
         let (clock, begun_ns) = (Arc::clone(clock), clock.monotonic_ns());
         let (told_ns, rows, looked_rows) = (begun_ns, 0, 0);
-        let (bytes, bytes_total) = (0, 0);
-        Self { listener, clock, begun_ns, told_ns, rows, looked_rows, bytes, bytes_total }
+        let (bytes, log_bytes, bytes_total) = (0, 0, 0);
+        Self {
+            listener,
+            clock,
+            begun_ns,
+            told_ns,
+            rows,
+            looked_rows,
+            bytes,
+            log_bytes,
+            bytes_total,
+        }
     }
 
     /// Finds out how many bytes will be read, if somebody is told.
@@ -89,6 +107,18 @@ impl ProgressReport {
     /// Counts bytes that were read.
     pub(super) fn add_bytes(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Counts a record of the log.
+    pub(super) fn add_record(&mut self, payload: &[u8]) {
+        let bytes = RECORD_BYTES + u64::try_from(payload.len()).unwrap_or(u64::MAX);
+        self.add_bytes(bytes);
+        self.log_bytes = self.log_bytes.saturating_add(bytes);
+    }
+
+    /// Returns the bytes of the log that were read.
+    pub(super) fn log_bytes(&self) -> u64 {
+        self.log_bytes
     }
 
     /// Counts rows. Fails when the listener ends the opening.
@@ -131,11 +161,31 @@ impl ProgressReport {
     }
 }
 
-/// Returns the bytes of the segments of a log; `None` where they cannot be read.
+/// Returns the bytes that are written of the segments of a log; `None` where they cannot be read.
 fn log_bytes(disk: &dyn Disk, log: &Path) -> Option<u64> {
-    let segments = disk.list(log).ok()?.into_iter().filter(|name| name.ends_with(".wal"));
-    let length = |name: String| disk.open(&log.join(name), OpenMode::Read).ok()?.length().ok();
-    segments.map(length).sum()
+    let mut segments = disk.list(log).ok()?;
+    segments.retain(|name| name.ends_with(".wal"));
+    segments.sort_unstable();
+    let open = |name: &String| disk.open(&log.join(name), OpenMode::Read).ok();
+    let last = segments.pop().map_or(Some(0), |name| written_bytes(&*open(&name)?));
+    let full = segments.iter().map(|name| open(name)?.length().ok());
+    Some(full.sum::<Option<u64>>()? + last?)
+}
+
+/// Returns how many bytes of a segment are written, to a block: the rest, which was allocated in advance,
+/// is zeros. Binary search.
+fn written_bytes(segment: &dyn File) -> Option<u64> {
+    let (mut low, mut high) = (0, segment.length().ok()? / BLOCK_BYTES);
+    let mut block = [0; BLOCK_BYTES as usize];
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let read = segment.read_full_at(middle * BLOCK_BYTES, &mut block).ok()?;
+        match block[..read].iter().any(|byte| *byte != 0) {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    Some(low * BLOCK_BYTES)
 }
 
 #[cfg(test)]

@@ -103,9 +103,9 @@ fn audit(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
             optional(event.client.protocol.as_deref()),
             number(event.session),
             optional(event.request_id.as_deref()),
-            text(event.action),
+            text(&event.action),
             text(&event.objects.join(", ")),
-            text(event.outcome),
+            text(&event.outcome),
         ]
     };
     events.iter().filter(|event| filter.sees(&event.user)).map(row).collect()
