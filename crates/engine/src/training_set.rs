@@ -106,7 +106,8 @@ impl Session {
             true => {
                 let entries = self.database.entries_of(&found.training.plan)?;
                 let temporary = self.temporary_storage();
-                Arc::new(PreparedRequest::compile(&found.training, &entries, temporary)?)
+                let query = &found.training;
+                Arc::new(PreparedRequest::compile(query, &self.database, &entries, temporary)?)
             }
         };
         let deployed = Some(DeployedRequests { request, table });
