@@ -176,7 +176,8 @@ fn log_bytes(disk: &dyn Disk, log: &Path) -> Option<u64> {
 /// is zeros. Binary search.
 fn written_bytes(segment: &dyn File) -> Option<u64> {
     let (mut low, mut high) = (0, segment.length().ok()? / BLOCK_BYTES);
-    let mut block = [0; BLOCK_BYTES as usize];
+    let mut block = [0; 4_096];
+    debug_assert_eq!(block.len() as u64, BLOCK_BYTES, "a block is read");
     while low < high {
         let middle = low + (high - low) / 2;
         let read = segment.read_full_at(middle * BLOCK_BYTES, &mut block).ok()?;
