@@ -6,7 +6,7 @@ mod commands;
 
 use std::{
     fmt,
-    io::{self, BufRead, Read, Write},
+    io::{self, BufRead, Write},
     ops::Range,
     path::Path,
     process::Command,
