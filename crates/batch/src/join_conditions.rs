@@ -109,6 +109,11 @@ impl JoinedInputs {
     /// Joins the inputs.
     fn build(mut self, filter: &Filter) -> Result<LogicalPlan> {
         let groups = self.groups();
+        debug_assert_eq!(
+            groups.iter().map(Vec::len).sum::<usize>(),
+            self.inputs.len(),
+            "each input is in one group"
+        );
         let is_in_order = groups.iter().flatten().copied().eq(0..self.inputs.len());
         let numbers = |at: usize| match at {
             0 => LEFT_ROW.to_owned(),

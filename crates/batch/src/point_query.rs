@@ -42,11 +42,11 @@ pub(crate) struct PointQuery<'p> {
     table: &'p CatalogTable,
     scan: &'p TableScan,
     /// The operators above the scan, innermost first.
-    steps: Vec<Step<'p>>,
+    steps: Vec<PointStep<'p>>,
 }
 
 /// One operator.
-enum Step<'p> {
+enum PointStep<'p> {
     Filter(&'p Expr),
     Project(&'p Projection),
     Sort(&'p Sort),
@@ -60,16 +60,16 @@ impl<'p> PointQuery<'p> {
         let mut node = plan;
         let scan = loop {
             let (step, input) = match node {
-                LogicalPlan::Filter(filter) => (Step::Filter(&filter.predicate), &filter.input),
-                LogicalPlan::Projection(project) => (Step::Project(project), &project.input),
-                LogicalPlan::Sort(sort) => (Step::Sort(sort), &sort.input),
+                LogicalPlan::Filter(filter) => (PointStep::Filter(&filter.predicate), &filter.input),
+                LogicalPlan::Projection(project) => (PointStep::Project(project), &project.input),
+                LogicalPlan::Sort(sort) => (PointStep::Sort(sort), &sort.input),
                 LogicalPlan::Limit(limit) => {
                     let SkipType::Literal(skip) = limit.get_skip_type().ok()? else { return None };
                     let FetchType::Literal(fetch) = limit.get_fetch_type().ok()? else {
                         return None;
                     };
                     let fetch = fetch.unwrap_or(usize::MAX);
-                    (Step::Limit { skip, fetch }, &limit.input)
+                    (PointStep::Limit { skip, fetch }, &limit.input)
                 }
                 LogicalPlan::TableScan(scan) => break scan,
                 _ => return None,
@@ -84,7 +84,7 @@ impl<'p> PointQuery<'p> {
             && scan.projection.is_none()
             && scan.filters.is_empty()
             && scan.fetch.is_none();
-        let has_condition = matches!(steps.first(), Some(Step::Filter(_)));
+        let has_condition = matches!(steps.first(), Some(PointStep::Filter(_)));
         (is_plain && has_condition).then_some(Self { table, scan, steps })
     }
 
@@ -117,16 +117,16 @@ impl<'p> PointQuery<'p> {
         )?);
         for step in &self.steps {
             match step {
-                Step::Filter(predicate) => batch = passing(&batch, predicate, &schema)?,
-                Step::Sort(sort) => match sorted(&batch, sort, &schema)? {
+                PointStep::Filter(predicate) => batch = passing(&batch, predicate, &schema)?,
+                PointStep::Sort(sort) => match sorted(&batch, sort, &schema)? {
                     Some(sorted) => batch = sorted,
                     None => return Ok(None),
                 },
-                Step::Limit { skip, fetch } => {
+                PointStep::Limit { skip, fetch } => {
                     let skip = batch.num_rows().min(*skip);
                     batch = batch.slice(skip, (batch.num_rows() - skip).min(*fetch));
                 }
-                Step::Project(projection) => {
+                PointStep::Project(projection) => {
                     batch = projected(&batch, projection, &schema)?;
                     schema = Arc::clone(&projection.schema);
                 }
@@ -166,7 +166,7 @@ impl<'p> PointQuery<'p> {
         kept_by: Option<usize>,
     ) -> Result<Option<Vec<StoredRow<'s>>>> {
         let conditions = self.steps.iter().map_while(|step| match step {
-            Step::Filter(predicate) => Some(*predicate),
+            PointStep::Filter(predicate) => Some(*predicate),
             _ => None,
         });
         match KeyRead::find(snapshot.schema(), conditions, kept_by) {
@@ -182,12 +182,12 @@ impl<'p> PointQuery<'p> {
         let mut needed = vec![false; schema.fields().len()];
         for step in &self.steps {
             match step {
-                Step::Filter(predicate) => mark_columns(predicate, schema, &mut needed),
-                Step::Sort(sort) => {
+                PointStep::Filter(predicate) => mark_columns(predicate, schema, &mut needed),
+                PointStep::Sort(sort) => {
                     sort.expr.iter().for_each(|key| mark_columns(&key.expr, schema, &mut needed));
                 }
-                Step::Limit { .. } => {}
-                Step::Project(projection) => {
+                PointStep::Limit { .. } => {}
+                PointStep::Project(projection) => {
                     projection.expr.iter().for_each(|expr| mark_columns(expr, schema, &mut needed));
                     return positions(&needed);
                 }
@@ -216,17 +216,22 @@ impl<'p> PointQuery<'p> {
 }
 
 /// Moves each LIMIT below the select lists under it, which are then computed for fewer rows.
-fn limit_first(steps: &mut [Step<'_>]) {
+fn limit_first(steps: &mut [PointStep<'_>]) {
+    let limits = |steps: &[PointStep<'_>]| {
+        steps.iter().filter(|step| matches!(step, PointStep::Limit { .. })).count()
+    };
+    let before = limits(steps);
     for end in 1..steps.len() {
         let mut at = end;
         while at > 0
-            && matches!(steps[at], Step::Limit { .. })
-            && matches!(steps[at - 1], Step::Project(_))
+            && matches!(steps[at], PointStep::Limit { .. })
+            && matches!(steps[at - 1], PointStep::Project(_))
         {
             steps.swap(at - 1, at);
             at -= 1;
         }
     }
+    debug_assert_eq!(limits(steps), before, "steps change places only");
 }
 
 fn positions(needed: &[bool]) -> Vec<usize> {

@@ -181,6 +181,7 @@ impl ServeCommand {
         if self.create || self.read_only {
             return Ok(self.create);
         }
+        debug_assert!(!self.create, "a directory that --create names needs no other rule");
         let shown = path.display();
         if path.extension().is_none_or(|end| end != "lockstep") {
             return Err(format!(

@@ -252,7 +252,7 @@ pub(crate) struct TableReference {
 }
 
 impl TableReference {
-    /// Makes the reference to a bound table.
+    /// Returns the [`TableReference`] of a bound table.
     pub(crate) fn of(table: &CatalogTable) -> Self {
         let name = QualifiedName { database: table.database.clone(), name: table.name.clone() };
         Self { id: table.id, name }

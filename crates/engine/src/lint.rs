@@ -228,7 +228,7 @@ fn listed(windows: &[String]) -> String {
     format!(" It is about {} windows: {}{more}.", windows.len(), names.join(", "))
 }
 
-/// Writes the page about lints of the reference manual.
+/// Writes the manual's page about lints.
 pub fn reference() -> String {
     let mut page = "# Lints\n\n\
         <!-- Written by `cargo xtask reference` from the declarations in crates/engine/src/lint. -->\n\n\

@@ -60,7 +60,8 @@ impl Session {
             false => self.database.temp_folders().access(),
         };
         match access.resolve(Path::new(&path)) {
-            Ok(resolved) if access.status(&resolved).is_ok_and(|found| found.is_dir()) => {
+            Ok(resolved) if access.is_folder(&resolved) => {
+                debug_assert!(resolved.is_absolute(), "links are followed");
                 let resolved = resolved.to_string_lossy().into_owned();
                 Ok(OptionValue::Literal(Literal::String(resolved)))
             }

@@ -72,7 +72,9 @@ struct Place<'a> {
 impl FileAccess {
     /// Makes the access to what is below these folders, whose paths are resolved.
     pub fn below(folders: impl IntoIterator<Item = PathBuf>) -> Self {
-        Self { folders: Some(folders.into_iter().collect()) }
+        let folders: Arc<[PathBuf]> = folders.into_iter().collect();
+        debug_assert!(folders.iter().all(|folder| folder.is_absolute()), "the folders are resolved");
+        Self { folders: Some(folders) }
     }
 
     /// Opens a file for reading.
@@ -161,6 +163,11 @@ impl FileAccess {
         }
     }
 
+    /// Returns whether a path leads to a folder that may be read.
+    pub fn is_folder(&self, path: &Path) -> bool {
+        self.status(path).is_ok_and(|found| found.is_dir())
+    }
+
     /// Returns the path of what exists at a path, with all links followed.
     pub fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         match self.existing(path)? {
@@ -191,6 +198,7 @@ impl FileAccess {
             return Err(RefusedFile::Outside.into());
         };
         check_name(name)?;
+        debug_assert_ne!(name, "..", "a normal component leads to no parent");
         Ok(Some(Place { folder: parent.folder, rest: parent.rest.join(name) }))
     }
 }
@@ -203,6 +211,7 @@ fn place_in<'f>(folders: &'f [PathBuf], resolved: &Path) -> io::Result<Place<'f>
     });
     let place = place.ok_or(RefusedFile::Outside)?;
     place.rest.iter().try_for_each(check_name)?;
+    debug_assert!(place.rest.is_relative(), "the rest is below the folder");
     Ok(place)
 }
 
@@ -237,6 +246,7 @@ pub(crate) fn special_kind(kind: FileType) -> Option<&'static str> {
 #[expect(clippy::disallowed_methods, reason = "this is the real disk")]
 fn open_regular(path: &Path, flags: i32) -> io::Result<File> {
     check_kind(fs::metadata(path)?.file_type())?;
+    debug_assert_ne!(flags & libc::O_NONBLOCK, 0, "a pipe that replaced the file must not block");
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     check_kind(file.metadata()?.file_type())?;
     Ok(file)
@@ -268,6 +278,7 @@ mod imp {
         /// Opens the folder that the place is in, and returns its name there; `.` for a folder of the
         /// call itself.
         fn parent(&self) -> io::Result<(OwnedFd, &OsStr)> {
+            debug_assert!(self.rest.is_relative(), "an absolute path would leave the folder");
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let mut open = openat(CWD, self.folder, flags, Mode::empty())?;
             for name in self.rest.parent().unwrap_or(Path::new("")) {

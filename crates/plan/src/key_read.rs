@@ -36,7 +36,7 @@ impl KeyRead {
         only: Option<usize>,
     ) -> Option<Self> {
         let conditions = conditions.into_iter().flat_map(split_conjunction);
-        let bounds = ColumnBounds::of(schema, conditions);
+        let bounds = ConditionBounds::of(schema, conditions);
         let indexes = schema.indexes.iter().enumerate();
         let usable = indexes.filter(|(at, spec)| {
             spec.declared
@@ -72,12 +72,12 @@ pub(crate) fn bounds_an_index(schema: &TableSchema, condition: &Expr) -> bool {
 
 /// The bounds of columns, by their positions, that a conjunction sets.
 #[derive(Debug, Default)]
-struct ColumnBounds {
+struct ConditionBounds {
     values: BTreeMap<usize, Vec<Value>>,
     ranges: BTreeMap<usize, RangeInclusive<i64>>,
 }
 
-impl ColumnBounds {
+impl ConditionBounds {
     fn of<'e>(schema: &TableSchema, conditions: impl Iterator<Item = &'e Expr>) -> Self {
         let mut bounds = Self::default();
         for bound in conditions.filter_map(|condition| ColumnBound::of(schema, condition)) {
@@ -99,6 +99,7 @@ impl ColumnBounds {
         let Some(range) = range else { return };
         let known = self.range(column);
         let (start, end) = (*known.start().max(range.start()), *known.end().min(range.end()));
+        debug_assert!(start >= *known.start() && end <= *known.end(), "a range only narrows");
         self.ranges.insert(column, start..=end);
     }
 
@@ -112,6 +113,7 @@ impl ColumnBounds {
 
     /// Returns the keys of an index whose columns all have values; `None` where they are too many.
     fn keys(&self, spec: &IndexSpec) -> Option<Vec<Vec<u8>>> {
+        debug_assert!(!spec.keys.is_empty(), "an index without key columns is not read by key");
         let counts = spec.keys.iter().map(|column| self.values[column].len());
         if counts.fold(1_usize, usize::saturating_mul) > KEYS_MAX {
             return None;
@@ -129,6 +131,7 @@ impl ColumnBounds {
         }
         keys.sort_unstable();
         keys.dedup();
+        debug_assert!(keys.len() <= KEYS_MAX, "the keys were counted before they were made");
         Some(keys)
     }
 }

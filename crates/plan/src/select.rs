@@ -271,6 +271,7 @@ impl Binder<'_> {
     /// Binds the column of a select list at a position that the list has.
     fn listed(&self, items: &[SelectItem], scope: &NameScope, at: usize) -> Result<TypedExpr> {
         let mut left = at;
+        debug_assert!(!items.is_empty(), "the position is in the list");
         for item in items {
             match item {
                 SelectItem::Expr { expr, .. } if left == 0 => {

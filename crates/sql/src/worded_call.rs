@@ -46,6 +46,7 @@ const KEEPS_ZONE: &[&str] = &[
 impl Parser<'_> {
     /// Parses the arguments of a call, whose opening parenthesis was read, up to the closing one.
     pub(crate) fn call_arguments(&mut self, call: &mut Call) -> Result<()> {
+        debug_assert!(call.arguments.is_empty() && !call.star, "no argument was read yet");
         match call.name.text.to_ascii_lowercase().as_str() {
             "position" => self.position_arguments(call),
             "trim" => self.trim_arguments(call),

@@ -94,8 +94,7 @@ impl FileFolders {
         let existing = path.ancestors().find(|part| disk::exists_or_links(part));
         let Some(existing) = existing else { return false };
         let Ok(resolved) = machine.resolve(existing) else { return false };
-        let is_folder = || machine.status(&resolved).is_ok_and(|found| found.is_dir());
-        if existing != path && !is_folder() {
+        if existing != path && !machine.is_folder(&resolved) {
             return false;
         }
         // The rows of others: a folder of temporary files is nobody's to read.

@@ -1,4 +1,4 @@
-//! Whether a user has a privilege, for front ends that are asked for it.
+//! Checks whether a user has a privilege, for front ends that report it.
 
 use crate::{
     Session,

@@ -109,6 +109,7 @@ impl AuditFiles {
         } else {
             (file, end)
         };
+        debug_assert!(line.ends_with(b"\n"), "an event is one line");
         file.write_at(end, line)?;
         state.open = Some((file, end + size));
         Ok(())

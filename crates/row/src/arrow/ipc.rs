@@ -90,6 +90,7 @@ pub fn next_message(bytes: &[u8]) -> Result<Option<SplitMessage<'_>>, String> {
     let message = root_as_message(header).map_err(|error| error.to_string())?;
     let size = usize::try_from(message.bodyLength()).map_err(|error| error.to_string())?;
     let (body, rest) = rest.split_at_checked(size).ok_or_else(|| cut(size))?;
+    debug_assert!(rest.len() < bytes.len(), "each message has a header");
     Ok(Some((message, body, rest)))
 }
 

@@ -240,17 +240,17 @@ mod tests {
     const NOW_NS: u64 = FORGOTTEN_NS * 2;
 
     /// Asks for the turn of a new attempt, and ends it.
-    fn asked(throttle: &Arc<LoginThrottle>, address: IpAddr, now_ns: u64) -> TurnAnswer {
+    fn turn_of(throttle: &Arc<LoginThrottle>, address: IpAddr, now_ns: u64) -> TurnAnswer {
         throttle.begin(address, now_ns).ask(now_ns)
     }
 
     #[test]
     fn attempts_after_failures_wait_ever_longer() {
         let throttle = Arc::<LoginThrottle>::default();
-        assert_eq!(asked(&throttle, ADDRESS, NOW_NS), Now);
+        assert_eq!(turn_of(&throttle, ADDRESS, NOW_NS), Now);
         throttle.note_failure(ADDRESS, NOW_NS);
-        assert_eq!(asked(&throttle, ADDRESS, NOW_NS), AfterNs(FIRST_WAIT_NS));
-        assert_eq!(asked(&throttle, OTHER, NOW_NS), Now);
+        assert_eq!(turn_of(&throttle, ADDRESS, NOW_NS), AfterNs(FIRST_WAIT_NS));
+        assert_eq!(turn_of(&throttle, OTHER, NOW_NS), Now);
         let mut now_ns = NOW_NS;
         for _ in 0..40 {
             now_ns += WAIT_MAX_NS;
@@ -261,7 +261,7 @@ mod tests {
         let answers: Vec<TurnAnswer> = waiting.iter().map(|turn| turn.ask(now_ns)).collect();
         assert_eq!(answers, [AfterNs(WAIT_MAX_NS), AfterNs(WAIT_MAX_NS), Refused]);
         drop(waiting);
-        assert_eq!(asked(&throttle, ADDRESS, now_ns + FORGOTTEN_NS), Now);
+        assert_eq!(turn_of(&throttle, ADDRESS, now_ns + FORGOTTEN_NS), Now);
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod tests {
         }
         let next = throttle.begin(ADDRESS, NOW_NS);
         assert_eq!(next.ask(NOW_NS), AfterAnother);
-        assert_eq!(asked(&throttle, OTHER, NOW_NS), Now);
+        assert_eq!(turn_of(&throttle, OTHER, NOW_NS), Now);
         verifying.pop();
         assert_eq!(next.ask(NOW_NS), Now);
     }
@@ -315,10 +315,10 @@ mod tests {
         let throttle = Arc::<LoginThrottle>::default();
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         throttle.note_failure(address("2001:db8::1"), NOW_NS);
-        assert_ne!(asked(&throttle, address("2001:db8::ffff:2"), NOW_NS), Now);
-        assert_eq!(asked(&throttle, address("2001:db8:0:1::1"), NOW_NS), Now);
+        assert_ne!(turn_of(&throttle, address("2001:db8::ffff:2"), NOW_NS), Now);
+        assert_eq!(turn_of(&throttle, address("2001:db8:0:1::1"), NOW_NS), Now);
         throttle.note_failure(ADDRESS, NOW_NS);
-        assert_ne!(asked(&throttle, address("::ffff:192.0.2.1"), NOW_NS), Now);
+        assert_ne!(turn_of(&throttle, address("::ffff:192.0.2.1"), NOW_NS), Now);
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
             throttle.note_failure(Ipv4Addr::from_bits(number).into(), NOW_NS);
         }
         assert_eq!(throttle.table.lock().failures.len(), ADDRESSES_MAX);
-        assert_ne!(asked(&throttle, ADDRESS, NOW_NS), Now);
-        assert_ne!(asked(&throttle, Ipv4Addr::BROADCAST.into(), NOW_NS), Now);
+        assert_ne!(turn_of(&throttle, ADDRESS, NOW_NS), Now);
+        assert_ne!(turn_of(&throttle, Ipv4Addr::BROADCAST.into(), NOW_NS), Now);
     }
 }

@@ -23,6 +23,11 @@ struct WrittenLog {
     bytes: Vec<u8>,
 }
 
+/// Returns the disk after a crash that loses nothing.
+fn crashed(disk: &SimulatedDisk) -> SimulatedDisk {
+    disk.image().disk(CrashPolicy::AllKept)
+}
+
 fn long_options() -> Options {
     Options { segment_bytes: 80 << 10, ..options() }
 }
@@ -49,7 +54,7 @@ fn written() -> WrittenLog {
         groups.push(PlacedGroup { first, records });
     }
     drop(log);
-    let disk = disk.image().disk(CrashPolicy::AllKept);
+    let disk = crashed(&disk);
     let bytes = disk.bytes(&segment(1));
     WrittenLog { disk, groups, ends, bytes }
 }
@@ -122,7 +127,7 @@ fn closed(is_closed: bool) -> (SimulatedDisk, Vec<PlacedGroup>) {
     if is_closed {
         log.close().unwrap();
     }
-    (disk.image().disk(CrashPolicy::AllKept), groups)
+    (crashed(&disk), groups)
 }
 
 /// Flips a byte at every offset that `choose` takes; each must be an error, or leave a log that has a
@@ -239,7 +244,7 @@ fn closed_twice() -> (SimulatedDisk, Vec<u8>) {
         log.append(&group(&[(1, 1, vec![number | 128; 10])]), &mut |_| ()).unwrap();
         log.close().unwrap();
     }
-    let disk = disk.image().disk(CrashPolicy::AllKept);
+    let disk = crashed(&disk);
     let bytes = disk.bytes(&segment(1));
     (disk, bytes)
 }
@@ -253,7 +258,7 @@ fn a_log_that_ends_before_its_last_clean_close_is_damaged() {
     for offset in (64..used).step_by(8) {
         let mut zeroed = bytes.clone();
         zeroed[offset..].fill(0);
-        let damaged = disk.image().disk(CrashPolicy::AllKept);
+        let damaged = crashed(&disk);
         damaged.replace(&segment(1), zeroed);
         let survey =
             survey_log(&damaged, Path::new(DIRECTORY), LogExpectation::default(), &mut |_| ());
@@ -280,7 +285,7 @@ fn the_message_names_what_is_missing() {
     let mut zeroed = bytes.clone();
     // Behind the first group and its mark.
     zeroed[200..].fill(0);
-    let damaged = disk.image().disk(CrashPolicy::AllKept);
+    let damaged = crashed(&disk);
     damaged.replace(&segment(1), zeroed);
     let error = open(&damaged, options()).unwrap_err().to_string();
     assert!(
@@ -314,7 +319,7 @@ fn a_log_without_a_mark_opens_and_a_damaged_mark_is_an_error() {
         assert_eq!(survey.unwrap().damages.len(), 1);
     }
     disk.replace(&mark, whole);
-    let elsewhere = disk.image().disk(CrashPolicy::AllKept);
+    let elsewhere = crashed(&disk);
     elsewhere.remove(&segment(1)).unwrap();
     assert!(matches!(open(&elsewhere, options()), Err(Error::Damaged { to: 2, .. })));
     disk.remove(&mark).unwrap();
