@@ -47,7 +47,7 @@ impl Session {
         durability: Option<Durability>,
     ) -> Result<Output> {
         let (name, conversion) = (object_name(table), self.conversion());
-        let append = |table: &Table| append_rows(batches, table, AppendRule::Timed, conversion);
+        let append = |table: &Table| append_rows(batches, table, AppendRule::Any, conversion);
         let write = || self.find_entry(&name)?.write_as(durability, append);
         let of_session = self.durability();
         let appended = self.enter(
@@ -103,10 +103,9 @@ const ROWS_PER_REPORT: u64 = 4096;
 /// Which rows an append takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AppendRule {
-    /// All: rows that are stored already, and are copied, and offline data.
+    /// All: an event time may be NULL or negative, as in rows of data frames.
     Any,
-    /// Rows that have the event times of all declared indexes; another row is an error. The rule for all
-    /// rows that a user stores in a table.
+    /// Rows that have the event times of all declared indexes; another row is an error.
     Timed,
     /// The same, and rows that are stored already are left out.
     Absent,

@@ -106,7 +106,7 @@ fn append_all(
     for (entry, rows) in entries.iter().zip(rows) {
         let known = loads.iter().position(|(known, _)| known.id == entry.id);
         let at = known.unwrap_or_else(|| {
-            loads.push((entry, entry.table.load()));
+            loads.push((entry, entry.table.load_any()));
             loads.len() - 1
         });
         let schema = entry.table.schema();

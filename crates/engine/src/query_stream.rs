@@ -84,7 +84,7 @@ impl Session {
         let append = || {
             self.check_insert_memory()?;
             let entry = self.find_entry(&name)?;
-            let write = |table: &_| load(batches, table, AppendRule::Timed, conversion);
+            let write = |table: &_| load(batches, table, AppendRule::Any, conversion);
             with_durability(of_session, || entry.write_as(durability, write))
         };
         let appended = self.enter(|| self.append_operation(table), append)?;

@@ -182,7 +182,7 @@ impl Session {
     ) -> Result<Appended> {
         let table = self.make_unnamed_table(schema)?;
         let conversion = self.conversion();
-        let load = || append::load(batches, &table, AppendRule::Timed, conversion);
+        let load = || append::load(batches, &table, AppendRule::Any, conversion);
         let appended = match new.options.durability() {
             Some(durability) => with_durability(durability, load),
             None => load(),
