@@ -115,36 +115,3 @@ def test_a_record_without_an_end_is_refused(db, tmp_path: Path):
     path.write_bytes(gzip.compress(b'a\n1\n"' + b"x" * (257 << 20), compresslevel=1))
     expected = f"file `{path}`, line 3: a record has more than 256 MiB"
     assert expected in refusal(db, f"SELECT * FROM '{path}'")
-
-
-@pytest.mark.parametrize(
-    ("value", "written", "code"),
-    [
-        (None, "CAST(NULL AS TIMESTAMP)", "23502"),
-        (-1, "TIMESTAMP '1969-12-31 23:59:59.999'", "22003"),
-    ],
-)
-def test_an_event_time_has_one_rule_for_every_way_to_store_rows(db, tmp_path, value, written, code):
-    """Whatever stores rows refuses those without an event time, or with a negative one."""
-    db.execute("CREATE TABLE e (k INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts))")
-    source = f"SELECT 1 AS k, {written} AS ts"
-    table = db.sql(source).arrow()
-    files = [tmp_path / f"e.{end}" for end in ("csv", "json", "parquet", "arrow")]
-    for path in files:
-        db.sql(source).write(path)
-    ways = [
-        lambda: db.execute(f"INSERT INTO e VALUES (1, {written})"),
-        lambda: db.execute(f"INSERT INTO e {source}"),
-        lambda: db.append("e", [(1, value)]),
-        lambda: db.append("e", table),
-        lambda: db.append("e", table.to_pandas()),
-    ]
-    for path in files:
-        load = f"LOAD DATA INFILE '{path}' INTO TABLE e"
-        ways += [lambda path=path: db.append("e", path), lambda load=load: db.execute(load)]
-    for at, way in enumerate(ways):
-        with pytest.raises(lockstep.Error) as caught:
-            way()
-        assert caught.value.code == code, (at, caught.value)
-        assert "column `ts` is the event time of index `index0`" in str(caught.value)
-    assert db.sql("SELECT count(*) AS n FROM e").fetchall() == [(0,)]

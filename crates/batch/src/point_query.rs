@@ -60,7 +60,9 @@ impl<'p> PointQuery<'p> {
         let mut node = plan;
         let scan = loop {
             let (step, input) = match node {
-                LogicalPlan::Filter(filter) => (PointStep::Filter(&filter.predicate), &filter.input),
+                LogicalPlan::Filter(filter) => {
+                    (PointStep::Filter(&filter.predicate), &filter.input)
+                }
                 LogicalPlan::Projection(project) => (PointStep::Project(project), &project.input),
                 LogicalPlan::Sort(sort) => (PointStep::Sort(sort), &sort.input),
                 LogicalPlan::Limit(limit) => {

@@ -33,7 +33,7 @@ use crate::{
     StoredTables,
     error::{interrupted, into_datafusion},
     operator::OperatorOptions,
-    scan::{ScanSource, RowsRead, ScanMemory, ScannedTable, projection},
+    scan::{RowsRead, ScanMemory, ScanSource, ScannedTable, projection},
 };
 
 /// The part of a table's rows from which on a scan is cheaper than looking the rows up.

@@ -73,7 +73,10 @@ impl FileAccess {
     /// Makes the access to what is below these folders, whose paths are resolved.
     pub fn below(folders: impl IntoIterator<Item = PathBuf>) -> Self {
         let folders: Arc<[PathBuf]> = folders.into_iter().collect();
-        debug_assert!(folders.iter().all(|folder| folder.is_absolute()), "the folders are resolved");
+        debug_assert!(
+            folders.iter().all(|folder| folder.is_absolute()),
+            "the folders are resolved"
+        );
         Self { folders: Some(folders) }
     }
 
