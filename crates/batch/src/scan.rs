@@ -89,7 +89,7 @@ const LIMITED_PART_ROWS: usize = 1 << 16;
 /// The rows that a read decodes.
 pub(crate) struct RowsRead<'s> {
     /// Where they are found.
-    pub(crate) source: ScanSource<'s>,
+    pub(crate) source: DecodeSource<'s>,
     /// Keeps the rows that pass; over the decoded columns.
     pub(crate) filter: Option<Arc<dyn PhysicalExpr>>,
     /// The most rows.
@@ -97,7 +97,7 @@ pub(crate) struct RowsRead<'s> {
 }
 
 /// Where the rows of a read are found.
-pub(crate) enum ScanSource<'s> {
+pub(crate) enum DecodeSource<'s> {
     /// All visible rows, or those that an index keeps.
     Scan(&'s Snapshot<'s>, Option<usize>),
     /// Rows that were looked up, in order of arrival, and their memory.
@@ -125,7 +125,7 @@ impl ScannedTable {
             options,
         };
         let in_parallel = match &source {
-            ScanSource::Scan(snapshot, kept_by) if !memory.on_disk => {
+            DecodeSource::Scan(snapshot, kept_by) if !memory.on_disk => {
                 decoding.in_parallel((*snapshot, *kept_by), &memory)?
             }
             _ => None,
@@ -278,7 +278,7 @@ impl Decoding<'_> {
     }
 
     /// Decodes the rows on the caller's thread, to disk where they do not fit into the memory.
-    fn in_order(&self, source: ScanSource<'_>, memory: &ScanMemory<'_>) -> Result<DecodedRows> {
+    fn in_order(&self, source: DecodeSource<'_>, memory: &ScanMemory<'_>) -> Result<DecodedRows> {
         let mut target = ScanTarget {
             batches: Vec::new(),
             writer: memory.on_disk.then(|| SpillWriter::new(memory.env, &self.schema)),
@@ -288,11 +288,13 @@ impl Decoding<'_> {
         let rows_max = self.rows_max.unwrap_or(usize::MAX);
         let push = &mut |batch| target.push(batch);
         match source {
-            ScanSource::Scan(snapshot, Some(index)) => {
+            DecodeSource::Scan(snapshot, Some(index)) => {
                 self.decode(snapshot.scan_kept_by(index), rows_max, push)?;
             }
-            ScanSource::Scan(snapshot, None) => self.decode(snapshot.scan(), rows_max, push)?,
-            ScanSource::Found { rows, _memory } => self.decode(rows.into_iter(), rows_max, push)?,
+            DecodeSource::Scan(snapshot, None) => self.decode(snapshot.scan(), rows_max, push)?,
+            DecodeSource::Found { rows, _memory } => {
+                self.decode(rows.into_iter(), rows_max, push)?
+            }
         }
         Ok(match target.writer {
             Some(writer) => DecodedRows::OnDisk(writer.finish()?),

@@ -33,7 +33,7 @@ use crate::{
     StoredTables,
     error::{interrupted, into_datafusion},
     operator::OperatorOptions,
-    scan::{RowsRead, ScanMemory, ScanSource, ScannedTable, projection},
+    scan::{DecodeSource, RowsRead, ScanMemory, ScannedTable, projection},
 };
 
 /// The part of a table's rows from which on a scan is cheaper than looking the rows up.
@@ -187,7 +187,7 @@ impl<'s> Reading<'s> {
         for wanted in shared {
             let found = self.snapshots.get(&wanted.table.id);
             let Some((snapshot, kept_by)) = found.copied() else { continue };
-            let (source, rows_max) = (ScanSource::Scan(snapshot, kept_by), wanted.rows_max);
+            let (source, rows_max) = (DecodeSource::Scan(snapshot, kept_by), wanted.rows_max);
             reads.reads.push(self.decoded(wanted, RowsRead { source, filter: None, rows_max })?);
         }
         for (wanted, rows) in own {
@@ -231,12 +231,12 @@ impl<'s> Reading<'s> {
                 let memory = MemoryConsumer::new("rows by key");
                 let memory = memory.register(&self.state.runtime_env().memory_pool);
                 if memory.try_grow(rows.capacity() * size_of::<StoredRow<'_>>()).is_ok() {
-                    let source = ScanSource::Found { rows, _memory: memory };
+                    let source = DecodeSource::Found { rows, _memory: memory };
                     return Ok(Some(RowsRead { source, filter: None, rows_max }));
                 }
             }
         }
-        let source = ScanSource::Scan(snapshot, kept_by);
+        let source = DecodeSource::Scan(snapshot, kept_by);
         Ok(rows_max.map(|_| RowsRead { source, filter: None, rows_max }))
     }
 
