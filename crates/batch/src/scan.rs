@@ -293,7 +293,7 @@ impl Decoding<'_> {
             }
             DecodeSource::Scan(snapshot, None) => self.decode(snapshot.scan(), rows_max, push)?,
             DecodeSource::Found { rows, _memory } => {
-                self.decode(rows.into_iter(), rows_max, push)?
+                self.decode(rows.into_iter(), rows_max, push)?;
             }
         }
         Ok(match target.writer {
@@ -334,6 +334,22 @@ impl Decoding<'_> {
         Ok(batches)
     }
 
+    /// Decodes at most `rows_max` rows into batches that count in `memory`.
+    fn held<'r>(
+        &self,
+        rows: impl Iterator<Item = StoredRow<'r>>,
+        rows_max: usize,
+        memory: &ScanMemory<'_>,
+    ) -> Result<Vec<RecordBatch>> {
+        let mut batches = Vec::new();
+        self.decode(rows, rows_max, &mut |batch| {
+            memory.try_grow(batch.get_array_memory_size())?;
+            batches.push(batch);
+            Ok(())
+        })?;
+        Ok(batches)
+    }
+
     /// Decodes parts, `wave` of them at once, until there are enough rows. The first one is decoded alone
     /// where not all are wanted, since it often has enough. `None` where rows were removed meanwhile.
     fn in_waves(
@@ -350,16 +366,7 @@ impl Decoding<'_> {
             let parts = &parts[begin..begin.saturating_add(size).min(parts.len())];
             begin += parts.len();
             let decoded = parallel::run(self.options.threads, parts.len(), |part| {
-                let read = parts[part].read(|rows| {
-                    let mut batches = Vec::new();
-                    self.decode(rows, left, &mut |batch| {
-                        memory.try_grow(batch.get_array_memory_size())?;
-                        batches.push(batch);
-                        Ok(())
-                    })?;
-                    Ok::<_, DataFusionError>(batches)
-                });
-                read.transpose()
+                parts[part].read(|rows| self.held(rows, left, memory)).transpose()
             });
             for part in decoded? {
                 let Some(part) = part else { return Ok(None) };

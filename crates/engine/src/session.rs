@@ -29,7 +29,7 @@ use crate::{
     parameters::check_parameters,
     relation::SeenQueries,
     session_list::SessionShared,
-    statement::{action_of, create_function, drop_function},
+    statement::{DropOptions, action_of, create_function, drop_function},
     system,
     variables::{Storage, Variables},
     view::{requirements_of, views_of},
@@ -160,7 +160,7 @@ impl Session {
             Statement::Use(name) => self.use_database(name),
             Statement::CreateTable(create) => self.run_create_table(create, parameters),
             Statement::DropTable { names, if_exists, cascade } => {
-                self.drop_tables(names, *if_exists, *cascade)
+                self.drop_tables(names, DropOptions { if_exists: *if_exists, cascade: *cascade })
             }
             Statement::AlterTable { table, actions } => self.alter_table(table, actions),
             Statement::Truncate(names) => self.truncate(names),
@@ -168,7 +168,7 @@ impl Session {
                 self.create_view(create, script, parsed.parameter_count)
             }
             Statement::DropView { name, if_exists, cascade } => {
-                self.drop_view(name, *if_exists, *cascade)
+                self.drop_view(name, DropOptions { if_exists: *if_exists, cascade: *cascade })
             }
             Statement::CreateIndex(create) => self.create_index(create),
             Statement::DropIndex { table, name } => self.drop_index(table, name),

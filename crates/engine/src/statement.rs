@@ -52,6 +52,7 @@ pub(crate) use function::{create_function, drop_function};
 pub use into_outfile::PassedRows;
 pub(crate) use query_config::check as check_query_config;
 pub(crate) use show::retention_text;
+pub(crate) use table::DropOptions;
 pub use verify::verification_columns;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};

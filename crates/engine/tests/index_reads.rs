@@ -1,6 +1,8 @@
 //! A condition on the keys of a declared index finds the rows that a scan finds, in their order, over
 //! drawn tables: late rows, ties, NULL keys, expired rows, and indexes that keep different rows.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::sync::Arc;
 
 use lockstep_engine::{Database, Output, ParsedScript, Session};
@@ -55,13 +57,13 @@ fn reads_index(session: &Session, sql: &str) -> bool {
 
 /// Indexes, of which some are drawn for a table.
 const INDEXES: [&str; 7] = [
-    "INDEX by_k (KEY=k, TS=ts)",
-    "INDEX by_age (KEY=k, TS=ts, TTL=5m, TTL_TYPE=absolute)",
-    "INDEX by_count (KEY=k, TS=ts, TTL=2, TTL_TYPE=latest)",
-    "INDEX by_both (KEY=(s, k), TS=ts, TTL=(5m, 3), TTL_TYPE=absandlat)",
-    "INDEX by_either (KEY=(k, s), TS=other, TTL=(5m, 3), TTL_TYPE=absorlat)",
-    "INDEX by_arrival (KEY=s, TTL=2, TTL_TYPE=latest)",
-    "INDEX by_s (KEY=s, TS=other, TTL=1, TTL_TYPE=latest)",
+    "INDEX(KEY=k, TS=ts)",
+    "INDEX(KEY=k, TS=ts, TTL=5m, TTL_TYPE=absolute)",
+    "INDEX(KEY=k, TS=ts, TTL=2, TTL_TYPE=latest)",
+    "INDEX(KEY=(s, k), TS=ts, TTL=(5m, 3), TTL_TYPE=absandlat)",
+    "INDEX(KEY=(k, s), TS=other, TTL=(5m, 3), TTL_TYPE=absorlat)",
+    "INDEX(KEY=s, TTL=2, TTL_TYPE=latest)",
+    "INDEX(KEY=s, TS=other, TTL=1, TTL_TYPE=latest)",
 ];
 
 fn table(session: &Session, draw: &mut Draw) {
@@ -166,7 +168,7 @@ fn openmldb_reads_the_rows_of_one_index() {
     session
         .execute(
             "SET compatibility = 'openmldb'; CREATE TABLE t (id INT, k INT, s STRING, ts TIMESTAMP, \
-             INDEX by_count (KEY=k, TS=ts, TTL=1, TTL_TYPE=latest), INDEX by_s (KEY=s, TS=ts)); \
+             INDEX(KEY=k, TS=ts, TTL=1, TTL_TYPE=latest), INDEX(KEY=s, TS=ts)); \
              INSERT INTO t VALUES (1, 1, 'a', 1000), (2, 1, 'a', 2000)",
         )
         .unwrap();

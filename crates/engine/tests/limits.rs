@@ -124,7 +124,7 @@ fn planning_is_cancelled_by_the_size_of_the_statement() {
     ] {
         let cancelled = cancelling(checkpoints).run(|| session.execute(&sql));
         let code = cancelled.map_err(|error| error.code).err();
-        assert_eq!(code, Some(code::QUERY_CANCELED), "{:.60}", sql);
+        assert_eq!(code, Some(code::QUERY_CANCELED), "{sql:.60}");
     }
     assert_eq!(
         session.execute("SELECT * FROM w").expect_err("nothing was made").code,

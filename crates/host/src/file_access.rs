@@ -246,7 +246,6 @@ pub(crate) fn special_kind(kind: FileType) -> Option<&'static str> {
 }
 
 /// Opens a file for reading. Looks at it before, and at what was opened.
-#[expect(clippy::disallowed_methods, reason = "this is the real disk")]
 fn open_regular(path: &Path, flags: i32) -> io::Result<File> {
     check_kind(fs::metadata(path)?.file_type())?;
     debug_assert_ne!(flags & libc::O_NONBLOCK, 0, "a pipe that replaced the file must not block");

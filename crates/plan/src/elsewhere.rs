@@ -33,7 +33,7 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["sum_if", "sumif"], "Write sum_where(x, condition), or sum(x) FILTER (WHERE condition)."),
     (&["bool_and", "every"], "Write min(int(condition)) = 1."),
     (&["bool_or"], "Write max(int(condition)) = 1."),
-    (&["extract", "datepart"], "Write extract(field FROM t) or date_part('field', t)."),
+    (&["extract", "datepart"], "Write extract(year FROM t) or date_part('year', t)."),
     (
         &["age", "date_diff", "timestampdiff"],
         "Write t1 - t2, which is milliseconds, or datediff(t1, t2).",

@@ -168,10 +168,8 @@ impl Aggregates for InnerCalls<'_, '_> {
         if let Some(over) = &call.over {
             self.check(over)?;
         }
-        let is_same_window = match &mut self.is_same_window {
-            Some(is_same_window) => Some(&mut **is_same_window as _),
-            None => None,
-        };
+        let is_same_window =
+            self.is_same_window.as_mut().map(|is_same_window| &mut **is_same_window as _);
         let aggregate = bind_aggregate(self.binder, call, span, scope, is_same_window)?;
         let expr = Expr::Column(placeholder(self.calls.len()));
         self.calls.push(InnerCall { span, bound: aggregate.bound, arguments: aggregate.arguments });

@@ -244,7 +244,7 @@ fn side_hint(expected: &ScopeColumn, found: &ScopeColumn) -> String {
     if found.data_type == expected.data_type {
         return format!("Write `{value} AS {name}`.");
     }
-    match cast::common_type([&expected.data_type, &found.data_type].into_iter()) {
+    match cast::common_type([&expected.data_type, &found.data_type]) {
         Some(wide) if wide == found.data_type => {
             format!("Write `CAST({name} AS {wide}) AS {name}` on the first side.")
         }

@@ -57,7 +57,7 @@ impl Parser<'_> {
                 found.arguments = parser.comma_list(Self::type_name)?;
                 parser.expect_symbol(">")?;
             } else if let Some(length) = parser.type_length()? {
-                found = with_length(found.name, &length)?;
+                found = with_length(&found.name, &length)?;
             }
             parser.time_zone(&mut found.name);
             parser.grow(1)?;
@@ -111,7 +111,7 @@ impl Parser<'_> {
 }
 
 /// Returns the type that a name with a length means.
-fn with_length(name: Ident, length: &TypeLength) -> Result<TypeName> {
+fn with_length(name: &Ident, length: &TypeLength) -> Result<TypeName> {
     let lower = name.text.to_ascii_lowercase();
     let is_any = |names: &[&str]| names.contains(&lower.as_str());
     let of = |text: &str, length| {

@@ -50,6 +50,7 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
 ];
 
 /// An expression over `t`, and what its type allows.
+#[expect(clippy::struct_excessive_bools, reason = "each is a clause of its own")]
 struct RepeatedExpression {
     sql: &'static str,
     construct: &'static str,
@@ -254,6 +255,7 @@ impl RepeatedQuery {
     }
 
     /// Draws ORDER BY with the expression in it, where `has_text` is whether it may be repeated.
+    #[expect(clippy::fn_params_excessive_bools, reason = "each is a form of its own")]
     fn order(
         &mut self,
         has_alias: bool,

@@ -32,6 +32,7 @@ pub(super) struct ValueEncoders {
 
 impl ValueEncoders {
     /// Makes it with a session's settings.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed alike everywhere")]
     pub(super) fn new(settings: &Settings) -> Self {
         Self { times: TimeText::new(settings) }
     }

@@ -16,6 +16,7 @@ pub(super) struct TimeText {
 
 impl TimeText {
     /// Makes a writer with a session's settings.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed alike everywhere")]
     pub(super) fn new(settings: &Settings) -> Self {
         let is_integer = settings.compatibility == Compatibility::OpenMldb;
         Self { zone: Zone::new(settings.time_zone), is_integer }

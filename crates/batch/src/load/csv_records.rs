@@ -75,6 +75,7 @@ enum FieldPart {
 }
 
 /// A cursor over the records of a text.
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of the reader by itself")]
 pub struct CsvRecords<R> {
     input: BufReader<R>,
     characters: CsvCharacters,

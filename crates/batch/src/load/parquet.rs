@@ -219,6 +219,7 @@ pub(super) struct ParquetFile {
 
 impl ParquetFile {
     /// Opens a file and finds the table's columns in it.
+    #[expect(clippy::needless_pass_by_value, reason = "the open file holds its target")]
     pub(super) fn open(target: Arc<LoadTarget>, file: InputFile) -> Result<Self> {
         let source = open_file(&file)?;
         let import = match &target.identity {

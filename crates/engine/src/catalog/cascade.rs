@@ -126,7 +126,7 @@ impl Objects {
         }
         let height = |object: &DroppedObject| self.find_view(&object.name).map(|v| v.height());
         let mut by_height: Vec<_> = views.iter().map(|view| (height(view), &view.name)).collect();
-        by_height.sort_by(|left, right| right.0.cmp(&left.0));
+        by_height.sort_by_key(|(height, _)| std::cmp::Reverse(*height));
         for (_, name) in by_height {
             removed.push(self.drop_view(name)?);
         }

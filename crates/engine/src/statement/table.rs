@@ -14,36 +14,40 @@ use crate::{
     session::retried,
 };
 
+/// The options of DROP TABLE and DROP VIEW.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DropOptions {
+    /// IF EXISTS.
+    pub(crate) if_exists: bool,
+    /// CASCADE.
+    pub(crate) cascade: bool,
+}
+
 impl Session {
     /// Runs DROP TABLE. Each table is dropped for itself; all are checked before the first is dropped.
-    pub(crate) fn drop_tables(
-        &self,
-        names: &[ObjectName],
-        if_exists: bool,
-        cascade: bool,
-    ) -> Result<Output> {
+    pub(crate) fn drop_tables(&self, names: &[ObjectName], drop: DropOptions) -> Result<Output> {
         if let [name] = names {
-            return self.drop_table(name, if_exists, cascade);
+            return self.drop_table(name, drop);
         }
-        self.check_dropped(names, if_exists, cascade)?;
+        self.check_dropped(names, drop)?;
         let mut all = Output::of_message("DROP TABLE");
         // A table that has changed meanwhile is tried again by itself: others are dropped already.
         for name in names {
-            let dropped = retried(|| self.drop_table(name, if_exists, cascade))?;
+            let dropped = retried(|| self.drop_table(name, drop))?;
             all.warnings.extend(dropped.warnings);
         }
         Ok(all)
     }
 
     /// Fails where one of several tables cannot be dropped. Costs a copy of the catalog.
-    fn check_dropped(&self, names: &[ObjectName], if_exists: bool, cascade: bool) -> Result<()> {
+    fn check_dropped(&self, names: &[ObjectName], drop: DropOptions) -> Result<()> {
         let mut objects = self.database.objects().clone();
         for name in names {
             let named = self.qualified(name);
             let external = objects.find_view(&named).cloned();
             let command = match external.filter(|view| view.is_external_table()) {
                 Some(_) => {
-                    let readers = match cascade {
+                    let readers = match drop.cascade {
                         true => objects.readers_of_view(&named),
                         false => Vec::new(),
                     };
@@ -52,7 +56,7 @@ impl Session {
                 }
                 None => {
                     let id = self.find_entry(name).map_or(0, |entry| entry.id);
-                    let readers = match cascade {
+                    let readers = match drop.cascade {
                         true => objects.readers_of_table(id),
                         false => Vec::new(),
                     };
@@ -61,7 +65,7 @@ impl Session {
                 }
             };
             match objects.apply(&command) {
-                Err(error) if !if_exists || !is_missing(&error) => {
+                Err(error) if !drop.if_exists || !is_missing(&error) => {
                     return at_name(*with_cascade_hint(error), name).err();
                 }
                 _ => {}
@@ -70,22 +74,22 @@ impl Session {
         Ok(())
     }
 
-    fn drop_table(&self, name: &ObjectName, if_exists: bool, cascade: bool) -> Result<Output> {
+    fn drop_table(&self, name: &ObjectName, drop: DropOptions) -> Result<Output> {
         let named = self.qualified(name);
         let external = self.database.objects().find_view(&named).cloned();
         if external.is_some_and(|view| view.is_external_table()) {
-            return self.drop_view_as(name, if_exists, cascade, "DROP TABLE");
+            return self.drop_view_as(name, drop, "DROP TABLE");
         }
         let dropped = self.find_entry(name);
         let id = dropped.as_ref().map_or(0, |entry| entry.id);
-        let with = match cascade {
+        let with = match drop.cascade {
             true => self.cascade(|objects| objects.readers_of_table(id))?,
             false => Cascade::default(),
         };
         let warnings = with.warnings();
         let command = CatalogCommand::DropTable { name: named, id, with };
         match self.database.commit(&command) {
-            Err(error) if !if_exists || !is_missing(&error) => {
+            Err(error) if !drop.if_exists || !is_missing(&error) => {
                 at_name(*with_cascade_hint(error), name).err()
             }
             _ => {

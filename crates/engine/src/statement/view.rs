@@ -10,7 +10,7 @@ use lockstep_sql::{
     parse,
 };
 
-use super::{at_name, outcome, with_cascade_hint};
+use super::{at_name, outcome, table::DropOptions, with_cascade_hint};
 use crate::{
     Output, Session,
     access::OwnedReads,
@@ -121,31 +121,25 @@ impl Session {
     }
 
     /// Runs DROP VIEW.
-    pub(crate) fn drop_view(
-        &self,
-        name: &ObjectName,
-        if_exists: bool,
-        cascade: bool,
-    ) -> Result<Output> {
-        self.drop_view_as(name, if_exists, cascade, "DROP VIEW")
+    pub(crate) fn drop_view(&self, name: &ObjectName, drop: DropOptions) -> Result<Output> {
+        self.drop_view_as(name, drop, "DROP VIEW")
     }
 
     /// Drops a view or an external table by the statement `done`.
     pub(super) fn drop_view_as(
         &self,
         name: &ObjectName,
-        if_exists: bool,
-        cascade: bool,
+        drop: DropOptions,
         done: &str,
     ) -> Result<Output> {
         let named = self.qualified(name);
-        let with = match cascade {
+        let with = match drop.cascade {
             true => self.cascade(|objects| objects.readers_of_view(&named))?,
             false => Cascade::default(),
         };
         let warnings = with.warnings();
         let command = CatalogCommand::DropView { name: named, with };
-        let tolerated = if_exists.then_some(code::UNDEFINED_TABLE);
+        let tolerated = drop.if_exists.then_some(code::UNDEFINED_TABLE);
         let dropped = self.database.commit(&command).map_err(with_cascade_hint);
         let output = outcome(dropped, tolerated, name, done)?;
         Ok(Output { warnings, ..output })

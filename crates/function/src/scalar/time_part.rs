@@ -28,7 +28,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
             ("date_part('year', date('2020-05-22'))", "2020"),
             ("date_part('dow', date('2020-05-24'))", "0"),
             ("date_part('second', timestamp('2020-05-22 10:43:40'))", "40"),
-            ("extract(epoch FROM timestamp('1970-01-01 00:01:00'))", "60"),
+            ("date_part('epoch', timestamp('1970-01-01 00:01:00'))", "60"),
         ],
         resolve: date_part,
     },

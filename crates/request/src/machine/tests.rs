@@ -249,8 +249,11 @@ fn expected_order(left: f64, right: f64) -> Ordering {
     }
 }
 
+/// An operator, and whether it is true for an order.
+type Comparison = (&'static str, fn(Ordering) -> bool);
+
 /// The comparison operators, each with the orders for which it is true.
-const COMPARISONS: [(&str, fn(Ordering) -> bool); 6] = [
+const COMPARISONS: [Comparison; 6] = [
     ("op_eq", Ordering::is_eq),
     ("op_ne", Ordering::is_ne),
     ("op_lt", Ordering::is_lt),

@@ -188,8 +188,8 @@ fn decompressed_length(buffer: &[u8]) -> Result<u64, String> {
     };
     match i64::from_le_bytes(*first) {
         NOT_COMPRESSED => Ok(u64::try_from(buffer.len()).unwrap_or(u64::MAX)),
-        length => u64::try_from(length)
-            .or_else(|_| Err("a compressed buffer has a negative length".to_owned())),
+        length @ 0.. => Ok(length.cast_unsigned()),
+        _ => Err("a compressed buffer has a negative length".to_owned()),
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         SharedRule {
             name: "literal",
             grammar: "number | duration | string | TRUE | FALSE | NULL | interval\n\
-                | ( DATE | TIMESTAMP [ ( WITH | WITHOUT ) TIME ZONE ] | DATETIME ) string",
+                | ( DATE | TIMESTAMP [ ( WITH | WITHOUT ) TIME ZONE ] | DATETIME | TIMESTAMPTZ ) string",
             note: "A text behind `DATE` or `TIMESTAMP` that is none is an error, where `CAST` gives NULL.",
         },
         SharedRule {

@@ -87,7 +87,9 @@ impl<'t> Recogniser<'t> {
         let is_reserved =
             |word: &str| self.reserved.iter().any(|known| known.eq_ignore_ascii_case(word));
         let is_whole = |token: &str| token.bytes().all(|byte| byte.is_ascii_digit());
-        let inner = |token: &'t str| token[1..token.len() - 1].trim();
+        let unsigned = |token: &'t str| {
+            token[1..token.len() - 1].trim().trim_start_matches(['-', '+']).trim_start()
+        };
         self.one(at, |lexeme, token| match (name, lexeme) {
             ("name" | "type_name" | "function_name", Lexeme::Name) => true,
             // Behind a dot a reserved word is a name, too.
@@ -102,10 +104,13 @@ impl<'t> Recogniser<'t> {
             }
             ("number", Lexeme::Number) => !is_duration(token),
             ("duration", Lexeme::Number) => is_duration(token),
-            ("whole_number", Lexeme::Number) => is_whole(token),
-            ("number_text", Lexeme::Text) => is_whole(inner(token)),
-            ("duration_text", Lexeme::Text) => {
-                inner(token).starts_with(|c: char| c.is_ascii_digit())
+            (
+                "whole_number" | "text_length" | "binary_digits" | "second_digits",
+                Lexeme::Number,
+            ) => is_whole(token),
+            ("number_text", Lexeme::Text) => is_whole(unsigned(token)),
+            ("duration_text" | "calendar_text", Lexeme::Text) => {
+                unsigned(token).starts_with(|c: char| c.is_ascii_digit())
             }
             ("job_id", Lexeme::Word | Lexeme::Number) => true,
             _ => false,

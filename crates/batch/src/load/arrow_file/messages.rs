@@ -126,7 +126,10 @@ fn next_message(bytes: &mut impl Read) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     }
     let header = read_whole(bytes, length.into())?;
     let size = parsed(&header)?.bodyLength();
-    let size = u64::try_from(size).or_else(|_| Err(format!("a message has {size} bytes")))?;
+    if size < 0 {
+        return Err(format!("a message has {size} bytes"));
+    }
+    let size = size.cast_unsigned();
     let body = read_whole(bytes, size)?;
     Ok(Some((header, body)))
 }

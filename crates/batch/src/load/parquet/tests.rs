@@ -1,6 +1,10 @@
 //! Parquet files whose footers are wrong: rewritten ones of right files.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use ::arrow::{
     array::{ArrayRef, Int64Array, RecordBatch, StringArray},
@@ -79,7 +83,7 @@ fn rewrite(path: &PathBuf, change: impl FnOnce(ParquetMetaData) -> ParquetMetaDa
 
 /// Replaces what the footer says of the whole file; the function takes the number of rows.
 fn with_file(
-    metadata: ParquetMetaData,
+    metadata: &ParquetMetaData,
     row_count: i64,
     schema: Option<SchemaDescriptor>,
 ) -> ParquetMetaData {
@@ -98,7 +102,7 @@ fn with_file(
 
 /// Changes the metadata of a column in each row group.
 fn with_column(
-    metadata: ParquetMetaData,
+    metadata: &ParquetMetaData,
     column: usize,
     change: impl Fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder,
 ) -> ParquetMetaData {
@@ -111,7 +115,7 @@ fn with_column(
     ParquetMetaData::new(metadata.file_metadata().clone(), groups)
 }
 
-fn inferred(path: &PathBuf) -> Result<InferredFiles> {
+fn inferred(path: &Path) -> Result<InferredFiles> {
     let options = LoadOptions { format: FileFormat::Parquet, ..LoadOptions::default() };
     let paths = [path.to_string_lossy().into_owned()];
     infer_files(&paths, options, Settings::default(), AbsentColumns::Refused)
@@ -164,7 +168,7 @@ fn right_statistics_leave_out_row_groups() {
 fn rows_are_counted_by_row_groups() {
     let directory = TestDirectory::new();
     let path = written(&directory);
-    rewrite(&path, |metadata| with_file(metadata, 0, None));
+    rewrite(&path, |metadata| with_file(&metadata, 0, None));
     assert_eq!(numbers(&path), [21, 22, 23, 24]);
     assert_eq!(read(&path, &[], |_| None).unwrap().len(), 4, "rows without columns");
 }
@@ -173,7 +177,7 @@ fn rows_are_counted_by_row_groups() {
 fn a_column_with_other_rows_than_its_group_is_named() {
     let directory = TestDirectory::new();
     let path = written(&directory);
-    rewrite(&path, |metadata| with_column(metadata, 1, |column| column.set_num_values(3)));
+    rewrite(&path, |metadata| with_column(&metadata, 1, |column| column.set_num_values(3)));
     let error = inferred(&path).unwrap_err();
     assert_eq!(error.code, code::BAD_COPY_FORMAT);
     assert!(error.message.contains("rows.parquet"), "{}", error.message);
@@ -210,13 +214,13 @@ fn pages_beyond_the_file_are_an_error_of_their_column() {
     let directory = TestDirectory::new();
     let path = written(&directory);
     rewrite(&path, |metadata| {
-        with_column(metadata, 1, |column| column.set_total_compressed_size(1 << 40))
+        with_column(&metadata, 1, |column| column.set_total_compressed_size(1 << 40))
     });
     assert_eq!(numbers(&path).len(), 4, "another column can be read");
     let error = read(&path, &["s"], |_| None).unwrap_err();
     assert!(error.detail.unwrap().contains("the pages of column `s` are not in the file"));
     rewrite(&path, |metadata| {
-        with_column(metadata, 1, |column| column.set_file_path("other.parquet".to_owned()))
+        with_column(&metadata, 1, |column| column.set_file_path("other.parquet".to_owned()))
     });
     let error = read(&path, &["s"], |_| None).unwrap_err();
     assert!(error.detail.unwrap().contains("the pages of column `s` are in another file"));
@@ -233,7 +237,7 @@ fn a_group_without_members_does_not_move_columns() {
         let mut fields = vec![Arc::new(nothing)];
         fields.extend(schema.root_schema().get_fields().iter().cloned());
         let root = Type::group_type_builder("schema").with_fields(fields).build().unwrap();
-        with_file(metadata, 4, Some(SchemaDescriptor::new(Arc::new(root))))
+        with_file(&metadata, 4, Some(SchemaDescriptor::new(Arc::new(root))))
     });
     assert_eq!(numbers(&path), [21, 22, 23, 24]);
     let found = read(&path, &["s"], compared("n", Operator::Gt, lit(22_i64))).unwrap();
@@ -251,7 +255,7 @@ fn bounds_in_another_order_are_not_used() {
     let path = written(&directory);
     let is_zurich = || compared("s", Operator::Eq, lit("Zürich"));
     rewrite(&path, |metadata| {
-        with_column(metadata, 1, |column| column.set_statistics(texts("Bern", "Zug", true)))
+        with_column(&metadata, 1, |column| column.set_statistics(texts("Bern", "Zug", true)))
     });
     assert_eq!(read(&path, &["n"], is_zurich()).unwrap().len(), 4, "deprecated bounds");
 }
@@ -262,7 +266,7 @@ fn bounds_the_wrong_way_round_are_not_used() {
     let path = written(&directory);
     rewrite(&path, |metadata| {
         let wrong = Statistics::int64(Some(23), Some(21), None, Some(0), false);
-        with_column(metadata, 0, |column| column.set_statistics(wrong.clone()))
+        with_column(&metadata, 0, |column| column.set_statistics(wrong.clone()))
     });
     let found = read(&path, &["n"], compared("n", Operator::Eq, lit(22_i64))).unwrap();
     assert_eq!(found.len(), 4);
@@ -276,20 +280,20 @@ fn no_null_is_not_believed_and_neither_are_only_nulls_beside_bounds() {
     for (nulls, expected) in [(0, 4), (1, 4)] {
         rewrite(&path, |metadata| {
             let wrong = Statistics::byte_array(None, None, None, Some(nulls), false);
-            with_column(metadata, 1, |column| column.set_statistics(wrong.clone()))
+            with_column(&metadata, 1, |column| column.set_statistics(wrong.clone()))
         });
         let is_null = |schema: &SchemaRef| Some(is_null(col("s", schema).unwrap()).unwrap());
         assert_eq!(read(&path, &["n"], is_null).unwrap().len(), expected, "{nulls} NULLs");
     }
     rewrite(&path, |metadata| {
         let wrong = Statistics::int64(Some(21), Some(24), None, Some(2), false);
-        with_column(metadata, 0, |column| column.set_statistics(wrong.clone()))
+        with_column(&metadata, 0, |column| column.set_statistics(wrong.clone()))
     });
     let found = read(&path, &["n"], compared("n", Operator::Gt, lit(0_i64))).unwrap();
     assert_eq!(found.len(), 4, "a column with bounds has values");
     rewrite(&path, |metadata| {
         let only_nulls = Statistics::int64(None, None, None, Some(2), false);
-        with_column(metadata, 0, |column| column.set_statistics(only_nulls.clone()))
+        with_column(&metadata, 0, |column| column.set_statistics(only_nulls.clone()))
     });
     let found = read(&path, &["n"], compared("n", Operator::Gt, lit(0_i64))).unwrap();
     assert_eq!(found.len(), 0, "only NULLs, and no bounds");

@@ -35,7 +35,7 @@ const COPIES: u64 = 250;
 
 const ROWS: i64 = 40;
 
-/// The numbers of a seed, as SplitMix64 draws them.
+/// The numbers of a seed, as `SplitMix64` draws them.
 struct Draws(u64);
 
 impl Draws {
