@@ -33,7 +33,9 @@ def run(
 @pytest.fixture
 def directory(tmp_path: Path) -> str:
     path = str(tmp_path / "shop.lockstep")
-    assert run(["-q", "-c", "CREATE TABLE t (a INT); INSERT INTO t VALUES (7)", path]).returncode == 0
+    assert (
+        run(["-q", "-c", "CREATE TABLE t (a INT); INSERT INTO t VALUES (7)", path]).returncode == 0
+    )
     return path
 
 
@@ -134,7 +136,9 @@ def test_a_server_whose_output_is_not_read_serves(directory):
 def test_a_server_says_what_it_creates(tmp_path):
     wrong = run(["serve", str(tmp_path / "shop")])
     assert wrong.returncode == 2
-    assert wrong.stderr.startswith(f"error: there is no database at {tmp_path}/shop\nhint: --create ")
+    assert wrong.stderr.startswith(
+        f"error: there is no database at {tmp_path}/shop\nhint: --create "
+    )
     (tmp_path / "shop.lockstep").mkdir()
     mistyped = run(["serve", str(tmp_path / "shpo.lockstep")])
     assert mistyped.returncode == 2

@@ -14,7 +14,7 @@ import pytest
 
 import lockstep
 
-ROWS = [(1, "x", 0.5), (2, None, None), (3, "", 1.0), (4, "null", 2.0), (5, "a,\n\"b\"", 3.0)]
+ROWS = [(1, "x", 0.5), (2, None, None), (3, "", 1.0), (4, "null", 2.0), (5, 'a,\n"b"', 3.0)]
 
 
 @pytest.fixture

@@ -177,7 +177,16 @@ def test_a_certificate_of_openssl_is_taken_or_refused_with_what_is_missing(tmp_p
         folder = tmp_path / str(number)
         folder.mkdir()
         certificate, key = folder / "certificate.pem", folder / "key.pem"
-        make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+        make = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-subj",
+            "/CN=localhost",
+        ]
         make += ["-keyout", str(key), "-out", str(certificate)]
         make += [part for extension in extensions for part in ("-addext", extension)]
         subprocess.run(make, check=True, capture_output=True, timeout=60)
