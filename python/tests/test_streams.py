@@ -1,5 +1,5 @@
-"""Commands of the program without a terminal: each ends, whatever its streams are, and no stream is a file
-of the database.
+"""Commands of the program without a terminal: each ends, whatever its streams are, and no stream
+is a file of the database.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REDIRECTIONS = ("</dev/null", "<&-", ">&-", "2>&-", "<&- >&- 2>&-", "| true")
 def run(
     arguments: list[str], redirection: str = "", text: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the program with its streams redirected by the system's shell; fails where it does not end."""
+    """Runs the program with redirected streams; fails if it does not end."""
     command = ["sh", "-c", f'"$@" {redirection}', "sh", *PROGRAM, *arguments]
     given = {"stdin": subprocess.DEVNULL} if text is None else {"input": text}
     return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, **given)
@@ -74,7 +74,7 @@ def test_a_command_ends_without_a_terminal(arguments, directory, tmp_path):
     script.write_text("SELECT 1;\n")
     given = [part.format(script=script, directory=directory) for part in arguments]
     codes = {redirection: run(given, redirection).returncode for redirection in REDIRECTIONS}
-    # The configuration of the last one is wrong; `true` ends with 0, and the doctor finds what it finds.
+    # The configuration of the last one is wrong, and the doctor finds what it finds.
     expected = 2 if "--config" in arguments else 0
     allowed = {0, 1} if arguments[:1] == ["doctor"] else {expected}
     assert {code for key, code in codes.items() if key != "| true"} <= allowed, codes

@@ -34,7 +34,7 @@ def refusal(db, sql: str) -> str:
 
 def test_null_of_other_writers_is_null(db, tmp_path):
     """They write nothing for NULL, and quote the empty text; pandas writes nothing for both."""
-    frame = pd.DataFrame(ROWS, columns=["i", "t", "v"]).astype({"t": object})
+    frame = pd.DataFrame(ROWS, columns=["i", "t", "v"]).astype({"t": object})  # noqa: F841
     files = {name: tmp_path / f"{name}.csv" for name in ("duckdb", "polars", "python")}
     duckdb.sql("SELECT * FROM frame").write_csv(str(files["duckdb"]))
     pl.DataFrame(ROWS, schema=["i", "t", "v"], orient="row").write_csv(files["polars"])
