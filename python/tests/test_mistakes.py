@@ -52,7 +52,6 @@ STATEMENTS = [
     ("CREATE MATERIALIZED VIEW v AS SELECT user FROM clicks", "CREATE VIEW names a query"),
     ("CREATE VIEW v (a) AS SELECT user FROM clicks", "Name the columns in the query, with AS"),
     ("SELECT user FROM clicks WHERE price = (SELECT max(price) FROM clicks)", "LAST JOIN"),
-    ("SELECT extract(hour FROM ts) AS h FROM clicks", "hour(t)"),
     ("SELECT price // 2 AS p FROM clicks", "DIV"),
     ("SELECT string_agg(user, ',') AS s FROM clicks", "topn_frequency"),
     ("SELECT arg_max(user, price) AS s FROM clicks", "LAST JOIN"),
@@ -63,7 +62,7 @@ STATEMENTS = [
     # Objects.
     ("CREATE TABLE clicks (a INT)", "CREATE OR REPLACE TABLE"),
     ("DEPLOY price AS SELECT user FROM clicks", "DEPLOY OR REPLACE"),
-    ("DROP TABLE clicks", "DROP DEPLOYMENT"),
+    ("DROP TABLE clicks", "CASCADE"),
     ("INSERT INTO clicks VALUES ('ann', 1.0)", "The columns are `user`, `price`, `ts`"),
     ("INSERT INTO clicks VALUES ('ann', 'cheap', 1000)", "price"),
     ("SELECT id FROM clicks", "The columns are `user`, `price`, `ts`"),
