@@ -195,7 +195,7 @@ fn top_frequency(values: &[&Value], size: usize, mode: OracleMode) -> Value {
         other => integer(other).expect("integers and texts only").to_string(),
     };
     let mut texts: Vec<String> = counts.iter().map(|(_, value)| text(value)).take(size).collect();
-    if mode == OracleMode::OpenMldb {
+    if mode == OracleMode::OpenMldb && !texts.is_empty() {
         texts.resize(size, "NULL".to_owned());
     }
     Value::String(texts.join(",").into())
