@@ -157,7 +157,7 @@ def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path):
     code = f"""
         import os, lockstep
         db = lockstep.connect("{tmp_path}/features.lockstep")
-        rows = [{{"a": i, "s": os.urandom(40).hex()}} for i in range(30000)]
+        rows = [{{"a": i, "s": os.urandom(40).hex()}} for i in range(60000)]
         db.append("t", rows)
         for path in ("a.csv", "a.parquet", "a.json", "a.arrow", "parts/"):
             try:

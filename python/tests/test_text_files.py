@@ -46,7 +46,8 @@ def test_null_of_other_writers_is_null(db, tmp_path):
         # These do not quote a text that is the word of NULL here.
         no_word = f"read_csv('{path}', null_value = '')"
         expected = [(i, "" if t is None and name == "python" else t, v) for i, t, v in ROWS]
-        assert db.sql(f"SELECT i, t, v FROM {no_word}").fetchall() == expected, name
+        # A quoted empty text, as this writer has for NULL, makes a column one of texts.
+        assert db.sql(f"SELECT i, t, double(v) AS v FROM {no_word}").fetchall() == expected, name
     db.append("n", files["duckdb"])
     nulls = [(2,), (4,)]
     assert db.sql("SELECT i FROM n WHERE t IS NULL ORDER BY i").fetchall() == nulls

@@ -28,7 +28,10 @@ use datafusion::{
         SessionState, SessionStateBuilder, TaskContext,
         config::SessionConfig,
         disk_manager::DiskManagerBuilder,
-        memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation, UnboundedMemoryPool},
+        memory_pool::{
+            GreedyMemoryPool, MemoryConsumer, MemoryPool, MemoryReservation, TrackConsumersPool,
+            UnboundedMemoryPool,
+        },
         runtime_env::RuntimeEnvBuilder,
     },
     logical_expr::LogicalPlan,
@@ -56,9 +59,11 @@ use crate::{
     interruptible::Interruptible,
     joins_on_disk::{JoinsOnDisk, has_hash_join},
     lower::lower,
+    machine_memory::MachinePool,
     operator::{self, BATCH_ROWS, OperatorOptions, PARALLEL_ROWS_MIN, WindowSkew, batch_bytes},
     planner::BatchPlanner,
     point_query::PointQuery,
+    shared_rows::{SharedPlan, columns_read, part_name, share, with_columns},
     sort_memory::SortMemory,
     spill,
     table_reads::{self, IndexRead, limit_scans, read_tables},
@@ -67,6 +72,9 @@ use crate::{
 
 /// The most batches that wait for the consumer of a query.
 const BATCHES_AHEAD: usize = 4;
+
+/// How many of the consumers that hold the most an error about memory names.
+const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::new(5).expect("it is above 0");
 
 /// The interval at which the caller's thread checks whether its call was interrupted.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -274,11 +282,11 @@ pub fn explain(
     runtime()?.spawn(async move {
         let physical = query.state.query_planner().create_physical_plan(&query.plan, &query.state);
         let text = physical.await.map(|physical| {
-            format!(
-                "{}\n\n{}",
-                query.plan.display_indent(),
-                displayable(physical.as_ref()).indent(false)
-            )
+            let mut text = query.plan.display_indent().to_string();
+            for (number, part) in query.parts.iter().enumerate() {
+                text.push_str(&format!("\n\n{}:\n{}", part_name(number), part.display_indent()));
+            }
+            format!("{text}\n\n{}", displayable(physical.as_ref()).indent(false))
         });
         // Sending fails only when the caller has gone.
         drop(sender.send(text));
@@ -335,11 +343,22 @@ impl Optimising {
     }
 }
 
-/// Optimises a plan.
-fn optimise(plan: &LogicalPlan, state: &SessionState) -> DataFusionResult<LogicalPlan> {
-    let lowered = lower(plan.clone())?;
-    let optimise = || state.optimizer().optimize(lowered, state, |_, _| {});
-    limit_scans(value_limit::while_planning(optimise)?)
+/// Optimises a plan and the parts of it that are computed once, with the columns that are read of them.
+fn optimise(plan: &LogicalPlan, state: &SessionState) -> DataFusionResult<SharedPlan> {
+    let optimised = |plan: LogicalPlan| {
+        let lowered = lower(plan)?;
+        let optimise = || state.optimizer().optimize(lowered, state, |_, _| {});
+        limit_scans(value_limit::while_planning(optimise)?)
+    };
+    let SharedPlan { plan, mut parts } = share(plan)?;
+    let plan = optimised(plan)?;
+    // Those that read a part are after it.
+    for part in (0..parts.len()).rev() {
+        let readers = std::iter::once(&plan).chain(&parts[part + 1..]);
+        let columns = columns_read(part, readers)?;
+        parts[part] = optimised(with_columns(parts[part].clone(), &columns)?)?;
+    }
+    Ok(SharedPlan { plan, parts })
 }
 
 /// Returns the reads by key of a query, as it runs over the tables as they are now.
@@ -351,8 +370,9 @@ pub fn index_reads(
     let (context, files) = (QueryContext::nested(), options.temporary.files());
     let run = RunContext { context, files };
     let reads = || {
-        let plan = optimise(plan, &Optimising::new(options, &run)?.state)?;
-        table_reads::index_reads(&plan, tables, &options.read_through)
+        let SharedPlan { plan, parts } = optimise(plan, &Optimising::new(options, &run)?.state)?;
+        let plans = std::iter::once(&plan).chain(&parts);
+        table_reads::index_reads(plans, tables, &options.read_through)
     };
     lockstep_host::with_large_stack(reads).map_err(|error| from_datafusion(&error))
 }
@@ -360,6 +380,8 @@ pub fn index_reads(
 /// An optimised query whose tables are decoded.
 struct OptimisedQuery {
     plan: LogicalPlan,
+    /// The parts that are computed once for several scans.
+    parts: Arc<Vec<LogicalPlan>>,
     state: SessionState,
 }
 
@@ -381,11 +403,18 @@ impl OptimisedQuery {
         run: &RunContext,
     ) -> DataFusionResult<Self> {
         let Optimising { builder, state, operators } = Optimising::new(options, run)?;
-        let plan = optimise(plan, &state)?;
-        let tables = read_tables(&plan, tables, &options.read_through, &state, &operators)?;
-        let planner = BatchPlanner { tables: Arc::new(tables), options: operators };
+        let SharedPlan { plan, parts } = optimise(plan, &state)?;
+        let plans = std::iter::once(&plan).chain(&parts);
+        let tables = read_tables(plans, tables, &options.read_through, &state, &operators)?;
+        let parts = Arc::new(parts);
+        let planner = BatchPlanner {
+            tables: Arc::new(tables),
+            parts: Arc::clone(&parts),
+            shared: Arc::default(),
+            options: operators,
+        };
         let state = builder.with_query_planner(Arc::new(planner)).build();
-        Ok(Self { plan, state })
+        Ok(Self { plan, parts, state })
     }
 
     /// Sends the batches one by one until the receiver has gone. Where a join does not fit into the
@@ -453,12 +482,15 @@ fn session(
     let files = Arc::new(QueryFiles::new(Arc::clone(&run.files)));
     let disk = DiskManagerBuilder::default().with_temp_file_factory(files);
     let mut runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disk);
+    let mut pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
     if let Some(bytes) = memory_bytes {
         // Sorts and joins hold some batches, which are to be small beside the memory.
         config =
             config.with_batch_size((bytes / BATCH_SHARE_BYTES).clamp(BATCH_ROWS_MIN, BATCH_ROWS));
-        runtime = runtime.with_memory_limit(bytes, 1.0);
+        let limited = GreedyMemoryPool::new(bytes);
+        pool = Arc::new(TrackConsumersPool::new(limited, CONSUMERS_NAMED));
     }
+    runtime = runtime.with_memory_pool(Arc::new(MachinePool(pool)));
     let mut rules: Vec<PhysicalRule> = vec![Arc::new(PreserveOrder::UnionsAndJoins)];
     // No scan accepts a filter, and pushing filters through a projection is quadratic in its
     // columns. The second run of ProjectionPushdown pushes projections below filters that got a

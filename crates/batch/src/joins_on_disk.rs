@@ -25,6 +25,8 @@ use datafusion::{
     },
 };
 
+use crate::shared_rows::SharedExec;
+
 /// The optimizer rule that replaces hash joins by merge joins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JoinsOnDisk;
@@ -59,6 +61,9 @@ impl PhysicalOptimizerRule for JoinsOnDisk {
 
 /// Returns whether a plan has a join that the rule replaces.
 pub(crate) fn has_hash_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(read) = plan.downcast_ref::<SharedExec>() {
+        return has_hash_join(read.shared().plan());
+    }
     let is_hash_join = plan.downcast_ref::<HashJoinExec>().is_some_and(can_merge);
     is_hash_join || plan.children().into_iter().any(has_hash_join)
 }

@@ -14,6 +14,8 @@
 //! | `table_reads` | which stored rows a query reads |
 //! | `point_query` | queries that read a few rows by key |
 //! | `scan` | stored rows as columns |
+//! | `machine_memory` | the memory of the machine that a query may take |
+//! | `shared_rows` | parts of a query that several others read |
 //! | [`source`](ExternalRows) | files and Arrow objects as tables of a query |
 //! | `spill` | rows of a query on disk |
 //! | `temporary` | the files of these rows |
@@ -44,11 +46,13 @@ mod key_numbers;
 mod last_join;
 pub mod load;
 mod lower;
+mod machine_memory;
 mod operator;
 mod parallel;
 mod planner;
 mod point_query;
 mod scan;
+mod shared_rows;
 mod sort_memory;
 mod source;
 mod spill;

@@ -1,6 +1,6 @@
 //! Logical to physical plan: the nodes of `lower` and the scans of stored tables.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use arrow::datatypes::Schema;
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ use datafusion::{
     physical_plan::ExecutionPlan,
     physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
 };
+use lockstep_host::sync::Mutex;
 use lockstep_plan::CatalogTable;
 
 use crate::{
@@ -24,6 +25,7 @@ use crate::{
     lower::{BatchLastJoin, BatchWindow},
     operator::OperatorOptions,
     scan::projection,
+    shared_rows::{SharedRows, SharedSource},
     source::{ExternalRows, SourceScan},
     table_reads::TableReads,
     window::{WindowExec, WindowOperatorSpec},
@@ -34,6 +36,10 @@ use crate::{
 pub(crate) struct BatchPlanner {
     /// The decoded rows of the query's tables.
     pub(crate) tables: Arc<TableReads>,
+    /// The optimised parts that several scans read.
+    pub(crate) parts: Arc<Vec<LogicalPlan>>,
+    /// The physical parts, which the first scan of each makes.
+    pub(crate) shared: Arc<Mutex<HashMap<usize, Arc<SharedRows>>>>,
     /// The options of the operators.
     pub(crate) options: OperatorOptions,
 }
@@ -45,7 +51,9 @@ impl QueryPlanner for BatchPlanner {
         logical_plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(self.clone())]);
+        // A plan that is made again has parts of its own.
+        let own = Self { shared: Arc::default(), ..self.clone() };
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(own)]);
         planner.create_physical_plan(logical_plan, session).await
     }
 }
@@ -81,6 +89,10 @@ impl ExtensionPlanner for BatchPlanner {
         session: &dyn Session,
         context: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if let Some(source) = SharedSource::of(scan) {
+            let shared = self.shared_part(source.part, planner, session).await?;
+            return shared.read(scan).map(Some);
+        }
         let Some(table) = CatalogTable::of(scan.source.as_ref()) else { return Ok(None) };
         if let Some(source) = source_of(table) {
             let exprs = ExprPlanner { planner, session, context };
@@ -127,6 +139,25 @@ impl ExprPlanner<'_> {
 }
 
 impl BatchPlanner {
+    /// Returns a part that several scans read, planned by the first of them.
+    async fn shared_part(
+        &self,
+        part: usize,
+        planner: &dyn PhysicalPlanner,
+        session: &dyn Session,
+    ) -> Result<Arc<SharedRows>> {
+        let known = self.shared.lock().get(&part).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let Some(plan) = self.parts.get(part) else {
+            return internal_err!("a scan reads a part that the plan has");
+        };
+        let physical = planner.create_physical_plan(plan, session).await?;
+        let made = Arc::new(SharedRows::new(physical, self.options.clone()));
+        Ok(Arc::clone(self.shared.lock().entry(part).or_insert(made)))
+    }
+
     fn plan_window(
         &self,
         node: &BatchWindow,

@@ -47,11 +47,38 @@ pub(crate) struct ScannedTable {
     _memory: MemoryReservation,
 }
 
-/// The rows of a decoded table.
+/// Decoded rows.
 #[derive(Debug)]
-enum DecodedRows {
+pub(crate) enum DecodedRows {
     InMemory(Vec<RecordBatch>),
     OnDisk(SpilledRows),
+}
+
+impl DecodedRows {
+    /// Returns a source of some columns, at most `limit` rows. `schema` is that of all columns.
+    pub(crate) fn source(
+        &self,
+        schema: &SchemaRef,
+        columns: Vec<usize>,
+        limit: Option<usize>,
+        options: &OperatorOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match self {
+            Self::InMemory(batches) => {
+                let partitions = [batches.clone()];
+                let source =
+                    MemorySourceConfig::try_new(&partitions, Arc::clone(schema), Some(columns))?
+                        .with_limit(limit);
+                Ok(DataSourceExec::from_data_source(source))
+            }
+            Self::OnDisk(rows) => {
+                let schema = Arc::new(schema.project(&columns)?);
+                let scan = SpilledScan { rows: rows.clone(), columns, limit };
+                let context = options.context.clone();
+                Ok(Arc::new(SourceExec::new(Arc::new(scan), schema, context)))
+            }
+        }
+    }
 }
 
 /// Where the columns of a table go.
@@ -150,21 +177,7 @@ impl ScannedTable {
             position.ok_or_else(|| internal_datafusion_err!("column {column} was not decoded"))
         });
         let positions = positions.collect::<Result<Vec<_>>>()?;
-        let batches = match &self.rows {
-            DecodedRows::InMemory(batches) => batches,
-            DecodedRows::OnDisk(rows) => {
-                let schema = Arc::new(self.schema.project(&positions)?);
-                let scan =
-                    SpilledScan { rows: rows.clone(), columns: positions, limit: scan.fetch };
-                let context = options.context.clone();
-                return Ok(Arc::new(SourceExec::new(Arc::new(scan), schema, context)));
-            }
-        };
-        let partitions = [batches.clone()];
-        let source =
-            MemorySourceConfig::try_new(&partitions, Arc::clone(&self.schema), Some(positions))?
-                .with_limit(scan.fetch);
-        Ok(DataSourceExec::from_data_source(source))
+        self.rows.source(&self.schema, positions, scan.fetch, options)
     }
 }
 
@@ -279,12 +292,7 @@ impl Decoding<'_> {
 
     /// Decodes the rows on the caller's thread, to disk where they do not fit into the memory.
     fn in_order(&self, source: DecodeSource<'_>, memory: &ScanMemory<'_>) -> Result<DecodedRows> {
-        let mut target = ScanTarget {
-            batches: Vec::new(),
-            writer: memory.on_disk.then(|| SpillWriter::new(memory.env, &self.schema)),
-            schema: &self.schema,
-            memory,
-        };
+        let mut target = ScanTarget::new(&self.schema, memory);
         let rows_max = self.rows_max.unwrap_or(usize::MAX);
         let push = &mut |batch| target.push(batch);
         match source {
@@ -296,10 +304,7 @@ impl Decoding<'_> {
                 self.decode(rows.into_iter(), rows_max, push)?;
             }
         }
-        Ok(match target.writer {
-            Some(writer) => DecodedRows::OnDisk(writer.finish()?),
-            None => DecodedRows::InMemory(target.batches),
-        })
+        target.finish()
     }
 
     /// Decodes the rows on several threads. `None` where there are few, where rows were removed meanwhile,
@@ -380,7 +385,7 @@ impl Decoding<'_> {
 }
 
 /// Where decoded rows go.
-struct ScanTarget<'e> {
+pub(crate) struct ScanTarget<'e> {
     batches: Vec<RecordBatch>,
     /// Takes the batches when the memory is used up.
     writer: Option<SpillWriter>,
@@ -388,8 +393,22 @@ struct ScanTarget<'e> {
     memory: &'e ScanMemory<'e>,
 }
 
-impl ScanTarget<'_> {
-    fn push(&mut self, batch: RecordBatch) -> Result<()> {
+impl<'e> ScanTarget<'e> {
+    pub(crate) fn new(schema: &'e SchemaRef, memory: &'e ScanMemory<'e>) -> Self {
+        let writer = memory.on_disk.then(|| SpillWriter::new(memory.env, schema));
+        Self { batches: Vec::new(), writer, schema, memory }
+    }
+
+    /// Returns the rows.
+    pub(crate) fn finish(self) -> Result<DecodedRows> {
+        Ok(match self.writer {
+            Some(writer) => DecodedRows::OnDisk(writer.finish()?),
+            None => DecodedRows::InMemory(self.batches),
+        })
+    }
+
+    /// Adds a batch, in memory or on disk.
+    pub(crate) fn push(&mut self, batch: RecordBatch) -> Result<()> {
         if let Some(writer) = &mut self.writer {
             return writer.write(batch);
         }

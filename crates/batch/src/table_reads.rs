@@ -83,16 +83,16 @@ struct WantedRead<'p> {
     rows_max: Option<usize>,
 }
 
-/// Takes the snapshots of the tables that a plan reads, all before the first one is decoded, and
-/// decodes them.
-pub(crate) fn read_tables(
-    plan: &LogicalPlan,
+/// Takes the snapshots of the tables that plans read, all before the first one is decoded, and decodes
+/// them.
+pub(crate) fn read_tables<'p>(
+    plans: impl Iterator<Item = &'p LogicalPlan>,
     tables: &dyn StoredTables,
     read_through: &BTreeMap<u64, usize>,
     state: &SessionState,
     operators: &OperatorOptions,
 ) -> Result<TableReads> {
-    let scans = stored_scans(plan)?;
+    let scans = stored_scans(plans)?;
     let mut ids: Vec<u64> = Vec::new();
     for (table, _) in &scans {
         if !ids.contains(&table.id) {
@@ -119,17 +119,21 @@ pub(crate) fn read_tables(
 }
 
 /// Returns the scans of stored tables.
-fn stored_scans(plan: &LogicalPlan) -> Result<Vec<(&CatalogTable, &TableScan)>> {
+fn stored_scans<'p>(
+    plans: impl Iterator<Item = &'p LogicalPlan>,
+) -> Result<Vec<(&'p CatalogTable, &'p TableScan)>> {
     let mut scans = Vec::new();
-    plan.apply(|node| {
-        if let LogicalPlan::TableScan(scan) = node
-            && let Some(table) = CatalogTable::of(scan.source.as_ref())
-            && table.source.is_none()
-        {
-            scans.push((table, scan));
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
+    for plan in plans {
+        plan.apply(|node| {
+            if let LogicalPlan::TableScan(scan) = node
+                && let Some(table) = CatalogTable::of(scan.source.as_ref())
+                && table.source.is_none()
+            {
+                scans.push((table, scan));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
     Ok(scans)
 }
 
@@ -295,13 +299,13 @@ pub struct IndexRead {
 }
 
 /// Returns the reads by key of an optimised plan, in the order of its scans.
-pub(crate) fn index_reads(
-    plan: &LogicalPlan,
+pub(crate) fn index_reads<'p>(
+    plans: impl Iterator<Item = &'p LogicalPlan>,
     tables: &dyn StoredTables,
     read_through: &BTreeMap<u64, usize>,
 ) -> Result<Vec<IndexRead>> {
     let mut reads = Vec::new();
-    for (table, scan) in stored_scans(plan)? {
+    for (table, scan) in stored_scans(plans)? {
         let Some(stored) = tables.table(table.id) else { continue };
         let schema = stored.schema();
         let only = read_through.get(&table.id).copied();

@@ -330,3 +330,33 @@ fn threads_share_groups_and_keep_the_order_of_the_first_rows() {
         expected.into_iter().map(|(key, sum)| vec![key, Value::BigInt(sum)]).collect();
     assert_eq!(rows, expected);
 }
+
+/// A node that two others read is computed once, by the first that wants its rows; its copies below a
+/// filter are not, and it may be computed on disk.
+#[test]
+fn what_is_read_twice_is_computed_once() {
+    let mut world = TestTables::default();
+    let rows = (0..3_000).map(|id| row(id % 1_000, 0, i64::from(id))).collect::<Vec<_>>();
+    let scan = world.table("t", &COLUMNS, &rows);
+    let keys = LogicalPlanBuilder::from(scan).project(vec![col("t.k")]).unwrap();
+    let keys = keys.distinct().unwrap().project(vec![col("t.k")]).unwrap().build().unwrap();
+    let copy = |name: &str| LogicalPlanBuilder::from(keys.clone()).alias(name).unwrap();
+    let joined = |left: LogicalPlanBuilder| {
+        let on =
+            (vec![Column::from_qualified_name("a.k")], vec![Column::from_qualified_name("b.k")]);
+        let joined = left.join(copy("b").build().unwrap(), JoinType::Inner, on, None).unwrap();
+        joined.project(vec![col("a.k"), col("b.k")]).unwrap().build().unwrap()
+    };
+    let twice = joined(copy("a"));
+    let text = explain(&twice, &world, &ExecuteOptions::default()).unwrap();
+    assert_eq!(text.matches("SharedExec").count(), 2, "{text}");
+    assert_eq!(text.matches("Aggregate:").count(), 1, "{text}");
+    assert_eq!(world.rows(&twice).unwrap().len(), 1_000);
+    let on_disk = ExecuteOptions { on_disk: true, ..ExecuteOptions::default() };
+    let found = rows_of(&execute(&twice, &world, &on_disk).unwrap());
+    assert_eq!(found.len(), 1_000);
+    let filtered = joined(copy("a").filter(col("a.k").lt(lit(2))).unwrap());
+    let text = explain(&filtered, &world, &ExecuteOptions::default()).unwrap();
+    assert_eq!(text.matches("SharedExec").count(), 0, "{text}");
+    assert_eq!(world.rows(&filtered).unwrap().len(), 2);
+}

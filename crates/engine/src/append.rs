@@ -102,13 +102,16 @@ const ROWS_PER_REPORT: u64 = 4096;
 
 /// Which rows an append takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AppendRule {
+pub(crate) enum AppendRule<'c> {
     /// All: an event time may be NULL or negative, as in rows of data frames.
     Any,
     /// Rows that have the event times of all declared indexes; another row is an error.
     Timed,
     /// The same, and rows that are stored already are left out.
     Absent,
+    /// The same, and rows with a key are left out that a stored row has, in the declared indexes that keep
+    /// one row of each key; of those, in the ones over these columns, if given.
+    NewKeys(Option<&'c [usize]>),
 }
 
 /// Returns the warnings about rows that were accepted.
@@ -136,13 +139,13 @@ fn expired_warning(appended: Appended) -> Option<Diagnostic> {
 pub(crate) fn load(
     batches: impl Iterator<Item = Result<RecordBatch>>,
     table: &Table,
-    rule: AppendRule,
+    rule: AppendRule<'_>,
     conversion: Conversion,
 ) -> Result<Appended> {
     let mut load = match rule {
         AppendRule::Any => table.load_any(),
         AppendRule::Timed => table.load(),
-        AppendRule::Absent => {
+        AppendRule::Absent | AppendRule::NewKeys(_) => {
             let batches = batches.collect::<Result<Vec<_>>>()?;
             return append_rows(&batches, table, rule, conversion);
         }
@@ -181,7 +184,7 @@ pub(crate) fn push_batch(
 fn append_rows(
     batches: &[RecordBatch],
     table: &Table,
-    rule: AppendRule,
+    rule: AppendRule<'_>,
     conversion: Conversion,
 ) -> Result<Appended> {
     let schema = table.schema();
@@ -215,6 +218,7 @@ fn append_rows(
         AppendRule::Any => table.append(rows),
         AppendRule::Timed => table.append_timed(rows),
         AppendRule::Absent => table.append_absent(rows),
+        AppendRule::NewKeys(columns) => table.append_new_keys(rows, columns),
     };
     stored.map_err(|error| table_error(&error))
 }
@@ -309,6 +313,12 @@ pub(crate) fn table_error(error: &TableError) -> Box<Diagnostic> {
     }
     if let TableError::Log(failure) = error {
         return log_error(failure.error());
+    }
+    if matches!(error, TableError::MachineFull { .. }) {
+        let hint =
+            "Delete rows, or give the process more memory; SHOW MEMORY says what holds how much.";
+        let diagnostic = Diagnostic::new(code::OUT_OF_MEMORY, message).with_hint(hint);
+        return Box::new(diagnostic.with_kind(Kind::FreeResources));
     }
     if matches!(error, TableError::OutOfMemory { .. }) {
         let hint = "Delete rows, or SET GLOBAL max_memory; SHOW MEMORY says what holds how much.";

@@ -1,7 +1,9 @@
 //! The memory that allocations take from the machine.
 //!
 //! Memory is accounted by these functions, so that what is reported is what the machine lacks, not the
-//! size that was requested.
+//! size that was requested. What limits the process is asked before much is taken.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Returns the bytes of memory that an allocation of `size` bytes takes, with the allocator's own: the C
 /// library puts 8 bytes before each allocation, gives memory in steps of 16 bytes, at least 32,
@@ -35,6 +37,97 @@ pub fn give_back() {
         }
         // SAFETY: it is the C library's, takes any number, and may be called at any time.
         let _was_any = unsafe { malloc_trim(0) };
+    }
+}
+
+/// What is left to the process beside large allocations: for small ones, which end the process where there
+/// is no memory, and for the stacks of threads.
+const RESERVE_BYTES: u64 = 64 << 20;
+
+/// How much is taken until the machine is asked again.
+const STEP_BYTES: u64 = 8 << 20;
+
+/// Returns whether the process may take so many bytes more of the machine, where that limits the process:
+/// by its address space (`RLIMIT_AS`) or by a control group. To be asked before memory is taken whose size
+/// depends on data; small amounts are added up before the machine is asked.
+pub fn may_take(bytes: u64) -> bool {
+    static TAKEN: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: a number of several threads that need not agree on it.
+    let taken = TAKEN.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+    if taken < STEP_BYTES {
+        return true;
+    }
+    // Relaxed: as above.
+    TAKEN.store(0, Ordering::Relaxed);
+    left().is_none_or(|left| left >= taken.max(bytes).saturating_add(RESERVE_BYTES))
+}
+
+/// Returns the bytes that the process may still take; `None` where nothing is known to limit it.
+pub fn left() -> Option<u64> {
+    limits::left()
+}
+
+#[cfg(target_os = "linux")]
+mod limits {
+    //! Linux: the limit of the address space, and the control groups of version 2.
+
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+        sync::OnceLock,
+    };
+
+    use rustix::process::{Resource, getrlimit};
+
+    pub(super) fn left() -> Option<u64> {
+        let groups = groups().iter().filter_map(|group| left_in(group));
+        groups.chain(left_of_addresses()).min()
+    }
+
+    /// Returns what is left of the address space.
+    fn left_of_addresses() -> Option<u64> {
+        let limit = getrlimit(Resource::As).current?;
+        let status = fs::read_to_string("/proc/self/status").ok()?;
+        let used = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
+        let kilobytes: u64 = used.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(limit.saturating_sub(kilobytes.saturating_mul(1_024)))
+    }
+
+    /// Returns the folders of the control groups of the process that limit memory.
+    fn groups() -> &'static [PathBuf] {
+        static GROUPS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+        GROUPS.get_or_init(|| {
+            let root = Path::new("/sys/fs/cgroup");
+            let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+            let own = text.lines().find_map(|line| line.strip_prefix("0::/"));
+            let own = own.map(|own| root.join(own)).unwrap_or_default();
+            let above = own.ancestors().take_while(|folder| folder.starts_with(root));
+            let is_limited = |folder: &&Path| limit_of(folder).is_some();
+            above.filter(is_limited).map(Path::to_owned).collect()
+        })
+    }
+
+    fn limit_of(group: &Path) -> Option<u64> {
+        fs::read_to_string(group.join("memory.max")).ok()?.trim().parse().ok()
+    }
+
+    /// Returns what is left in a group, in which the system gives up pages of files that are not in use.
+    fn left_in(group: &Path) -> Option<u64> {
+        let used: u64 =
+            fs::read_to_string(group.join("memory.current")).ok()?.trim().parse().ok()?;
+        let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+        let of_files = statistics.lines().find_map(|line| line.strip_prefix("inactive_file "));
+        let of_files: u64 = of_files.and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+        Some(limit_of(group)?.saturating_sub(used.saturating_sub(of_files)))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod limits {
+    //! Other systems, which are not asked.
+
+    pub(super) fn left() -> Option<u64> {
+        None
     }
 }
 

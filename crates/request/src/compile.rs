@@ -463,7 +463,7 @@ fn hold_error(
                 .with_kind(Kind::PrepareAgain)
                 .with_hint("Prepare it again.")
         }
-        TableError::OutOfMemory { .. } => {
+        TableError::OutOfMemory { .. } | TableError::MachineFull { .. } => {
             let message = format!("an index of table `{name}` does not fit into memory: {error}");
             Diagnostic::new(code::OUT_OF_MEMORY, message).with_kind(Kind::FreeResources).with_hint(
                 "Delete rows, or SET GLOBAL max_memory; SHOW MEMORY says what holds how much.",

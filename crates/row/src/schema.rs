@@ -82,6 +82,16 @@ impl IndexSpec {
         }
     }
 
+    /// Returns whether the index is declared and keeps one row of each key, as a PRIMARY KEY does.
+    pub fn keeps_one_row(&self) -> bool {
+        self.declared && self.retention == Retention::Latest { latest: 1 }
+    }
+
+    /// Returns whether the key has these columns, in any order.
+    pub fn has_keys(&self, columns: &[usize]) -> bool {
+        self.keys.len() == columns.len() && self.keys.iter().all(|key| columns.contains(key))
+    }
+
     /// Returns whether the index was removed, and only its position is left. It has no name.
     pub fn is_removed(&self) -> bool {
         self.name.is_empty()

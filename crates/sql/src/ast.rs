@@ -16,7 +16,7 @@ pub use query::{
 };
 pub use statement::{
     AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,
-    CreateTable, CreateToken, CreateView, Deploy, Estimate, IndexDefinition, Insert, InsertRow,
-    LoadData, ObjectPart, OptionItem, OptionValue, ParameterDefinition, Privileges, RoleMembership,
-    Show, Statement, UserDefinition, VerifyAgainst, ViewForm,
+    CreateTable, CreateToken, CreateView, Deploy, Estimate, IgnoredRows, IndexDefinition, Insert,
+    InsertRow, LoadData, ObjectPart, OptionItem, OptionValue, ParameterDefinition, PrimaryKey,
+    Privileges, RoleMembership, Show, Statement, UserDefinition, VerifyAgainst, ViewForm,
 };

@@ -6,8 +6,8 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 
 use crate::ast::{
     AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,
-    CreateTable, CreateView, Ident, IndexDefinition, ObjectName, OptionItem, OptionValue,
-    ParameterDefinition, Query, Statement, UserDefinition, ViewForm,
+    CreateTable, CreateView, Ident, IndexDefinition, Literal, ObjectName, OptionItem, OptionValue,
+    ParameterDefinition, PrimaryKey, Query, Statement, UserDefinition, ViewForm,
 };
 use crate::cursor::Parser;
 use crate::elsewhere;
@@ -15,8 +15,9 @@ use crate::token::TokenKind;
 
 /// An item between the parentheses of CREATE TABLE.
 enum TableItem {
-    Column(ColumnDefinition),
+    Column(ColumnDefinition, Option<PrimaryKey>),
     Index(IndexDefinition),
+    PrimaryKey(PrimaryKey),
 }
 
 /// The modifiers between CREATE and the kind of object.
@@ -100,17 +101,39 @@ impl Parser<'_> {
         let name = self.object_name()?;
         let mut columns = Vec::new();
         let mut indexes = Vec::new();
+        let mut primary_key: Option<PrimaryKey> = None;
         let mut like = None;
         if self.eat_word("LIKE") {
             like = Some(self.create_like()?);
         } else if self.eat_symbol("(") {
             for item in self.comma_list(Self::table_item)? {
-                match item {
-                    TableItem::Column(column) => columns.push(column),
-                    TableItem::Index(index) => indexes.push(index),
+                let key = match item {
+                    TableItem::Column(column, key) => {
+                        columns.push(column);
+                        key
+                    }
+                    TableItem::Index(index) => {
+                        indexes.push(index);
+                        None
+                    }
+                    TableItem::PrimaryKey(key) => Some(key),
+                };
+                let Some(key) = key else { continue };
+                let span = key.index.span;
+                if primary_key.replace(key).is_some() {
+                    let message = "a table has one PRIMARY KEY";
+                    let error = Diagnostic::new(code::INVALID_TABLE_DEFINITION, message).at(span);
+                    return error.with_hint("INDEX(KEY=k) finds rows by another key.").err();
                 }
             }
             self.expect_symbol(")")?;
+        }
+        if let Some(key) = primary_key {
+            let is_key = |column: &&mut ColumnDefinition| {
+                key.columns.iter().any(|of_key| of_key.text == column.name.text)
+            };
+            columns.iter_mut().filter(is_key).for_each(|column| column.not_null = true);
+            indexes.push(key.index);
         }
         let options = self.options_clause("OPTIONS")?;
         let takes_query = columns.is_empty() && like.is_none() && self.eat_word("AS");
@@ -159,6 +182,9 @@ impl Parser<'_> {
     }
 
     fn table_item(&mut self) -> Result<TableItem> {
+        if let Some(key) = self.primary_key()? {
+            return Ok(TableItem::PrimaryKey(key));
+        }
         self.reject_constraint()?;
         if self.at_word("INDEX") && self.nth_is_symbol(1, "(") {
             return self.index_definition().map(TableItem::Index);
@@ -170,14 +196,37 @@ impl Parser<'_> {
         if is_named_index {
             return self.named_index_definition().map(TableItem::Index);
         }
-        self.column_definition().map(TableItem::Column)
+        let column = self.column_definition()?;
+        let start = self.start();
+        if !self.eat_words(&["PRIMARY", "KEY"]) {
+            return Ok(TableItem::Column(column, None));
+        }
+        let span = self.span_from(start);
+        let key = primary_key_of(None, vec![column.name.clone()], span);
+        let column = self.column_constraints(column)?;
+        Ok(TableItem::Column(column, Some(key)))
+    }
+
+    /// Parses `[CONSTRAINT name] PRIMARY KEY (a, b)`, if it is next. A column may be called `primary`.
+    fn primary_key(&mut self) -> Result<Option<PrimaryKey>> {
+        let named = if self.at_word("CONSTRAINT") { 2 } else { 0 };
+        let is_key = self.nth_is_word(named, "PRIMARY")
+            && self.nth_is_word(named + 1, "KEY")
+            && self.nth_is_symbol(named + 2, "(");
+        if !is_key {
+            return Ok(None);
+        }
+        let start = self.start();
+        let name = if self.eat_word("CONSTRAINT") { Some(self.ident()?) } else { None };
+        self.eat_words(&["PRIMARY", "KEY"]);
+        let columns = self.column_names()?;
+        Ok(Some(primary_key_of(name, columns, self.span_from(start))))
     }
 
     /// Fails at a constraint of a table; a column may be called like the first word of one.
     fn reject_constraint(&self) -> Result<()> {
-        const BEGINNINGS: &[&[&str]] =
-            &[&["PRIMARY", "KEY"], &["FOREIGN", "KEY"], &["UNIQUE"], &["CHECK"]];
-        // `CONSTRAINT name PRIMARY KEY (a)`.
+        const BEGINNINGS: &[&[&str]] = &[&["FOREIGN", "KEY"], &["UNIQUE"], &["CHECK"]];
+        // `CONSTRAINT name UNIQUE (a)`.
         let named = if self.at_word("CONSTRAINT") { 2 } else { 0 };
         let begins = |words: &[&str]| {
             let is_next = |(at, word): (usize, &&str)| self.nth_is_word(named + at, word);
@@ -226,7 +275,12 @@ impl Parser<'_> {
     fn column_definition(&mut self) -> Result<ColumnDefinition> {
         let name = self.ident()?;
         let data_type = self.type_name()?;
-        let mut column = ColumnDefinition { name, data_type, not_null: false, default: None };
+        let column = ColumnDefinition { name, data_type, not_null: false, default: None };
+        self.column_constraints(column)
+    }
+
+    /// Parses NOT NULL, NULL and DEFAULT behind the type of a column.
+    fn column_constraints(&mut self, mut column: ColumnDefinition) -> Result<ColumnDefinition> {
         let mut is_nullable = false;
         loop {
             let start = self.start();
@@ -354,6 +408,9 @@ impl Parser<'_> {
             return Ok(AlterTableAction::OfflinePath { add, path, span });
         }
         if add {
+            if let Some(key) = self.primary_key()? {
+                return Ok(AlterTableAction::AddPrimaryKey(key));
+            }
             self.reject_constraint()?;
         }
         self.eat_word("COLUMN");
@@ -422,4 +479,19 @@ impl Parser<'_> {
         let table = ObjectName { database: Some(first), name: second };
         Ok(Statement::DropIndex { table, name: self.any_ident()? })
     }
+}
+/// Makes the primary key with these columns.
+fn primary_key_of(name: Option<Ident>, columns: Vec<Ident>, span: Span) -> PrimaryKey {
+    let option = |key: &str, value: OptionValue| {
+        let key = Ident { text: key.to_owned(), span };
+        OptionItem { key, value, span }
+    };
+    let words = columns.iter().map(|column| OptionValue::Word(column.text.clone())).collect();
+    let options = vec![
+        option("key", OptionValue::List(words)),
+        option("ttl", OptionValue::Literal(Literal::Int(1))),
+        option("ttl_type", OptionValue::Word("latest".to_owned())),
+    ];
+    let name = name.unwrap_or_else(|| Ident { text: "primary_key".to_owned(), span });
+    PrimaryKey { columns, index: IndexDefinition { name: Some(name), options, span } }
 }

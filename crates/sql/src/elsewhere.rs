@@ -88,11 +88,11 @@ const CLAUSES: &[(&[&str], &str)] = &[
     (&["^RETURNING"], "INSERT says how many rows it wrote, and SELECT reads them."),
     (
         &["^ON CONFLICT", "^ON DUPLICATE"],
-        "Rows have no unique key. INSERT OR IGNORE INTO leaves out a row that equals a stored one in all columns; \
-         INDEX(KEY=k, TTL=1, TTL_TYPE=latest) keeps the newest row of each key.",
+        "A row with the PRIMARY KEY of a stored row takes its place. ON CONFLICT DO NOTHING leaves it out, and \
+         INSERT OR IGNORE INTO leaves out a row that equals a stored one in all columns.",
     ),
     (&["^DEFAULT VALUES"], "Name a column and its value: INSERT INTO t (a) VALUES (1)."),
-    (&["^PRIMARY", "^UNIQUE", "^REFERENCES", "^FOREIGN", "^CHECK", "^CONSTRAINT"], CONSTRAINT),
+    (&["^UNIQUE", "^REFERENCES", "^FOREIGN", "^CHECK", "^CONSTRAINT"], CONSTRAINT),
     (&["^AUTO_INCREMENT", "^GENERATED", "^IDENTITY"], "Give the value with the row."),
     (
         &["^UNSIGNED"],
@@ -153,9 +153,13 @@ pub fn hints() -> impl Iterator<Item = &'static str> {
     tables.chain([IGNORE_NULLS, WITHIN_GROUP, FORMS_OF_IS])
 }
 
-/// What to write for PRIMARY KEY and other constraints.
+/// What to write for constraints other than PRIMARY KEY.
 pub(crate) const CONSTRAINT: &str = "A table stores every row that arrives and checks NOT NULL. INDEX(KEY=k, TS=ts) finds rows by \
-     key; INDEX(KEY=k, TTL=1, TTL_TYPE=latest) as the only index keeps the newest row of each key.";
+     key; PRIMARY KEY (k) as the only index keeps the newest row of each key.";
+
+/// What to write for ON CONFLICT DO UPDATE.
+pub(crate) const DO_UPDATE: &str = "Without ON CONFLICT, a row with the PRIMARY KEY of a stored row takes its place \
+     as a whole.";
 
 /// What to write for EXCEPT and INTERSECT.
 pub(crate) const SET_OPERATION: &str =

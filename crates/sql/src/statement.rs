@@ -7,7 +7,8 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use crate::Parsed;
 use crate::ast::{
-    Deploy, Estimate, Ident, Insert, InsertRow, LoadData, Show, Statement, VerifyAgainst,
+    Deploy, Estimate, Ident, IgnoredRows, Insert, InsertRow, LoadData, Show, Statement,
+    VerifyAgainst,
 };
 use crate::cursor::Parser;
 use crate::elsewhere;
@@ -139,7 +140,7 @@ impl Parser<'_> {
 
     fn insert(&mut self) -> Result<Statement> {
         self.expect_word("INSERT")?;
-        let or_ignore = self.eat_words(&["OR", "IGNORE"]) || self.eat_word("IGNORE");
+        let ignores_equal = self.eat_words(&["OR", "IGNORE"]) || self.eat_word("IGNORE");
         self.expect_word("INTO")?;
         let table = self.object_name()?;
         let mut columns = Vec::new();
@@ -147,21 +148,37 @@ impl Parser<'_> {
             columns = self.comma_list(Self::ident)?;
             self.expect_symbol(")")?;
         }
+        let (mut rows, mut query) = (Vec::new(), None);
         if self.at_any_word(&["SELECT", "WITH"]) {
-            let (rows, query) = (Vec::new(), Some(self.query()?));
-            return Ok(Statement::Insert(Box::new(Insert {
-                table,
-                or_ignore,
-                columns,
-                rows,
-                query,
-            })));
+            query = Some(self.query()?);
+        } else {
+            if !self.eat_word("VALUES") {
+                self.expect_word("VALUE")?;
+            }
+            rows = self.comma_list(Self::insert_row)?;
         }
-        if !self.eat_word("VALUES") {
-            self.expect_word("VALUE")?;
+        let ignored = match ignores_equal {
+            true => IgnoredRows::Equal,
+            false => self.on_conflict()?,
+        };
+        Ok(Statement::Insert(Box::new(Insert { table, ignored, columns, rows, query })))
+    }
+
+    /// Parses `[ON CONFLICT [(a, b)] DO NOTHING]`.
+    fn on_conflict(&mut self) -> Result<IgnoredRows> {
+        let is_target = self.nth_is_symbol(2, "(") || self.nth_is_word(2, "DO");
+        if !is_target || !self.eat_words(&["ON", "CONFLICT"]) {
+            return Ok(IgnoredRows::None);
         }
-        let rows = self.comma_list(Self::insert_row)?;
-        Ok(Statement::Insert(Box::new(Insert { table, or_ignore, columns, rows, query: None })))
+        let start = self.start();
+        let columns = if self.at_symbol("(") { Some(self.column_names()?) } else { None };
+        let span = self.span_from(start);
+        self.expect_word("DO")?;
+        if self.at_word("UPDATE") {
+            return self.unsupported("DO UPDATE").with_hint(elsewhere::DO_UPDATE).err();
+        }
+        self.expect_word("NOTHING")?;
+        Ok(IgnoredRows::WithKeys { columns, span })
     }
 
     fn insert_row(&mut self) -> Result<InsertRow> {

@@ -13,7 +13,7 @@ use lockstep_series::{Guard, HashedKey, KeyRow, LogPosition, RowBatch, RowRef, S
 use lockstep_wal::Group;
 
 use crate::{
-    Table, TableError,
+    Snapshot, Table, TableError,
     record::{ROWS, RowsPayload, rows_of},
     state::{self, Index, TableState},
     table::{SharedLock, number},
@@ -260,21 +260,70 @@ impl Table {
     {
         with_scratch(|scratch| {
             self.encode(rows, &mut scratch.batch, 0)?;
-            let _commit = query::commit().map_err(TableError::Interrupted)?;
-            let exclusive = self.lock_exclusive();
-            self.check_open()?;
-            let state = self.exclusive_state(&exclusive);
-            let AppendScratch { batch, memory } = scratch;
-            self.check_event_times(&state.schema, batch, 0)?;
-            {
-                let snapshot = self.snapshot();
-                let mut taken = BTreeSet::new();
-                batch.retain(|row| taken.insert(row.bytes().to_vec()) && !snapshot.contains(row));
-            }
-            let reservation = self.try_reserve(state, batch);
-            let mut reservation = reservation.map_err(|bytes| self.budget.refuse(bytes))?;
-            self.apply_prepared(state, batch, memory, &mut reservation)
+            let mut taken = BTreeSet::new();
+            self.append_retained(scratch, |_, snapshot, row| {
+                taken.insert(row.bytes().to_vec()) && !snapshot.contains(row)
+            })
         })
+    }
+
+    /// Appends the rows with keys that no stored row has, and of several with one key the first, with the
+    /// checks of [`Self::append_timed`]. Returns how many those are. The keys are those of the declared
+    /// indexes that keep one row of each; `columns`: of those over these columns, in any order.
+    pub fn append_new_keys<'r, R>(
+        &self,
+        rows: R,
+        columns: Option<&[usize]>,
+    ) -> Result<Appended, TableError>
+    where
+        R: IntoIterator,
+        R::Item: AsRef<[Datum<'r>]>,
+    {
+        with_scratch(|scratch| {
+            self.encode(rows, &mut scratch.batch, 0)?;
+            let mut taken = BTreeSet::new();
+            let mut key = Vec::new();
+            self.append_retained(scratch, |schema, snapshot, row| {
+                let unique = schema.indexes.iter().enumerate().filter(|(_, spec)| {
+                    spec.keeps_one_row() && columns.is_none_or(|columns| spec.has_keys(columns))
+                });
+                let mut keys = Vec::new();
+                for (at, spec) in unique {
+                    key.clear();
+                    state::encode_key(spec, self.view(row), &mut key);
+                    if snapshot.contains_key(at, &key) {
+                        return false;
+                    }
+                    keys.push((at, key.clone()));
+                }
+                let is_new = !keys.iter().any(|key| taken.contains(key));
+                if is_new {
+                    taken.extend(keys);
+                }
+                is_new
+            })
+        })
+    }
+
+    /// Appends the encoded rows that `retains` accepts, alone: nothing else is written meanwhile.
+    fn append_retained(
+        &self,
+        scratch: &mut AppendScratch,
+        mut retains: impl FnMut(&TableSchema, &Snapshot<'_>, RowRef<'_>) -> bool,
+    ) -> Result<Appended, TableError> {
+        let _commit = query::commit().map_err(TableError::Interrupted)?;
+        let exclusive = self.lock_exclusive();
+        self.check_open()?;
+        let state = self.exclusive_state(&exclusive);
+        let AppendScratch { batch, memory } = scratch;
+        self.check_event_times(&state.schema, batch, 0)?;
+        {
+            let snapshot = self.snapshot();
+            batch.retain(|row| retains(&state.schema, &snapshot, row));
+        }
+        let reservation = self.try_reserve(state, batch);
+        let mut reservation = reservation.map_err(|bytes| self.budget.refuse(bytes))?;
+        self.apply_prepared(state, batch, memory, &mut reservation)
     }
 
     /// Encodes rows behind those of a batch; the first has the number after `row_number`.

@@ -151,13 +151,18 @@ impl MemoryBudget {
         u64::try_from(self.used.load(Ordering::SeqCst)).unwrap_or(0)
     }
 
-    /// Reserves memory for a write. Returns whether the limit allows it.
+    /// Reserves memory for a write. Returns whether the limit and the machine allow it.
     pub(crate) fn reserve(&self, bytes: u64) -> bool {
         // Relaxed: the number itself is all that is shared.
         let limit = self.limit.load(Ordering::Relaxed);
         let wanted = signed(bytes);
         let before = self.used.fetch_add(wanted, Ordering::Relaxed);
         if limit > 0 && before.saturating_add(wanted) > signed(limit) {
+            self.used.fetch_sub(wanted, Ordering::Relaxed);
+            return false;
+        }
+        if !lockstep_host::memory::may_take(bytes) {
+            // Relaxed: as above.
             self.used.fetch_sub(wanted, Ordering::Relaxed);
             return false;
         }
@@ -214,7 +219,10 @@ impl MemoryBudget {
         // Relaxed: a number to report.
         self.refused.fetch_add(1, Ordering::Relaxed);
         let MemoryUse { used, limit, .. } = self.memory_use();
-        TableError::OutOfMemory { needed, used, limit: limit.unwrap_or(0) }
+        match limit.filter(|limit| used.saturating_add(needed) > *limit) {
+            Some(limit) => TableError::OutOfMemory { needed, used, limit },
+            None => TableError::MachineFull { needed },
+        }
     }
 
     /// Calls the observer when the threshold has just been passed.

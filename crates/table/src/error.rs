@@ -44,6 +44,12 @@ pub enum TableError {
         /// The most bytes that they may take.
         limit: u64,
     },
+    /// The machine would not give the process the memory.
+    #[error("{needed} bytes more do not fit: the process may take no more memory of the machine")]
+    MachineFull {
+        /// Bytes that the rows were expected to take.
+        needed: u64,
+    },
     /// An append of the table panicked: how much of it was stored is not known, so nothing after it is
     /// shown.
     #[error(

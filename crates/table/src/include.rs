@@ -53,7 +53,9 @@ impl Table {
                     self.hold_permanently(index, columns);
                     Inclusion::Included
                 }
-                Err(TableError::OutOfMemory { needed, .. }) => Inclusion::OutOfMemory { needed },
+                Err(
+                    TableError::OutOfMemory { needed, .. } | TableError::MachineFull { needed },
+                ) => Inclusion::OutOfMemory { needed },
                 Err(_) => Inclusion::OutOfMemory { needed: 0 },
             }
         })

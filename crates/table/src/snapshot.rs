@@ -352,6 +352,15 @@ impl<'t> Snapshot<'t> {
         rows.any(|found| found.row.bytes() == row.bytes() && self.is_live(found.row, &mut scratch))
     }
 
+    /// Returns whether a live row has the encoded key in the index at a position.
+    pub(crate) fn contains_key(&self, index: usize, key: &[u8]) -> bool {
+        let series = &self.state().indexes[index].series;
+        let bounds = Bounds::visible(self.visible_arrival);
+        let mut scratch = Vec::new();
+        let rows = series.seek(key, bounds, &self.guard);
+        rows.is_some_and(|mut rows| rows.any(|found| self.is_live(found.row, &mut scratch)))
+    }
+
     /// Returns whether some declared index keeps the row. `key` is a buffer.
     pub(crate) fn is_live(&self, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
         let state = self.state();

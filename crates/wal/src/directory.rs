@@ -153,7 +153,8 @@ impl DatabaseDirectory {
         position: u64,
     ) -> Result<Self, Error> {
         let (lock, is_new) = creation::create_copy(&*disk, path, new_id, position)?;
-        let numbers = FileNumbers::new(&*disk, &path.join(DATA), creation::FIRST_NUMBER)?;
+        let numbers = FileNumbers::new(&*disk, &path.join(DATA), creation::FIRST_NUMBER);
+        let numbers = numbers.inspect_err(|_| creation::remove_copy(&*disk, path, is_new))?;
         Ok(Self {
             disk,
             path: path.to_owned(),

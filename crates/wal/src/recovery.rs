@@ -299,14 +299,19 @@ impl<'d> Recovery<'d> {
         let offset = self.cursor.offset;
         let number = self.segments[last].header.number;
         let Some(end) = self.cursor.position else {
-            return Err(self.damaged(number, offset, "the log does not begin", 0..needed));
+            return Err(self.damaged(
+                number,
+                offset,
+                "the log does not begin",
+                0..needed.max(self.closed),
+            ));
         };
         let remains = self.remains(last, offset)?;
         let known = self.cursor.durable.max(remains.durable).max(needed);
         if known > end && !bug::is_seeded(Bug::EvidenceIgnored) {
             return Err(self.damaged(number, offset, what, end..known.max(self.closed)));
         }
-        if self.closed > end {
+        if self.closed > end && !bug::is_seeded(Bug::EvidenceIgnored) {
             return Err(self.damaged(number, offset, ENDS_EARLY, end..self.closed));
         }
         for segment in &self.segments[last..] {

@@ -86,6 +86,15 @@ pub(super) fn declare_index(
     options.into_index(name, definition.span)
 }
 
+/// Adds an index to a schema.
+pub(super) fn add_index(schema: &mut TableSchema, index: IndexSpec, span: Span) -> Result<()> {
+    if schema.find_index(&index.keys, index.event_time).is_some() {
+        return definition_error("an index with this KEY and TS exists already", span);
+    }
+    schema.indexes.push(index);
+    Ok(())
+}
+
 /// Adds the index that a table without indexes has in OpenMLDB: over the first column that can be
 /// a key, in order of arrival, keeping every row. It changes no result of a query.
 pub(super) fn add_default_index(schema: &mut TableSchema) {

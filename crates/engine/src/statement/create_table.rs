@@ -16,7 +16,7 @@ use lockstep_table::{Appended, Durability, Table, with_durability};
 pub(crate) use options::TableOptions;
 
 use super::{
-    create_index::{add_default_index, declare_index, definition_error},
+    create_index::{add_default_index, add_index, declare_index, definition_error},
     insert::renamed,
     outcome,
 };
@@ -273,13 +273,7 @@ fn schema_of_definitions(create: &CreateTable, settings: Settings) -> Result<Tab
     }
     for definition in &create.indexes {
         let index = declare_index(definition, &schema)?;
-        if schema.find_index(&index.keys, index.event_time).is_some() {
-            return definition_error(
-                "an index with this KEY and TS exists already",
-                definition.span,
-            );
-        }
-        schema.indexes.push(index);
+        add_index(&mut schema, index, definition.span)?;
     }
     Ok(schema)
 }

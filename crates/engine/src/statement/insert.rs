@@ -13,9 +13,10 @@ use lockstep_diagnostic::{Diagnostic, Result, code, listed};
 use lockstep_function::Compatibility;
 use lockstep_plan::{BindOptions, bind_constant};
 use lockstep_row::{Arena, DataType, Datum, RowError, TableSchema, Value};
-use lockstep_sql::ast::{Expr, Insert, InsertRow};
+use lockstep_sql::ast::{Expr, IgnoredRows, Insert, InsertRow};
 use lockstep_table::{Appended, Table};
 
+use super::create_index::find_column;
 use crate::{
     Output, Parameter, Session,
     append::{self, AppendRule, append_warnings, table_error},
@@ -58,7 +59,8 @@ impl Session {
         }
         let names = positions.iter().map(|position| schema.columns[*position].name.clone());
         let names: Vec<String> = names.collect();
-        let rule = if insert.or_ignore { AppendRule::Absent } else { AppendRule::Timed };
+        let columns = conflict_columns(insert, &schema)?;
+        let rule = rule_of(insert, columns.as_deref());
         let batches = rows.batches.iter().map(|batch| renamed(batch, &names));
         append::load(batches, table, rule, self.conversion())
     }
@@ -93,10 +95,41 @@ impl Session {
         let rows = rows.iter().map(|row| -> Vec<Datum<'_>> {
             row.iter().map(|value| value.as_datum(&arena)).collect()
         });
-        let stored =
-            if insert.or_ignore { table.append_absent(rows) } else { table.append_timed(rows) };
+        let columns = conflict_columns(insert, &schema)?;
+        let stored = match rule_of(insert, columns.as_deref()) {
+            AppendRule::NewKeys(columns) => table.append_new_keys(rows, columns),
+            AppendRule::Absent => table.append_absent(rows),
+            AppendRule::Any | AppendRule::Timed => table.append_timed(rows),
+        };
         stored.map_err(|error| table_error(&error))
     }
+}
+
+fn rule_of<'c>(insert: &Insert, columns: Option<&'c [usize]>) -> AppendRule<'c> {
+    match insert.ignored {
+        IgnoredRows::None => AppendRule::Timed,
+        IgnoredRows::Equal => AppendRule::Absent,
+        IgnoredRows::WithKeys { .. } => AppendRule::NewKeys(columns),
+    }
+}
+
+/// Returns the columns of ON CONFLICT, if it has some; an index over them keeps one row of each key.
+fn conflict_columns(insert: &Insert, schema: &TableSchema) -> Result<Option<Vec<usize>>> {
+    let IgnoredRows::WithKeys { columns: Some(names), span } = &insert.ignored else {
+        return Ok(None);
+    };
+    let mut columns = Vec::with_capacity(names.len());
+    for name in names {
+        columns.push(find_column(schema, &name.text, name.span)?);
+    }
+    if schema.indexes.iter().any(|index| index.keeps_one_row() && index.has_keys(&columns)) {
+        return Ok(Some(columns));
+    }
+    let message = "no index over these columns keeps one row of each key";
+    Diagnostic::new(code::INVALID_COLUMN_REFERENCE, message)
+        .at(*span)
+        .with_hint("ALTER TABLE t ADD PRIMARY KEY (k) makes one.")
+        .err()
 }
 
 /// Returns a batch with other names for its columns.

@@ -27,7 +27,7 @@ impl Catalog for Named {
         };
         let columns = [
             typed(&["x"], &self.0),
-            typed(&["a", "b", "y", "id", "value"], &DataType::Int),
+            typed(&["a", "b", "y", "id", "seconds", "value"], &DataType::Int),
             typed(&["text", "part", "delimiter", "key"], &DataType::String),
             typed(&["t", "t1", "t2", "time"], &DataType::Timestamp),
             typed(&["condition"], &DataType::Bool),

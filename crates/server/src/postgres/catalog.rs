@@ -178,9 +178,19 @@ fn reads_catalogs(statement: TokenCursor<'_>) -> bool {
     };
     let is_name =
         |token: &SqlToken| matches!(token.kind, SqlTokenKind::Word | SqlTokenKind::QuotedName);
-    let mut has_source = false;
-    for pair in tokens.windows(2) {
-        if !is(&pair[0], &["FROM", "JOIN"]) || !is_name(&pair[1]) {
+    // Whether a comma separates the source at `at` from a query in parentheses and its name.
+    let follows_query = |at: usize| {
+        let names = tokens[..at].iter().rev().take_while(|token| is_name(token)).count();
+        let end = at.checked_sub(names + 1).map(|end| &tokens[end]);
+        names > 0 && end.is_some_and(|token| token.is_symbol(sql, ")"))
+    };
+    let (mut has_from, mut has_source) = (false, false);
+    for (at, pair) in tokens.windows(2).enumerate() {
+        has_from |= is(&pair[0], &["FROM"]);
+        let is_listed = || has_from && follows_query(at) && is_catalog(&pair[1]);
+        let is_source =
+            is(&pair[0], &["FROM", "JOIN"]) || pair[0].is_symbol(sql, ",") && is_listed();
+        if !is_source || !is_name(&pair[1]) {
             continue;
         }
         has_source = true;
@@ -199,12 +209,13 @@ fn reads_catalogs(statement: TokenCursor<'_>) -> bool {
 
 /// Returns whether a statement calls a function that only the catalogs have.
 fn calls_catalogs(statement: TokenCursor<'_>) -> bool {
-    const NAMES: [&str; 10] = [
+    const NAMES: [&str; 11] = [
         "col_description",
         "current_database",
         "current_schemas",
         "current_setting",
         "format_type",
+        "generate_series",
         "obj_description",
         "shobj_description",
         "to_regclass",
@@ -237,10 +248,17 @@ fn nested_sources(statement: TokenCursor<'_>) -> usize {
         let words = ["SELECT", "WITH", "VALUES", "TABLE"];
         first.is_some_and(|token| words.iter().any(|word| token.is_word(sql, word)))
     };
+    let is_call = |at: usize| {
+        let before = at.checked_sub(1).map(|before| &tokens[before]);
+        before.is_some_and(|token| {
+            token.kind == SqlTokenKind::Word
+                && !["FROM", "JOIN", "LATERAL"].iter().any(|word| token.is_word(sql, word))
+        })
+    };
     let (mut open, mut depth, mut deepest) = (Vec::new(), 0, 0);
     for (at, token) in tokens.iter().enumerate() {
         if token.is_symbol(sql, "(") {
-            let is_second = at > 0 && tokens[at - 1].is_symbol(sql, "(");
+            let is_second = at > 0 && tokens[at - 1].is_symbol(sql, "(") && !is_call(at - 1);
             let is_source = is_second && !open.last().is_some_and(|outer| *outer) && is_query(at);
             open.push(is_source);
             depth += usize::from(is_source);
@@ -259,9 +277,17 @@ fn weight(statement: TokenCursor<'_>) -> usize {
         use SqlTokenKind::{EscapedText, Number, Parameter, Text};
         matches!(token.kind, EscapedText | Number | Parameter | Text)
     };
-    let is_listed = |pair: &[SqlToken]| pair[0].is_symbol(sql, ",") && is_constant(&pair[1]);
-    let listed = tokens.windows(2).filter(|pair| is_listed(pair)).count();
-    tokens.len() - 2 * listed.min(tokens.len() / 2)
+    // The tokens of a comma and the constant behind it, which may have a sign.
+    let listed = |at: usize| -> usize {
+        let constant = |at: usize| tokens.get(at).is_some_and(is_constant);
+        let is_signed = tokens.get(at + 1).is_some_and(|token| token.is_symbol(sql, "-"));
+        match tokens[at].is_symbol(sql, ",") {
+            true if constant(at + 1) => 2,
+            true if is_signed && constant(at + 2) => 3,
+            _ => 0,
+        }
+    };
+    tokens.len() - (0..tokens.len()).map(listed).sum::<usize>()
 }
 
 fn invalid_number<T>(text: &str) -> Result<T> {
@@ -284,6 +310,8 @@ mod tests {
             "SELECT 1 FROM pg_class",
             "(SELECT relname FROM pg_catalog.pg_class) UNION SELECT 'a'",
             "WITH c AS (SELECT * FROM information_schema.tables) SELECT * FROM c",
+            "SELECT n FROM (VALUES (1)) AS s, pg_class",
+            "SELECT count(n) FROM (SELECT generate_series(1, 3) AS n) s",
             "SELECT current_setting('server_version_num')::int / 100",
             "SELECT pg_backend_pid() + 1",
             "SELECT 'orders'::regclass, 2",

@@ -68,6 +68,15 @@ pub struct IndexDefinition {
     pub span: Span,
 }
 
+/// PRIMARY KEY (a, b): its columns have no NULL, and an index keeps the newest row of each key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PrimaryKey {
+    /// The columns.
+    pub columns: Vec<Ident>,
+    /// The index.
+    pub index: IndexDefinition,
+}
+
 /// CREATE TABLE.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateTable {
@@ -130,14 +139,30 @@ pub struct CreateLike {
 pub struct Insert {
     /// The table.
     pub table: ObjectName,
-    /// OR IGNORE.
-    pub or_ignore: bool,
+    /// The rows that are left out.
+    pub ignored: IgnoredRows,
     /// The columns, if given.
     pub columns: Vec<Ident>,
     /// The rows of VALUES.
     pub rows: Vec<InsertRow>,
     /// SELECT …, instead of VALUES.
     pub query: Option<Query>,
+}
+
+/// The rows that INSERT leaves out.
+#[derive(Debug, Clone, PartialEq)]
+pub enum IgnoredRows {
+    /// None.
+    None,
+    /// OR IGNORE: rows that equal a stored one.
+    Equal,
+    /// ON CONFLICT \[(a, b)\] DO NOTHING: rows with a key that a stored row has.
+    WithKeys {
+        /// The columns of the key, if given.
+        columns: Option<Vec<Ident>>,
+        /// The position of the columns.
+        span: Span,
+    },
 }
 
 /// One row of VALUES.
@@ -326,6 +351,8 @@ pub enum AlterTableAction {
         /// IF EXISTS.
         if_exists: bool,
     },
+    /// ADD \[CONSTRAINT name\] PRIMARY KEY (a, b).
+    AddPrimaryKey(PrimaryKey),
     /// RENAME \[COLUMN\] c TO d.
     RenameColumn {
         /// The column.

@@ -16,14 +16,18 @@ pub(super) const INSERT: StatementRule = StatementRule {
         A column that the statement does not name takes its DEFAULT, or NULL. \
         The event time of an index is neither NULL nor negative. \
         `OR IGNORE` leaves out rows that are stored already. \
+        `ON CONFLICT DO NOTHING` leaves out rows with a key that a stored row has in an index that keeps the \
+        newest row of each key, as that of a `PRIMARY KEY` does; with columns, in the one over these. \
         It needs `execute_mode = 'online'`.",
     grammar: "INSERT [ OR IGNORE | IGNORE ] INTO table_name [ \"(\" name { \",\" name } \")\" ]\n\
-        ( ( VALUES | VALUE ) row { \",\" row } | select_query )",
+        ( ( VALUES | VALUE ) row { \",\" row } | select_query )\n\
+        [ ON CONFLICT [ \"(\" name { \",\" name } \")\" ] DO NOTHING ]",
     privileges: "`INSERT` on the table; for a query `SELECT` on each table that it reads.",
     options: &[],
     examples: &[
         "INSERT INTO orders VALUES (7, 'ann', 'pen', 2.5, '2024-05-01 12:00:00')",
         "INSERT INTO orders (id, user, ts) VALUES (?, ?, ?), (9, 'bob', 1714564800000)",
+        "INSERT INTO users VALUES (1, 'ann') ON CONFLICT (id) DO NOTHING",
         "INSERT OR IGNORE INTO orders SELECT * FROM 'orders.csv'",
     ],
 };

@@ -86,6 +86,7 @@ pub(super) const CREATE_TABLE: StatementRule = StatementRule {
          price DOUBLE,\n  ts TIMESTAMP,\n  INDEX(KEY=user, TS=ts, TTL=90d)\n)",
         "CREATE TABLE IF NOT EXISTS shop.clicks (user STRING, ts TIMESTAMP, INDEX by_user (user) \
          OPTIONS(TS=ts, TTL=(30d, 100), TTL_TYPE=absorlat)) OPTIONS(durability = 'os')",
+        "CREATE TABLE users (id BIGINT PRIMARY KEY, name STRING)",
         "CREATE TABLE copied LIKE PARQUET 'orders.parquet'",
         "CREATE OR REPLACE TABLE dear AS SELECT * FROM orders WHERE price > 100",
     ],
@@ -202,6 +203,7 @@ pub(super) const ALTER_TABLE: StatementRule = StatementRule {
     options: &[],
     examples: &[
         "ALTER TABLE orders ADD COLUMN note STRING, DROP COLUMN item, RENAME COLUMN price TO amount",
+        "ALTER TABLE orders ADD PRIMARY KEY (id)",
         "ALTER TABLE orders ADD COLUMN IF NOT EXISTS pieces INT NOT NULL DEFAULT 1",
         "ALTER TABLE orders ADD OFFLINE_PATH '/data/2024.parquet', DROP OFFLINE_PATH '/data/2023.parquet'",
     ],
@@ -303,7 +305,7 @@ pub(super) const RULES: RuleChapter = RuleChapter {
     rules: &[
         SharedRule {
             name: "table_item",
-            grammar: "column_definition | index_definition",
+            grammar: "column_definition [ PRIMARY KEY ] | index_definition | primary_key",
             note: "",
         },
         SharedRule {
@@ -319,8 +321,15 @@ pub(super) const RULES: RuleChapter = RuleChapter {
                 An index without a name is called `index0`, `index1` and so on, by its position.",
         },
         SharedRule {
+            name: "primary_key",
+            grammar: "[ CONSTRAINT name ] PRIMARY KEY \"(\" name { \",\" name } \")\"",
+            note: "Its columns are NOT NULL, and it is `INDEX primary_key (…) OPTIONS(TTL=1, TTL_TYPE=latest)`, \
+                or has the name of the constraint: a row with the key of a stored row is no error but takes \
+                the place of that row, if no other index keeps it.",
+        },
+        SharedRule {
             name: "column_action",
-            grammar: "ADD [ COLUMN ] [ IF NOT EXISTS ] column_definition\n\
+            grammar: "ADD primary_key\n| ADD [ COLUMN ] [ IF NOT EXISTS ] column_definition\n\
                 | DROP [ COLUMN ] [ IF EXISTS ] name\n\
                 | RENAME [ COLUMN ] name TO name",
             note: "",

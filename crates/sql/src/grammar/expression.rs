@@ -110,7 +110,7 @@ pub(super) const RULES: RuleChapter = RuleChapter {
             grammar: "EXTRACT \"(\" ( name | string ) FROM expression \")\"\n\
                 | POSITION \"(\" operand IN operand \")\"\n\
                 | ( SUBSTRING | SUBSTR ) \"(\" expression ( FROM expression [ FOR expression ] | FOR expression ) \")\"\n\
-                | TRIM \"(\" [ BOTH | LEADING | TRAILING ] [ string ] FROM expression \")\"",
+                | TRIM \"(\" [ BOTH | LEADING | TRAILING ] [ [ string ] FROM ] expression \")\"",
             note: "The same as `date_part('field', t)`, `locate(part, text)`, `substring(text, from, length)` and \
                 `trim(text, characters)`, `ltrim` or `rtrim`.",
         },
@@ -139,8 +139,8 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         },
         SharedRule {
             name: "type",
-            grammar: "type_name | DOUBLE PRECISION | CHARACTER VARYING\n\
-                | ( STRING | VARCHAR | TEXT | CHAR | CHARACTER [ VARYING ] ) \"(\" text_length \")\"\n\
+            grammar: "type_name | DOUBLE PRECISION | ( CHAR | CHARACTER ) VARYING\n\
+                | ( STRING | VARCHAR | TEXT | ( CHAR | CHARACTER ) [ VARYING ] ) \"(\" text_length \")\"\n\
                 | FLOAT \"(\" binary_digits \")\" | ( INT | BIGINT ) \"(\" whole_number \")\"\n\
                 | TIMESTAMP [ \"(\" second_digits \")\" ] [ ( WITH | WITHOUT ) TIME ZONE ]\n\
                 | ARRAY \"<\" type \">\" | MAP \"<\" type \",\" type \">\"",

@@ -1,9 +1,9 @@
 //! Statements, queries and options as s-expressions.
 
 use lockstep_sql::ast::{
-    AlterTableAction, ColumnDefinition, CreateTable, Deploy, Insert, LoadData, ObjectName,
-    ObjectPart, OptionItem, OptionValue, ParameterDefinition, Privileges, Query, Select,
-    SelectItem, SetExpr, Statement, TableRef, UserDefinition, VerifyAgainst, ViewForm,
+    AlterTableAction, ColumnDefinition, CreateTable, Deploy, IgnoredRows, Insert, LoadData,
+    ObjectName, ObjectPart, OptionItem, OptionValue, ParameterDefinition, Privileges, Query,
+    Select, SelectItem, SetExpr, Statement, TableRef, UserDefinition, VerifyAgainst, ViewForm,
 };
 
 use super::expression::{expr, idents, literal, object, order_by, window};
@@ -136,6 +136,9 @@ fn action(action: &AlterTableAction) -> String {
         AlterTableAction::DropColumn { column, if_exists } => {
             list("drop-column", [flag(*if_exists, "if-exists"), column.text.clone()])
         }
+        AlterTableAction::AddPrimaryKey(key) => {
+            list("add-primary-key", key.columns.iter().map(|column| column.text.clone()))
+        }
         AlterTableAction::RenameColumn { column, to } => {
             list("rename-column", [column.text.clone(), to.text.clone()])
         }
@@ -217,10 +220,20 @@ fn column(column: &ColumnDefinition) -> String {
     list(&column.name.text, [column.data_type.to_string(), not_null, default])
 }
 
+fn ignored_rows(ignored: &IgnoredRows) -> String {
+    match ignored {
+        IgnoredRows::None => String::new(),
+        IgnoredRows::Equal => "or-ignore".to_owned(),
+        IgnoredRows::WithKeys { columns, .. } => {
+            list("on-conflict", columns.iter().flatten().map(|column| column.text.clone()))
+        }
+    }
+}
+
 fn insert(insert: &Insert) -> String {
     let columns = clause("columns", idents(&insert.columns));
     let rows = insert.rows.iter().map(|row| list("row", row.values.iter().map(expr)));
-    let head = [flag(insert.or_ignore, "or-ignore"), object(&insert.table), columns];
+    let head = [ignored_rows(&insert.ignored), object(&insert.table), columns];
     list("insert", head.into_iter().chain(rows).chain(insert.query.iter().map(query)))
 }
 

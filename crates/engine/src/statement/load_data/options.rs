@@ -23,7 +23,7 @@ pub(super) struct LoadDataOptions {
     /// Whether rows are copied; otherwise the file is linked.
     pub(super) is_deep_copy: bool,
     pub(super) is_local: bool,
-    pub(super) rule: AppendRule,
+    pub(super) rule: AppendRule<'static>,
     pub(super) query: Option<LoadQuery>,
 }
 
