@@ -85,9 +85,9 @@ pub(crate) fn from_io_at(error: &io::Error, doing: &str, path: &dyn Display) -> 
 
 /// Makes the error of a file for which the disk has no space.
 fn disk_full(path: &dyn Display) -> Diagnostic {
-    let message = format!("could not write file `{path}`: no space left on device");
-    Diagnostic::new(code::DISK_FULL, message)
+    Diagnostic::new(code::DISK_FULL, format!("could not write file `{path}`"))
         .with_kind(Kind::FreeResources)
+        .with_detail("No space is left on the disk.")
         .with_hint("Free space on the disk, or write to another one.")
 }
 

@@ -1,5 +1,5 @@
-//! The memory of a query beside what limits the process: what operators and results reserve is asked of the
-//! machine, too, so that a query ends where the process would.
+//! The memory of a query beside what limits the process: a reservation fails where the machine would not
+//! give the process the memory, so that the query ends and not the process.
 
 use std::{fmt, sync::Arc};
 

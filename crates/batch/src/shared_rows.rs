@@ -16,7 +16,10 @@ use std::{
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::{
-    common::{Column, Result, TableReference, internal_err, tree_node::TreeNodeRecursion},
+    common::{
+        Column, DataFusionError, Result, TableReference, internal_err, runtime::SpawnedTask,
+        tree_node::TreeNodeRecursion,
+    },
     execution::{
         TaskContext,
         memory_pool::{MemoryConsumer, MemoryReservation},
@@ -360,6 +363,12 @@ impl ExecutionPlan for SharedExec {
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let (shared, columns, fetch) = (Arc::clone(&self.shared), self.columns.clone(), self.fetch);
         let read = async move {
+            let (part, env) = (Arc::clone(&shared), Arc::clone(&context));
+            // In a task of its own: an operator may leave its input alone in the middle of a poll, and
+            // wait for another that reads the part, too.
+            let compute = async move { part.compute(&env).await.map(|_computed| ()) };
+            let computed = SpawnedTask::spawn(compute).join().await;
+            computed.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
             let computed = shared.compute(&context).await?;
             let schema = shared.plan.schema();
             computed.rows.source(&schema, columns, fetch, &shared.options)?.execute(0, context)

@@ -181,9 +181,16 @@ impl Database {
     }
 
     /// Lists the folders in which statements of users may read and write files: LOAD DATA, INTO OUTFILE,
-    /// BACKUP and the like. None, unless this is called. Sessions of the process itself are free.
+    /// BACKUP and the like. None, unless this is called. The directory of the database is none of them,
+    /// also below one. Sessions of the process itself are free.
     pub fn set_file_folders(&self, folders: &[PathBuf]) -> Result<()> {
-        *self.state.file_folders.write() = Arc::new(FileFolders::new(folders)?);
+        let mut listed = FileFolders::new(folders)?;
+        if let Some(store) = self.store() {
+            let own = FileAccess::default().resolve(store.path());
+            let own = own.map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
+            listed = listed.without(&own);
+        }
+        *self.state.file_folders.write() = Arc::new(listed);
         Ok(())
     }
 

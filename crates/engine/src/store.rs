@@ -5,7 +5,7 @@
 
 use std::{
     fmt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -83,6 +83,11 @@ impl OpenDirectory {
     /// Gives the log another durability window than that of the variable.
     pub(crate) fn with_durability_window_ms(self, window_ms: Option<u32>) -> Self {
         Self { durability_window_ms: window_ms, ..self }
+    }
+
+    /// Returns the path of the directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Calls `write` with what a checkpoint needs, after a checkpoint that is being written.

@@ -363,3 +363,36 @@ fn what_a_deployment_is_called_is_no_statement_when_the_directory_is_opened() {
     assert_eq!(ann.execute("SHOW DEPLOYMENTS").unwrap().row_count(), 2);
     assert_eq!(ann.execute("SHOW VIEWS").unwrap().row_count(), 1);
 }
+
+/// The directory of the database may be below a listed folder, and is none of the files of users all the
+/// same: neither is what a link to it leads to.
+#[test]
+fn the_directory_of_the_database_is_closed() {
+    let folders = Folders::new("own");
+    let database = Database::open(folders.at("in/own.lockstep")).unwrap();
+    let root = database.session();
+    root.execute(
+        "CREATE TABLE t (k STRING); CREATE USER ann OPTIONS(password='x');
+         GRANT SELECT, INSERT ON default.t TO ann; GRANT BACKUP ON *.* TO ann",
+    )
+    .unwrap();
+    database.set_file_folders(&[folders.at("in")]).unwrap();
+    let session = database.authenticate("ann", Proof::Password("x"), ClientInfo::default());
+    let ann = FolderSession { folders: &folders, session: session.unwrap() };
+    std::os::unix::fs::symlink(folders.at("in/own.lockstep"), folders.at("in/alias")).unwrap();
+    folders.write("in/own.lockstep/data/x.csv", "k\na\n");
+    for sql in [
+        "SELECT * FROM '~/in/own.lockstep/data/x.csv'",
+        "SELECT * FROM '~/in/own.lockstep'",
+        "SELECT * FROM '~/in/alias/data/x.csv'",
+        "LOAD DATA INFILE '~/in/own.lockstep/data/x.csv' INTO TABLE t",
+        "SELECT * FROM t INTO OUTFILE '~/in/own.lockstep/MANIFEST' OPTIONS(mode='overwrite')",
+        "SELECT * FROM t INTO OUTFILE '~/in/alias/y.csv'",
+        "SELECT * FROM t INTO OUTFILE '~/in/own.lockstep' OPTIONS(mode='overwrite')",
+        "BACKUP TO '~/in/own.lockstep/backup'",
+    ] {
+        ann.refused_as_outside(sql);
+    }
+    folders.write("in/beside.csv", "k\na\n");
+    assert_eq!(ann.rows("SELECT * FROM '~/in/beside.csv'"), 1);
+}

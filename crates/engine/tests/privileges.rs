@@ -551,6 +551,25 @@ fn objects_stop_when_their_owner_may_no_longer_read() {
     uses[6]().unwrap();
 }
 
+/// A deployment that ALTER TABLE compiles again keeps its owner.
+#[test]
+fn an_altered_table_leaves_its_deployments_their_owners() {
+    let database = engine();
+    let (root, session) = (database.session(), ann(&database));
+    root.execute(
+        "CREATE TABLE db.secret (k STRING, s INT); GRANT SELECT ON db.t TO ann;
+         GRANT SELECT ON db.secret TO ann; GRANT DEPLOY ON db.* TO ann",
+    )
+    .unwrap();
+    let own = "DEPLOY own AS SELECT t.k, secret.s FROM t LAST JOIN secret ON t.k = secret.k";
+    session.execute(&format!("USE db; {own}")).unwrap();
+    root.execute("REVOKE SELECT ON db.secret FROM ann").unwrap();
+    let refused = || root.request("db.own", &[self::row()]).unwrap_err().code;
+    assert_eq!(refused(), code::INSUFFICIENT_PRIVILEGE);
+    root.execute("ALTER TABLE db.secret ADD COLUMN other INT").unwrap();
+    assert_eq!(refused(), code::INSUFFICIENT_PRIVILEGE);
+}
+
 /// DROP … CASCADE needs DROP on all that it drops, and drops nothing otherwise.
 #[test]
 fn a_cascade_drops_what_the_caller_may_drop() {
@@ -561,6 +580,10 @@ fn a_cascade_drops_what_the_caller_may_drop() {
     assert_eq!(refused.code, code::INSUFFICIENT_PRIVILEGE, "{refused:?}");
     assert!(refused.message.contains("DEPLOYMENT db.d"), "{refused:?}");
     root.execute("SELECT * FROM db.v").unwrap();
+    root.execute("CREATE TABLE db.first (k INT); GRANT DROP ON db.first TO ann").unwrap();
+    let refused = session.execute("DROP TABLE db.first, db.t CASCADE").unwrap_err();
+    assert_eq!(refused.code, code::INSUFFICIENT_PRIVILEGE, "{refused:?}");
+    root.execute("SELECT * FROM db.first").unwrap();
     root.execute("GRANT DROP ON DEPLOYMENT db.d TO ann").unwrap();
     let dropped = session.execute("DROP TABLE db.t CASCADE").unwrap();
     let warnings: Vec<String> = dropped.warnings.into_iter().map(|w| w.message).collect();

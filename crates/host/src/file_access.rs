@@ -32,6 +32,8 @@ use crate::temporary::FOLDER_PREFIX;
 pub struct FileAccess {
     /// Resolved paths; `None`: every file.
     folders: Option<Arc<[PathBuf]>>,
+    /// A resolved folder that is closed although it may be below another.
+    closed: Option<Arc<Path>>,
 }
 
 /// The reason why a file is not opened although the system would open it. [`RefusedFile::of_io`] finds it
@@ -77,7 +79,18 @@ impl FileAccess {
             folders.iter().all(|folder| folder.is_absolute()),
             "the folders are resolved"
         );
-        Self { folders: Some(folders) }
+        Self { folders: Some(folders), closed: None }
+    }
+
+    /// Returns the same access without a folder, whose path is resolved, and what is below it.
+    pub fn without(self, folder: &Path) -> Self {
+        debug_assert!(folder.is_absolute(), "the folder is resolved");
+        Self { closed: Some(folder.into()), ..self }
+    }
+
+    /// Returns whether a resolved path is closed although it may be below a folder of the call.
+    pub fn is_closed(&self, resolved: &Path) -> bool {
+        self.closed.as_deref().is_some_and(|closed| resolved.starts_with(closed))
     }
 
     /// Opens a file for reading.
@@ -183,13 +196,18 @@ impl FileAccess {
     fn existing(&self, path: &Path) -> io::Result<Option<Place<'_>>> {
         let Some(folders) = &self.folders else { return Ok(None) };
         match fs::canonicalize(path) {
+            Ok(resolved) if self.is_closed(&resolved) => Err(RefusedFile::Outside.into()),
             Ok(resolved) => place_in(folders, &resolved).map(Some),
             Err(error) => {
                 // What is missing elsewhere is not to be told from what is there.
                 let existing = path.ancestors().find(|part| fs::symlink_metadata(part).is_ok());
                 let resolved = existing.and_then(|part| fs::canonicalize(part).ok());
-                place_in(folders, &resolved.unwrap_or_default())?;
-                Err(error)
+                let resolved = resolved.unwrap_or_default();
+                place_in(folders, &resolved)?;
+                match self.is_closed(&resolved) {
+                    true => Err(RefusedFile::Outside.into()),
+                    false => Err(error),
+                }
             }
         }
     }
@@ -202,7 +220,11 @@ impl FileAccess {
         };
         check_name(name)?;
         debug_assert_ne!(name, "..", "a normal component leads to no parent");
-        Ok(Some(Place { folder: parent.folder, rest: parent.rest.join(name) }))
+        let rest = parent.rest.join(name);
+        match self.is_closed(&parent.folder.join(&rest)) {
+            true => Err(RefusedFile::Outside.into()),
+            false => Ok(Some(Place { folder: parent.folder, rest })),
+        }
     }
 }
 

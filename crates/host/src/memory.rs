@@ -1,7 +1,7 @@
 //! The memory that allocations take from the machine.
 //!
 //! Memory is accounted by these functions, so that what is reported is what the machine lacks, not the
-//! size that was requested. What limits the process is asked before much is taken.
+//! size that was requested. [`may_take`] compares what is to be taken with the limits of the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,12 +44,12 @@ pub fn give_back() {
 /// is no memory, and for the stacks of threads.
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// How much is taken until the machine is asked again.
+/// How much is taken between two looks at the limits.
 const STEP_BYTES: u64 = 8 << 20;
 
 /// Returns whether the process may take so many bytes more of the machine, where that limits the process:
-/// by its address space (`RLIMIT_AS`) or by a control group. To be asked before memory is taken whose size
-/// depends on data; small amounts are added up before the machine is asked.
+/// by its address space (`RLIMIT_AS`) or by a control group. For memory whose size depends on data, before
+/// it is taken; small amounts are added up, and compared with the limits together.
 pub fn may_take(bytes: u64) -> bool {
     static TAKEN: AtomicU64 = AtomicU64::new(0);
     // Relaxed: a number of several threads that need not agree on it.
@@ -124,7 +124,7 @@ mod limits {
 
 #[cfg(not(target_os = "linux"))]
 mod limits {
-    //! Other systems, which are not asked.
+    //! Other systems, whose limits are not looked at.
 
     pub(super) fn left() -> Option<u64> {
         None

@@ -101,45 +101,37 @@ impl Parser<'_> {
         let name = self.object_name()?;
         let mut columns = Vec::new();
         let mut indexes = Vec::new();
-        let mut primary_key: Option<PrimaryKey> = None;
+        let mut primary_keys = Vec::new();
         let mut like = None;
         if self.eat_word("LIKE") {
             like = Some(self.create_like()?);
         } else if self.eat_symbol("(") {
             for item in self.comma_list(Self::table_item)? {
-                let key = match item {
+                match item {
                     TableItem::Column(column, key) => {
                         columns.push(column);
-                        key
+                        primary_keys.extend(key);
                     }
-                    TableItem::Index(index) => {
-                        indexes.push(index);
-                        None
-                    }
-                    TableItem::PrimaryKey(key) => Some(key),
-                };
-                let Some(key) = key else { continue };
-                let span = key.index.span;
-                if primary_key.replace(key).is_some() {
-                    let message = "a table has one PRIMARY KEY";
-                    let error = Diagnostic::new(code::INVALID_TABLE_DEFINITION, message).at(span);
-                    return error.with_hint("INDEX(KEY=k) finds rows by another key.").err();
+                    TableItem::Index(index) => indexes.push(index),
+                    TableItem::PrimaryKey(key) => primary_keys.push(key),
                 }
             }
             self.expect_symbol(")")?;
         }
-        if let Some(key) = primary_key {
-            let is_key = |column: &&mut ColumnDefinition| {
-                key.columns.iter().any(|of_key| of_key.text == column.name.text)
-            };
-            columns.iter_mut().filter(is_key).for_each(|column| column.not_null = true);
-            indexes.push(key.index);
-        }
         let options = self.options_clause("OPTIONS")?;
         let takes_query = columns.is_empty() && like.is_none() && self.eat_word("AS");
         let query = if takes_query { Some(self.query()?) } else { None };
-        let table =
-            CreateTable { name, or_replace, if_not_exists, columns, indexes, options, like, query };
+        let table = CreateTable {
+            name,
+            or_replace,
+            if_not_exists,
+            columns,
+            indexes,
+            primary_keys,
+            options,
+            like,
+            query,
+        };
         Ok(Statement::CreateTable(Box::new(table)))
     }
 

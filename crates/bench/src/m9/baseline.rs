@@ -1,10 +1,11 @@
-//! The speed of light of M9: rows sorted by key and time once for each window, frames that slide over arrays.
+//! The speed of light of M9: rows sorted by time once and by key for each window, with radix sorts, and
+//! frames that slide over arrays.
 //!
-//! Each window is sorted and slid by a thread of its own; a window of one of several keys has two threads,
-//! each with the half of its keys that has as many rows as the other. The result is written as the other
-//! systems write it.
+//! Each window is sorted and slid by a thread of its own; a window alone has two threads, each with the
+//! half of its keys that has as many rows as the other. Two threads encode the columns of the result, which
+//! is written from these arrays with the library and the options that Lockstep writes Parquet with.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, fs::File, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, Float64Array, Int64Array, RecordBatch},
@@ -12,8 +13,22 @@ use arrow::{
 };
 use lockstep_engine::Database;
 use lockstep_row::{Arena, arrow::ColumnReader};
+use parquet::{
+    arrow::{
+        ArrowWriter,
+        arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, compute_leaves},
+    },
+    basic::Compression,
+    errors::ParquetError,
+    file::properties::WriterProperties,
+};
 
 use crate::error::{Error, Result};
+
+/// The bits that one pass of a sort looks at.
+const RADIX_BITS: u32 = 11;
+/// The rows of a row group.
+const GROUP_ROWS: usize = 1 << 20;
 
 /// The rows, by column.
 pub(super) struct M9Rows {
@@ -38,7 +53,7 @@ struct M9Columns {
 /// The aggregates of one frame, with the row that they belong to.
 #[derive(Clone, Copy)]
 struct FrameResult {
-    row: usize,
+    row: u32,
     count: i64,
     total: i64,
     least: i64,
@@ -71,65 +86,60 @@ impl M9Rows {
 
     /// Computes the windows and writes the result.
     pub(super) fn write(&self, file: &str) -> Result<()> {
+        let rows = u32::try_from(self.ids.len()).expect("rows are in memory");
+        let by_time = sorted((0..rows).collect(), &self.times);
         let windows: Vec<M9Columns> = match self.keys.as_slice() {
-            [keys] => vec![self.in_halves(keys)],
+            [keys] => vec![self.in_halves(keys, &by_time)],
             several => std::thread::scope(|scope| {
+                let by_time = &by_time;
                 let threads: Vec<_> = several
                     .iter()
-                    .map(|keys| scope.spawn(|| self.placed(&self.slide(keys, |_| true))))
+                    .map(|keys| scope.spawn(|| self.slide(keys, by_time.clone())))
                     .collect();
-                threads.into_iter().map(|thread| thread.join().expect("it slides")).collect()
+                let results = threads.into_iter().map(|thread| thread.join().expect("it slides"));
+                results.map(|results| self.placed(&[results])).collect()
             }),
         };
         let batch =
             self.batch(windows).map_err(|error| Error::Page { message: error.to_string() })?;
-        let session = Database::in_memory().session();
-        let schema = batch.schema();
-        let mut batches = std::iter::once(Ok(batch));
-        session.create_table_of(
-            "result",
-            &schema,
-            &mut batches,
-            None,
-            lockstep_engine::IfExists::Fail,
-        )?;
-        let options = "OPTIONS(format = 'parquet', mode = 'overwrite')";
-        session.execute(&format!("SELECT * FROM result INTO OUTFILE '{file}' {options}"))?;
-        Ok(())
+        write_parquet(file, &batch).map_err(|error| Error::Page { message: error.to_string() })
     }
 
     /// Slides over two halves of the rows at once, each with its own keys.
-    fn in_halves(&self, keys: &[i64]) -> M9Columns {
+    fn in_halves(&self, keys: &[i64], by_time: &[u32]) -> M9Columns {
         let mut sorted = keys.to_vec();
         let middle = sorted.len() / 2;
         let (_, border, _) = sorted.select_nth_unstable(middle);
         let border = *border;
-        let (low, high) = std::thread::scope(|scope| {
-            let low = scope.spawn(|| self.slide(keys, |key| key < border));
-            let high = self.slide(keys, |key| key >= border);
-            (low.join().expect("it slides"), high)
+        let half = |is_low: bool| {
+            let is_in = |row: &&u32| (keys[**row as usize] < border) == is_low;
+            self.slide(keys, by_time.iter().filter(is_in).copied().collect())
+        };
+        let results = std::thread::scope(|scope| {
+            let low = scope.spawn(|| half(true));
+            let high = half(false);
+            [low.join().expect("it slides"), high]
         });
-        self.placed(&[low, high].concat())
+        self.placed(&results)
     }
 
-    /// Computes the frames of the keys that are taken, in the order of key and time.
-    fn slide(&self, keys: &[i64], takes: impl Fn(i64) -> bool) -> Vec<FrameResult> {
-        let rows = 0..keys.len();
-        let mut order: Vec<(i64, i64, usize)> = rows
-            .filter(|row| takes(keys[*row]))
-            .map(|row| (keys[row], self.times[row], row))
-            .collect();
-        order.sort_unstable();
+    /// Computes the frames of rows in the order of their times, in the order of key and time.
+    fn slide(&self, keys: &[i64], rows: Vec<u32>) -> Vec<FrameResult> {
+        let order = sorted(rows, keys);
         let mut results = Vec::with_capacity(order.len());
         let (mut first, mut total) = (0, 0_i64);
         let (mut least, mut greatest) = (VecDeque::new(), VecDeque::new());
-        for (at, (key, time, row)) in order.iter().enumerate() {
-            if order[first].0 != *key {
+        let gathered = |values: &[i64]| -> Vec<i64> {
+            order.iter().map(|row| values[*row as usize]).collect()
+        };
+        let (keys, times, values) = (gathered(keys), gathered(&self.times), gathered(&self.values));
+        for (at, row) in order.iter().enumerate() {
+            if keys[first] != keys[at] {
                 (first, total) = (at, 0);
                 least.clear();
                 greatest.clear();
             }
-            let value = self.values[*row];
+            let value = values[at];
             total += value;
             while least.back().is_some_and(|(_, other)| *other >= value) {
                 least.pop_back();
@@ -139,8 +149,8 @@ impl M9Rows {
                 greatest.pop_back();
             }
             greatest.push_back((at, value));
-            while order[first].1 < time - self.frame_ms {
-                total -= self.values[order[first].2];
+            while times[first] < times[at] - self.frame_ms {
+                total -= values[first];
                 first += 1;
             }
             while least[0].0 < first {
@@ -157,8 +167,9 @@ impl M9Rows {
     }
 
     /// Brings results into the order of the rows.
-    fn placed(&self, results: &[FrameResult]) -> M9Columns {
-        debug_assert_eq!(results.len(), self.ids.len(), "each row has a frame");
+    fn placed(&self, parts: &[Vec<FrameResult>]) -> M9Columns {
+        let frames = parts.iter().map(Vec::len).sum::<usize>();
+        debug_assert_eq!(frames, self.ids.len(), "each row has a frame");
         let rows = self.ids.len();
         let mut columns = M9Columns {
             count: vec![0; rows],
@@ -167,12 +178,13 @@ impl M9Rows {
             least: vec![0; rows],
             greatest: vec![0; rows],
         };
-        for result in results {
-            columns.count[result.row] = result.count;
-            columns.total[result.row] = result.total;
-            columns.mean[result.row] = result.total as f64 / result.count as f64;
-            columns.least[result.row] = result.least;
-            columns.greatest[result.row] = result.greatest;
+        for result in parts.iter().flatten() {
+            let row = result.row as usize;
+            columns.count[row] = result.count;
+            columns.total[row] = result.total;
+            columns.mean[row] = result.total as f64 / result.count as f64;
+            columns.least[row] = result.least;
+            columns.greatest[row] = result.greatest;
         }
         columns
     }
@@ -194,4 +206,69 @@ impl M9Rows {
         }
         RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
     }
+}
+
+/// Sorts rows by their values, in a stable radix sort.
+fn sorted(mut rows: Vec<u32>, values: &[i64]) -> Vec<u32> {
+    let least = values.iter().copied().min().unwrap_or(0);
+    let distance = |row: u32| values[row as usize].abs_diff(least);
+    let greatest = rows.iter().map(|row| distance(*row)).max().unwrap_or(0);
+    let mut moved = vec![0; rows.len()];
+    for shift in (0..u64::BITS - greatest.leading_zeros()).step_by(RADIX_BITS as usize) {
+        let digit = |row: u32| (distance(row) >> shift) as usize & ((1 << RADIX_BITS) - 1);
+        let mut ends = vec![0_usize; 1 << RADIX_BITS];
+        rows.iter().for_each(|row| ends[digit(*row)] += 1);
+        let mut before = 0;
+        for end in &mut ends {
+            before += std::mem::replace(end, before);
+        }
+        for row in &rows {
+            let place = &mut ends[digit(*row)];
+            moved[*place] = *row;
+            *place += 1;
+        }
+        std::mem::swap(&mut rows, &mut moved);
+    }
+    rows
+}
+
+/// Writes a batch, with two threads that each encode half of the columns.
+fn write_parquet(path: &str, batch: &RecordBatch) -> Result<(), ParquetError> {
+    let schema = batch.schema();
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let writer = ArrowWriter::try_new(File::create(path)?, Arc::clone(&schema), Some(properties))?;
+    let (mut file, factory) = writer.into_serialized_writer()?;
+    for (number, start) in (0..batch.num_rows()).step_by(GROUP_ROWS).enumerate() {
+        let rows = batch.slice(start, GROUP_ROWS.min(batch.num_rows() - start));
+        let mut writers = factory.create_column_writers(number)?;
+        let others = writers.split_off(writers.len() / 2);
+        let encode = |first: usize, writers: Vec<ArrowColumnWriter>| {
+            let columns = writers.into_iter().zip(first..);
+            columns.map(|(writer, at)| encoded(writer, schema.field(at), rows.column(at))).collect()
+        };
+        let middle = writers.len();
+        let (left, right): (Result<Vec<_>, _>, Result<Vec<_>, _>) = std::thread::scope(|scope| {
+            let left = scope.spawn(|| encode(0, writers));
+            let right = encode(middle, others);
+            (left.join().expect("it encodes"), right)
+        });
+        let mut group = file.next_row_group()?;
+        for chunk in left?.into_iter().chain(right?) {
+            chunk.append_to_row_group(&mut group)?;
+        }
+        group.close()?;
+    }
+    file.close()?;
+    Ok(())
+}
+
+fn encoded(
+    mut writer: ArrowColumnWriter,
+    field: &Field,
+    column: &ArrayRef,
+) -> Result<ArrowColumnChunk, ParquetError> {
+    for leaf in compute_leaves(field, column)? {
+        writer.write(&leaf)?;
+    }
+    writer.close()
 }

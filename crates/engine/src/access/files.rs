@@ -41,6 +41,11 @@ impl FileFolders {
         Self { folders, access }
     }
 
+    /// Returns the same folders without one, whose path is resolved: that of the database itself.
+    pub(crate) fn without(self, folder: &Path) -> Self {
+        Self { access: self.access.without(folder), ..self }
+    }
+
     /// Returns the access to the files below the folders.
     pub(crate) fn access(&self) -> FileAccess {
         self.access.clone()
@@ -100,7 +105,7 @@ impl FileFolders {
         // The rows of others: a folder of temporary files is nobody's to read.
         let is_temporary =
             |part: Component<'_>| part.as_os_str().to_string_lossy().starts_with(FOLDER_PREFIX);
-        if resolved.components().any(is_temporary) {
+        if resolved.components().any(is_temporary) || self.access.is_closed(&resolved) {
             return false;
         }
         self.folders.iter().any(|folder| resolved.starts_with(folder))

@@ -15,14 +15,10 @@ use std::sync::Arc;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::{CallStep, query};
 use lockstep_row::{Arena, Datum, IndexSpec, Retention, TableSchema, Value};
-use lockstep_sql::ast::{AlterTableAction, ColumnDefinition, Ident, ObjectName, PrimaryKey};
+use lockstep_sql::ast::{AlterTableAction, ColumnDefinition, Ident, ObjectName};
 use lockstep_table::{Table, with_durability};
 
-use super::{
-    at_name,
-    create_index::{add_index, declare_index},
-    create_table::column,
-};
+use super::{at_name, create_index::add_primary_key, create_table::column};
 use crate::{
     Session,
     append::table_error,
@@ -117,7 +113,7 @@ impl Session {
                         self.add_column(&mut changed, column, is_empty)?;
                     }
                 }
-                AlterTableAction::AddPrimaryKey(key) => changed.add_primary_key(key)?,
+                AlterTableAction::AddPrimaryKey(key) => add_primary_key(&mut changed.schema, key)?,
                 AlterTableAction::DropColumn { column, if_exists } => {
                     let is_there = changed.schema.find_column(&column.text).is_some();
                     if is_there || !if_exists {
@@ -177,16 +173,6 @@ impl ChangedColumns {
         }
         let message = format!("column `{}` exists already", name.text);
         Diagnostic::new(code::DUPLICATE_OBJECT, message).at(name.span).err()
-    }
-
-    fn add_primary_key(&mut self, key: &PrimaryKey) -> Result<()> {
-        let index = declare_index(&key.index, &self.schema)?;
-        add_index(&mut self.schema, index, key.index.span)?;
-        for column in &key.columns {
-            let position = self.find(column)?;
-            self.schema.columns[position].nullable = false;
-        }
-        Ok(())
     }
 
     fn rename(&mut self, name: &Ident, to: &Ident) -> Result<()> {

@@ -5,7 +5,9 @@ mod ttl;
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::Compatibility;
 use lockstep_row::{Column, DataType, IndexSpec, Retention, TableSchema};
-use lockstep_sql::ast::{self, Ident, IndexDefinition, ObjectName, OptionItem, OptionValue};
+use lockstep_sql::ast::{
+    self, Ident, IndexDefinition, ObjectName, OptionItem, OptionValue, PrimaryKey,
+};
 use lockstep_table::TableError;
 
 use crate::{
@@ -93,6 +95,27 @@ pub(super) fn add_index(schema: &mut TableSchema, index: IndexSpec, span: Span) 
     }
     schema.indexes.push(index);
     Ok(())
+}
+
+/// Adds the index of a primary key to a schema, whose columns become NOT NULL. Fails where the schema has
+/// one: of two keys, each would keep rows that the other replaces.
+pub(super) fn add_primary_key(schema: &mut TableSchema, key: &PrimaryKey) -> Result<()> {
+    let is_key = |index: &&IndexSpec| {
+        let has_nulls = index.keys.iter().any(|column| schema.columns[*column].nullable);
+        index.keeps_one_row() && index.event_time.is_none() && !has_nulls
+    };
+    if let Some(index) = schema.indexes.iter().find(is_key) {
+        let message = format!("index `{}` keeps one row of each key already", index.name);
+        return Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
+            .at(key.index.span)
+            .with_hint("A table has one PRIMARY KEY. INDEX(KEY=k) finds rows by another key.")
+            .err();
+    }
+    let index = declare_index(&key.index, schema)?;
+    for column in &index.keys {
+        schema.columns[*column].nullable = false;
+    }
+    add_index(schema, index, key.index.span)
 }
 
 /// Adds the index that a table without indexes has in OpenMLDB: over the first column that can be

@@ -16,7 +16,9 @@ use lockstep_table::{Appended, Durability, Table, with_durability};
 pub(crate) use options::TableOptions;
 
 use super::{
-    create_index::{add_default_index, add_index, declare_index, definition_error},
+    create_index::{
+        add_default_index, add_index, add_primary_key, declare_index, definition_error,
+    },
     insert::renamed,
     outcome,
 };
@@ -267,13 +269,16 @@ fn schema_of_definitions(create: &CreateTable, settings: Settings) -> Result<Tab
         }
         schema.columns.push(column(definition, settings)?);
     }
-    if create.indexes.len() > INDEXES_MAX {
+    if create.indexes.len() + create.primary_keys.len() > INDEXES_MAX {
         let message = format!("a table has at most {INDEXES_MAX} indexes");
         return definition_error(message, create.name.name.span);
     }
     for definition in &create.indexes {
         let index = declare_index(definition, &schema)?;
         add_index(&mut schema, index, definition.span)?;
+    }
+    for key in &create.primary_keys {
+        add_primary_key(&mut schema, key)?;
     }
     Ok(schema)
 }

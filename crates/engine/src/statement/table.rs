@@ -10,6 +10,7 @@ use crate::{
     Output, Session,
     append::table_error,
     catalog::{Cascade, CatalogCommand, DroppedObject, Objects},
+    entrance::ReadObjects,
     offline_data::{OfflineChange, PathChange},
     session::retried,
 };
@@ -51,7 +52,7 @@ impl Session {
                         true => objects.readers_of_view(&named),
                         false => Vec::new(),
                     };
-                    let with = Cascade { dropped: readers, seen: objects.epoch() };
+                    let with = self.cascade_of(&objects, readers)?;
                     CatalogCommand::DropView { name: named, with }
                 }
                 None => {
@@ -60,7 +61,7 @@ impl Session {
                         true => objects.readers_of_table(id),
                         false => Vec::new(),
                     };
-                    let with = Cascade { dropped: readers, seen: objects.epoch() };
+                    let with = self.cascade_of(&objects, readers)?;
                     CatalogCommand::DropTable { name: named, id, with }
                 }
             };
@@ -108,9 +109,14 @@ impl Session {
         readers: impl FnOnce(&Objects) -> Vec<DroppedObject>,
     ) -> Result<Cascade> {
         let objects = self.database.objects();
-        let dropped = readers(&objects);
+        self.cascade_of(&objects, readers(&objects))
+    }
+
+    fn cascade_of(&self, objects: &Objects, dropped: Vec<DroppedObject>) -> Result<Cascade> {
         for object in &dropped {
-            self.caller().check_object(&objects, &object.drop_requirement())?;
+            let requirement = object.drop_requirement();
+            self.caller().check_object(objects, &requirement)?;
+            ReadObjects::note(&requirement.object);
         }
         Ok(Cascade { dropped, seen: objects.epoch() })
     }

@@ -388,7 +388,7 @@ fn work_within_a_row_of_catalogs_is_interrupted_and_counted() {
         format!(
             "SELECT row_number() OVER (ORDER BY n || '{text}') FROM generate_series(1, 4000) n"
         ),
-        format!("SELECT n || '{text}' FROM generate_series(1, 900) n"),
+        format!("SELECT n || '{text}' FROM generate_series(1, 1200) n"),
         format!(
             "WITH RECURSIVE t AS (SELECT 1 AS n, '{text}' AS v UNION SELECT n + 1, v || n FROM t) SELECT count(*) FROM t, pg_am"
         ),

@@ -90,6 +90,8 @@ pub struct CreateTable {
     pub columns: Vec<ColumnDefinition>,
     /// The indexes.
     pub indexes: Vec<IndexDefinition>,
+    /// The primary keys, of which a table may have one.
+    pub primary_keys: Vec<PrimaryKey>,
     /// OPTIONS(…).
     pub options: Vec<OptionItem>,
     /// LIKE PARQUET 'path': take the columns from a file.

@@ -110,7 +110,8 @@ pub(super) const RULES: RuleChapter = RuleChapter {
             grammar: "EXTRACT \"(\" ( name | string ) FROM expression \")\"\n\
                 | POSITION \"(\" operand IN operand \")\"\n\
                 | ( SUBSTRING | SUBSTR ) \"(\" expression ( FROM expression [ FOR expression ] | FOR expression ) \")\"\n\
-                | TRIM \"(\" [ BOTH | LEADING | TRAILING ] [ [ string ] FROM ] expression \")\"",
+                | TRIM \"(\" [ [ BOTH | LEADING | TRAILING ] [ string ] FROM ] expression \")\"\n\
+                | TRIM \"(\" ( BOTH | LEADING | TRAILING ) ( name | string ) \")\"",
             note: "The same as `date_part('field', t)`, `locate(part, text)`, `substring(text, from, length)` and \
                 `trim(text, characters)`, `ltrim` or `rtrim`.",
         },

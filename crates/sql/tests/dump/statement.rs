@@ -136,9 +136,7 @@ fn action(action: &AlterTableAction) -> String {
         AlterTableAction::DropColumn { column, if_exists } => {
             list("drop-column", [flag(*if_exists, "if-exists"), column.text.clone()])
         }
-        AlterTableAction::AddPrimaryKey(key) => {
-            list("add-primary-key", key.columns.iter().map(|column| column.text.clone()))
-        }
+        AlterTableAction::AddPrimaryKey(key) => list("add", [primary_key(key)]),
         AlterTableAction::RenameColumn { column, to } => {
             list("rename-column", [column.text.clone(), to.text.clone()])
         }
@@ -199,16 +197,22 @@ fn parameters(parameters: &[ParameterDefinition]) -> String {
     )
 }
 
+fn primary_key(key: &PrimaryKey) -> String {
+    list("primary-key", idents(&key.columns))
+}
+
 fn create_table(table: &CreateTable) -> String {
     let like = table.like.iter().map(|like| format!("{} {:?}", like.format, like.path));
     let indexes = table.indexes.iter().map(|index| {
         let name = index.name.iter().map(|name| name.text.clone());
         list("index", name.chain(index.options.iter().map(option_item)))
     });
+    let keys = table.primary_keys.iter().map(primary_key);
     let parts = [flag(table.if_not_exists, "if-not-exists"), object(&table.name)]
         .into_iter()
         .chain(table.columns.iter().map(column))
         .chain(indexes)
+        .chain(keys)
         .chain([clause("like", like), options("options", &table.options)])
         .chain(table.query.iter().map(query));
     list("create-table", parts)

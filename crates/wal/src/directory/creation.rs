@@ -118,14 +118,27 @@ pub(super) fn create_copy(
             false
         }
     };
-    let created = lock(disk, path, LockMode::Exclusive).and_then(|lock| {
-        create_content(disk, path, new_id, position)?;
-        Ok((lock, is_new))
-    });
+    // What is in the directory is another process's where this fails, or has locked it before.
+    let remove_lock = || {
+        let _missing = disk.remove(&path.join(LOCK));
+        if is_new {
+            let _left = disk.remove_directory(path);
+        }
+    };
+    let lock = lock(disk, path, LockMode::Exclusive).inspect_err(|error| {
+        if !matches!(error, Error::InUse { .. }) {
+            remove_lock();
+        }
+    })?;
+    let names = list(disk, path).inspect_err(|_| remove_lock())?;
+    if let Some(name) = names.iter().flatten().find(|name| *name != LOCK) {
+        return Err(Error::ForeignFiles { path: path.to_owned(), file: path.join(name) });
+    }
+    let created = create_content(disk, path, new_id, position);
     if created.is_err() {
         remove_copy(disk, path, is_new);
     }
-    created
+    created.map(|()| (lock, is_new))
 }
 
 /// Removes what a copy has created that is not completed. What cannot be removed stays: without a

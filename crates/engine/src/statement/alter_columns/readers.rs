@@ -110,6 +110,7 @@ fn check_answers(before: &Deployment, after: &Deployment) -> Result<()> {
 /// Compiles a deployment again, in a session like the one that made it.
 fn compile(database: &Database, before: &Deployment, (from, to): (u64, u64)) -> Result<Deployment> {
     let session = database.session();
+    session.restore_for(before.owner.clone());
     session.set_current_database(&before.current_database);
     let indexes: Vec<_> = before.indexes.iter().map(|bound| bound.moved(from, to)).collect();
     session.set_bound_indexes(&indexes);
