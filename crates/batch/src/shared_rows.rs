@@ -84,12 +84,15 @@ pub(crate) fn share(plan: &LogicalPlan) -> Result<SharedPlan> {
         true => None,
         false => sharing.replaced(plan, false)?,
     };
+    debug_assert_eq!(replaced.is_some(), !sharing.parts.is_empty(), "a part has scans");
     Ok(SharedPlan { plan: replaced.unwrap_or_else(|| plan.clone()), parts: sharing.parts })
 }
 
 /// Returns a part with the columns that scans read, whose names are the positions of the columns.
 pub(crate) fn with_columns(part: LogicalPlan, columns: &BTreeSet<usize>) -> Result<LogicalPlan> {
     let all = part.schema().columns();
+    debug_assert!(columns.iter().all(|at| *at < all.len()), "a scan reads columns of the part");
+    debug_assert!(!columns.is_empty(), "rows without columns cannot be counted");
     let exprs = columns.iter().map(|at| Expr::Column(all[*at].clone()).alias(name_of(*at)));
     let exprs = exprs.collect::<Vec<_>>();
     LogicalPlanBuilder::from(part).project(exprs)?.build()
@@ -211,6 +214,7 @@ impl Sharing {
         let part = match self.known.get(&address(plan)) {
             Some(part) => *part,
             None => {
+                debug_assert!(self.shared.contains(&address(plan)), "others read it, too");
                 let replaced = self.replaced(plan, false)?;
                 self.parts.push(replaced.unwrap_or_else(|| plan.clone()));
                 let part = self.parts.len() - 1;
@@ -236,7 +240,7 @@ impl Sharing {
 
 /// A shared part of a physical plan, and its rows once they are computed.
 #[derive(Debug)]
-pub(crate) struct SharedRows {
+pub(crate) struct PartRows {
     plan: Arc<dyn ExecutionPlan>,
     options: OperatorOptions,
     rows: OnceCell<ComputedRows>,
@@ -249,7 +253,7 @@ struct ComputedRows {
     _memory: MemoryReservation,
 }
 
-impl SharedRows {
+impl PartRows {
     /// Makes the part that a plan computes.
     pub(crate) fn new(plan: Arc<dyn ExecutionPlan>, options: OperatorOptions) -> Self {
         Self { plan, options, rows: OnceCell::new() }
@@ -267,6 +271,7 @@ impl SharedRows {
             projection(scan).into_iter().map(|column| schema.index_of(&name_of(column)));
         let columns = positions.collect::<std::result::Result<Vec<_>, _>>()?;
         let schema = Arc::new(schema.project(&columns)?);
+        debug_assert_eq!(schema.fields().len(), columns.len(), "each column is read");
         let (shared, fetch) = (Arc::clone(self), scan.fetch);
         let properties = single_partition(&schema);
         Ok(Arc::new(SharedExec { shared, columns, fetch, schema, properties }))
@@ -299,7 +304,7 @@ impl SharedRows {
 /// Reads columns of a shared part, which the first one of its readers computes.
 #[derive(Debug)]
 pub(crate) struct SharedExec {
-    shared: Arc<SharedRows>,
+    shared: Arc<PartRows>,
     columns: Vec<usize>,
     fetch: Option<usize>,
     schema: SchemaRef,
@@ -308,7 +313,7 @@ pub(crate) struct SharedExec {
 
 impl SharedExec {
     /// Returns the shared part.
-    pub(crate) fn shared(&self) -> &SharedRows {
+    pub(crate) fn shared(&self) -> &PartRows {
         &self.shared
     }
 }

@@ -84,11 +84,13 @@ impl IndexSpec {
 
     /// Returns whether the index is declared and keeps one row of each key, as a PRIMARY KEY does.
     pub fn keeps_one_row(&self) -> bool {
+        debug_assert!(!self.declared || !self.is_removed(), "a removed index is not declared");
         self.declared && self.retention == Retention::Latest { latest: 1 }
     }
 
     /// Returns whether the key has these columns, in any order.
     pub fn has_keys(&self, columns: &[usize]) -> bool {
+        debug_assert!(!columns.is_empty(), "a key has columns");
         self.keys.len() == columns.len() && self.keys.iter().all(|key| columns.contains(key))
     }
 

@@ -474,6 +474,7 @@ impl Parser<'_> {
 }
 /// Makes the primary key with these columns.
 fn primary_key_of(name: Option<Ident>, columns: Vec<Ident>, span: Span) -> PrimaryKey {
+    debug_assert!(!columns.is_empty(), "a key has columns");
     let option = |key: &str, value: OptionValue| {
         let key = Ident { text: key.to_owned(), span };
         OptionItem { key, value, span }

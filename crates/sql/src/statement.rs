@@ -173,6 +173,7 @@ impl Parser<'_> {
         let start = self.start();
         let columns = if self.at_symbol("(") { Some(self.column_names()?) } else { None };
         let span = self.span_from(start);
+        debug_assert!(columns.as_ref().is_none_or(|names| !names.is_empty()), "a list has names");
         self.expect_word("DO")?;
         if self.at_word("UPDATE") {
             return self.unsupported("DO UPDATE").with_hint(elsewhere::DO_UPDATE).err();

@@ -280,6 +280,7 @@ impl Table {
         R::Item: AsRef<[Datum<'r>]>,
     {
         with_scratch(|scratch| {
+            debug_assert!(columns.is_none_or(|columns| !columns.is_empty()), "a key has columns");
             self.encode(rows, &mut scratch.batch, 0)?;
             let mut taken = BTreeSet::new();
             let mut key = Vec::new();

@@ -354,6 +354,7 @@ impl<'t> Snapshot<'t> {
 
     /// Returns whether a live row has the encoded key in the index at a position.
     pub(crate) fn contains_key(&self, index: usize, key: &[u8]) -> bool {
+        debug_assert!(!self.state().schema.indexes[index].is_removed(), "the index has rows");
         let series = &self.state().indexes[index].series;
         let bounds = Bounds::visible(self.visible_arrival);
         let mut scratch = Vec::new();

@@ -2,8 +2,9 @@
 
 use lockstep_sql::ast::{
     AlterTableAction, ColumnDefinition, CreateTable, Deploy, IgnoredRows, Insert, LoadData,
-    ObjectName, ObjectPart, OptionItem, OptionValue, ParameterDefinition, Privileges, Query,
-    Select, SelectItem, SetExpr, Statement, TableRef, UserDefinition, VerifyAgainst, ViewForm,
+    ObjectName, ObjectPart, OptionItem, OptionValue, ParameterDefinition, PrimaryKey, Privileges,
+    Query, Select, SelectItem, SetExpr, Statement, TableRef, UserDefinition, VerifyAgainst,
+    ViewForm,
 };
 
 use super::expression::{expr, idents, literal, object, order_by, window};
