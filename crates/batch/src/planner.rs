@@ -25,7 +25,7 @@ use crate::{
     lower::{BatchLastJoin, BatchWindow},
     operator::OperatorOptions,
     scan::projection,
-    shared_rows::{PartRows, SharedSource},
+    shared_rows::{SharedPart, SharedSource},
     source::{ExternalRows, SourceScan},
     table_reads::TableReads,
     window::{WindowExec, WindowOperatorSpec},
@@ -39,7 +39,7 @@ pub(crate) struct BatchPlanner {
     /// The optimised parts that several scans read.
     pub(crate) parts: Arc<Vec<LogicalPlan>>,
     /// The physical parts, which the first scan of each makes.
-    pub(crate) shared: Arc<Mutex<HashMap<usize, Arc<PartRows>>>>,
+    pub(crate) shared: Arc<Mutex<HashMap<usize, Arc<SharedPart>>>>,
     /// The options of the operators.
     pub(crate) options: OperatorOptions,
 }
@@ -145,7 +145,7 @@ impl BatchPlanner {
         part: usize,
         planner: &dyn PhysicalPlanner,
         session: &dyn Session,
-    ) -> Result<Arc<PartRows>> {
+    ) -> Result<Arc<SharedPart>> {
         let known = self.shared.lock().get(&part).cloned();
         if let Some(known) = known {
             return Ok(known);
@@ -154,7 +154,7 @@ impl BatchPlanner {
             return internal_err!("a scan reads a part that the plan has");
         };
         let physical = planner.create_physical_plan(plan, session).await?;
-        let made = Arc::new(PartRows::new(physical, self.options.clone()));
+        let made = Arc::new(SharedPart::new(physical, self.options.clone()));
         Ok(Arc::clone(self.shared.lock().entry(part).or_insert(made)))
     }
 

@@ -240,7 +240,7 @@ impl Sharing {
 
 /// A shared part of a physical plan, and its rows once they are computed.
 #[derive(Debug)]
-pub(crate) struct PartRows {
+pub(crate) struct SharedPart {
     plan: Arc<dyn ExecutionPlan>,
     options: OperatorOptions,
     rows: OnceCell<ComputedRows>,
@@ -253,7 +253,7 @@ struct ComputedRows {
     _memory: MemoryReservation,
 }
 
-impl PartRows {
+impl SharedPart {
     /// Makes the part that a plan computes.
     pub(crate) fn new(plan: Arc<dyn ExecutionPlan>, options: OperatorOptions) -> Self {
         Self { plan, options, rows: OnceCell::new() }
@@ -304,7 +304,7 @@ impl PartRows {
 /// Reads columns of a shared part, which the first one of its readers computes.
 #[derive(Debug)]
 pub(crate) struct SharedExec {
-    shared: Arc<PartRows>,
+    shared: Arc<SharedPart>,
     columns: Vec<usize>,
     fetch: Option<usize>,
     schema: SchemaRef,
@@ -313,7 +313,7 @@ pub(crate) struct SharedExec {
 
 impl SharedExec {
     /// Returns the shared part.
-    pub(crate) fn shared(&self) -> &PartRows {
+    pub(crate) fn shared(&self) -> &SharedPart {
         &self.shared
     }
 }

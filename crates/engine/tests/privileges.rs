@@ -564,7 +564,7 @@ fn an_altered_table_leaves_its_deployments_their_owners() {
     let own = "DEPLOY own AS SELECT t.k, secret.s FROM t LAST JOIN secret ON t.k = secret.k";
     session.execute(&format!("USE db; {own}")).unwrap();
     root.execute("REVOKE SELECT ON db.secret FROM ann").unwrap();
-    let refused = || root.request("db.own", &[self::row()]).unwrap_err().code;
+    let refused = || root.request("db.own", &[row()]).unwrap_err().code;
     assert_eq!(refused(), code::INSUFFICIENT_PRIVILEGE);
     root.execute("ALTER TABLE db.secret ADD COLUMN other INT").unwrap();
     assert_eq!(refused(), code::INSUFFICIENT_PRIVILEGE);

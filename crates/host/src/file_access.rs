@@ -83,6 +83,7 @@ impl FileAccess {
     }
 
     /// Returns the same access without a folder, whose path is resolved, and what is below it.
+    #[must_use]
     pub fn without(self, folder: &Path) -> Self {
         debug_assert!(folder.is_absolute(), "the folder is resolved");
         Self { closed: Some(folder.into()), ..self }

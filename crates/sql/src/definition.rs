@@ -15,7 +15,7 @@ use crate::token::TokenKind;
 
 /// An item between the parentheses of CREATE TABLE.
 enum TableItem {
-    Column(ColumnDefinition, Option<PrimaryKey>),
+    Column(Box<ColumnDefinition>, Option<PrimaryKey>),
     Index(IndexDefinition),
     PrimaryKey(PrimaryKey),
 }
@@ -109,7 +109,7 @@ impl Parser<'_> {
             for item in self.comma_list(Self::table_item)? {
                 match item {
                     TableItem::Column(column, key) => {
-                        columns.push(column);
+                        columns.push(*column);
                         primary_keys.extend(key);
                     }
                     TableItem::Index(index) => indexes.push(index),
@@ -191,12 +191,12 @@ impl Parser<'_> {
         let column = self.column_definition()?;
         let start = self.start();
         if !self.eat_words(&["PRIMARY", "KEY"]) {
-            return Ok(TableItem::Column(column, None));
+            return Ok(TableItem::Column(Box::new(column), None));
         }
         let span = self.span_from(start);
         let key = primary_key_of(None, vec![column.name.clone()], span);
         let column = self.column_constraints(column)?;
-        Ok(TableItem::Column(column, Some(key)))
+        Ok(TableItem::Column(Box::new(column), Some(key)))
     }
 
     /// Parses `[CONSTRAINT name] PRIMARY KEY (a, b)`, if it is next. A column may be called `primary`.

@@ -210,6 +210,7 @@ impl M9Rows {
 
 /// Sorts rows by their values, in a stable radix sort.
 fn sorted(mut rows: Vec<u32>, values: &[i64]) -> Vec<u32> {
+    debug_assert!(rows.iter().all(|row| (*row as usize) < values.len()), "each row has a value");
     let least = values.iter().copied().min().unwrap_or(0);
     let distance = |row: u32| values[row as usize].abs_diff(least);
     let greatest = rows.iter().map(|row| distance(*row)).max().unwrap_or(0);

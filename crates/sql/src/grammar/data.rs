@@ -19,7 +19,9 @@ pub(super) const INSERT: StatementRule = StatementRule {
         `ON CONFLICT DO NOTHING` leaves out rows with a key that a stored row has in an index that keeps the \
         newest row of each key, as that of a `PRIMARY KEY` does; with columns, in the one over these. \
         It needs `execute_mode = 'online'`.",
-    grammar: "INSERT [ OR IGNORE | IGNORE ] INTO table_name [ \"(\" name { \",\" name } \")\" ]\n\
+    grammar: "INSERT ( OR IGNORE | IGNORE ) INTO table_name [ \"(\" name { \",\" name } \")\" ]\n\
+        ( ( VALUES | VALUE ) row { \",\" row } | select_query )\n\
+        | INSERT INTO table_name [ \"(\" name { \",\" name } \")\" ]\n\
         ( ( VALUES | VALUE ) row { \",\" row } | select_query )\n\
         [ ON CONFLICT [ \"(\" name { \",\" name } \")\" ] DO NOTHING ]",
     privileges: "`INSERT` on the table; for a query `SELECT` on each table that it reads.",
