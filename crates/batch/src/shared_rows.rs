@@ -8,7 +8,7 @@
 
 use std::{
     any::Any,
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     pin::pin,
     sync::Arc,
@@ -137,7 +137,7 @@ fn address(plan: &LogicalPlan) -> *const LogicalPlan {
 /// The nodes that are used where no filter goes below them, and how often.
 #[derive(Default)]
 struct Uses<'p> {
-    counts: HashMap<*const LogicalPlan, (&'p LogicalPlan, usize)>,
+    counts: BTreeMap<*const LogicalPlan, (&'p LogicalPlan, usize)>,
     seen: HashSet<*const LogicalPlan>,
 }
 

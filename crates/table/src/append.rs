@@ -283,21 +283,19 @@ impl Table {
             debug_assert!(columns.is_none_or(|columns| !columns.is_empty()), "a key has columns");
             self.encode(rows, &mut scratch.batch, 0)?;
             let mut taken = BTreeSet::new();
-            let mut key = Vec::new();
             self.append_retained(scratch, |schema, snapshot, row| {
                 let unique = schema.indexes.iter().enumerate().filter(|(_, spec)| {
                     spec.keeps_one_row() && columns.is_none_or(|columns| spec.has_keys(columns))
                 });
-                let mut keys = Vec::new();
-                for (at, spec) in unique {
-                    key.clear();
+                let keys = unique.map(|(index, spec)| {
+                    let mut key = Vec::new();
                     state::encode_key(spec, self.view(row), &mut key);
-                    if snapshot.contains_key(at, &key) {
-                        return false;
-                    }
-                    keys.push((at, key.clone()));
-                }
-                let is_new = !keys.iter().any(|key| taken.contains(key));
+                    (index, key)
+                });
+                let keys: Vec<_> = keys.collect();
+                let is_new = !keys
+                    .iter()
+                    .any(|key| taken.contains(key) || snapshot.contains_key(key.0, &key.1));
                 if is_new {
                     taken.extend(keys);
                 }

@@ -90,11 +90,6 @@ impl Session {
         let created = |name: &ObjectName, or_replace: bool| {
             on_table(Privilege::Create, name).with_drop_if(or_replace)
         };
-        let on_tables = |privilege: Privilege, names: &[ObjectName]| {
-            let of =
-                |name: &ObjectName| Requirement::new(privilege, table(name)).at(name.name.span);
-            Needs::of(names.iter().map(of).collect())
-        };
         let seen = |name: &ObjectName| Needs::any(table(name), name.name.span);
         let on_deployment_of = |name: &ObjectName, or_replace: bool| {
             on_deployment(Privilege::Deploy, name).with_drop_if(or_replace)
@@ -109,14 +104,14 @@ impl Session {
             Statement::CreateTable(create) => {
                 created(&create.name, create.or_replace).with_like(create.like.as_ref())
             }
-            Statement::DropTable { names, .. } => on_tables(Privilege::Drop, names),
+            Statement::DropTable { names, .. } => self.needs_on_tables(Privilege::Drop, names),
             Statement::DropView { name, .. } => on_table(Privilege::Drop, name),
             Statement::CreateView(create) => created(&create.name, create.or_replace),
             Statement::CreateIndex(create) => on_table(Privilege::Index, &create.table),
             Statement::DropIndex { table, .. } => on_table(Privilege::Index, table),
             Statement::Insert(insert) => on_table(Privilege::Insert, &insert.table),
             Statement::Delete { table, .. } => on_table(Privilege::Delete, table),
-            Statement::Truncate(tables) => on_tables(Privilege::Truncate, tables),
+            Statement::Truncate(tables) => self.needs_on_tables(Privilege::Truncate, tables),
             Statement::LoadData(load) => {
                 on_table(Privilege::Insert, &load.table).with_file(&load.path, load.path_span)
             }
@@ -154,6 +149,13 @@ impl Session {
             | Statement::Checkpoint => Needs::admin(),
             Statement::Backup { path, span } => Needs::admin().with_file(path, *span),
         }
+    }
+
+    fn needs_on_tables(&self, privilege: Privilege, names: &[ObjectName]) -> Needs {
+        let of = |name: &ObjectName| {
+            Requirement::new(privilege, Securable::Table(self.qualified(name))).at(name.name.span)
+        };
+        Needs::of(names.iter().map(of).collect())
     }
 
     /// Returns what a statement about users, roles, tokens, grants or sessions needs.

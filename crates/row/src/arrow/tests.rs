@@ -8,7 +8,7 @@ use arrow::{
         Int64Array, ListArray, StringArray, StringViewArray, TimestampMicrosecondArray,
         TimestampNanosecondArray, UInt64Array,
     },
-    buffer::{Buffer, OffsetBuffer, ScalarBuffer},
+    buffer::{OffsetBuffer, ScalarBuffer},
     datatypes::Field,
 };
 
@@ -156,7 +156,7 @@ fn an_import_keeps_values_or_names_the_row() {
 #[test]
 fn a_signalling_nan_fits_a_wider_float() {
     let bits: ScalarBuffer<u16> = vec![0x3c00_u16, 0x7c01, 0xfe01, 0x8000].into();
-    let halves = Float16Array::new(ScalarBuffer::from(Buffer::from(bits.into_inner())), None);
+    let halves = Float16Array::new(ScalarBuffer::from(bits.into_inner()), None);
     let halves: ArrayRef = Arc::new(halves);
     for to in [DataType::Float, DataType::Double] {
         let converted = import_array(&halves, &to).unwrap();

@@ -27,7 +27,7 @@ pub(super) fn statement(statement: &Statement) -> String {
         Statement::Use(name) => list("use", [name.text.clone()]),
         Statement::CreateTable(table) => create_table(table),
         Statement::DropTable { names, if_exists, cascade } => {
-            drop_cascading("table", *if_exists, &objects(names), *cascade)
+            drop_cascading("table", *if_exists, &objects(names), flag(*cascade, "cascade"))
         }
         Statement::CreateView(view) => list(
             match view.form {
@@ -42,7 +42,7 @@ pub(super) fn statement(statement: &Statement) -> String {
             ],
         ),
         Statement::DropView { name, if_exists, cascade } => {
-            drop_cascading("view", *if_exists, &object(name), *cascade)
+            drop_cascading("view", *if_exists, &object(name), flag(*cascade, "cascade"))
         }
         Statement::CreateIndex(index) => list(
             "create-index",
@@ -167,9 +167,8 @@ fn drop_object(what: &str, if_exists: bool, name: &str) -> String {
     list(&format!("drop-{what}"), [flag(if_exists, "if-exists"), name.to_owned()])
 }
 
-fn drop_cascading(what: &str, if_exists: bool, name: &str, cascade: bool) -> String {
-    let flags = [flag(if_exists, "if-exists"), name.to_owned(), flag(cascade, "cascade")];
-    list(&format!("drop-{what}"), flags)
+fn drop_cascading(what: &str, if_exists: bool, name: &str, cascade: String) -> String {
+    list(&format!("drop-{what}"), [flag(if_exists, "if-exists"), name.to_owned(), cascade])
 }
 
 /// Returns the debug text without spans.

@@ -125,7 +125,7 @@ type Filter = Arc<dyn PhysicalExpr>;
 
 /// Reads some columns of the rows that a filter may pass.
 fn read(
-    path: &PathBuf,
+    path: &Path,
     columns: &[&str],
     filter: impl FnOnce(&SchemaRef) -> Option<Filter>,
 ) -> Result<Vec<Vec<Value>>> {
@@ -137,7 +137,7 @@ fn read(
     Ok(rows_of(&rows.collect::<Result<Vec<_>>>()?))
 }
 
-fn numbers(path: &PathBuf) -> Vec<i64> {
+fn numbers(path: &Path) -> Vec<i64> {
     let rows = read(path, &["n"], |_| None).unwrap();
     let number = |row: Vec<Value>| match row[..] {
         [Value::BigInt(number)] => number,

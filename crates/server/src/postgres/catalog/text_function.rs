@@ -314,7 +314,7 @@ mod tests {
             ("concat", vec![long.clone(), long.clone(), comma.clone()]),
             ("concat_ws", vec![long.clone(), comma.clone(), comma.clone(), comma.clone(), comma]),
             ("format", vec![text("%s%s%L"), long.clone(), long.clone(), long.clone()]),
-            ("string_to_array", vec![commas.clone(), text(",")]),
+            ("string_to_array", vec![commas, text(",")]),
             ("parse_ident", vec![text(&".".repeat(1 << 18))]),
             ("array_to_string", vec![text("{a,b,c,d}"), long]),
         ] {
