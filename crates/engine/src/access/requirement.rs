@@ -48,6 +48,7 @@ impl Needs {
 
     /// Needs all of these.
     pub(crate) fn of(requirements: Vec<Requirement>) -> Self {
+        debug_assert!(!requirements.is_empty(), "a call that needs nothing has the default");
         Self { requirements, ..Self::default() }
     }
 
@@ -57,6 +58,7 @@ impl Needs {
 
     /// Needs DROP on the same object, too, where a statement replaces it.
     fn with_drop_if(mut self, replaces: bool) -> Self {
+        debug_assert_eq!(self.requirements.len(), 1, "one object is replaced");
         if replaces && let [created] = self.requirements.as_slice() {
             let dropped = Requirement::new(Privilege::Drop, created.object.clone());
             self.requirements.push(Requirement { span: created.span, ..dropped });

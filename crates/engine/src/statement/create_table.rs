@@ -203,6 +203,7 @@ impl Session {
     }
 
     fn make_shared_table(&self, schema: TableSchema) -> Result<Arc<Table>> {
+        debug_assert!(!schema.columns.is_empty(), "a table has columns");
         let table = self.database.make_table(schema).map_err(|error| table_error(&error))?;
         Ok(table.shared(self.database().host().threads))
     }
