@@ -7,10 +7,13 @@
 //! slides too: there is one outer aggregate for the rows of each key, and the inner values select
 //! the key. The binder of `plan` makes these.
 //!
+//! The items of a list that an inner aggregate returns are rows of their own, which the outer one
+//! takes one by one: `topn_frequency(window_split(s, ','), 2)`.
+//!
 //! *Cost*: with keys, that of the aggregates and a lookup for each row; otherwise a pass over the
 //! frame for each value, and a copy of the columns of each row.
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{collections::VecDeque, fmt, iter, sync::Arc};
 
 use hashbrown::HashMap;
 use lockstep_row::{Arena, DataType, Datum, Value, key::encode_key};
@@ -32,8 +35,14 @@ pub struct InnerAggregate {
 /// The arguments of the outer aggregate.
 #[derive(Debug)]
 pub enum OuterArguments {
-    /// The items of the list that the first inner aggregate returns.
-    Items,
+    /// The items of the list that the first inner aggregate returns, then the other arguments.
+    Items {
+        /// The other arguments, over the columns.
+        others: Vec<RowExpr>,
+        /// Whether they read columns: the newest row then goes with the first item, the row before
+        /// it with the second, and so on, until there are no more rows or no more items.
+        has_columns: bool,
+    },
     /// Expressions over the columns followed by the values of the inner aggregates.
     Rows(Vec<RowExpr>),
     /// Expressions over the columns of the rows for which each pair of keys is equal; NULL equals
@@ -69,7 +78,7 @@ impl NestedAggregate {
     /// Binds it as one aggregate. Its first argument is a [`NestedAggregate::label`], which is not
     /// read; the columns follow.
     pub fn bind(self) -> BoundAggregate {
-        let label = std::iter::once(DataType::String);
+        let label = iter::once(DataType::String);
         let parameters = label.chain(self.columns.iter().cloned()).collect();
         let returns = self.outer.returns.clone();
         let shared = Arc::new(self);
@@ -112,8 +121,10 @@ enum FrameRows {
 impl Nested {
     fn new(of: &Arc<NestedAggregate>, used: StateUse) -> Self {
         let rows = match &of.arguments {
-            OuterArguments::Items => FrameRows::NotNeeded,
-            OuterArguments::Rows(_) => FrameRows::Buffered(VecDeque::new()),
+            OuterArguments::Items { has_columns: false, .. } => FrameRows::NotNeeded,
+            OuterArguments::Items { .. } | OuterArguments::Rows(_) => {
+                FrameRows::Buffered(VecDeque::new())
+            }
             OuterArguments::Matching { .. } => FrameRows::ByKey(AggregatesByKey::default()),
         };
         let inner = of.inner.iter().map(|inner| inner.bound.new_state(used)).collect();
@@ -128,15 +139,54 @@ impl Nested {
         }
     }
 
-    /// Computes the outer aggregate of the items of a list.
-    fn of_items<'a>(&self, inner: &[Datum<'_>], arena: &'a Arena) -> Datum<'a> {
+    /// Computes the outer aggregate of the items of a list; `rows`: those that go with the items.
+    fn of_items<'a, 's>(
+        &'s self,
+        rows: Option<&'s VecDeque<Vec<Value>>>,
+        inner: &'s [Datum<'s>],
+        scratch: &'s Arena,
+        arena: &'a Arena,
+    ) -> Datum<'a> {
         let outer = &self.of.outer;
         let mut state = outer.new_state(StateUse::Fold);
-        if let Some(Datum::Array(items)) = inner.first() {
-            // A list has its newest item first.
-            items.iter().for_each(|item| outer.add(&mut state, &[*item], RowsEnd::Oldest));
+        let OuterArguments::Items { others, .. } = &self.of.arguments else {
+            debug_assert!(false, "only items are passed one by one");
+            return Datum::Null;
+        };
+        let Some(Datum::Array(items)) = inner.first() else { return outer.value(&state, arena) };
+        let no_columns = self.no_columns();
+        // A list has its newest item first.
+        for (at, item) in items.iter().enumerate() {
+            let columns = match rows {
+                None => &no_columns,
+                Some(rows) => match rows.len().checked_sub(at + 1) {
+                    Some(row) => &rows[row],
+                    None => break,
+                },
+            };
+            let row = BufferedRow { columns, inner, arena: scratch };
+            with_values(others, &row, scratch, |others| {
+                let arguments: Vec<_> = iter::once(*item).chain(others.iter().copied()).collect();
+                outer.add(&mut state, &arguments, RowsEnd::Oldest);
+            });
         }
         outer.value(&state, arena)
+    }
+
+    /// Computes the outer aggregate of the frame, without keys.
+    fn of_frame<'a, 's>(
+        &'s self,
+        inner: &'s [Datum<'s>],
+        scratch: &'s Arena,
+        arena: &'a Arena,
+    ) -> Datum<'a> {
+        match (&self.rows, &self.of.arguments) {
+            (FrameRows::Buffered(rows), OuterArguments::Rows(_)) => {
+                self.of_rows(rows, inner, scratch, arena)
+            }
+            (FrameRows::Buffered(rows), _) => self.of_items(Some(rows), inner, scratch, arena),
+            _ => self.of_items(None, inner, scratch, arena),
+        }
     }
 
     /// Computes the outer aggregate of the rows of the frame.
@@ -200,7 +250,6 @@ impl RowState for Nested {
             inner.map(|(inner, state)| inner.bound.value(state, &scratch)).collect();
         let outer = &self.of.outer;
         match (&self.rows, &self.of.arguments) {
-            (FrameRows::Buffered(rows), _) => self.of_rows(rows, &inner, &scratch, arena),
             (FrameRows::ByKey(rows), OuterArguments::Matching { frame_keys, .. }) => {
                 let row =
                     BufferedRow { columns: &self.no_columns(), inner: &inner, arena: &scratch };
@@ -209,7 +258,7 @@ impl RowState for Nested {
                     None => outer.value(&outer.new_state(StateUse::Fold), arena),
                 }
             }
-            _ => self.of_items(&inner, arena),
+            _ => self.of_frame(&inner, &scratch, arena),
         }
     }
 
@@ -235,10 +284,9 @@ impl RowState for Nested {
                 let more = KeyedRow { of: &of, row_keys, arguments, row };
                 return rows.value_with(more, frame_keys, &frame, arena);
             }
-            _ => return self.of_items(&inner, arena),
+            _ => {}
         }
-        let FrameRows::Buffered(rows) = &self.rows else { return Datum::Null };
-        let found = self.of_rows(rows, &inner, &scratch, arena);
+        let found = self.of_frame(&inner, &scratch, arena);
         if let FrameRows::Buffered(rows) = &mut self.rows {
             rows.pop_back();
         }

@@ -75,10 +75,10 @@ impl<'a, 'b> InnerCalls<'a, 'b> {
         Self { binder, is_same_window, calls: Vec::new() }
     }
 
-    /// Returns the item type when the only argument is an inner aggregate that returns a list,
+    /// Returns the item type when the first argument is the only inner aggregate and returns a list,
     /// which the outer one then takes item by item.
     pub(crate) fn items(&self, arguments: &[TypedExpr]) -> Option<DataType> {
-        let [TypedExpr { expr: Expr::Column(column), data_type: DataType::Array(item), .. }] =
+        let [TypedExpr { expr: Expr::Column(column), data_type: DataType::Array(item), .. }, ..] =
             arguments
         else {
             return None;
@@ -123,7 +123,12 @@ impl<'a, 'b> InnerCalls<'a, 'b> {
         };
         let matching = if takes_items { None } else { matching(&outer, arguments) };
         let arguments = match matching {
-            None if takes_items => OuterArguments::Items,
+            None if takes_items => {
+                let others = &arguments[1..];
+                let is_of_row = |column: &Column| !is_placeholder(column);
+                let has_columns = others.iter().any(|expr| reads(expr, is_of_row));
+                OuterArguments::Items { others: compile(others)?, has_columns }
+            }
             None => OuterArguments::Rows(compile(arguments)?),
             Some(Matching { row_keys, frame_keys, arguments: of_row }) => {
                 let (row_keys, frame_keys) = (compile(&row_keys)?, compile(&frame_keys)?);

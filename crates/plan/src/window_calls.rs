@@ -438,7 +438,7 @@ pub(crate) fn bind_aggregate(
     }
     let items = inner.items(&arguments);
     inner.check_levels(items.is_some())?;
-    if let (Some(item), [argument]) = (&items, arguments.as_mut_slice()) {
+    if let (Some(item), [argument, ..]) = (&items, arguments.as_mut_slice()) {
         argument.data_type = item.clone();
     }
     if call.star && !arguments.is_empty() {
@@ -462,8 +462,8 @@ pub(crate) fn bind_aggregate(
             false => error_of_call,
         })
     })?;
-    let is_cast = arguments.iter().zip(&bound.parameters).any(|(a, to)| a.data_type != *to);
-    if items.is_some() && is_cast {
+    let is_cast = items.as_ref().is_some_and(|item| bound.parameters.first() != Some(item));
+    if is_cast {
         let message = format!("`{name}` takes the items of a list and casts them");
         return Diagnostic::internal(message).err();
     }
