@@ -41,7 +41,7 @@ pub(crate) struct AnswerLog {
     columns: AnswerColumns,
     /// What the deployment says, in short; see [`fingerprint`].
     definition: String,
-    /// The number of columns of the table, which cannot be changed while the deployment exists.
+    /// The number of columns of the table; a table with other columns has another log.
     width: usize,
     not_logged: AtomicU64,
 }
@@ -91,7 +91,8 @@ impl AnswerLog {
         Ok(Self { entry, columns, definition, width, not_logged: AtomicU64::new(0) })
     }
 
-    /// Adds an answer; `None` is that of a request without a row.
+    /// Adds an answer; `None` is that of a request without a row. Adds nothing once the table was replaced:
+    /// the deployment was then replaced, too, and the request is answered again.
     pub(crate) fn add(
         &self,
         request: &[Datum<'_>],
@@ -103,7 +104,9 @@ impl AnswerLog {
             let row = self.row(request, seen, answer);
             table.append([row]).map_err(|error| table_error(&error))
         });
-        if let Err(error) = added {
+        if let Err(error) = added
+            && error.code != code::STALE_DEFINITION
+        {
             // Relaxed: the number itself is all that is shared.
             if self.not_logged.fetch_add(1, Ordering::Relaxed) == 0 {
                 let table = &self.entry.definition.name().name;

@@ -392,6 +392,8 @@ impl PreparedRequest {
         })?;
         self.check_definitions()?;
         log.add(row, &seen, answer);
+        // It may have waited for a table with other columns, and this program has no more log.
+        self.check_definitions()?;
         Ok(answer)
     }
 

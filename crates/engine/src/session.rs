@@ -299,6 +299,11 @@ impl Session {
         self.state.write().restored_owner = Some(RestoredOwner(owner));
     }
 
+    /// Returns whether this session makes objects again that were made before.
+    pub(crate) fn is_restored(&self) -> bool {
+        self.state.read().restored_owner.is_some()
+    }
+
     /// Returns the owner of what this session makes; `None`: it may read everything.
     pub(crate) fn object_owner(&self) -> Option<Owner> {
         match &self.state.read().restored_owner {

@@ -165,6 +165,43 @@ fn a_changed_deployment_a_changed_version_and_a_forged_answer_are_told_apart() {
     assert_eq!(found[0], "0|s|6|5|changed deployment|");
 }
 
+/// The columns that a new definition adds are added to the table; its answers before the change are compared in
+/// the columns that they have, each for its own cause.
+#[test]
+fn a_table_of_answers_grows_with_its_deployment() {
+    let session = deployed();
+    run(&session, "INSERT INTO t VALUES (1, 1, 100)");
+    assert_eq!(request(&session, 1, 5, 500), Some(6));
+    let replace = |features: &str| {
+        let query = SUM.replace("sum(v) OVER w AS s", features);
+        let deploy = format!("DEPLOY OR REPLACE d OPTIONS(log_answers = 'a') AS {query}");
+        run(&session, &deploy);
+    };
+    replace("sum(v) OVER w AS s, max(v) OVER w AS m");
+    assert_eq!(request(&session, 1, 3, 500), Some(4));
+    assert_eq!(text(&run(&session, "SELECT answer_s, answer_m FROM a")), "|6||; |4|3|");
+    assert_eq!(verify(&session), ("2|5|0|".to_owned(), Vec::new()));
+    run(&session, "INSERT INTO t VALUES (1, 10, 300)");
+    let late = "late row|k=1 v=10 ts=300";
+    let (counts, found) = verify(&session);
+    assert_eq!(counts, "2|5|2|2 late row");
+    let differ = ["0|s|6|16", "1|s|4|14", "1|m|3|10"].map(|values| format!("{values}|{late}"));
+    assert_eq!(found, differ);
+    replace("sum(v) OVER w AS s, min(v) OVER w AS m");
+    let (counts, found) = verify(&session);
+    assert_eq!(counts, "2|5|2|2 late row, 1 changed deployment");
+    assert_eq!(found[1], "1|m|3|1|changed deployment|");
+    assert_eq!(found[2], format!("1|s|4|14|{late}"));
+    // Fewer columns, and another type.
+    replace("sum(v) OVER w AS s");
+    assert_eq!(request(&session, 2, 3, 500), Some(3));
+    let refused = SUM.replace("sum(v)", "avg(v)");
+    let refused = format!("DEPLOY OR REPLACE d OPTIONS(log_answers = 'a') AS {refused}");
+    let refused = session.execute(&refused).expect_err("the column is BIGINT");
+    assert_eq!(refused.message, "column `answer_s` of `a` is BIGINT, not DOUBLE");
+    assert_eq!(text(&run(&session, "SELECT answer_s, answer_m FROM a")), "|6||; |4|3|; |3||");
+}
+
 #[test]
 fn joins_and_unions_see_each_table_as_it_was() {
     let session = Database::in_memory().session();
@@ -263,8 +300,9 @@ fn what_cannot_be_logged_is_refused() {
 #[test]
 fn an_answer_that_cannot_be_logged_is_given_and_counted() {
     let session = deployed();
-    let refused = session.execute("ALTER TABLE a ADD COLUMN note STRING").expect_err("it is used");
+    let refused = session.execute("ALTER TABLE a DROP COLUMN answer_s").expect_err("it is used");
     assert_eq!(refused.code, code::DEPENDENT_OBJECTS);
+    run(&session, "ALTER TABLE a ADD COLUMN note STRING");
     let database = session.database();
     database.set_max_memory(Some(1));
     assert_eq!(request(&session, 1, 5, 100), Some(5));
@@ -295,6 +333,15 @@ fn a_directory_that_is_opened_again_logs_on_and_explains() {
     run(&session, "INSERT INTO t VALUES (1, 10, 300)");
     assert_eq!(request(&session, 1, 5, 600), Some(16));
     assert_eq!(verify(&session).1, ["0|s|6|16|late row|k=1 v=10 ts=300"]);
+    let query = SUM.replace(" FROM", ", max(v) OVER w AS m FROM");
+    run(&session, &format!("DEPLOY OR REPLACE d OPTIONS(log_answers = 'a') AS {query}"));
+    database.close().expect("it closes");
+    // With the columns that the table got for the new definition.
+    let database = Database::open(&folder).expect("it opens once more");
+    let session = database.session();
+    assert_eq!(request(&session, 1, 5, 700), Some(16));
+    let output = run(&session, "SELECT answer_s, answer_m FROM a");
+    assert_eq!(text(&output), "|6||; |16||; |16|10|");
     database.close().expect("it closes");
     fs::remove_dir_all(&folder).expect("it is there");
 }

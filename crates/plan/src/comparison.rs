@@ -64,7 +64,15 @@ pub(crate) fn comparison(
         Err(_) => None,
     };
     let Some(parameters) = native else {
-        return call::operator(name, vec![left, right], settings, span);
+        let called = call::operator(name, vec![left, right], settings, span);
+        return called.map_err(|error| match types {
+            [DataType::Date, DataType::Timestamp] | [DataType::Timestamp, DataType::Date] => {
+                Box::new(error.with_hint(
+                    "Write timestamp(d) for the midnight of a DATE, or date(t) for the day of a TIMESTAMP.",
+                ))
+            }
+            _ => error,
+        });
     };
     let mut sides = call::cast_all(vec![left, right], &parameters, settings)?.into_iter();
     let (left, right) = (sides.next(), sides.next());

@@ -621,6 +621,9 @@ impl Parser<'_> {
             return error.with_hint(elsewhere::ORDER_IN_CALL).err();
         }
         self.expect_symbol(")")?;
+        if is_percentile(&call) && self.at_words(&["WITHIN", "GROUP"]) {
+            self.within_group(&mut call)?;
+        }
         self.reject_behind_call()?;
         if self.at_word("FILTER") && self.nth_is_symbol(1, "(") {
             self.filter(&mut call)?;
@@ -644,6 +647,25 @@ impl Parser<'_> {
             return Ok(());
         };
         self.unsupported(what).with_hint(hint).err()
+    }
+
+    /// Parses `WITHIN GROUP (ORDER BY x)` after `percentile_cont(p)`, which means `percentile_cont(x, p)`.
+    fn within_group(&mut self, call: &mut Call) -> Result<()> {
+        debug_assert_eq!(call.arguments.len(), 1, "the share is an argument");
+        self.expect_word("WITHIN")?;
+        self.expect_word("GROUP")?;
+        self.expect_symbol("(")?;
+        self.expect_word("ORDER")?;
+        self.expect_word("BY")?;
+        let value = self.expression()?;
+        if self.at_word("DESC") {
+            let error = self.unsupported("descending order in WITHIN GROUP");
+            return error.with_hint("Write 1 - p in place of p, and leave DESC out.").err();
+        }
+        self.eat_word("ASC");
+        self.expect_symbol(")")?;
+        call.arguments.insert(0, value);
+        self.grow(1)
     }
 
     /// Parses `FILTER (WHERE condition)` after `sum(x)`, which means `sum_where(x, condition)`.
@@ -680,6 +702,12 @@ impl Parser<'_> {
             self.ident().map(Over::Named)
         }
     }
+}
+
+/// Returns whether a call is `percentile_cont(p)`.
+fn is_percentile(call: &Call) -> bool {
+    let is_plain = !call.star && !call.distinct && call.arguments.len() == 1;
+    is_plain && call.name.text.eq_ignore_ascii_case("percentile_cont")
 }
 
 fn join(operator: BinaryOperator, left: Expr, right: Expr) -> Expr {

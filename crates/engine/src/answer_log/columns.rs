@@ -159,6 +159,22 @@ impl AnswerColumns {
         SeenTables::parse(&text).unwrap_or_default()
     }
 
+    /// Returns which definition of the deployment answered.
+    pub(super) fn definition<'r>(&self, row: RowView<'r>) -> &'r str {
+        match row.get(self.fixed[1]) {
+            Datum::String(text) => text,
+            _ => "",
+        }
+    }
+
+    /// Notes in which columns of its answer a row has values.
+    pub(super) fn note_values(&self, row: RowView<'_>, columns: &mut [bool]) {
+        debug_assert_eq!(columns.len(), self.answer.len(), "one for each column of an answer");
+        for (has_values, at) in columns.iter_mut().zip(&self.answer) {
+            *has_values |= !row.get(*at).is_null();
+        }
+    }
+
     /// Reads a row.
     pub(super) fn read(&self, number: u64, row: RowView<'_>) -> LoggedAnswer {
         let arena = Arena::new();
@@ -168,7 +184,7 @@ impl AnswerColumns {
         LoggedAnswer {
             number,
             answered_ms: row.get(self.fixed[0]).as_i64().unwrap_or_default(),
-            definition: text_of(row.get(self.fixed[1])),
+            definition: self.definition(row).to_owned(),
             version: text_of(row.get(self.fixed[2])),
             seen: self.seen(row),
             request: self.request.iter().map(|at| at.map_or(Value::Null, value)).collect(),

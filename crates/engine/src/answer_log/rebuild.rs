@@ -26,8 +26,10 @@ pub(super) struct Rebuild<'r> {
     end: u64,
 }
 
-/// Why an answer differs.
+/// Why values of an answer differ.
 pub(super) struct Explanation {
+    /// The columns of the answer for which this is why.
+    pub(super) columns: Vec<bool>,
     pub(super) cause: DifferenceCause,
     /// The arrivals of rows that made the difference.
     pub(super) arrivals: Vec<u64>,
@@ -36,8 +38,8 @@ pub(super) struct Explanation {
 }
 
 impl Explanation {
-    fn of(cause: DifferenceCause) -> Self {
-        Self { cause, arrivals: Vec::new(), lacking: Vec::new() }
+    fn of(cause: DifferenceCause, columns: &[bool]) -> Self {
+        Self { columns: columns.to_vec(), cause, arrivals: Vec::new(), lacking: Vec::new() }
     }
 }
 
@@ -65,61 +67,97 @@ impl<'r> Rebuild<'r> {
         self.at(logged, own, self.end)
     }
 
-    /// Says why the answer of a training set differs from the logged one; late rows are looked for where
-    /// `names_rows` is set.
+    /// Says why the answer of a training set, `rebuilt`, differs from the logged one in some of these columns;
+    /// late rows are looked for where `names_rows` is set.
     pub(super) fn explain(
         &mut self,
         logged: &LoggedAnswer,
+        rebuilt: (&AnswerValues, Option<u64>),
+        columns: &[bool],
+        names_rows: bool,
+    ) -> Result<Vec<Explanation>> {
+        let (rebuilt, own) = rebuilt;
+        debug_assert!(!is_same(rebuilt, &logged.answer, columns), "what is explained differs");
+        let known = self.known(logged, logged.answered_ms)?;
+        let (Some(answered), Some(now), Some(then)) = (&logged.answer, rebuilt, &known) else {
+            return Ok(vec![match is_same(&known, &logged.answer, columns) {
+                true => self.explain_since(logged, own, columns, names_rows)?,
+                false => self.explain_known(logged, columns),
+            }]);
+        };
+        let differ = columns_that_differ(answered, now, columns);
+        // The program answers them otherwise over the rows that the request saw; the rest it does not.
+        let otherwise = columns_that_differ(answered, then, &differ);
+        let rest = differ.iter().zip(&otherwise).map(|(differs, other)| *differs && !other);
+        let rest: Vec<bool> = rest.collect();
+        let mut found = Vec::new();
+        if otherwise.contains(&true) {
+            found.push(self.explain_known(logged, &otherwise));
+        }
+        if rest.contains(&true) {
+            found.push(self.explain_since(logged, own, &rest, names_rows)?);
+        }
+        Ok(found)
+    }
+
+    /// Says why an answer that was right over the rows that it saw differs from that of a training set.
+    fn explain_since(
+        &mut self,
+        logged: &LoggedAnswer,
         own: Option<u64>,
+        columns: &[bool],
         names_rows: bool,
     ) -> Result<Explanation> {
-        let known = self.known(logged, logged.answered_ms)?;
-        if !is_same(&known, &logged.answer) {
-            return Ok(self.explain_known(logged));
-        }
         // Over the same rows, by the time of now.
         let now = self.known(logged, i64::MAX)?;
-        if !is_same(&now, &logged.answer) {
+        if !is_same(&now, &logged.answer, columns) {
             let lacking = self.tables.that_expired_since(logged.answered_ms);
-            return Ok(Explanation { lacking, ..Explanation::of(DifferenceCause::Expired) });
+            return Ok(Explanation {
+                lacking,
+                ..Explanation::of(DifferenceCause::Expired, columns)
+            });
         }
-        let arrivals = if names_rows { self.late_rows(logged, own)? } else { Vec::new() };
-        Ok(Explanation { arrivals, ..Explanation::of(DifferenceCause::LateRow) })
+        let arrivals = if names_rows { self.late_rows(logged, own, columns)? } else { Vec::new() };
+        Ok(Explanation { arrivals, ..Explanation::of(DifferenceCause::LateRow, columns) })
     }
 
     /// Says why the same request over the rows that it saw has another answer now.
-    fn explain_known(&self, logged: &LoggedAnswer) -> Explanation {
+    fn explain_known(&self, logged: &LoggedAnswer, columns: &[bool]) -> Explanation {
+        let of = |cause| Explanation::of(cause, columns);
         if logged.definition != self.definition {
-            return Explanation::of(DifferenceCause::ChangedDeployment);
+            return of(DifferenceCause::ChangedDeployment);
         }
         if logged.version != VERSION {
-            return Explanation::of(DifferenceCause::ChangedFunction);
+            return of(DifferenceCause::ChangedFunction);
         }
         let deleted = self.tables.that_deleted();
         if !deleted.is_empty() {
-            let explanation = Explanation::of(DifferenceCause::Deleted);
-            return Explanation { lacking: deleted, ..explanation };
+            return Explanation { lacking: deleted, ..of(DifferenceCause::Deleted) };
         }
         let expired = self.tables.that_lost_expired(logged.answered_ms);
         if !expired.is_empty() {
-            let explanation = Explanation::of(DifferenceCause::Expired);
-            return Explanation { lacking: expired, ..explanation };
+            return Explanation { lacking: expired, ..of(DifferenceCause::Expired) };
         }
-        Explanation::of(DifferenceCause::Unexplained)
+        of(DifferenceCause::Unexplained)
     }
 
-    /// Finds rows that arrived after the request and changed its answer, the first ones. For each, one with
-    /// the answer before it and another answer with it, by halving the arrivals between.
-    fn late_rows(&mut self, logged: &LoggedAnswer, own: Option<u64>) -> Result<Vec<u64>> {
+    /// Finds rows that arrived after the request and changed these columns of its answer, the first ones.
+    /// For each, one with the answer before it and another answer with it, by halving the arrivals between.
+    fn late_rows(
+        &mut self,
+        logged: &LoggedAnswer,
+        own: Option<u64>,
+        columns: &[bool],
+    ) -> Result<Vec<u64>> {
         let last = self.at(logged, own, self.end)?;
         let mut low = logged.seen.iter().map(|(_, arrival)| *arrival).min().unwrap_or(0);
         let mut current = self.at(logged, own, low)?;
         let mut found = Vec::new();
-        while found.len() < ROWS_MAX && !is_same(&current, &last) {
+        while found.len() < ROWS_MAX && !is_same(&current, &last, columns) {
             let mut high = self.end;
             while high - low > 1 {
                 let middle = low + (high - low) / 2;
-                match is_same(&self.at(logged, own, middle)?, &current) {
+                match is_same(&self.at(logged, own, middle)?, &current, columns) {
                     true => low = middle,
                     false => high = middle,
                 }
@@ -189,16 +227,23 @@ pub(super) fn check_seen(program: &Program, logged: &LoggedAnswer) -> Result<()>
         .err()
 }
 
-/// Returns whether two answers are the same, to the bit.
-pub(super) fn is_same(left: &AnswerValues, right: &AnswerValues) -> bool {
+/// Returns whether two answers are the same in these columns, to the bit.
+pub(super) fn is_same(left: &AnswerValues, right: &AnswerValues, columns: &[bool]) -> bool {
     match (left, right) {
         (None, None) => true,
-        (Some(left), Some(right)) => {
-            let arena = Arena::new();
-            debug_assert_eq!(left.len(), right.len(), "answers of one deployment");
-            let mut values = left.iter().zip(right);
-            values.all(|(l, r)| l.as_datum(&arena).is_bit_equal(&r.as_datum(&arena)))
-        }
+        (Some(left), Some(right)) => !columns_that_differ(left, right, columns).contains(&true),
         _ => false,
     }
+}
+
+/// Returns which of these columns differ, in at least one bit.
+fn columns_that_differ(left: &[Value], right: &[Value], columns: &[bool]) -> Vec<bool> {
+    let arena = Arena::new();
+    debug_assert_eq!(left.len(), right.len(), "answers of one deployment");
+    debug_assert_eq!(left.len(), columns.len(), "one for each column");
+    let differs = |(left, right): (&Value, &Value)| {
+        !left.as_datum(&arena).is_bit_equal(&right.as_datum(&arena))
+    };
+    let values = left.iter().zip(right).zip(columns);
+    values.map(|(values, is_compared)| *is_compared && differs(values)).collect()
 }

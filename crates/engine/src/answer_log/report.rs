@@ -60,15 +60,15 @@ impl AnswerVerification {
         self.differences.len() < DIFFERENCES_MAX
     }
 
-    /// Adds an answer that differs from that of a training set.
+    /// Adds values of an answer that differ from those of a training set; `rows`: what is said of rows that
+    /// are not named by their arrivals.
     pub(super) fn add(
         &mut self,
         logged: &LoggedAnswer,
         rebuilt: &AnswerValues,
-        explanation: &Explanation,
+        (explanation, rows): (&Explanation, &str),
         (columns, settings): (&[(String, DataType)], &Settings),
     ) {
-        self.differing += 1;
         *self.causes.entry(explanation.cause).or_default() += 1;
         let difference = |column: &str, answered: String, rebuilt: String| AnswerDifference {
             answer: logged.number,
@@ -78,14 +78,15 @@ impl AnswerVerification {
             rebuilt,
             cause: explanation.cause,
             arrivals: explanation.arrivals.clone(),
-            rows: String::new(),
+            rows: rows.to_owned(),
         };
         let arena = Arena::new();
         let print = |value: &Value| print_datum(value.as_datum(&arena), settings);
         let mut found = Vec::new();
         match (&logged.answer, rebuilt) {
             (Some(answered), Some(rebuilt)) => {
-                for ((answered, rebuilt), (name, _)) in answered.iter().zip(rebuilt).zip(columns) {
+                let values = answered.iter().zip(rebuilt).zip(columns).zip(&explanation.columns);
+                for (((answered, rebuilt), (name, _)), _) in values.filter(|(_, meant)| **meant) {
                     if !answered.as_datum(&arena).is_bit_equal(&rebuilt.as_datum(&arena)) {
                         found.push(difference(name, print(answered), print(rebuilt)));
                     }

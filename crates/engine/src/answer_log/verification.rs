@@ -53,7 +53,7 @@ pub(crate) fn verify_answers(
     let own = run.own_rows(&main_table, request_table.id)?;
     let definition = fingerprint(&deployment.source());
     let mut rebuild = Rebuild::new(program, tables, &definition);
-    let mut found = run.compare(&mut rebuild, &own)?;
+    let mut found = run.compare(&mut rebuild, &own, &definition)?;
     describe_rows(&mut found, rebuild.tables(), &set, deployment.settings)?;
     Ok(found)
 }
@@ -78,9 +78,33 @@ impl AnswerRun<'_> {
         waiting.find(main_table, &self.columns, settings)
     }
 
-    fn compare(&self, rebuild: &mut Rebuild<'_>, own: &OwnRows) -> Result<AnswerVerification> {
+    /// Finds for each earlier definition of the deployment the columns that its answers have.
+    fn earlier_columns(&self, definition: &str) -> Result<BTreeMap<String, Vec<bool>>> {
+        let mut found = BTreeMap::new();
+        for (number, stored) in self.logged.scan().enumerate() {
+            if number.is_multiple_of(4_096) {
+                checkpoint()?;
+            }
+            let of = self.columns.definition(stored.row);
+            if of == definition {
+                continue;
+            }
+            let columns = self.deployment.request.output().len();
+            let known = found.entry(of.to_owned()).or_insert_with(|| vec![false; columns]);
+            self.columns.note_values(stored.row, known);
+        }
+        Ok(found)
+    }
+
+    fn compare(
+        &self,
+        rebuild: &mut Rebuild<'_>,
+        own: &OwnRows,
+        definition: &str,
+    ) -> Result<AnswerVerification> {
         let program = self.deployment.request.program();
         let (columns, settings) = (self.deployment.request.output(), &self.deployment.settings);
+        let (all, earlier) = (vec![true; columns.len()], self.earlier_columns(definition)?);
         let logged = u64::try_from(self.logged.scan().count()).unwrap_or(u64::MAX);
         let mut found = AnswerVerification { logged, ..AnswerVerification::default() };
         let mut sample = RowSample::new(self.options.sample, logged);
@@ -96,28 +120,30 @@ impl AnswerRun<'_> {
             check_seen(program, &logged)?;
             let own = own.of(number);
             let rebuilt = rebuild.trained(&logged, own)?;
+            let compared = earlier.get(&logged.definition).unwrap_or(&all);
+            let values = compared.iter().filter(|is_compared| **is_compared).count() as u64;
             found.answers += 1;
-            found.values += logged.answer.as_ref().map_or(1, |row| row.len() as u64);
-            if !is_same(&rebuilt, &logged.answer) {
-                let explanation = rebuild.explain(&logged, own, found.reports_more())?;
-                found.add(&logged, &rebuilt, &explanation, (columns, settings));
-                note_lacking(&mut found, &explanation, self.deployment);
+            found.values += logged.answer.as_ref().map_or(1, |_| values);
+            if is_same(&rebuilt, &logged.answer, compared) {
+                continue;
+            }
+            found.differing += 1;
+            let names_rows = found.reports_more();
+            let rebuilt_at = (&rebuilt, own);
+            for explanation in rebuild.explain(&logged, rebuilt_at, compared, names_rows)? {
+                let rows = lacking(&explanation, self.deployment);
+                found.add(&logged, &rebuilt, (&explanation, &rows), (columns, settings));
             }
         }
         Ok(found)
     }
 }
 
-/// Names the tables that lack rows in the differences that were added last.
-fn note_lacking(found: &mut AnswerVerification, explanation: &Explanation, of: &Deployment) {
-    if explanation.lacking.is_empty() {
-        return;
-    }
+/// Says which tables lack rows; empty where none do.
+fn lacking(explanation: &Explanation, of: &Deployment) -> String {
     let names = of.tables.iter().filter(|table| explanation.lacking.contains(&table.id));
     let names: Vec<String> = names.map(|table| format!("`{}`", table.name.name)).collect();
-    let text = format!("rows of {} are gone", names.join(", "));
-    let added = found.differences.iter_mut().rev().take_while(|one| one.rows.is_empty());
-    added.for_each(|one| one.rows.clone_from(&text));
+    if names.is_empty() { String::new() } else { format!("rows of {} are gone", names.join(", ")) }
 }
 
 /// Writes the rows that made differences, which are read once.

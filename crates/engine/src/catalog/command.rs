@@ -325,11 +325,13 @@ impl Objects {
         Ok(Removed::TableAndReaders(table, removed))
     }
 
-    /// Returns the deployments that read a table, those that log their answers to it excluded.
-    pub(crate) fn deployments_over(&self, id: u64) -> Vec<Arc<Deployment>> {
+    /// Returns the deployments that read a table or log their answers to it.
+    pub(crate) fn deployments_with(&self, id: u64) -> Vec<Arc<Deployment>> {
         let all = self.databases.values().flat_map(|found| found.deployments.values());
-        let reads = |found: &&Arc<Deployment>| found.tables.iter().any(|table| table.id == id);
-        all.filter(reads).cloned().collect()
+        let uses = |found: &&Arc<Deployment>| {
+            found.tables.iter().chain(&found.answers).any(|table| table.id == id)
+        };
+        all.filter(uses).cloned().collect()
     }
 
     /// Returns the catalog with a table in the place of the one that has its name.

@@ -5,8 +5,8 @@
 //! step. Readers go on with the table as it was. After a crash there is the one or the other. A copy costs
 //! as much as loading the rows, and both tables are in memory meanwhile.
 //!
-//! Deployments over the table are compiled over the new one before the rows are copied, and take the place
-//! of the old ones in the same step ([`readers`]).
+//! Deployments over the table, and those that log their answers to it, are compiled over the new one before
+//! the rows are copied, and take the place of the old ones in the same step ([`readers`]).
 
 mod readers;
 
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::{CallStep, query};
-use lockstep_row::{Arena, Datum, IndexSpec, Retention, TableSchema, Value};
+use lockstep_row::{Arena, Column, Datum, IndexSpec, Retention, TableSchema, Value};
 use lockstep_sql::ast::{AlterTableAction, ColumnDefinition, Ident, ObjectName};
 use lockstep_table::{Table, with_durability};
 
@@ -53,10 +53,30 @@ impl Session {
         actions: &[AlterTableAction],
     ) -> Result<()> {
         self.require_online("ALTER TABLE of columns", name.name.span)?;
+        self.replace_columns(name, |entry, schema| self.changed(entry, schema, actions))
+    }
+
+    /// Adds columns that are NULL in all rows.
+    pub(super) fn add_columns(&self, name: &ObjectName, columns: &[Column]) -> Result<()> {
+        debug_assert!(columns.iter().all(|column| column.nullable), "rows have no values for them");
+        self.replace_columns(name, |_, schema| {
+            let mut changed = ChangedColumns::of(schema);
+            changed.sources.extend(columns.iter().map(|_| ValueSource::Constant(Value::Null)));
+            changed.schema.columns.extend_from_slice(columns);
+            Ok(changed)
+        })
+    }
+
+    /// Puts a table with other columns in the place of one.
+    fn replace_columns(
+        &self,
+        name: &ObjectName,
+        change: impl FnOnce(&TableEntry, TableSchema) -> Result<ChangedColumns>,
+    ) -> Result<()> {
         let entry = self.find_entry(name)?;
         let _held = entry.hold_writes()?;
         let schema = declared_schema(&entry.table);
-        let changed = self.changed(&entry, schema.clone(), actions)?;
+        let changed = change(&entry, schema.clone())?;
         if changed.schema == schema {
             return Ok(());
         }
@@ -95,8 +115,7 @@ impl Session {
         schema: TableSchema,
         actions: &[AlterTableAction],
     ) -> Result<ChangedColumns> {
-        let sources = (0..schema.columns.len()).map(ValueSource::Column).collect();
-        let mut changed = ChangedColumns { schema, sources };
+        let mut changed = ChangedColumns::of(schema);
         for action in actions {
             match action {
                 AlterTableAction::OfflinePath { span, .. } => {
@@ -155,6 +174,12 @@ impl Session {
 }
 
 impl ChangedColumns {
+    /// Returns the columns as they are.
+    fn of(schema: TableSchema) -> Self {
+        let sources = (0..schema.columns.len()).map(ValueSource::Column).collect();
+        Self { schema, sources }
+    }
+
     /// Finds a column that an action names.
     fn find(&self, name: &Ident) -> Result<usize> {
         if let Some(position) = self.schema.find_column(&name.text) {

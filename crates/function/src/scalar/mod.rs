@@ -28,6 +28,7 @@ mod text;
 mod time;
 mod time_format;
 mod time_part;
+mod time_template;
 
 use std::{collections::HashMap, fmt, sync::Arc, sync::LazyLock};
 

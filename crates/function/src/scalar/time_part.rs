@@ -9,6 +9,7 @@ use lockstep_row::{
 use super::{
     CallArguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
     signature::{DATE_OR_TIMESTAMP, NUMBER, TEXT, constant_text, expect, type_or},
+    time_template::TimeTemplate,
 };
 use crate::{cast::saturate_to_i64, settings::TimeZone, zone::Zone};
 
@@ -36,11 +37,12 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         name: "to_timestamp",
         aliases: &[],
         category: CATEGORY,
-        signature: "to_timestamp(seconds) → TIMESTAMP",
-        doc: "The TIMESTAMP so many seconds after 1970-01-01 00:00:00 UTC, or before it where the number is negative; to the nearest millisecond. NULL where it is out of range. `timestamp(x)` takes milliseconds.",
+        signature: "to_timestamp(seconds) or to_timestamp(x STRING, template STRING) → TIMESTAMP",
+        doc: "The TIMESTAMP so many seconds after 1970-01-01 00:00:00 UTC, or before it where the number is negative; to the nearest millisecond. NULL where it is out of range. `timestamp(x)` takes milliseconds. With a template, a constant of PostgreSQL's patterns `YYYY`, `MM`, `DD`, `HH24`, `MI`, `SS`, `MS` and `US`, the TIMESTAMP of a text of this form, in the session's time zone and to the millisecond; NULL where the text has another form.",
         examples: &[
             ("to_timestamp(60)", "1970-01-01 00:01:00"),
             ("bigint(to_timestamp(1.5))", "1500"),
+            ("to_timestamp('22.05.2020 10:43', 'DD.MM.YYYY HH24:MI')", "2020-05-22 10:43:00"),
         ],
         resolve: to_timestamp,
     },
@@ -184,6 +186,9 @@ fn date_part(arguments: &CallArguments<'_>) -> Resolved {
 }
 
 fn to_timestamp(arguments: &CallArguments<'_>) -> Resolved {
+    if arguments.types.len() == 2 {
+        return timestamp_of_text(arguments);
+    }
     expect(arguments, &[NUMBER])?;
     let is_whole = arguments.types[0].is_integer();
     let parameter = if is_whole { DataType::BigInt } else { DataType::Double };
@@ -194,6 +199,21 @@ fn to_timestamp(arguments: &CallArguments<'_>) -> Resolved {
         let ms = (arguments[0].as_f64()? * 1000.0).round();
         let fits = (-MILLISECONDS_END..MILLISECONDS_END).contains(&ms);
         fits.then(|| Datum::Timestamp(saturate_to_i64(ms)))
+    }))
+}
+
+fn timestamp_of_text(arguments: &CallArguments<'_>) -> Resolved {
+    expect(arguments, &[TEXT, TEXT])?;
+    let template = constant_text(arguments, 1).and_then(TimeTemplate::parse);
+    let template = template.ok_or_else(|| SignatureError::Constant {
+        position: 2,
+        expected: TimeTemplate::FORM.to_owned(),
+    })?;
+    let zone = Zone::new(arguments.settings.time_zone);
+    let parameters = vec![DataType::String, DataType::String];
+    Ok(ScalarImplementation::new(parameters, DataType::Timestamp, move |arguments, _| {
+        let Datum::String(text) = arguments[0] else { return None };
+        Some(Datum::Timestamp(zone.to_utc(template.read(text)?)))
     }))
 }
 

@@ -29,7 +29,8 @@ pub(super) const DEPLOY: StatementRule = StatementRule {
     grammar: "DEPLOY ( OR REPLACE table_name | [ IF NOT EXISTS ] table_name )\n\
         [ OPTIONS option_list ] [ AS ] query [ CONFIG option_list ]",
     privileges: "`DEPLOY` on the deployment, `DROP` too with `OR REPLACE`, and `SELECT` on each table that \
-        the query reads; with `log_answers` `INSERT` on that table, and `CREATE` where it is made.",
+        the query reads; with `log_answers` `INSERT` on that table, `CREATE` where it is made, and \
+        `ALTER` where it gets columns.",
     options: &[OptionList {
         clause: "OPTIONS",
         others: "is ignored with a warning",
@@ -81,7 +82,8 @@ const DEPLOY_OPTIONS: &[DocumentedOption] = &[
         values: "the name of a table",
         default: "none",
         meaning: "Where each request and its answer are added as a row; the table is made where there is \
-            none, and cannot be dropped before the deployment. An answer has one row at most. \
+            none, gets the columns that a new definition of the deployment adds, and cannot be dropped before \
+            the deployment. An answer has one row at most. \
             See [Logged answers](../guide/parity.md#logged-answers).",
     },
     DocumentedOption {

@@ -67,7 +67,7 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         SharedRule {
             name: "primary",
             grammar: "literal | column | \"?\" | \"(\" expression \")\" | function_call | worded_call\n\
-                | filtered_call | case | cast | array",
+                | filtered_call | ordered_call | case | cast | array",
             note: "`?` is a parameter, whose value the caller gives; not in a frame, LIMIT or OFFSET.",
         },
         SharedRule {
@@ -120,6 +120,12 @@ pub(super) const RULES: RuleChapter = RuleChapter {
             grammar: "( \"count\" | \"sum\" | \"avg\" | \"min\" | \"max\" )\n\
                 \"(\" ( \"*\" | expression ) \")\" FILTER \"(\" WHERE expression \")\" [ over ]",
             note: "`sum(x) FILTER (WHERE c)` is `sum_where(x, c)`.",
+        },
+        SharedRule {
+            name: "ordered_call",
+            grammar: "\"percentile_cont\" \"(\" expression \")\"\n\
+                WITHIN GROUP \"(\" ORDER BY expression [ ASC ] \")\" [ over ]",
+            note: "`percentile_cont(p) WITHIN GROUP (ORDER BY x)` is `percentile(x, p)`.",
         },
         SharedRule { name: "over", grammar: "OVER ( name | window_specification )", note: "" },
         SharedRule {

@@ -21,7 +21,8 @@ use crate::{
 };
 
 impl Session {
-    /// Returns the deployments over a table, if its columns may change as they are to.
+    /// Returns the deployments over a table and those that log their answers to it, if its columns may
+    /// change as they are to.
     pub(super) fn readers(
         &self,
         entry: &TableEntry,
@@ -29,13 +30,14 @@ impl Session {
     ) -> Result<Vec<Arc<Deployment>>> {
         let readers = {
             let objects = self.database.objects();
-            let readers = objects.deployments_over(entry.id);
+            let readers = objects.deployments_with(entry.id);
             objects.check_read_by(entry.definition.name(), entry.id, &readers)?;
             readers
         };
         for reader in &readers {
             check_reads(reader, entry, changed)?;
-            if reader.answers.is_some() {
+            let is_read = reader.tables.iter().any(|table| table.id == entry.id);
+            if is_read && reader.answers.is_some() {
                 let message = format!("deployment `{}` logs its answers", reader.name().name);
                 return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
                     .with_detail(

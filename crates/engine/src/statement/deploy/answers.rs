@@ -3,6 +3,7 @@
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_plan::BoundQuery;
 use lockstep_request::gives_row_by_row;
+use lockstep_row::{Column, TableSchema};
 
 use crate::{
     PreparedRequest, Session,
@@ -16,7 +17,8 @@ use crate::{
 };
 
 impl Session {
-    /// Has a request log its answers to a table, which is made where there is none.
+    /// Has a request log its answers to a table, which is made where there is none, and gets the columns
+    /// that it lacks.
     pub(super) fn log_answers(
         &self,
         table: &str,
@@ -35,11 +37,18 @@ impl Session {
         let name = object_name(table.trim());
         let of = |privilege| Requirement::new(privilege, Securable::Table(self.qualified(&name)));
         self.permit(&Needs::of(vec![of(Privilege::Insert)]))?;
+        let schema = schema_of_answers(request)?;
         if self.find_table(&name).is_err() {
             self.permit(&Needs::of(vec![of(Privilege::Create)]))?;
             let options = TableOptions::default();
             let new = NewTable { name: &name, options, rule: NameRule::Tolerated };
-            self.add_table(new, schema_of_answers(request)?)?;
+            self.add_table(new, schema.clone())?;
+        }
+        let lacking = lacking_columns(&self.find_entry(&name)?, &schema);
+        // A deployment that is made again, as it was, finds its columns.
+        if !lacking.is_empty() && !self.is_restored() {
+            self.permit(&Needs::of(vec![of(Privilege::Alter)]))?;
+            self.add_columns(&name, &lacking)?;
         }
         let entry = self.find_entry(&name)?;
         let reference = reference_to(&entry);
@@ -52,6 +61,15 @@ impl Session {
         request.log_to(AnswerLog::new(entry, request, source)?);
         Ok(reference)
     }
+}
+
+/// Returns the columns of requests and answers that a table of answers does not have yet.
+fn lacking_columns(entry: &TableEntry, answers: &TableSchema) -> Vec<Column> {
+    let schema = entry.table.schema();
+    let lacks = |column: &&Column| schema.find_column(&column.name).is_none();
+    let lacking: Vec<Column> = answers.columns.iter().filter(lacks).cloned().collect();
+    // Without one of the fixed columns, which are not NULL, it is another table.
+    if lacking.iter().all(|column| column.nullable) { lacking } else { Vec::new() }
 }
 
 fn reference_to(entry: &TableEntry) -> TableReference {
