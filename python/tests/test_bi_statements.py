@@ -70,6 +70,17 @@ METABASE = [
         [(0,)],
     ),
     (
+        'SELECT COUNT(*) AS "count" FROM "public"."sales" WHERE ("public"."sales"."created_at" >= '
+        "CAST((NOW() + INTERVAL '-30 day') AS date)) AND "
+        '("public"."sales"."created_at" < CAST(NOW() AS date))',
+        [(0,)],
+    ),
+    (
+        'SELECT COUNT(*) AS "count" FROM "public"."sales" WHERE "public"."sales"."created_at" '
+        "BETWEEN date '2024-01-03' AND date '2024-02-01'",
+        [(4,)],
+    ),
+    (
         'SELECT "Buyers"."country" AS "Buyers__country", COUNT(*) AS "count" '
         'FROM "public"."sales" LEFT JOIN "public"."buyers" AS "Buyers" '
         'ON "public"."sales"."buyer_id" = "Buyers"."id" GROUP BY "Buyers"."country" '

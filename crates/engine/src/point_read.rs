@@ -68,8 +68,9 @@ impl Session {
         // The names that the query means are noted by the call that runs it.
         let _objects = ReadObjects::begin();
         let sources = NamedSources::default();
+        let options = self.query_options(parameters);
         let bound =
-            lockstep_host::with_large_stack(|| self.bind_in(query, parameters, &sources, database));
+            lockstep_host::with_large_stack(|| self.bind_in(query, &options, &sources, database));
         let Ok(bound) = bound else { return false };
         let Ok(entries) = self.database.entries_of(&bound.plan) else { return false };
         let read_through = index_read::of(self.settings().compatibility, &bound.plan);

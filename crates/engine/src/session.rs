@@ -57,6 +57,9 @@ struct SessionState {
     restored_owner: Option<RestoredOwner>,
 }
 
+/// How [`ClientInfo::protocol`] names PostgreSQL's protocol.
+const POSTGRES: &str = "postgresql";
+
 /// The owner of an object that is made again; `None`: it has none.
 #[derive(Debug, Clone)]
 struct RestoredOwner(Option<Owner>);
@@ -369,12 +372,24 @@ impl Session {
     }
 
     pub(crate) fn bind_options(&self, parameters: &[Parameter]) -> BindOptions {
-        BindOptions { settings: self.settings(), parameters: parameters.to_vec() }
+        let dates_are_times = false;
+        BindOptions { settings: self.settings(), parameters: parameters.to_vec(), dates_are_times }
     }
 
-    /// Binds a query without parameters.
+    /// Returns what a query is bound with that is run once, and not stored.
+    pub(crate) fn query_options(&self, parameters: &[Parameter]) -> BindOptions {
+        let protocol = self.shared.client().protocol.as_deref();
+        let dates_are_times = protocol == Some(POSTGRES);
+        BindOptions { dates_are_times, ..self.bind_options(parameters) }
+    }
+
+    /// Binds a query without parameters that is stored, and bound again when the database is opened.
     pub(crate) fn bind(&self, query: &Query) -> Result<BoundQuery> {
-        self.bind_with(query, &[])
+        let options = self.bind_options(&[]);
+        let bound = self.bind_sources(NamedSources::default(), None, |sources| {
+            self.bind_in(query, &options, sources, None)
+        });
+        bound.map(|(bound, _)| bound)
     }
 
     /// Binds a query with a parameter for each `?`.
@@ -390,8 +405,9 @@ impl Session {
         parameters: &[Parameter],
         objects: Option<FindObject<'_>>,
     ) -> Result<(BoundQuery, Vec<Diagnostic>)> {
+        let options = self.query_options(parameters);
         self.bind_sources(NamedSources::default(), objects, |sources| {
-            self.bind_in(query, parameters, sources, None)
+            self.bind_in(query, &options, sources, None)
         })
     }
 
@@ -439,7 +455,7 @@ impl Session {
     pub(crate) fn bind_in(
         &self,
         query: &Query,
-        parameters: &[Parameter],
+        options: &BindOptions,
         sources: &NamedSources,
         database: Option<&str>,
     ) -> Result<BoundQuery> {
@@ -458,7 +474,7 @@ impl Session {
             sources: Some(sources),
             indexes: &indexes,
         };
-        let bound = bind(query, &view, &self.bind_options(parameters))?;
+        let bound = bind(query, &view, options)?;
         if !is_restored {
             check_owners(&objects, &views_of(&bound))
                 .map_err(|error| Box::new(error.at(query.span)))?;

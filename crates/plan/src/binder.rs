@@ -15,7 +15,7 @@ use lockstep_function::Settings;
 use lockstep_row::{DataType, Value, arrow::arrow_type};
 
 use crate::{
-    Catalog, CatalogTable, Written,
+    BindOptions, Catalog, CatalogTable, Written,
     expression::{ExprBinder, NonListCalls},
     last_join::schema_of_unique,
     scope::{NameScope, Qualifier, ScopeColumn},
@@ -30,6 +30,8 @@ pub(crate) struct Binder<'a> {
     pub(crate) catalog: &'a dyn Catalog,
     pub(crate) settings: Settings,
     pub(crate) parameters: &'a [(Value, DataType)],
+    /// See [`BindOptions`].
+    dates_are_times: bool,
     /// The number of times that each internal name was requested.
     names: RefCell<HashMap<String, usize>>,
     /// The common tables in scope, innermost last.
@@ -73,13 +75,13 @@ const TYPED_EXPRESSIONS_MAX: usize = 256;
 impl<'a> Binder<'a> {
     pub(crate) fn new(
         catalog: &'a dyn Catalog,
-        settings: Settings,
-        parameters: &'a [(Value, DataType)],
+        options: &'a BindOptions,
     ) -> Self {
         Self {
             catalog,
-            settings,
-            parameters,
+            settings: options.settings,
+            parameters: &options.parameters,
+            dates_are_times: options.dates_are_times,
             names: RefCell::default(),
             common_tables: RefCell::default(),
             views_in_use: RefCell::default(),
@@ -108,6 +110,7 @@ impl<'a> Binder<'a> {
             non_list_calls: Some(&self.non_list_calls),
             sub_queries: Some(self),
             aliased: &[],
+            dates_are_times: self.dates_are_times,
         }
     }
 

@@ -84,6 +84,25 @@ pub(crate) fn comparison(
     Ok(TypedExpr { expr, data_type: DataType::Bool, span })
 }
 
+/// Returns the sides of a comparison with the midnight of a DATE that is beside a TIMESTAMP.
+pub(crate) fn with_midnight(
+    left: TypedExpr,
+    right: TypedExpr,
+    settings: Settings,
+) -> Result<(TypedExpr, TypedExpr)> {
+    let midnight = |side: TypedExpr| -> Result<TypedExpr> {
+        let span = side.span;
+        let mut cast = call::cast_all(vec![side], &[DataType::Timestamp], settings)?;
+        let expr = cast.pop().expect("one for the side");
+        Ok(TypedExpr { expr, data_type: DataType::Timestamp, span })
+    };
+    match (&left.data_type, &right.data_type) {
+        (DataType::Date, DataType::Timestamp) => Ok((midnight(left)?, right)),
+        (DataType::Timestamp, DataType::Date) => Ok((left, midnight(right)?)),
+        _ => Ok((left, right)),
+    }
+}
+
 /// Returns a constant integer as one of the other side's integer type, if that holds it; anything else
 /// as it is. The comparison is then one of a single type, which sources decide by their statistics.
 fn integer_beside(side: TypedExpr, other: &TypedExpr) -> TypedExpr {

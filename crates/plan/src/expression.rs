@@ -91,6 +91,8 @@ pub(crate) struct ExprBinder<'a> {
     pub(crate) sub_queries: Option<&'a dyn SubQueries>,
     /// The items whose aliases may be used where there is no column of that name.
     pub(crate) aliased: &'a [ast::SelectItem],
+    /// Whether a DATE beside a TIMESTAMP in a comparison is its midnight.
+    pub(crate) dates_are_times: bool,
 }
 
 /// The calls of `at` whose first argument is not a list, by position and scope. Their arguments are
@@ -362,6 +364,10 @@ impl ExprBinder<'_> {
         r: TypedExpr,
         span: Span,
     ) -> Result<TypedExpr> {
+        let (l, r) = match self.dates_are_times {
+            true => comparison::with_midnight(l, r, self.settings)?,
+            false => (l, r),
+        };
         comparison::comparison(op, l, r, self.settings, span)
     }
 

@@ -52,6 +52,9 @@ pub struct BindOptions {
     pub settings: Settings,
     /// The values of `?`, in order.
     pub parameters: Vec<(Value, DataType)>,
+    /// Whether a DATE that is compared with a TIMESTAMP is its midnight, as in PostgreSQL; else they do not
+    /// compare.
+    pub dates_are_times: bool,
 }
 
 /// Binds a query.
@@ -68,7 +71,7 @@ fn bind_query(
     catalog: &dyn Catalog,
     options: &BindOptions,
 ) -> Result<BoundQuery> {
-    let binder = Binder::new(catalog, options.settings, &options.parameters);
+    let binder = Binder::new(catalog, options);
     let relation = binder.query(query)?;
     let columns = relation.scope.columns.into_iter().map(|c| (c.name, c.data_type)).collect();
     let request_table = leftmost_table(&relation.plan).cloned().map(Arc::new);
@@ -93,6 +96,7 @@ pub fn bind_constant(expr: &ast::Expr, options: &BindOptions) -> Option<Value> {
         non_list_calls: None,
         sub_queries: None,
         aliased: &[],
+        dates_are_times: options.dates_are_times,
     };
     let bound = lockstep_host::with_large_stack(|| binder.bind(expr)).ok()?;
     crate::literal::constant(&bound.expr)

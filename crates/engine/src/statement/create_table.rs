@@ -294,7 +294,7 @@ pub(super) fn column(definition: &ColumnDefinition, settings: Settings) -> Resul
     let default = match &definition.default {
         None => None,
         Some(expr) => {
-            let options = BindOptions { settings, parameters: Vec::new() };
+            let options = BindOptions { settings, ..BindOptions::default() };
             let Some(value) = bind_constant(expr, &options) else {
                 return definition_error("a DEFAULT must be a constant", expr.span);
             };
