@@ -591,6 +591,28 @@ fn a_cascade_drops_what_the_caller_may_drop() {
     assert_eq!(root.execute("SELECT * FROM db.v").unwrap_err().code, code::UNDEFINED_TABLE);
 }
 
+/// DEPLOY adds columns to a table of answers with ALTER on it.
+#[test]
+fn a_table_of_answers_grows_for_who_may_alter_it() {
+    let database = engine();
+    let (root, session) = (database.session(), ann(&database));
+    root.execute(
+        "USE db; DEPLOY logged OPTIONS(log_answers='answers') AS SELECT k FROM t;
+         GRANT SELECT ON db.t TO ann; GRANT INSERT ON db.answers TO ann; GRANT DEPLOY ON db.* TO ann;
+         GRANT DROP ON DEPLOYMENT db.logged TO ann",
+    )
+    .unwrap();
+    let more = "USE db; DEPLOY OR REPLACE logged OPTIONS(log_answers='answers') AS \
+                SELECT k, k AS other FROM t";
+    let refused = session.execute(more).unwrap_err();
+    assert_eq!(refused.code, code::INSUFFICIENT_PRIVILEGE, "{refused:?}");
+    assert!(refused.message.contains("ALTER"), "{refused:?}");
+    root.execute("SELECT answer_k FROM db.answers").unwrap();
+    root.execute("GRANT ALTER ON db.answers TO ann").unwrap();
+    session.execute(more).unwrap();
+    root.execute("SELECT answer_other FROM db.answers").unwrap();
+}
+
 #[test]
 fn roles_give_what_they_have_to_their_members() {
     let database = engine();

@@ -73,10 +73,7 @@ pub(crate) struct BoundRelation {
 const TYPED_EXPRESSIONS_MAX: usize = 256;
 
 impl<'a> Binder<'a> {
-    pub(crate) fn new(
-        catalog: &'a dyn Catalog,
-        options: &'a BindOptions,
-    ) -> Self {
+    pub(crate) fn new(catalog: &'a dyn Catalog, options: &'a BindOptions) -> Self {
         Self {
             catalog,
             settings: options.settings,

@@ -436,7 +436,8 @@ pub(crate) fn bind_aggregate(
     if lacks_distance(call) {
         arguments.push(one(span));
     }
-    let items = inner.items(&arguments);
+    // `lag` counts rows, and a whole item that is one counts them from the current row.
+    let items = if function.name == "lag" { None } else { inner.items(&arguments) };
     inner.check_levels(items.is_some())?;
     if let (Some(item), [argument, ..]) = (&items, arguments.as_mut_slice()) {
         argument.data_type = item.clone();

@@ -158,7 +158,9 @@ mod tests {
 
     #[test]
     fn other_patterns_are_no_template() {
-        for template in ["", "HH24:MI", "YYYY-Mon", "YYYY YYYY", "YYYY HH:MI AM", "YYYY\"", "YYYYTZ"] {
+        for template in
+            ["", "HH24:MI", "YYYY-Mon", "YYYY YYYY", "YYYY HH:MI AM", "YYYY\"", "YYYYTZ"]
+        {
             assert_eq!(TimeTemplate::parse(template), None, "{template}");
         }
     }
