@@ -310,6 +310,19 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
+        name: "an empty field of a STRING in CSV files (LOAD DATA)",
+        standard: "Is NULL; the empty text is `\"\"`.",
+        openmldb: "Is the empty text, unless the option `null_value` is `''`.",
+        why: "An empty field is NULL to most readers.",
+        example: Example {
+            form: ExampleForm::Statements,
+            sql: "SELECT CAST(NULL AS STRING) AS s, 1 AS n INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite', null_value=''); CREATE TABLE lines (s STRING, n INT); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE lines OPTIONS(mode='append'); SELECT s IS NULL AS missing FROM lines",
+            standard: "true",
+            openmldb: "false",
+        },
+        is_restored: true,
+    },
+    CompatibilityDifference {
         name: "a text that reads like NULL in CSV files (INTO OUTFILE)",
         standard: "In quotes, and so read back as a text.",
         openmldb: "Bare, and so read back as NULL, unless the option `quote` is given.",

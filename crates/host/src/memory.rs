@@ -57,9 +57,12 @@ pub fn may_take(bytes: u64) -> bool {
     if taken < STEP_BYTES {
         return true;
     }
+    let may_take = left().is_none_or(|left| left >= taken.saturating_add(RESERVE_BYTES));
+    // What was refused is not taken, and the next attempt looks again.
+    let less = |taken: u64| Some(if may_take { 0 } else { taken.saturating_sub(bytes) });
     // Relaxed: as above.
-    TAKEN.store(0, Ordering::Relaxed);
-    left().is_none_or(|left| left >= taken.max(bytes).saturating_add(RESERVE_BYTES))
+    let _before = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    may_take
 }
 
 /// Returns the bytes that the process may still take; `None` where nothing is known to limit it.

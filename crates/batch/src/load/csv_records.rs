@@ -12,7 +12,7 @@ use std::{
     io::{self, BufRead, BufReader, Read},
 };
 
-use lockstep_function::{Settings, cast};
+use lockstep_function::{Compatibility, Settings, cast};
 use lockstep_row::{DataType, Datum};
 
 /// Maximum size of a record, in bytes: a quote without its end would make one of the whole text.
@@ -276,7 +276,8 @@ impl<R: Read> CsvRecords<R> {
 
 /// Reads a field as a value of a type; `None` where it is not one.
 ///
-/// An unquoted field that is empty or `null_value` is NULL. In quotes it is a text; of another type than
+/// An unquoted field that is empty or `null_value` is NULL; with `compatibility = 'openmldb'` an empty one of
+/// a STRING is the empty text. In quotes it is a text; of another type than
 /// STRING it is NULL unless it is a value of the type, since some programs quote every field.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed alike everywhere")]
 pub fn read_field<'t>(
@@ -287,7 +288,11 @@ pub fn read_field<'t>(
     settings: &Settings,
 ) -> Option<Datum<'t>> {
     let is_null = text.is_empty() || text == null_value;
-    if is_null && !is_quoted {
+    // OpenMLDB quotes no text, and writes the empty one so.
+    let is_empty_text = *data_type == DataType::String
+        && settings.compatibility == Compatibility::OpenMldb
+        && text != null_value;
+    if is_null && !is_quoted && !is_empty_text {
         return Some(Datum::Null);
     }
     read_text(text, data_type, settings).or_else(|| is_null.then_some(Datum::Null))
