@@ -82,6 +82,12 @@ mod limits {
 
     use rustix::process::{Resource, getrlimit};
 
+    use crate::stack::STACK_BYTES;
+
+    /// The addresses that are kept for the stacks of two statements that begin: addresses only, for little of
+    /// a stack is used.
+    const STACKS_BYTES: u64 = 2 * STACK_BYTES as u64;
+
     pub(super) fn left() -> Option<u64> {
         let groups = groups().iter().filter_map(|group| left_in(group));
         groups.chain(left_of_addresses()).min()
@@ -93,7 +99,8 @@ mod limits {
         let status = fs::read_to_string("/proc/self/status").ok()?;
         let used = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
         let kilobytes: u64 = used.trim().strip_suffix(" kB")?.parse().ok()?;
-        Some(limit.saturating_sub(kilobytes.saturating_mul(1_024)))
+        let used = kilobytes.saturating_mul(1_024).saturating_add(STACKS_BYTES);
+        Some(limit.saturating_sub(used))
     }
 
     /// Returns the folders of the control groups of the process that limit memory.

@@ -5,7 +5,7 @@
 //! user's program), must not decide whether a statement succeeds.
 
 /// The stack that a statement within the limits of `plan` may need, in builds without optimisation too.
-const STACK_BYTES: usize = 64 << 20;
+pub(crate) const STACK_BYTES: usize = 64 << 20;
 
 /// Runs `work` with at least half of [`STACK_BYTES`] of stack: on a new one where the caller's has less
 /// left. Its memory is only reserved: what is not touched costs nothing. Making it takes microseconds.
