@@ -224,6 +224,19 @@ def connection(served):
         yield opened
 
 
+def test_names_of_columns_match_in_any_capitals(connection):
+    """As go-ycsb writes them: PostgreSQL has a name without quotes in lower case."""
+    connection.execute("CREATE TABLE usertable (YCSB_KEY VARCHAR(64) PRIMARY KEY, FIELD0 TEXT)")
+    insert = "INSERT INTO usertable (ycsb_key, Field0) VALUES (%s, %s) ON CONFLICT"
+    assert connection.execute(f"{insert} DO NOTHING", ("u1", "a")).rowcount == 1
+    assert connection.execute(f"{insert} (YCSB_key) DO NOTHING", ("u1", "b")).rowcount == 0
+    read = "SELECT usertable.field0 AS f FROM usertable WHERE ycsb_key = %s AND Field0 > ''"
+    assert connection.execute(read, ("u1",)).fetchall() == [("a",)]
+    connection.execute('CREATE TABLE twice (a INT, "A" INT)')
+    connection.execute('INSERT INTO twice (a, "A") VALUES (1, 2)')
+    assert connection.execute('SELECT a, "A" FROM twice').fetchall() == [(1, 2)]
+
+
 @pytest.mark.parametrize(("sql", "rows"), STATEMENTS)
 def test_the_statement_of_a_chart_gives_its_rows(connection, sql, rows):
     assert connection.execute(sql).fetchall() == rows

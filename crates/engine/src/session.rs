@@ -372,15 +372,18 @@ impl Session {
     }
 
     pub(crate) fn bind_options(&self, parameters: &[Parameter]) -> BindOptions {
-        let dates_are_times = false;
-        BindOptions { settings: self.settings(), parameters: parameters.to_vec(), dates_are_times }
+        let as_postgres = false;
+        BindOptions { settings: self.settings(), parameters: parameters.to_vec(), as_postgres }
     }
 
     /// Returns what a query is bound with that is run once, and not stored.
     pub(crate) fn query_options(&self, parameters: &[Parameter]) -> BindOptions {
-        let protocol = self.shared.client().protocol.as_deref();
-        let dates_are_times = protocol == Some(POSTGRES);
-        BindOptions { dates_are_times, ..self.bind_options(parameters) }
+        BindOptions { as_postgres: self.is_of_postgres(), ..self.bind_options(parameters) }
+    }
+
+    /// Returns whether the session's client speaks PostgreSQL's protocol.
+    pub(crate) fn is_of_postgres(&self) -> bool {
+        self.shared.client().protocol.as_deref() == Some(POSTGRES)
     }
 
     /// Binds a query without parameters that is stored, and bound again when the database is opened.

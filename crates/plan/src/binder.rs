@@ -31,7 +31,7 @@ pub(crate) struct Binder<'a> {
     pub(crate) settings: Settings,
     pub(crate) parameters: &'a [(Value, DataType)],
     /// See [`BindOptions`].
-    dates_are_times: bool,
+    as_postgres: bool,
     /// The number of times that each internal name was requested.
     names: RefCell<HashMap<String, usize>>,
     /// The common tables in scope, innermost last.
@@ -78,7 +78,7 @@ impl<'a> Binder<'a> {
             catalog,
             settings: options.settings,
             parameters: &options.parameters,
-            dates_are_times: options.dates_are_times,
+            as_postgres: options.as_postgres,
             names: RefCell::default(),
             common_tables: RefCell::default(),
             views_in_use: RefCell::default(),
@@ -107,7 +107,7 @@ impl<'a> Binder<'a> {
             non_list_calls: Some(&self.non_list_calls),
             sub_queries: Some(self),
             aliased: &[],
-            dates_are_times: self.dates_are_times,
+            as_postgres: self.as_postgres,
         }
     }
 

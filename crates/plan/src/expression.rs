@@ -91,8 +91,8 @@ pub(crate) struct ExprBinder<'a> {
     pub(crate) sub_queries: Option<&'a dyn SubQueries>,
     /// The items whose aliases may be used where there is no column of that name.
     pub(crate) aliased: &'a [ast::SelectItem],
-    /// Whether a DATE beside a TIMESTAMP in a comparison is its midnight.
-    pub(crate) dates_are_times: bool,
+    /// See [`BindOptions`](crate::BindOptions).
+    pub(crate) as_postgres: bool,
 }
 
 /// The calls of `at` whose first argument is not a list, by position and scope. Their arguments are
@@ -187,7 +187,9 @@ impl ExprBinder<'_> {
 
     /// Binds a name: a column, or else an alias, or else a function that is called without parentheses.
     fn column(&mut self, path: &[ast::Ident], span: Span) -> Result<TypedExpr> {
-        let missing = match self.scope.find(path) {
+        let in_any_case = || self.scope.find_in_any_case(path).filter(|_| self.as_postgres);
+        let found = self.scope.find(path).or_else(|missing| in_any_case().ok_or(missing));
+        let missing = match found {
             Ok(column) => {
                 let expr = Expr::Column(column.column.clone());
                 return Ok(TypedExpr { expr, data_type: column.data_type.clone(), span });
@@ -364,7 +366,7 @@ impl ExprBinder<'_> {
         r: TypedExpr,
         span: Span,
     ) -> Result<TypedExpr> {
-        let (l, r) = match self.dates_are_times {
+        let (l, r) = match self.as_postgres {
             true => comparison::with_midnight(l, r, self.settings)?,
             false => (l, r),
         };

@@ -52,9 +52,10 @@ pub struct BindOptions {
     pub settings: Settings,
     /// The values of `?`, in order.
     pub parameters: Vec<(Value, DataType)>,
-    /// Whether a DATE that is compared with a TIMESTAMP is its midnight, as in PostgreSQL; else they do not
-    /// compare.
-    pub dates_are_times: bool,
+    /// Whether names and comparisons are as PostgreSQL's clients write them: a DATE that is compared with a
+    /// TIMESTAMP is its midnight, and where no column has a name, the only one that has it in other capitals
+    /// is meant. Both are errors otherwise.
+    pub as_postgres: bool,
 }
 
 /// Binds a query.
@@ -96,7 +97,7 @@ pub fn bind_constant(expr: &ast::Expr, options: &BindOptions) -> Option<Value> {
         non_list_calls: None,
         sub_queries: None,
         aliased: &[],
-        dates_are_times: options.dates_are_times,
+        as_postgres: options.as_postgres,
     };
     let bound = lockstep_host::with_large_stack(|| binder.bind(expr)).ok()?;
     crate::literal::constant(&bound.expr)

@@ -43,8 +43,10 @@ pub(crate) struct NameScope {
 impl NameScope {
     /// Finds the column of a possibly qualified name.
     pub(crate) fn find(&self, path: &[Ident]) -> Result<&ScopeColumn> {
-        let named = |column: &&ScopeColumn| column.answers_to(path, column.qualifier.as_ref());
-        let inherited = |column: &&ScopeColumn| column.answers_to(path, column.origin.as_ref());
+        let named =
+            |column: &&ScopeColumn| column.answers_to(path, column.qualifier.as_ref(), is_equal);
+        let inherited =
+            |column: &&ScopeColumn| column.answers_to(path, column.origin.as_ref(), is_equal);
         let mut matches: Vec<&ScopeColumn> = self.columns.iter().filter(named).collect();
         if matches.is_empty() {
             matches = self.columns.iter().filter(inherited).collect();
@@ -60,6 +62,16 @@ impl NameScope {
             .err();
         }
         Ok(first)
+    }
+
+    /// Finds the only column that a name means in other capitals.
+    pub(crate) fn find_in_any_case(&self, path: &[Ident]) -> Option<&ScopeColumn> {
+        let named = |column: &&ScopeColumn| {
+            column.answers_to(path, column.qualifier.as_ref(), str::eq_ignore_ascii_case)
+        };
+        let mut matches = self.columns.iter().filter(named);
+        let first = matches.next()?;
+        matches.next().is_none().then_some(first)
     }
 
     /// Gives the first columns other names.
@@ -122,21 +134,33 @@ impl NameScope {
 }
 
 impl ScopeColumn {
-    fn answers_to(&self, path: &[Ident], qualifier: Option<&Qualifier>) -> bool {
+    fn answers_to(
+        &self,
+        path: &[Ident],
+        qualifier: Option<&Qualifier>,
+        is_name: fn(&str, &str) -> bool,
+    ) -> bool {
+        let is_named = |name: &Ident| is_name(&self.name, &name.text);
         match path {
-            [name] => self.name == name.text,
+            [name] => is_named(name),
             [table, name] => {
-                self.name == name.text && qualifier.is_some_and(|q| q.table == table.text)
+                is_named(name) && qualifier.is_some_and(|q| is_name(&q.table, &table.text))
             }
             [database, table, name] => {
-                self.name == name.text
-                    && qualifier.is_some_and(|q| {
-                        q.table == table.text && q.database.as_deref() == Some(&database.text)
-                    })
+                let is_in = |q: &Qualifier| {
+                    let of = q.database.as_deref();
+                    is_name(&q.table, &table.text)
+                        && of.is_some_and(|of| is_name(of, &database.text))
+                };
+                is_named(name) && qualifier.is_some_and(is_in)
             }
             _ => false,
         }
     }
+}
+
+fn is_equal(left: &str, right: &str) -> bool {
+    left == right
 }
 
 fn written(path: &[Ident]) -> String {

@@ -1,6 +1,7 @@
 //! INSERT: rows of constants, or of a query, into a table.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
@@ -12,8 +13,8 @@ use arrow::{
 use lockstep_diagnostic::{Diagnostic, Result, code, listed};
 use lockstep_function::Compatibility;
 use lockstep_plan::{BindOptions, bind_constant};
-use lockstep_row::{Arena, DataType, Datum, RowError, TableSchema, Value};
-use lockstep_sql::ast::{Expr, IgnoredRows, Insert, InsertRow};
+use lockstep_row::{Arena, Column, DataType, Datum, RowError, TableSchema, Value};
+use lockstep_sql::ast::{Expr, Ident, IgnoredRows, Insert, InsertRow};
 use lockstep_table::{Appended, Table};
 
 use super::create_index::find_column;
@@ -34,6 +35,11 @@ impl Session {
         self.require_online("INSERT", insert.table.name.span)?;
         self.check_insert_memory()?;
         let entry = self.find_entry(&insert.table)?;
+        let mut insert = Cow::Borrowed(insert);
+        if self.is_of_postgres() {
+            use_stored_names(&mut insert, &entry.table.schema());
+        }
+        let insert = insert.as_ref();
         let mut warnings = Vec::new();
         let appended = match &insert.query {
             Some(query) => {
@@ -141,6 +147,34 @@ pub(super) fn renamed(batch: &RecordBatch, names: &[String]) -> Result<RecordBat
         fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), batch.columns().to_vec())
         .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))
+}
+
+/// Replaces names of columns that the table has in other capitals only, as clients of PostgreSQL write them:
+/// there, a name without quotes is the same in any.
+fn use_stored_names(insert: &mut Cow<'_, Insert>, schema: &TableSchema) {
+    let stored = |name: &Ident| {
+        let is_it = |column: &&Column| column.name.eq_ignore_ascii_case(&name.text);
+        let mut found = schema.columns.iter().filter(is_it);
+        let first = found.next()?;
+        let is_other = found.next().is_none() && first.name != name.text;
+        is_other.then(|| first.name.clone())
+    };
+    for at in 0..insert.columns.len() {
+        if let Some(name) = stored(&insert.columns[at]) {
+            insert.to_mut().columns[at].text = name;
+        }
+    }
+    let keys = match &insert.ignored {
+        IgnoredRows::WithKeys { columns: Some(keys), .. } => keys.iter().map(stored).collect(),
+        _ => Vec::new(),
+    };
+    if keys.iter().any(Option::is_some)
+        && let IgnoredRows::WithKeys { columns: Some(names), .. } = &mut insert.to_mut().ignored
+    {
+        for (name, stored) in names.iter_mut().zip(keys) {
+            name.text = stored.unwrap_or_else(|| name.text.clone());
+        }
+    }
 }
 
 /// Returns the position in the table of each column that the statement names.
