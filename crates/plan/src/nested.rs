@@ -110,6 +110,8 @@ impl<'a, 'b> InnerCalls<'a, 'b> {
         scope: &NameScope,
     ) -> Result<ComposedAggregate> {
         let OuterAggregate { call, bound: outer, arguments, takes_items } = outer;
+        debug_assert!(!self.calls.is_empty(), "an aggregate without inner ones is not composed");
+        debug_assert!(!takes_items || !arguments.is_empty(), "the list is an argument");
         let identity = format!("{arguments:?} of {:?}", self.calls);
         let label = NestedAggregate::label(&ast::Call { over: None, ..call.clone() }, &identity);
         let inner = self.calls.iter().flat_map(|call| &call.arguments);

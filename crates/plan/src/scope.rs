@@ -69,6 +69,7 @@ impl NameScope {
         let named = |column: &&ScopeColumn| {
             column.answers_to(path, column.qualifier.as_ref(), str::eq_ignore_ascii_case)
         };
+        debug_assert!(!path.is_empty(), "a name has a part");
         let mut matches = self.columns.iter().filter(named);
         let first = matches.next()?;
         matches.next().is_none().then_some(first)
