@@ -36,6 +36,20 @@ fn what_a_user_lacks_is_named() {
     let file = "the server does not open this file for users";
     root.execute("GRANT INSERT ON t TO ann").unwrap();
     assert_eq!(refused(&ann, "LOAD DATA INFILE '/etc/passwd' INTO TABLE t"), file);
+    let temporary = "the server does not write temporary files there for users";
+    assert_eq!(refused(&ann, "SET temp_directory = '/etc'"), temporary);
+}
+
+#[test]
+fn an_object_whose_owner_may_not_read_names_both() {
+    let (database, root) = engine();
+    let ann = login(&database, "ann");
+    root.execute("GRANT SELECT ON t TO ann; GRANT CREATE ON *.* TO ann").unwrap();
+    ann.execute("CREATE VIEW v AS SELECT k FROM t").unwrap();
+    root.execute("REVOKE SELECT ON t FROM ann").unwrap();
+    let message =
+        "permission denied for view `default.v`: its owner `ann` may not read what it reads";
+    assert_eq!(refused(&root, "SELECT k FROM v"), message);
 }
 
 #[test]
@@ -46,6 +60,11 @@ fn the_end_of_a_session_says_why() {
     assert_eq!(refused(&ann, "SELECT 1"), "KILL ended the session");
     root.execute("DROP USER bob").unwrap();
     assert_eq!(refused(&bob, "SELECT 1"), "user `bob` was removed");
+    let ann = login(&database, "ann");
+    ann.check_password().unwrap();
+    root.execute("ALTER USER ann SET OPTIONS(password='y')").unwrap();
+    let message = "the password of user `ann` was changed";
+    assert_eq!(ann.check_password().unwrap_err().message, message);
 }
 
 #[test]
