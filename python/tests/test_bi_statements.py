@@ -232,6 +232,10 @@ def test_names_of_columns_match_in_any_capitals(connection):
     assert connection.execute(f"{insert} (YCSB_key) DO NOTHING", ("u1", "b")).rowcount == 0
     read = "SELECT usertable.field0 AS f FROM usertable WHERE ycsb_key = %s AND Field0 > ''"
     assert connection.execute(read, ("u1",)).fetchall() == [("a",)]
+    alias = "SELECT DATE_TRUNC('month', created_at) AS \"Created_At\", COUNT(*) AS n FROM sales"
+    months = [(at(2024, 1, 1), 3), (at(2024, 2, 1), 3)]
+    grouped = connection.execute(f'{alias} GROUP BY "Created_At" ORDER BY 1')
+    assert grouped.fetchall() == months, "an alias as it is written is before a column"
     connection.execute('CREATE TABLE twice (a INT, "A" INT)')
     connection.execute('INSERT INTO twice (a, "A") VALUES (1, 2)')
     assert connection.execute('SELECT a, "A" FROM twice').fetchall() == [(1, 2)]

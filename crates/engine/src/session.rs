@@ -57,9 +57,6 @@ struct SessionState {
     restored_owner: Option<RestoredOwner>,
 }
 
-/// How [`ClientInfo::protocol`] names PostgreSQL's protocol.
-const POSTGRES: &str = "postgresql";
-
 /// The owner of an object that is made again; `None`: it has none.
 #[derive(Debug, Clone)]
 struct RestoredOwner(Option<Owner>);
@@ -383,16 +380,12 @@ impl Session {
 
     /// Returns whether the session's client speaks PostgreSQL's protocol.
     pub(crate) fn is_of_postgres(&self) -> bool {
-        self.shared.client().protocol.as_deref() == Some(POSTGRES)
+        self.shared.client().protocol.as_deref() == Some(ClientInfo::POSTGRESQL)
     }
 
     /// Binds a query without parameters that is stored, and bound again when the database is opened.
     pub(crate) fn bind(&self, query: &Query) -> Result<BoundQuery> {
-        let options = self.bind_options(&[]);
-        let bound = self.bind_sources(NamedSources::default(), None, |sources| {
-            self.bind_in(query, &options, sources, None)
-        });
-        bound.map(|(bound, _)| bound)
+        self.bind_as(query, &self.bind_options(&[]), None).map(|(bound, _)| bound)
     }
 
     /// Binds a query with a parameter for each `?`.
@@ -408,9 +401,17 @@ impl Session {
         parameters: &[Parameter],
         objects: Option<FindObject<'_>>,
     ) -> Result<(BoundQuery, Vec<Diagnostic>)> {
-        let options = self.query_options(parameters);
+        self.bind_as(query, &self.query_options(parameters), objects)
+    }
+
+    fn bind_as(
+        &self,
+        query: &Query,
+        options: &BindOptions,
+        objects: Option<FindObject<'_>>,
+    ) -> Result<(BoundQuery, Vec<Diagnostic>)> {
         self.bind_sources(NamedSources::default(), objects, |sources| {
-            self.bind_in(query, &options, sources, None)
+            self.bind_in(query, options, sources, None)
         })
     }
 

@@ -20,8 +20,13 @@ pub struct ClientInfo {
     pub address: Option<String>,
     /// The program, as it calls itself.
     pub application: Option<String>,
-    /// The protocol, such as `http` or `postgresql`.
+    /// The protocol, such as `http` or [`Self::POSTGRESQL`].
     pub protocol: Option<String>,
+}
+
+impl ClientInfo {
+    /// The protocol of PostgreSQL, whose clients write names and comparisons in its way.
+    pub const POSTGRESQL: &str = "postgresql";
 }
 
 /// What the handle of a session and the list of sessions share.

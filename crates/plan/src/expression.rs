@@ -187,13 +187,8 @@ impl ExprBinder<'_> {
 
     /// Binds a name: a column, or else an alias, or else a function that is called without parentheses.
     fn column(&mut self, path: &[ast::Ident], span: Span) -> Result<TypedExpr> {
-        let in_any_case = || self.scope.find_in_any_case(path).filter(|_| self.as_postgres);
-        let found = self.scope.find(path).or_else(|missing| in_any_case().ok_or(missing));
-        let missing = match found {
-            Ok(column) => {
-                let expr = Expr::Column(column.column.clone());
-                return Ok(TypedExpr { expr, data_type: column.data_type.clone(), span });
-            }
+        let missing = match self.scope.find(path) {
+            Ok(column) => return Ok(column.expr(span)),
             Err(missing) => missing,
         };
         let aliased = item_of_alias(self.aliased, path);
@@ -203,6 +198,9 @@ impl ExprBinder<'_> {
             let bound = self.bind(aliased);
             self.aliased = aliases;
             return bound;
+        }
+        if let Some(column) = self.scope.find_in_any_case(path).filter(|_| self.as_postgres) {
+            return Ok(column.expr(span));
         }
         let is_call = |name: &&&str| matches!(path, [only] if only.text.eq_ignore_ascii_case(name));
         match ["current_timestamp", "current_date"].iter().find(is_call) {

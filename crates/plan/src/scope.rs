@@ -4,10 +4,12 @@
 //! plan, and a name that occurs once in that relation), so that the user's names, which may
 //! repeat, never meet DataFusion's rules. The scope maps the user's names to the internal ones.
 
-use datafusion::common::Column;
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use datafusion::{common::Column, logical_expr::Expr};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_row::DataType;
 use lockstep_sql::ast::Ident;
+
+use crate::expression::TypedExpr;
 
 /// A column that an expression may name.
 #[derive(Debug, Clone)]
@@ -135,6 +137,12 @@ impl NameScope {
 }
 
 impl ScopeColumn {
+    /// Returns the column as an expression, written at `span`.
+    pub(crate) fn expr(&self, span: Span) -> TypedExpr {
+        let expr = Expr::Column(self.column.clone());
+        TypedExpr { expr, data_type: self.data_type.clone(), span }
+    }
+
     fn answers_to(
         &self,
         path: &[Ident],
@@ -169,6 +177,6 @@ fn written(path: &[Ident]) -> String {
     parts.join(".")
 }
 
-fn span(path: &[Ident]) -> lockstep_diagnostic::Span {
+fn span(path: &[Ident]) -> Span {
     path.iter().map(|part| part.span).reduce(|l, r| l.to(r)).unwrap_or_default()
 }

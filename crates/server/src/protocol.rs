@@ -1,5 +1,7 @@
 //! The protocols that a server speaks.
 
+use lockstep_engine::ClientInfo;
+
 /// A protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
@@ -19,7 +21,7 @@ impl Protocol {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
-            Self::PostgreSql => "postgresql",
+            Self::PostgreSql => ClientInfo::POSTGRESQL,
             Self::Flight => "flight",
         }
     }

@@ -159,20 +159,21 @@ fn use_stored_names(insert: &mut Cow<'_, Insert>, schema: &TableSchema) {
         let is_other = found.next().is_none() && first.name != name.text;
         is_other.then(|| first.name.clone())
     };
-    for at in 0..insert.columns.len() {
-        if let Some(name) = stored(&insert.columns[at]) {
-            insert.to_mut().columns[at].text = name;
-        }
-    }
     let keys = match &insert.ignored {
-        IgnoredRows::WithKeys { columns: Some(keys), .. } => keys.iter().map(stored).collect(),
-        _ => Vec::new(),
+        IgnoredRows::WithKeys { columns: Some(keys), .. } => keys.as_slice(),
+        _ => &[],
     };
-    if keys.iter().any(Option::is_some)
-        && let IgnoredRows::WithKeys { columns: Some(names), .. } = &mut insert.to_mut().ignored
-    {
-        for (name, stored) in names.iter_mut().zip(keys) {
-            name.text = stored.unwrap_or_else(|| name.text.clone());
+    if !insert.columns.iter().chain(keys).any(|name| stored(name).is_some()) {
+        return;
+    }
+    let Insert { columns, ignored, .. } = insert.to_mut();
+    let keys = match ignored {
+        IgnoredRows::WithKeys { columns: Some(keys), .. } => keys.as_mut_slice(),
+        _ => &mut [],
+    };
+    for name in columns.iter_mut().chain(keys) {
+        if let Some(stored) = stored(name) {
+            name.text = stored;
         }
     }
 }

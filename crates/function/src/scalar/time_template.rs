@@ -15,7 +15,7 @@ enum TimePart {
     Fraction(usize),
 }
 
-/// The patterns that are read; a longer one is before those with which it begins.
+/// The patterns that are read; none begins with another.
 const PATTERNS: [(&str, TimePart); 8] = [
     ("YYYY", TimePart::Year),
     ("MM", TimePart::Month),
