@@ -31,7 +31,7 @@ pub(crate) struct Binder<'a> {
     pub(crate) settings: Settings,
     pub(crate) parameters: &'a [(Value, DataType)],
     /// See [`BindOptions`].
-    as_postgres: bool,
+    pub(crate) as_postgres: bool,
     /// The number of times that each internal name was requested.
     names: RefCell<HashMap<String, usize>>,
     /// The common tables in scope, innermost last.

@@ -215,6 +215,14 @@ impl Binder<'_> {
         if let Some(at) = self.position(key, "GROUP BY", scope, || width(items, scope))? {
             return self.listed(items, scope, at);
         }
+        if let ExprKind::Column(path) = &key.kind
+            && self.as_postgres
+            && scope.find(path).is_err()
+            && let Some(expr) = item_of_alias(items, path)
+        {
+            // Before a column that has the name in other capitals.
+            return self.scalar_binder(scope).bind(expr);
+        }
         let bound = self.scalar_binder(scope).bind(key);
         let (Err(_), ExprKind::Column(path)) = (&bound, &key.kind) else { return bound };
         match item_of_alias(items, path) {
