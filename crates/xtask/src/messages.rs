@@ -61,6 +61,7 @@ impl Template {
     fn of(format: &str, file: &str) -> Self {
         let all = all_pieces(format);
         let shown = all.join("…");
+        debug_assert_eq!(shown.matches('…').count() + 1, all.len() + format.matches('…').count());
         let pieces = all.into_iter().filter(|piece| !piece.is_empty()).collect();
         Self { pieces, shown, file: file.to_owned() }
     }

@@ -119,6 +119,7 @@ pub(crate) fn strings_outside_tests(text: &str) -> Vec<(usize, String)> {
     let mut at = 0;
     while at < bytes.len() {
         let end = literal_end(bytes, at);
+        debug_assert!(at <= end && end <= bytes.len(), "{at} to {end}");
         let literal = text.get(at..end).unwrap_or("");
         let opening = literal.trim_start_matches(['r', 'b', 'c', '#']);
         if opening.starts_with('"') && !tests.iter().any(|test| test.contains(&at)) {

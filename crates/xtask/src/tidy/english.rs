@@ -152,6 +152,7 @@ pub(crate) fn measures() -> Vec<Measure> {
         }
     }
     let documents = files_below(&root.join("docs"), &["md"]);
+    assert!(!documents.is_empty(), "the manual was found");
     for file in documents.iter().filter(|file| !file.starts_with(root.join("docs/adr"))) {
         read(file, "docs", &lines_of);
     }
