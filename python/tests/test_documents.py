@@ -15,13 +15,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_examples_of_the_readme_run(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", text, re.DOTALL)
     assert blocks
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
-    shown = capsys.readouterr().out
-    assert "{'user': 'ann', 'clicks': 3, 'price_avg': 20.833333333333332}" in shown
-    assert shown.splitlines()[-1] == "True"
+    for code, output in blocks:
+        exec(compile(code, "README.md", "exec"), {})
+        assert capsys.readouterr().out == output
 
 
 def pages_with(language: str) -> list[str]:
@@ -60,3 +59,20 @@ def test_the_documents_name_files_that_exist():
             assert (path.parent / link).exists(), f"{path.name} links to {link}"
         for name in re.findall(r"`((?:crates|python|docs|tests)/[^`*…]+)`", text):
             assert (ROOT / name).exists(), f"{path.name} names {name}"
+
+
+def test_every_query_of_the_cookbook_deploys_with_the_values_of_batch_mode():
+    db = lockstep.connect()
+    verified = 0
+    for block in blocks_of("docs/guide/cookbook.md", "sql"):
+        if not block.startswith("SELECT"):
+            db.execute(block)
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", lockstep.LockstepWarning)
+            db.execute(f"DEPLOY recipe{verified} AS {block}")
+            verification = db.verify(f"recipe{verified}")
+        assert verification.ok, block
+        assert verification.requests == 6, block
+        verified += 1
+    assert verified >= 20
