@@ -716,7 +716,7 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         name: "time zone",
         standard: "The session's time zone is used, UTC by default.",
         openmldb: "The time zone is always UTC+8.",
-        why: "The setting does not change the time zone; `SET time_zone = 'Etc/GMT-8'` gives OpenMLDB's results.",
+        why: "The setting does not change the time zone; `SET time_zone = 'Etc/GMT-8'` restores OpenMLDB's results.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "hour(timestamp(0))",
@@ -729,7 +729,7 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         name: "CREATE TABLE without INDEX",
         openmldb: "The table has an index on its first column that is not FLOAT or DOUBLE, and DELETE must compare that column.",
         standard: "The table has no declared index; DELETE may compare any column.",
-        why: "An index need not be declared; no query has another result because of it.",
+        why: "An index need not be declared; no query returns another result because of it.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "CREATE TABLE plain (k INT, v INT); INSERT INTO plain VALUES (1, 5); DELETE FROM plain WHERE v = 5; SELECT count(*) FROM plain",

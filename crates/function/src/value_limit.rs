@@ -104,7 +104,8 @@ pub fn error() -> Diagnostic {
     Diagnostic::new(code::VALUE_TOO_LARGE, "the result of a function exceeds the size limit")
         .with_kind(Kind::FixData)
         .with_detail(format!(
-            "A STRING is limited to {TEXT_BYTES_MAX} bytes, and an ARRAY to {LIST_ITEMS_MAX} elements."
+            "A STRING is limited to {TEXT_BYTES_MAX} bytes, and an ARRAY to {LIST_ITEMS_MAX} \
+             elements and {LIST_BYTES_MAX} bytes."
         ))
         .with_hint("Shorten the arguments, for example with substring.")
 }

@@ -101,7 +101,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "array_combine",
         &[],
         "array_combine(separator STRING, array or value, …) → ARRAY<STRING>",
-        "Returns all combinations of one element from each array, in order, as strings with `separator` between the elements. A value is treated as an array of one element. Combinations that contain NULL are omitted, and a NULL `separator` is treated as empty.",
+        "Returns all combinations of one element from each array, in order, as strings with `separator` between the elements. A value is treated as an array of one element. Combinations that contain NULL are omitted, and a NULL `separator` is treated as empty. More than 131,072 combinations or 16 MiB fail with the error `54000`.",
         &[
             ("array_combine('-', [1, 2], ['3', '4'])", "[1-3, 1-4, 2-3, 2-4]"),
             ("array_combine('-', 1, [2, NULL])", "[1-2]")

@@ -63,7 +63,7 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     operator!(
         "op_group_key",
         "GROUP BY a → the type of `a`",
-        "Returns the FLOAT or DOUBLE by which GROUP BY compares `a`: -0.0 and 0.0 are one value, and so are all NaNs.",
+        "Returns the value by which GROUP BY compares `a`, a FLOAT or DOUBLE: -0.0 and 0.0 are one value, and so are all NaNs.",
         &[("op_group_key(-0.0)", "0"), ("op_group_key(1.5)", "1.5")],
         group_key
     ),

@@ -63,7 +63,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "float",
         &["float32"],
         "float(value) → FLOAT",
-        "Converts `value` to the nearest FLOAT. NULL for a STRING that is not a number or is out of range, and for a DATE.",
+        "Converts `value` to the nearest FLOAT; a DOUBLE that is out of range is infinite. NULL for a STRING that is not a number or is out of range, and for a DATE.",
         &[("float('1.5')", "1.5"), ("float('1.5x')", "NULL")],
         DataType::Float
     ),

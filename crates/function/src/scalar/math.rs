@@ -67,7 +67,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "round",
         &[],
         "round(x[, digits INT]) → the type of `x`",
-        "Rounds `x` to `digits` decimal places (0 by default), and ties away from zero. Negative `digits` round before the decimal point; an integer `x` changes only then, and is NULL if the result is out of range.",
+        "Rounds `x` to `digits` decimal places (0 by default); ties are rounded away from zero. Negative `digits` round before the decimal point; an integer `x` changes only then, and is NULL if the result is out of range.",
         &[
             ("round(2.5)", "3"),
             ("round(-2.5)", "-3"),

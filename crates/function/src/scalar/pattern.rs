@@ -43,7 +43,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "regexp_like",
         &[],
         "regexp_like(text STRING, pattern STRING[, flags STRING]) → BOOL",
-        "Returns whether all of `text` matches the regular expression `pattern`. `flags` may contain `c` (case-sensitive, the default), `i` (case-insensitive), `m` (`^` and `$` match at line boundaries) and `s` (`.` matches a line feed); the last of `c` and `i` applies. A constant `pattern` that is not valid is an error; for any other one the result is NULL.",
+        "Returns whether all of `text` matches the regular expression `pattern`. `flags` may contain `c` (case-sensitive, the default), `i` (case-insensitive), `m` (`^` and `$` match at line boundaries) and `s` (`.` matches a line feed); the last of `c` and `i` applies. A constant `pattern` that is not valid is an error; for any other invalid `pattern` the result is NULL.",
         &[
             ("regexp_like('abc', 'a.c')", "true"),
             ("regexp_like('abcd', 'a.c')", "false"),

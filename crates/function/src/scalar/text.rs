@@ -215,7 +215,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "hex",
         &[],
         "hex(value) → STRING",
-        "Returns `value` in hexadecimal: two digits for each byte of a STRING, or the 64-bit two's complement of a number without leading zeros. A float is rounded first, and ties away from zero.",
+        "Returns `value` in hexadecimal: two digits for each byte of a STRING, or the 64-bit two's complement of a number without leading zeros. A float is rounded to an integer first; ties are rounded away from zero.",
         &[
             ("hex(17)", "11"),
             ("hex(-1)", "FFFFFFFFFFFFFFFF"),
@@ -228,7 +228,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "unhex",
         &[],
         "unhex(digits STRING) → STRING",
-        "Returns the STRING whose UTF-8 bytes are written as the hexadecimal `digits`; an odd number of digits is padded with a leading 0. NULL if `digits` contains any other character or the bytes are not valid UTF-8.",
+        "Returns the STRING whose UTF-8 encoding is the hexadecimal `digits`; an odd number of digits is padded with a leading 0. NULL if `digits` contains any other character or the bytes are not valid UTF-8.",
         &[
             ("unhex('616')", "\u{6}\u{16}"),
             ("unhex('6162')", "ab"),

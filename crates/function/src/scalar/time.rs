@@ -48,7 +48,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "quarter",
         &[],
         "quarter(time) → INT",
-        "Returns the quarter of `time`, 1 to 4.",
+        "Returns the quarter (1 to 4) of `time`.",
         &[("quarter(date('2020-05-22'))", "2")],
         |arguments| of_day(arguments, |days| i64::from(
             (calendar::civil_from_days(days).month - 1) / 3 + 1
@@ -58,7 +58,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "month",
         &[],
         "month(time) → INT",
-        "Returns the month of `time`, 1 to 12.",
+        "Returns the month (1 to 12) of `time`.",
         &[("month(date('2020-05-22'))", "5")],
         |arguments| of_day(arguments, |days| i64::from(calendar::civil_from_days(days).month))
     ),
@@ -66,7 +66,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "dayofmonth",
         &["day"],
         "dayofmonth(time) → INT",
-        "Returns the day of the month of `time`, 1 to 31.",
+        "Returns the day of the month (1 to 31) of `time`.",
         &[("day(date('2020-05-22'))", "22")],
         |arguments| of_day(arguments, |days| i64::from(calendar::civil_from_days(days).day))
     ),
@@ -74,7 +74,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "dayofweek",
         &[],
         "dayofweek(time) → INT",
-        "Returns the day of the week of `time`, 1 (Sunday) to 7 (Saturday).",
+        "Returns the day of the week, 1 (Sunday) to 7 (Saturday), of `time`.",
         &[("dayofweek(date('2020-05-20'))", "4")],
         |arguments| of_day(arguments, |days| i64::from(calendar::day_of_week(days)) + 1)
     ),
@@ -82,7 +82,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "dayofyear",
         &[],
         "dayofyear(time) → INT",
-        "Returns the day of the year of `time`, 1 to 366.",
+        "Returns the day of the year (1 to 366) of `time`.",
         &[("dayofyear(date('2020-12-31'))", "366")],
         dayofyear
     ),
@@ -90,7 +90,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "weekofyear",
         &["week"],
         "weekofyear(time) → INT",
-        "Returns the ISO 8601 week of `time`, 1 to 53. Weeks start on Monday.",
+        "Returns the ISO 8601 week (1 to 53) of `time`. Weeks start on Monday.",
         &[("week(date('2020-05-24'))", "21"), ("week(date('2020-05-25'))", "22")],
         |arguments| of_day(arguments, |days| i64::from(calendar::iso_week(days).1))
     ),
@@ -98,7 +98,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "hour",
         &[],
         "hour(time) → INT",
-        "Returns the hour of `time`, a TIMESTAMP or BIGINT milliseconds, 0 to 23.",
+        "Returns the hour (0 to 23) of `time`, a TIMESTAMP or BIGINT milliseconds.",
         &[("hour(timestamp('2020-05-22 10:43:40'))", "10")],
         |arguments| of_time(arguments, |time| time.hour)
     ),
@@ -106,7 +106,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "minute",
         &[],
         "minute(time) → INT",
-        "Returns the minute of `time`, a TIMESTAMP or BIGINT milliseconds, 0 to 59.",
+        "Returns the minute (0 to 59) of `time`, a TIMESTAMP or BIGINT milliseconds.",
         &[("minute(timestamp('2020-05-22 10:43:40'))", "43")],
         |arguments| of_time(arguments, |time| time.minute)
     ),
@@ -114,7 +114,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "second",
         &[],
         "second(time) → INT",
-        "Returns the second of `time`, a TIMESTAMP or BIGINT milliseconds, 0 to 59.",
+        "Returns the second (0 to 59) of `time`, a TIMESTAMP or BIGINT milliseconds.",
         &[("second(timestamp('2020-05-22 10:43:40'))", "40")],
         |arguments| of_time(arguments, |time| time.second)
     ),
