@@ -741,7 +741,7 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     CompatibilityDifference {
         name: "rows that one index keeps and another does not",
         openmldb: "A query whose WHERE fixes the key of an index sees the rows that this index keeps; so does a request through the index that its windows and joins read. An index that DEPLOY creates keeps the newest row of a key for a LAST JOIN, and the rows of the frame for a window, even if a further condition excludes some of them; VERIFY reports the rows that a request then misses.",
-        standard: "A row is visible everywhere as long as one declared index keeps it.",
+        standard: "A row is visible everywhere while at least one declared index keeps it.",
         why: "The rows that a query sees must not depend on how it is written.",
         example: Example {
             form: ExampleForm::Statements,
