@@ -38,7 +38,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         aliases: &[],
         category: CATEGORY,
         signature: "to_timestamp(seconds) or to_timestamp(x STRING, template STRING) → TIMESTAMP",
-        doc: "Returns the TIMESTAMP `seconds` seconds after 1970-01-01 00:00:00 UTC, or before it if negative, rounded to the nearest millisecond. NULL if it is out of range. (`timestamp(x)` converts milliseconds.) With `template`, converts the STRING `x` to a TIMESTAMP in the session's time zone, truncated to milliseconds. `template` is a constant of PostgreSQL's patterns `YYYY`, `MM`, `DD`, `HH24`, `MI`, `SS`, `MS` and `US`. NULL if `x` does not match `template`.",
+        doc: "Returns the TIMESTAMP `seconds` seconds after 1970-01-01 00:00:00 UTC, or before it if negative, rounded to the nearest millisecond. NULL if it is out of range. `timestamp(x)` converts milliseconds. With `template`, converts the STRING `x` to a TIMESTAMP in the session's time zone, truncated to milliseconds. `template` is a constant of PostgreSQL's patterns `YYYY`, `MM`, `DD`, `HH24`, `MI`, `SS`, `MS` and `US`. NULL if `x` does not match `template`.",
         examples: &[
             ("to_timestamp(60)", "1970-01-01 00:01:00"),
             ("bigint(to_timestamp(1.5))", "1500"),
