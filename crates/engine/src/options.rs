@@ -42,14 +42,14 @@ impl<T> OptionTable<'_, T> {
     pub(crate) fn read(&self, items: &[OptionItem], values: &mut T) -> Result<Vec<Diagnostic>> {
         debug_assert!(
             self.specs.iter().all(|spec| spec.name == spec.name.to_ascii_lowercase()),
-            "the parser gives keys in lower case"
+            "keys are in lower case"
         );
         let mut warnings = Vec::new();
         for (at, item) in items.iter().enumerate() {
             if self.has(&item.key.text)
                 && items[..at].iter().any(|other| other.key.text == item.key.text)
             {
-                let message = format!("option `{}` is given twice", item.key.text);
+                let message = format!("option `{}` is specified more than once", item.key.text);
                 return Diagnostic::new(code::SYNTAX_ERROR, message).at(item.key.span).err();
             }
             match self.specs.iter().find(|spec| spec.name == item.key.text) {
@@ -113,7 +113,7 @@ impl OptionArgument<'_> {
     pub(crate) fn string(&self) -> Result<String> {
         match word(&self.item.value) {
             Some(text) => Ok(text.to_owned()),
-            None => self.invalid("takes a string"),
+            None => self.invalid("requires a string"),
         }
     }
 
@@ -121,7 +121,7 @@ impl OptionArgument<'_> {
     pub(crate) fn boolean(&self) -> Result<bool> {
         match &self.item.value {
             OptionValue::Literal(Literal::Bool(value)) => Ok(*value),
-            _ => self.invalid("takes true or false"),
+            _ => self.invalid("requires a Boolean value"),
         }
     }
 
@@ -131,7 +131,7 @@ impl OptionArgument<'_> {
             .and_then(|text| words.iter().position(|word| word.eq_ignore_ascii_case(text)));
         match found {
             Some(position) => Ok(position),
-            None => self.invalid(&format!("takes one of {}", words.join(", "))),
+            None => self.invalid(&format!("must be one of {}", words.join(", "))),
         }
     }
 
@@ -140,7 +140,7 @@ impl OptionArgument<'_> {
         match self.string()?.as_bytes() {
             [] => Ok(None),
             [byte] => Ok(Some(*byte)),
-            _ => self.invalid("takes one character"),
+            _ => self.invalid("must be a single one-byte character"),
         }
     }
 
