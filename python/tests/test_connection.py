@@ -267,7 +267,7 @@ NOTHING = {"a": [1, 2], "b": [None, None]}
 )
 @pytest.mark.parametrize("declared", ["INT", "DOUBLE", "STRING", "TIMESTAMP", "DATE", "BOOL"])
 def test_a_column_of_only_none_is_null_of_its_type(db, make, declared):
-    with pytest.raises(lockstep.Error, match="`b` has no value that gives it a type") as caught:
+    with pytest.raises(lockstep.Error, match="`b` has no value|type of column `b`") as caught:
         db.append("t", make(NOTHING))
     assert "CREATE TABLE" in caught.value.hint
     db.execute(f"CREATE TABLE t (a INT, b {declared})")

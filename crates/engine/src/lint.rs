@@ -241,15 +241,9 @@ pub fn reference() -> String {
         let Lint { code, name, fires, reason, fix, example, .. } = lint;
         let mut fires = fires.replace(". ", ".\n");
         match lint.scope {
-            LintScope::Serving => fires.push_str(
-                "\n\
-                 `EXPLAIN` does not report it.",
-            ),
+            LintScope::Serving => fires.push_str("\n`EXPLAIN` does not report it."),
             LintScope::Plans => {}
-            LintScope::Queries => fires.push_str(
-                "\n\
-                 Queries and training sets report it, too.",
-            ),
+            LintScope::Queries => fires.push_str("\nQueries and training sets report it, too."),
         }
         writeln!(
             page,

@@ -192,7 +192,7 @@ mod tests {
         OptionSpec {
             name: "size",
             set: |values, argument| {
-                values.size = argument.integer(1..=9, "takes a whole number from 1 to 9")?;
+                values.size = argument.integer(1..=9, "must be an integer from 1 to 9")?;
                 Ok(())
             },
         },
@@ -224,14 +224,14 @@ mod tests {
         let (values, warnings) = read(UnknownOption::Warning, "size=2, color='BLUE'").unwrap();
         assert_eq!((values.size, values.color, warnings.len()), (2, 1, 0));
         let error = read(UnknownOption::Warning, "size=2, color='BLUE', SIZE=2").err().unwrap();
-        assert_eq!(error, "option `size` is given twice");
+        assert_eq!(error, "option `size` is specified more than once");
     }
 
     #[test]
     fn a_value_that_an_option_does_not_take_is_an_error() {
         let error = |written| read(UnknownOption::Warning, written).err().unwrap();
-        assert_eq!(error("size=10"), "option `size` takes a whole number from 1 to 9");
-        assert_eq!(error("color=7"), "option `color` takes one of red, blue");
+        assert_eq!(error("size=10"), "option `size` must be an integer from 1 to 9");
+        assert_eq!(error("color=7"), "option `color` must be one of red, blue");
     }
 
     #[test]

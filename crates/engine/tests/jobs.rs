@@ -157,8 +157,8 @@ fn job_timeout_ends_a_job_and_nothing_else() {
     session.execute("USE db; SET job_timeout = '20ms'").unwrap();
     let error = session.execute(&file.statement()).unwrap_err();
     assert_eq!(error.code, code::QUERY_CANCELED);
-    assert_eq!(error.message, "the job ran longer than job_timeout (20 ms)");
-    assert!(error.hint.as_ref().is_some_and(|hint| hint.starts_with("SET job_timeout")));
+    assert_eq!(error.message, "job exceeded job_timeout (20 ms)");
+    assert!(error.hint.as_ref().is_some_and(|hint| hint.starts_with("Raise job_timeout")));
     assert_eq!(jobs(&session)[0][2], "Failed");
     // A query is no job.
     let pairs =

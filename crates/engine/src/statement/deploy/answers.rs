@@ -27,7 +27,7 @@ impl Session {
         source: &QuerySource,
     ) -> Result<TableReference> {
         if !request.is_compiled() || !gives_row_by_row(&query.plan) {
-            return not_logged("A request can return several rows, or runs in batch mode.")
+            return not_logged("A request may return several rows, or run in batch mode.")
                 .with_hint("Aggregate over windows, and join with LAST JOIN.")
                 .err();
         }
