@@ -280,7 +280,7 @@ def test_a_column_of_only_none_is_null_of_its_type(db, make, declared):
 def test_a_repeated_column_is_refused(db):
     db.execute("CREATE TABLE t (a INT)")
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-    with pytest.raises(lockstep.Error, match="`a` twice"):
+    with pytest.raises(lockstep.Error, match="column `a` more than once"):
         db.append("t", twice)
     with pytest.raises(lockstep.Error, match="Duplicate column names"):
         db.append("t", pd.DataFrame([[1, 2]], columns=["a", "a"]))
@@ -350,7 +350,7 @@ def test_times_and_dates_are_taken_as_text(db, make):
     else:
         assert pa.table(answer)["ts"].to_pylist() == [ts for ts, _ in expected]
     for wrong in ("yesterday", "2024-13-01", "12:00", ""):
-        with pytest.raises(lockstep.Error, match="column `day` is DATE") as caught:
+        with pytest.raises(lockstep.Error, match="column `day`: invalid input syntax for type DATE") as caught:
             db.append("t", make([{"ts": None, "day": "2024-01-01"}, {"ts": None, "day": wrong}]))
         assert f"'{wrong}'" in str(caught.value) and "row 2" in str(caught.value)
 
