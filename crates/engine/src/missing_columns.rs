@@ -11,8 +11,8 @@ use lockstep_row::DataType;
 /// use lockstep_row::DataType;
 ///
 /// let error = missing_columns(&[("price", &DataType::Double)], ["prise"]);
-/// assert_eq!(error.message, "column `price` is missing; it is DOUBLE");
-/// assert!(error.hint.unwrap().starts_with("`prise` may be `price`."));
+/// assert_eq!(error.message, "missing value for column `price` of type DOUBLE");
+/// assert!(error.hint.unwrap().starts_with("Did you mean `price` instead of `prise`?"));
 /// ```
 pub fn missing_columns<'a>(
     missing: &[(&str, &DataType)],

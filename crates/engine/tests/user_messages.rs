@@ -33,10 +33,10 @@ fn what_a_user_lacks_is_named() {
     root.execute("GRANT SELECT ON t TO ann").unwrap();
     let may_not = "permission denied to grant or revoke SELECT on default.t";
     assert_eq!(refused(&ann, "GRANT SELECT ON t TO bob"), may_not);
-    let file = "permission denied for file `/etc/passwd`";
+    let file = "permission denied to access this file on the server";
     root.execute("GRANT INSERT ON t TO ann").unwrap();
     assert_eq!(refused(&ann, "LOAD DATA INFILE '/etc/passwd' INTO TABLE t"), file);
-    let temporary = "permission denied for directory `/etc`";
+    let temporary = "permission denied to write temporary files in this directory";
     assert_eq!(refused(&ann, "SET temp_directory = '/etc'"), temporary);
 }
 

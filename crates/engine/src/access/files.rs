@@ -71,7 +71,7 @@ impl FileFolders {
             let folders = folders.collect::<Vec<_>>().join(" or ");
             format!("Specify a file in {folders} by its absolute path, without `..` or wildcards.")
         };
-        let message = format!("permission denied for file `{path}`");
+        let message = "permission denied to access this file on the server";
         Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message).at(span).with_hint(hint).err()
     }
 
@@ -91,7 +91,7 @@ impl FileFolders {
             let folders = folders.collect::<Vec<_>>().join(" or ");
             format!("Specify {folders} or a directory in it, or '' for the system's directory.")
         };
-        let message = format!("permission denied for directory `{path}`");
+        let message = "permission denied to write temporary files in this directory";
         Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message).at(span).with_hint(hint).err()
     }
 

@@ -126,8 +126,10 @@ impl Session {
         Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message)
             .at(missing.span)
             .with_detail(format!(
-                "User `{user}` requires ADMIN on {object}, or the privilege WITH GRANT OPTION."
+                "User `{user}` has neither ADMIN on {object} nor {} WITH GRANT OPTION.",
+                missing.text
             ))
+            .with_hint("Have a user with one of these privileges run the statement.")
             .err()
     }
 
