@@ -350,7 +350,8 @@ def test_times_and_dates_are_taken_as_text(db, make):
     else:
         assert pa.table(answer)["ts"].to_pylist() == [ts for ts, _ in expected]
     for wrong in ("yesterday", "2024-13-01", "12:00", ""):
-        with pytest.raises(lockstep.Error, match="column `day`: invalid input syntax for type DATE") as caught:
+        message = "column `day`: invalid input syntax for type DATE"
+        with pytest.raises(lockstep.Error, match=message) as caught:
             db.append("t", make([{"ts": None, "day": "2024-01-01"}, {"ts": None, "day": wrong}]))
         assert f"'{wrong}'" in str(caught.value) and "row 2" in str(caught.value)
 

@@ -107,7 +107,11 @@ def test_a_file_without_columns_makes_no_table(tables, tmp_path):
     ("data", "code", "message"),
     [
         (pa.table({}), "42P01", "table `made` does not exist, and the data has no columns"),
-        (pa.table({"a": pa.nulls(2)}), "42804", "cannot determine the type of column `a`: it has no value"),
+        (
+            pa.table({"a": pa.nulls(2)}),
+            "42804",
+            "cannot determine the type of column `a`: it has no value",
+        ),
     ],
     ids=["no columns", "no type"],
 )
@@ -128,7 +132,10 @@ def test_writes_stop_at_a_share_of_the_memory(tables):
     tables.append("t", rows)
     error = caught(tables.append, "t", rows)
     assert error.code == "53200"
-    message = r"insert_memory_usage_limit exceeded: tables use \d+ bytes, at least 1 percent of max_memory"
+    message = (
+        r"insert_memory_usage_limit exceeded: "
+        r"tables use \d+ bytes, at least 1 percent of max_memory"
+    )
     assert re.fullmatch(message, error.message)
     assert tables.sql("SELECT count(*) AS n FROM t").fetchone() == (100,)
 

@@ -41,7 +41,8 @@ def test_what_was_prepared_from_a_dropped_definition_says_so(deployed):
         prepared(ROW)
     assert (error.value.code, error.value.kind) == ("55000", "prepare again")
     message = error.value.message
-    assert re.fullmatch(r"deployment `\w+\.spent` was dropped after the query was prepared", message)
+    expected = r"deployment `\w+\.spent` was dropped after the query was prepared"
+    assert re.fullmatch(expected, message)
     # A request by name uses the new deployment.
     assert deployed.request("spent", ROW)["spent"] == 0.3
     assert deployed.prepare("spent")(ROW)["spent"] == 0.3

@@ -274,7 +274,8 @@ def test_append_replaces_a_table(db):
 
 def test_a_table_that_cannot_be_replaced_stays(db):
     db.append("t", [{"k": "a", "v": 1}])
-    with pytest.raises(lockstep.Error, match="no value that gives it a type|cannot determine the type"):
+    message = "no value that gives it a type|cannot determine the type"
+    with pytest.raises(lockstep.Error, match=message):
         db.append("t", [{"k": None}], replace=True)
     db.execute("DEPLOY d AS SELECT k, v + 1 AS more FROM t")
     with pytest.raises(lockstep.Error, match="has associated deployments: `d`") as refused:

@@ -79,7 +79,8 @@ def test_what_is_gone_is_told(stored):
     for table, row in late_rows(50):
         stored.append(table, [row])
     stored.execute("DELETE FROM r WHERE k = 'a'")
-    with pytest.warns(lockstep.LockstepWarning, match="known rows of table `r` may have been removed"):
+    message = "known rows of table `r` may have been removed"
+    with pytest.warns(lockstep.LockstepWarning, match=message):
         list(stored.training_set(None, "spent", as_known=True))
 
 

@@ -422,7 +422,10 @@ fn a_parameter_that_no_statement_takes_is_refused() {
     for sql in ["INSERT INTO t (s) VALUES (?)", "SELECT ?", "DELETE FROM t WHERE s = ?"] {
         let error = session.execute_with(sql, std::slice::from_ref(&array)).unwrap_err();
         assert_eq!(error.code, "0A000", "{sql}: {error:?}");
-        assert_eq!(error.message, "parameter 1 is an ARRAY, which statements do not support", "{sql}");
+        assert_eq!(
+            error.message, "parameter 1 is an ARRAY, which statements do not support",
+            "{sql}"
+        );
     }
     let error = session.query_with("SELECT ? AS a", std::slice::from_ref(&map)).err().unwrap();
     assert_eq!(error.message, "parameter 1 is a MAP, which queries do not support");
