@@ -176,10 +176,10 @@ def test_dates_outside_of_python_are_numbers(local: lockstep.Connection) -> None
 def test_a_table_without_usable_columns_names_them(local: lockstep.Connection) -> None:
     """A query could read nothing of it."""
     mine = pa.table({"d": pa.array([1], pa.duration("ms")), "x": pa.nulls(1)})
-    with refused("42804", "`mine` has no column that can be read", "`d`", "Duration(ms)", "`x`"):
+    with refused("42804", "`mine` has no readable column", "`d`", "Duration(ms)", "`x`"):
         local.sql("SELECT * FROM mine")
     nothing = pa.table({})
-    with refused("42804", "`nothing` has no column that can be read", "It has no columns."):
+    with refused("42804", "`nothing` has no readable column", "The source has no columns."):
         local.sql("SELECT * FROM nothing")
     assert (mine.num_rows, nothing.num_rows) == (1, 0)
 

@@ -171,9 +171,9 @@ def delta(folder: Path, *actions: dict[str, object]) -> str:
     [
         ("read_delta('{0}/nothing')", "`.*nothing` is not a Delta table"),
         ("read_iceberg('{0}/nothing')", "`.*nothing` is not an Iceberg table"),
-        ("read_delta('{0}/a', '{0}/b')", "read_delta takes one path"),
-        ("read_delta('{0}/a', version = -1)", "option `version` takes the number of a version"),
-        ("read_iceberg('{0}/a', snapshot = 'x')", "option `snapshot` takes the id of a snapshot"),
+        ("read_delta('{0}/a', '{0}/b')", "read_delta requires exactly one path"),
+        ("read_delta('{0}/a', version = -1)", "option `version` must be the number of a version"),
+        ("read_iceberg('{0}/a', snapshot = 'x')", "option `snapshot` must be the id of a snapshot"),
         ("read_delta('{0}/a', snapshot = 1)", "option `snapshot` does not exist"),
     ],
 )

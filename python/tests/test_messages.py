@@ -107,7 +107,11 @@ def test_a_file_without_columns_makes_no_table(tables, tmp_path):
     ("data", "code", "message"),
     [
         (pa.table({}), "42P01", "table `made` does not exist, and the data has no columns"),
-        (pa.table({"a": pa.nulls(2)}), "42804", "column `a` has no value that gives it a type"),
+        (
+            pa.table({"a": pa.nulls(2)}),
+            "42804",
+            "cannot determine the type of column `a`: it has no value",
+        ),
     ],
     ids=["no columns", "no type"],
 )
@@ -118,7 +122,7 @@ def test_data_that_makes_no_table_says_why(db, data, code, message):
 
 def test_a_column_comes_once(tables):
     error = caught(tables.append, "t", pa.table([[1], [2]], names=["v", "v"]))
-    assert (error.code, error.message) == ("42702", "the data has column `v` twice")
+    assert (error.code, error.message) == ("42702", "the data contains column `v` more than once")
 
 
 def test_writes_stop_at_a_share_of_the_memory(tables):
@@ -128,7 +132,10 @@ def test_writes_stop_at_a_share_of_the_memory(tables):
     tables.append("t", rows)
     error = caught(tables.append, "t", rows)
     assert error.code == "53200"
-    message = r"tables hold \d+ bytes, which is 1 percent of max_memory or more"
+    message = (
+        r"insert_memory_usage_limit exceeded: "
+        r"tables use \d+ bytes, at least 1 percent of max_memory"
+    )
     assert re.fullmatch(message, error.message)
     assert tables.sql("SELECT count(*) AS n FROM t").fetchone() == (100,)
 

@@ -133,7 +133,7 @@ def test_there_are_more_than_forty():
 
 
 def test_a_query_that_writes_a_file_is_no_relation(clicks):
-    message = "a query with INTO OUTFILE writes a file, and gives no rows"
+    message = "a query with INTO OUTFILE writes a file and returns no rows"
     with pytest.raises(lockstep.Error, match=message) as refused:
         clicks.sql("SELECT user FROM clicks INTO OUTFILE 'x.csv'").fetchall()
     assert "execute" in refused.value.hint

@@ -34,7 +34,7 @@ def test_a_view_is_there_again_when_its_directory_is_opened(tmp_path):
 
 
 def test_a_view_takes_no_parameters(db):
-    with pytest.raises(lockstep.Error, match="a view takes no parameters") as refused:
+    with pytest.raises(lockstep.Error, match="a view cannot have parameters") as refused:
         db.execute("CREATE VIEW v AS SELECT k FROM t WHERE v > ?", [1])
     assert refused.value.code == "0A000"
 

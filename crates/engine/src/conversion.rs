@@ -104,7 +104,7 @@ impl Conversion {
         }
         let array = if self.nan_is_null { without_nan(array) } else { ArrayRef::clone(array) };
         import_array(&in_milliseconds(&array), to).map_err(|error| {
-            let message = format!("column `{}` is {to}: {error}", column.name);
+            let message = format!("column `{}` is of type {to}: {error}", column.name);
             Box::new(Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData))
         })
     }
@@ -134,13 +134,13 @@ impl Conversion {
 /// Makes the error for text that is not a DATE or a TIMESTAMP; `place` names the column.
 pub fn time_text_error(place: &str, text: &str, data_type: &DataType) -> Box<Diagnostic> {
     let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
-    let message = format!("{place} is {data_type}, '{shown}' is not");
+    let message = format!("{place}: invalid input syntax for type {data_type}: '{shown}'");
     let form = match data_type {
         DataType::Date => "yyyy-mm-dd",
         _ => "yyyy-mm-dd hh:mm:ss, with or without milliseconds and an offset such as +02:00",
     };
     let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData);
-    Box::new(diagnostic.with_hint(format!("Write {form}.")))
+    Box::new(diagnostic.with_hint(format!("Use the format {form}.")))
 }
 
 fn is_null(arrow_type: &ArrowType) -> bool {
