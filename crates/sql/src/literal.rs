@@ -166,13 +166,13 @@ fn interval_unit(suffix: &str) -> Option<IntervalUnit> {
 }
 
 fn out_of_range(text: &str, span: Span, type_name: &str) -> Diagnostic {
-    let message = format!("number `{text}` is out of range of {type_name}");
+    let message = format!("value '{text}' is out of range for type {type_name}");
     Diagnostic::new(code::OUT_OF_RANGE, message).at(span)
 }
 
 fn malformed(text: &str, span: Span) -> Diagnostic {
     Diagnostic::new(code::SYNTAX_ERROR, format!("syntax error at or near `{text}`"))
-        .with_hint("A number may end in L (BIGINT), f (FLOAT), or s, m, h, d (an interval).")
+        .with_hint("A number can end in L (BIGINT), f (FLOAT), or s, m, h, d (a duration).")
         .at(span)
 }
 
@@ -239,8 +239,8 @@ fn coded(rest: &str, skip: usize, count: usize, radix: u32) -> Option<(char, usi
 }
 
 fn malformed_escape(text: &str, span: Span) -> Diagnostic {
-    Diagnostic::new(code::SYNTAX_ERROR, format!("escape sequence `{text}` does not exist"))
-        .with_hint("Write two backslashes for a backslash.")
+    Diagnostic::new(code::SYNTAX_ERROR, format!("invalid escape sequence `{text}`"))
+        .with_hint("To include a backslash, write two backslashes.")
         .at(span)
 }
 
@@ -250,9 +250,11 @@ pub(crate) fn rejected(rejection: Rejection) -> Diagnostic {
         Rejection::Hexadecimal => ("a hexadecimal literal", "Write the number in decimal digits."),
         Rejection::Bytes => (
             "a bytes literal",
-            "There is no type of bytes. Write a string, such as hex digits: '…'.",
+            "A binary type does not exist. Write a string, for example with hex digits: '…'.",
         ),
-        Rejection::Raw => ("a raw string literal", "Write a string, and two backslashes for one."),
+        Rejection::Raw => {
+            ("a raw string literal", "Write a plain string, with each backslash doubled.")
+        }
         Rejection::Prefixed => ("this form of string literal", "Write a string: '…'."),
         Rejection::Parameter => ("a named or numbered parameter", "Write `?`."),
     };

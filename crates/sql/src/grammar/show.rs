@@ -78,8 +78,8 @@ pub(super) const CREATE_VIEW: StatementRule = StatementRule {
 pub(super) const TABLE_STATUS: StatementRule = StatementRule {
     name: "SHOW TABLE STATUS",
     description: "Lists the tables of the current database with their rows, their memory and \
-        their offline data; with `LIKE`, the tables of all databases whose names match the \
-        pattern.",
+        their offline data; with `LIKE`, the tables of all databases with a table name that \
+        matches the pattern.",
     grammar: "SHOW TABLE STATUS [ LIKE string ]",
     privileges: SEEN,
     options: &[],
