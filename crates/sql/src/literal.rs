@@ -66,7 +66,7 @@ fn interval(digits: &str, unit: IntervalUnit, span: Span) -> Result<Literal> {
     let interval = Interval { amount: integer(digits, span)?, unit };
     match interval.milliseconds() {
         Some(_) => Ok(Literal::Interval(interval)),
-        None => out_of_range(digits, span, "BIGINT milliseconds").err(),
+        None => out_of_range(digits, span, "BIGINT (milliseconds)").err(),
     }
 }
 
@@ -338,7 +338,7 @@ mod tests {
     fn an_escape_that_does_not_exist_is_pointed_at() {
         let error = string(r"'ab\dc'", 10).unwrap_err();
         assert_eq!(error.span, Some(Span::new(13, 15)));
-        assert_eq!(error.message, r"escape sequence `\d` does not exist");
+        assert_eq!(error.message, r"invalid escape sequence `\d`");
         assert!(string(r"'\xff'", 0).is_err());
         assert!(string(r"'\ud800'", 0).is_err());
     }

@@ -130,7 +130,7 @@ fn with_length(name: &Ident, length: &TypeLength) -> Result<TypeName> {
     }
     if is_any(TIMES) && !TIME_DIGITS.contains(&length.value) {
         let message =
-            format!("a {} of {} digits is not supported", lower.to_uppercase(), length.value);
+            format!("precision {} of type {} is not supported", length.value, lower.to_uppercase());
         return Diagnostic::unsupported(message)
             .at(length.span)
             .with_hint(
