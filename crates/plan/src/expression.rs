@@ -269,7 +269,8 @@ impl ExprBinder<'_> {
     fn parameter(&self, index: usize, span: Span) -> Result<(Expr, DataType)> {
         let Some((value, data_type)) = self.parameters.get(index) else {
             let found = self.parameters.len();
-            let message = format!("missing value for parameter {}: {found} supplied", index + 1);
+            let message =
+                format!("missing value for parameter {}; values supplied: {found}", index + 1);
             return Diagnostic::new(code::INVALID_PARAMETER, message).at(span).err();
         };
         Ok((Expr::Literal(scalar_value(value, data_type), None), data_type.clone()))
@@ -642,7 +643,7 @@ impl ExprBinder<'_> {
     ) -> Result<T> {
         let Some(over) = over else { return bind(self) };
         let Some(aggregates) = self.aggregates.as_deref_mut() else {
-            let message = "OVER is not allowed here, because aggregates are not allowed here";
+            let message = "window aggregates are not allowed here";
             return Diagnostic::new(code::WINDOWING_ERROR, message).at(over.span()).err();
         };
         aggregates.enter(over)?;

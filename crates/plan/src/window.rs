@@ -91,7 +91,7 @@ impl Binder<'_> {
     ) -> Result<Option<datafusion::logical_expr::Expr>> {
         let Some(item) = order_by.first() else { return Ok(None) };
         if let Some(second) = order_by.get(1) {
-            return windowing("a window must have exactly one ORDER BY column", second.expr.span);
+            return windowing("a window must have at most one ORDER BY column", second.expr.span);
         }
         if item.descending {
             return windowing("a window must be ordered by ascending event time", item.expr.span);

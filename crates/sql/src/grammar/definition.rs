@@ -78,7 +78,7 @@ pub(super) const CREATE_TABLE: StatementRule = StatementRule {
         },
         OptionList {
             clause: "INDEX",
-            others: "is ignored; CREATE INDEX warns of it",
+            others: "is ignored; CREATE INDEX warns about it",
             options: INDEX_OPTIONS,
         },
     ],

@@ -149,7 +149,7 @@ fn push_rules(page: &mut String, chapter: &RuleChapter) {
 }
 
 fn push_tokens(page: &mut String) {
-    page.push_str("\n## Tokens\n\nEach of these rules is one token.\n");
+    page.push_str("\n## Tokens\n\nEach of these rules matches a single token.\n");
     for rule in TOKENS {
         push(page, format_args!("\n### {}\n\n{}.\n", rule.name, sentences(rule.form)));
         let samples: Vec<String> = rule.samples.iter().map(|sample| code(sample)).collect();

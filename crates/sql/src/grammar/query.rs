@@ -299,7 +299,8 @@ pub(super) const WINDOWS: RuleChapter = RuleChapter {
             name: "frame_bound",
             grammar: "CURRENT ROW\n\
                 | ( UNBOUNDED | whole_number | duration | interval ) [ OPEN ] ( PRECEDING | FOLLOWING )",
-            note: "A number counts rows or, for a TIMESTAMP, milliseconds. \
+            note: "In a `ROWS` frame, a number counts rows; in a `ROWS_RANGE` frame over a \
+                TIMESTAMP, it is a number of milliseconds. \
                 `OPEN` excludes the bound itself. \
                 `FOLLOWING` is an error, except `0 FOLLOWING`: a frame cannot extend past the \
                 current row.",

@@ -78,8 +78,8 @@ pub(super) const CREATE_VIEW: StatementRule = StatementRule {
 pub(super) const TABLE_STATUS: StatementRule = StatementRule {
     name: "SHOW TABLE STATUS",
     description: "Lists the tables of the current database with their rows, their memory and \
-        their offline data; with `LIKE`, the tables of all databases with a table name that \
-        matches the pattern.",
+        their offline data; with `LIKE`, the tables of all databases, limited to table names that \
+        match the pattern.",
     grammar: "SHOW TABLE STATUS [ LIKE string ]",
     privileges: SEEN,
     options: &[],
