@@ -202,8 +202,8 @@ pub(crate) const DO_UPDATE: &str =
     "Omit ON CONFLICT: a row then replaces the whole stored row with the same PRIMARY KEY.";
 
 /// What to write for EXCEPT and INTERSECT.
-pub(crate) const SET_OPERATION: &str = "Use LAST JOIN u ON t.k = u.k with WHERE u.k IS NULL for EXCEPT, or WHERE u.k IS NOT NULL \
-     for INTERSECT.";
+pub(crate) const SET_OPERATION: &str = "Use LAST JOIN u ON t.k = u.k with WHERE u.k IS NULL for \
+    EXCEPT, or WHERE u.k IS NOT NULL for INTERSECT.";
 
 /// What to write for ORDER BY in the parentheses of a call.
 pub(crate) const ORDER_IN_CALL: &str = "An aggregate reads the rows of its window in order: add \
