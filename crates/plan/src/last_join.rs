@@ -200,14 +200,14 @@ impl Binder<'_> {
         let bound = self.scalar_binder(right).bind(&item.expr)?;
         if bound.expr.column_refs().is_empty() {
             let message =
-                "ORDER BY of a LAST JOIN requires a column of the right side, not a constant";
+                "ORDER BY of LAST JOIN requires a column of the right side, not a constant";
             return Diagnostic::new(code::INVALID_COLUMN_REFERENCE, message)
                 .at(item.expr.span)
                 .err();
         }
         if !is_order_type(&bound.data_type) {
             let message = format!(
-                "ORDER BY of a LAST JOIN must be of type SMALLINT, INT, BIGINT or TIMESTAMP, not {}",
+                "ORDER BY of LAST JOIN must be of type SMALLINT, INT, BIGINT or TIMESTAMP, not {}",
                 bound.data_type
             );
             let error = Diagnostic::new(code::DATATYPE_MISMATCH, message).at(item.expr.span);

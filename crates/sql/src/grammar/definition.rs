@@ -58,7 +58,8 @@ pub(super) const CREATE_TABLE: StatementRule = StatementRule {
     description: "Creates a table with the given columns, with the columns of a Parquet file, or \
         with the columns and rows of a query. \
         A table created from a query becomes visible together with its rows, also after a crash. \
-        `OR REPLACE` replaces an existing table of this name, unless a deployment reads it. \
+        `OR REPLACE` replaces an existing table of this name, unless a deployment, a procedure or \
+        a view reads it. \
         A `DEFAULT` must be a constant. \
         Columns can have any type except ARRAY. \
         A table can have at most 200 indexes; a table without indexes keeps all of its rows, and \
