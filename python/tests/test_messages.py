@@ -60,21 +60,25 @@ def windows(count) -> str:
             f"SELECT 1 FROM (SELECT {', '.join(['v'] * 20_000)} FROM t) AS a"
             + "".join(f" LAST JOIN t AS t{at} ON t{at}.k = 'a'" for at in range(40)),
             "the statement has too many expressions",
-            "The limit is 500000 expressions and columns; a common table counts as often as it is "
-            "used.",
+            "The limit is 500000 expressions and columns; each use of a common table counts "
+            "separately.",
         ),
         (
             common_tables(20, twice),
             "the statement has too many tables and joins",
-            "The limit is 8000 tables, windows and other operators; a join counts as 6, and a "
-            "common table as often as it is used.",
+            "The limit is 8000 tables, windows and other operators; a join counts as 6, and each "
+            "use of a common table counts separately.",
         ),
         (
             common_tables(2_000, lambda at: f"c{at} AS (SELECT k, v FROM c{at - 1})"),
-            "too many queries are built upon each other",
-            "The limit is 1000 operators one above the other.",
+            "queries are nested too deeply",
+            "The limit is 1000 levels of operators.",
         ),
-        (windows(70), "too many windows extend each other", "The limit is 64 in a row."),
+        (
+            windows(70),
+            "chain of window definitions is too long",
+            "The limit is 64 windows that extend each other.",
+        ),
     ],
     ids=["levels", "bytes", "expressions", "joins", "height", "windows"],
 )
@@ -85,7 +89,8 @@ def test_a_statement_beyond_a_limit_says_which(tables, sql, message, detail):
 
 def test_a_prepared_query_without_its_values_says_what_is_missing(tables):
     error = caught(tables.prepare, "SELECT ? AS x, k FROM t")
-    assert (error.code, error.message) == ("22023", "parameter 1 has no value: 0 were given")
+    message = "missing value for parameter 1; values supplied: 0"
+    assert (error.code, error.message) == ("22023", message)
 
 
 def test_a_file_without_a_needed_column_names_it(tables, tmp_path):

@@ -51,7 +51,7 @@ def test_a_view_of_files(tmp_path):
     with lockstep.connect(folder) as db:
         with pytest.raises(lockstep.Error, match="does not exist") as error:
             db.sql("SELECT * FROM e")
-        assert "It is in the query of the view `e`." in error.value.detail
+        assert "The error is in the query of view `e`." in error.value.detail
         path.write_text("k,v\nc,3\n")
         assert db.sql("SELECT * FROM v").fetchall() == [("c", 6)]
         assert db.sql("SELECT * FROM e").fetchall() == [("c", 3)]
