@@ -131,6 +131,8 @@ pub mod code {
     pub const IO_ERROR: &str = "58030";
     /// A warning: accepted rows had already expired.
     pub const ROWS_EXPIRED: &str = "01L11";
+    /// A warning: rows that were known at the time of a training row may have been removed.
+    pub const KNOWN_ROWS_REMOVED: &str = "01L18";
     /// The user lacks a required privilege.
     pub const INSUFFICIENT_PRIVILEGE: &str = "42501";
     /// An invalid password, token or other credential.
@@ -145,6 +147,40 @@ pub mod code {
     pub const TOO_MANY: &str = "53300";
     /// An internal error: a bug in Lockstep.
     pub const INTERNAL_ERROR: &str = "XX000";
+    /// NULL where the caller of the Python package requires a value.
+    pub const NULL_NOT_ALLOWED: &str = "22004";
+    /// A server that could not be reached.
+    pub const NOT_CONNECTED: &str = "08001";
+    /// A connection that was lost during a call.
+    pub const CONNECTION_FAILURE: &str = "08006";
+    /// A message that violates the protocol.
+    pub const PROTOCOL_VIOLATION: &str = "08P01";
+    /// A date or time outside the range of its type, over PostgreSQL's protocol.
+    pub const DATETIME_OVERFLOW: &str = "22008";
+    /// An invalid binary value, over PostgreSQL's protocol.
+    pub const INVALID_BINARY_VALUE: &str = "22P03";
+    /// BEGIN within a transaction block, over PostgreSQL's protocol.
+    pub const ACTIVE_TRANSACTION: &str = "25001";
+    /// A statement that requires a transaction block, over PostgreSQL's protocol.
+    pub const NO_ACTIVE_TRANSACTION: &str = "25P01";
+    /// A statement in a transaction block that has failed, over PostgreSQL's protocol.
+    pub const FAILED_TRANSACTION: &str = "25P02";
+    /// A prepared statement that does not exist, over PostgreSQL's protocol.
+    pub const UNDEFINED_STATEMENT: &str = "26000";
+    /// A portal that does not exist, over PostgreSQL's protocol.
+    pub const UNDEFINED_PORTAL: &str = "34000";
+    /// A schema that does not exist in PostgreSQL's catalogs.
+    pub const UNDEFINED_SCHEMA: &str = "3F000";
+    /// An invalid name of an object in PostgreSQL's catalogs.
+    pub const INVALID_NAME: &str = "42602";
+    /// A parameter that does not exist, over PostgreSQL's protocol.
+    pub const UNDEFINED_PARAMETER: &str = "42P02";
+    /// A portal that already exists, over PostgreSQL's protocol.
+    pub const DUPLICATE_PORTAL: &str = "42P03";
+    /// A prepared statement that already exists, over PostgreSQL's protocol.
+    pub const DUPLICATE_STATEMENT: &str = "42P05";
+    /// More prepared statements or portals than a connection may have.
+    pub const TOO_MANY_OBJECTS: &str = "53400";
 }
 
 /// An error (or a warning) for a user.

@@ -60,7 +60,7 @@ fn retention_is_that_of_the_moment_and_what_was_removed_is_told() {
     let warnings: Vec<&str> = output.warnings.iter().map(|one| one.message.as_str()).collect();
     assert_eq!(warnings, ["known rows of table `u` may have been removed"], "{}", text(&output));
     assert_eq!(text(&output), "1; 2");
-    assert_eq!(output.warnings[0].code, code::ROWS_EXPIRED);
+    assert_eq!(output.warnings[0].code, code::KNOWN_ROWS_REMOVED);
     let mut batches = 0;
     let warnings = known(&session, None, "d").run_each(None, &mut |_| {
         batches += 1;

@@ -87,7 +87,7 @@ impl ArrivalRun<'_> {
 /// Warns that rows of a table that were known may be gone.
 pub(super) fn rows_gone(table: &str) -> Diagnostic {
     let message = format!("known rows of table `{table}` may have been removed");
-    Diagnostic::new(code::ROWS_EXPIRED, message)
+    Diagnostic::new(code::KNOWN_ROWS_REMOVED, message)
         .with_detail(
             "Retention, DELETE or ALTER TABLE may have removed some; results are computed without \
              them.",

@@ -6,7 +6,7 @@ use lockstep_plan::{WrittenJoin, WrittenWindow, lineage};
 use super::{Facts, Finding, Lint, LintScope};
 
 pub(super) const LINT: Lint = Lint {
-    code: "01L11",
+    code: "01L17",
     name: "computed-key",
     fires: "PARTITION BY of a window, or the right side of ON of a LAST JOIN, contains no column \
             of a table, only expressions such as `upper(k)`. Indexes are over columns, so each \
