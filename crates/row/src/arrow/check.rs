@@ -28,8 +28,8 @@ pub struct InvalidColumn {
 impl InvalidColumn {
     fn problem(&self) -> &'static str {
         match self.is_text {
-            true => "the text is not valid UTF-8",
-            false => "the Arrow data is not valid",
+            true => "the string is not valid UTF-8",
+            false => "the Arrow data is invalid",
         }
     }
 }
