@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// The bytes of rows are not rows of the table.
-    #[error("the rows at position {position} do not match the columns of the table")]
+    #[error("the rows at position {position} are not valid rows of the table")]
     Rows {
         /// The position of the record.
         position: u64,

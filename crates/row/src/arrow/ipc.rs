@@ -246,11 +246,11 @@ mod tests {
     #[test]
     fn lengths_that_are_not_borne_out_are_refused() {
         let huge = [&u32::MAX.to_le_bytes()[..], &0x7fff_fff0_u32.to_le_bytes(), &[0; 64]].concat();
-        assert!(read_stream(&huge).unwrap_err().ends_with("bytes is cut"));
+        assert!(read_stream(&huge).unwrap_err().ends_with("bytes is truncated"));
         let many =
             RecordBatch::try_from_iter([("n", Arc::new(NullArray::new(1 << 40)) as _)]).unwrap();
         let error = read_stream(&stream_of(&many, None)).unwrap_err();
-        assert!(error.starts_with("1099511627776 rows are more than"), "{error}");
+        assert!(error.starts_with("1099511627776 rows do not fit in"), "{error}");
         // The length of a compressed buffer stands before its bytes.
         let mut bytes = stream_of(&rows(), Some(CompressionType::ZSTD));
         let length = 8_000_u64.to_le_bytes();

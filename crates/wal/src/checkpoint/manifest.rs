@@ -207,7 +207,8 @@ mod tests {
         let checksum = crc32c::crc32c(&bytes[..16]);
         bytes[16..20].copy_from_slice(&checksum.to_le_bytes());
         for length in [20, 21, bytes.len()] {
-            let expected = "MANIFEST has format version 3, this program reads up to 1";
+            let expected =
+                "MANIFEST has format version 3, but this program supports versions up to 1";
             assert_eq!(error(&bytes[..length]).to_string(), expected);
         }
     }
@@ -218,7 +219,7 @@ mod tests {
         for number in [8..12, 12..16, 16..20] {
             bytes[number].reverse();
         }
-        let expected = "MANIFEST was written with another byte order than this program's";
+        let expected = "MANIFEST was written with a different byte order than this machine's";
         assert_eq!(error(&bytes).to_string(), expected);
     }
 

@@ -270,7 +270,7 @@ fn column(field: &IcebergField) -> std::result::Result<LakeColumn, String> {
             let value = values::of_json(json, arrow_type);
             let name = &field.name;
             let wrong = || {
-                format!("The initial default {json} of column `{name}` does not match the type.")
+                format!("The initial default {json} of column `{name}` does not match its type.")
             };
             Some(value.ok_or_else(wrong)?)
         }

@@ -171,7 +171,7 @@ mod tests {
         // Field 4, a list of 2^28 structs.
         let groups = [0x49, 0xfc, 0x80, 0x80, 0x80, 0x80, 0x01, 0x00];
         let error = check_footer(&groups).unwrap_err().to_string();
-        assert_eq!(error, "a list of 268435456 elements is cut");
+        assert_eq!(error, "a list of 268435456 elements is truncated");
         // Field 9, a struct in a struct in a struct…
         let deep = [vec![0x9c], vec![0x1c; 1_000]].concat();
         let error = check_footer(&deep).unwrap_err().to_string();
