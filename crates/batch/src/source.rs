@@ -240,7 +240,7 @@ fn left_out_warnings(shown: &str, left_out: &[(String, String)]) -> Vec<Diagnost
     let warnings = left_out.iter().map(|(name, data_type)| {
         let message = format!("column `{name}` of `{shown}` is ignored");
         Diagnostic::new(code::DATATYPE_MISMATCH, message)
-            .with_detail(format!("The type {data_type} of the column is not supported."))
+            .with_detail(format!("Its type {data_type} is not supported."))
     });
     warnings.collect()
 }

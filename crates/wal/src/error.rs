@@ -60,7 +60,7 @@ pub enum Error {
         end: u64,
     },
     /// Records that were on the disk are not there as they were written.
-    #[error("{} is damaged at byte {offset}: {what}; {} may be lost",
+    #[error("{} is damaged at byte {offset}: {what}; {} are at risk",
         file.display(), Positions(*from, *to))]
     Damaged {
         /// The damaged or missing file.

@@ -295,10 +295,10 @@ fn the_message_names_what_is_missing() {
         error.contains("the log ends before the position at which it was last closed"),
         "{error}"
     );
-    assert!(error.ends_with("positions 1 to 2 may be lost"), "{error}");
+    assert!(error.ends_with("positions 1 to 2 are at risk"), "{error}");
     damaged.replace(&segment(1), bytes[..200].to_vec());
     let error = open(&damaged, options()).unwrap_err().to_string();
-    assert!(error.ends_with("positions 1 to 2 may be lost"), "{error}");
+    assert!(error.ends_with("positions 1 to 2 are at risk"), "{error}");
     // Without the mark, as a version had it that wrote none, the length says so.
     damaged.remove(&Path::new(DIRECTORY).join("CLOSED")).unwrap();
     let error = open(&damaged, options()).unwrap_err().to_string();
@@ -306,7 +306,7 @@ fn the_message_names_what_is_missing() {
         error.contains("at byte 200: the file is shorter than its header specifies"),
         "{error}"
     );
-    assert!(error.ends_with("positions 1 and later may be lost"), "{error}");
+    assert!(error.ends_with("positions 1 and later are at risk"), "{error}");
 }
 
 #[test]
