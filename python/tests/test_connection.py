@@ -380,7 +380,7 @@ def test_times_are_cut_to_the_millisecond(db, tmp_path):
     db.append("t", pd.DataFrame({"ts": [before]}))
     pa.parquet.write_table(pa.table({"ts": [before]}), tmp_path / "t.parquet")
     load = f"LOAD DATA INFILE '{tmp_path}/t.parquet' INTO TABLE t"
-    with pytest.warns(lockstep.LockstepWarning, match="finer than a millisecond"):
+    with pytest.warns(lockstep.LockstepWarning, match="more than millisecond precision"):
         db.execute(load)
     expected = dt.datetime(1969, 12, 31, 23, 59, 59, 999_000)
     assert db.sql("SELECT ts FROM t").fetchall() == [(expected,)] * 3

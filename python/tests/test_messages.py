@@ -97,7 +97,7 @@ def test_a_file_without_a_needed_column_names_it(tables, tmp_path):
     path = tmp_path / "v.csv"
     path.write_text("v\n1\n")
     error = caught(tables.execute, f"LOAD DATA INFILE '{path}' INTO TABLE strict")
-    assert (error.code, error.message) == ("23502", f"file `{path}` has no column `k`")
+    assert (error.code, error.message) == ("23502", f"column `k` does not exist in file `{path}`")
     assert tables.sql("SELECT count(*) AS n FROM strict").fetchone() == (0,)
 
 

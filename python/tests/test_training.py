@@ -98,21 +98,21 @@ def test_xgboost_reads_libsvm(db, tmp_path):
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        ("n, binary_label(paid) AS y", "libsvm: column `n` has no role"),
-        ("continuous(n) AS n", "libsvm: no column is a label"),
+        ("n, binary_label(paid) AS y", "libsvm: column `n` is neither a label nor a feature"),
+        ("continuous(n) AS n", "libsvm: the query has no label"),
         (
             "binary_label(paid) AS a, regression_label(n) AS b",
             "libsvm: column `b` is a second label",
         ),
         (
             "binary_label(paid) AS y, discrete(city) AS c",
-            "libsvm: column `c` has no number of buckets",
+            "libsvm: column `c` has no bucket count",
         ),
         ("regression_label(price) AS y, continuous(n) AS n", "libsvm: row 1 has no label"),
-        ("city", "libsvm: row 3 is no line"),
+        ("city", "libsvm: row 3 is not a valid line"),
         (
             "binary_label(paid) AS y, discrete(city, 2147483647) AS c, continuous(n) AS n",
-            "needs slots above 2147483647",
+            "exceeds the limit of 2147483647 slots",
         ),
     ],
 )

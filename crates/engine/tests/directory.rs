@@ -488,7 +488,7 @@ fn a_null_that_a_column_does_not_take_is_damage() {
     drop((log, parts));
     let refused = Database::open(&directory.0).unwrap_err();
     assert_eq!(refused.code, code::DATA_CORRUPTED, "{refused:?}");
-    assert!(refused.message.contains("are not rows of the table"), "{refused:?}");
+    assert!(refused.message.contains("are not valid rows of the table"), "{refused:?}");
 }
 
 /// A clock that goes on by a second each time that somebody looks at it.
@@ -575,9 +575,9 @@ fn a_file_has_the_rows_that_the_manifest_says() {
     let whole = String::from_utf8(parts_of(&directory).manifest().body.clone()).unwrap();
     let changes = [
         // The first row is before it.
-        (r#""from":1,"to":4"#, r#""from":2,"to":4"#, "are not rows of the table"),
+        (r#""from":1,"to":4"#, r#""from":2,"to":4"#, "are not valid rows of the table"),
         // The last row is behind it.
-        (r#""from":1,"to":4"#, r#""from":1,"to":3"#, "are not rows of the table"),
+        (r#""from":1,"to":4"#, r#""from":1,"to":3"#, "are not valid rows of the table"),
         (r#""from":1,"to":4"#, r#""from":1,"to":5"#, "has 3 rows up to 4, not 3"),
         (r#""to":4,"rows":3"#, r#""to":4,"rows":2"#, "has 3 rows up to 4, not 2"),
     ];
