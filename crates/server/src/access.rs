@@ -183,7 +183,7 @@ impl ClientAccess {
 
     /// Opens the session of `root` for a client that need not say who it is.
     pub(crate) fn trust(&self, client: ClientInfo) -> Result<Session> {
-        assert_eq!(self.authentication, Authentication::None, "the settings trust everybody");
+        assert_eq!(self.authentication, Authentication::None, "authentication is disabled");
         self.database.authenticate(ROOT, Proof::Checked, client)
     }
 

@@ -363,7 +363,7 @@ fn refused_address((key, address): (&str, SocketAddr), missing: &[&str]) -> Sett
     let missing = missing.join(" and ");
     SettingError(format!(
         "{key} {address} can be reached from other machines, which requires {missing}; addresses \
-         of this machine, such as 127.0.0.1, require neither TLS nor users"
+         of this machine, such as 127.0.0.1, have no such requirement"
     ))
 }
 
