@@ -1,4 +1,4 @@
-"""Writes the licences of everything that is linked into a release.
+"""Writes the licences of all crates that are linked into a release.
 
 Asks cargo which crates are in the wheel and the binary (not what only builds or tests them), and
 writes each with its version, its licence expression and the texts that it ships. Texts that are
@@ -99,18 +99,18 @@ def main() -> int:
             texts.setdefault(key, text)
             users[key].append(label)
     if unlicensed:
-        print(f"no licence is stated by: {', '.join(unlicensed)}", file=sys.stderr)
+        print(f"crates without a licence expression: {', '.join(unlicensed)}", file=sys.stderr)
         return 1
     for label, expression in without_text:
         text = substitute(expression, texts)
         if text is None:
-            print(f"no text for the licence of {label}: {expression}", file=sys.stderr)
+            print(f"no licence text found for {label}: {expression}", file=sys.stderr)
             return 1
         users[normalized(text)].append(f"{label} (ships no text; {expression})")
 
     lines = [
         "Lockstep is licensed under the Apache License, Version 2.0; see LICENSE.",
-        f"It contains {len(crates)} other crates, listed with the licences they are offered under,",
+        f"It contains {len(crates)} other crates, listed with their licences,",
         "and the Rust standard library (MIT OR Apache-2.0). Texts and notices follow the list.",
         "",
     ]

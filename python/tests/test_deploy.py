@@ -65,7 +65,7 @@ def test_helm_finds_nothing_wrong():
 def test_what_is_missing_is_named():
     command = ["helm", "template", "features", str(CHART)]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode != 0 and "tls.existingSecret is needed" in done.stderr
+    assert done.returncode != 0 and "tls.existingSecret is required" in done.stderr
     made = ["--set", "tls.certificate=c,tls.key=k,rootPassword.value=p"]
     secrets = [found for found in manifests(*made) if found["kind"] == "Secret"]
     assert [secret["data"] for secret in secrets] == [

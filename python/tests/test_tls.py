@@ -170,7 +170,7 @@ def test_a_certificate_of_openssl_is_taken_or_refused_with_what_is_missing(tmp_p
         (
             ([], "CA:TRUE"),
             ([name], "CA:TRUE"),
-            ([server, "subjectAltName=DNS:example.com"], "does not name this host"),
+            ([server, "subjectAltName=DNS:example.com"], "does not include this host"),
             ([server, name], None),
         )
     ):

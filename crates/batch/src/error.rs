@@ -113,10 +113,14 @@ pub(crate) fn interrupted(interrupt: Interrupt) -> Box<Diagnostic> {
 }
 
 fn out_of_memory(detail: &str) -> Box<Diagnostic> {
+    let hint = match detail.contains(MACHINE_FULL) {
+        true => "Allow the process more memory, or write the result with INTO OUTFILE.",
+        false => "Raise memory_limit (0 means no limit), or write the result with INTO OUTFILE.",
+    };
     let diagnostic = Diagnostic::new(code::OUT_OF_MEMORY, "the query exceeds its memory limit")
         .with_kind(Kind::FreeResources)
         .with_detail(first_sentence(detail))
-        .with_hint("Raise memory_limit (0 means no limit), or write the result with INTO OUTFILE.");
+        .with_hint(hint);
     Box::new(diagnostic)
 }
 

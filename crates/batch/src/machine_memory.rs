@@ -10,6 +10,9 @@ use datafusion::{
 };
 use lockstep_host::memory;
 
+/// The start of the error of a reservation that the machine does not have the memory for.
+pub(crate) const MACHINE_FULL: &str = "The process exceeds its memory limit";
+
 /// A pool of memory whose reservations fail where the machine would not give the memory.
 #[derive(Debug)]
 pub(crate) struct MachinePool(pub(crate) Arc<dyn MemoryPool>);
@@ -46,9 +49,7 @@ impl MemoryPool for MachinePool {
         if memory::may_take(bytes) {
             return self.0.try_grow(reservation, additional);
         }
-        Err(resources_datafusion_err!(
-            "The process exceeds its memory limit and cannot allocate {bytes} more bytes"
-        ))
+        Err(resources_datafusion_err!("{MACHINE_FULL} and cannot allocate {bytes} more bytes"))
     }
 
     fn reserved(&self) -> usize {

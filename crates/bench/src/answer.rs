@@ -66,12 +66,12 @@ pub(crate) fn difference(
     closeness: Closeness,
 ) -> Option<String> {
     if expected.len() != found.len() {
-        return Some(format!("{} columns, Lockstep has {}", found.len(), expected.len()));
+        return Some(format!("{} columns, but Lockstep returns {}", found.len(), expected.len()));
     }
     let mut columns = expected.iter().zip(found).enumerate();
     columns.find(|(_, (expected, found))| !is_same(expected, found, closeness)).map(
         |(column, (expected, found))| {
-            format!("column {column} is {found}, Lockstep has {expected}")
+            format!("column {column} is {found}, but Lockstep returns {expected}")
         },
     )
 }
@@ -106,6 +106,6 @@ mod tests {
         assert!(difference(&expected, &found, Closeness::Exact).is_some());
         found[3] = AnswerValue::Int(0);
         let difference = difference(&expected, &found, Closeness::Rounding);
-        assert_eq!(difference.as_deref(), Some("column 3 is 0, Lockstep has NULL"));
+        assert_eq!(difference.as_deref(), Some("column 3 is 0, but Lockstep returns NULL"));
     }
 }

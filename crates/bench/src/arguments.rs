@@ -9,42 +9,42 @@ use clap::{Parser, ValueEnum, error::ErrorKind};
 #[expect(clippy::struct_excessive_bools, reason = "a command line's switches")]
 #[command(name = "lockstep-bench", version, after_help = AFTER)]
 pub(crate) struct BenchOptions {
-    /// What to run: M1 to M6, M8 to M11, M13 to M15.
+    /// Workload to run: M1 to M6, M8 to M11, M13 to M15.
     #[arg(value_enum, ignore_case = true,
         required_unless_present_any = ["install", "publish", "training_step", "grouping_step", "restart_step",
             "network_step"])]
     pub(crate) workload: Option<WorkloadId>,
 
-    /// Prints the result as one line of JSON, the last one.
+    /// Prints the result as a line of JSON after all other output.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Peers to run beside Lockstep; without it those that are installed. `none` for none.
+    /// Peers to run in addition to Lockstep; default: all that are installed. `none` runs no peer.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) peers: Option<Vec<PeerName>>,
 
-    /// Uses less data and shorter loops: under a minute, loading included.
+    /// Uses less data and shorter loops: under a minute, including loading.
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Numbers of client threads to measure with; the first one gives the headline. Without it 1
-    /// and 2; for M13 1, 2, 8 and 32.
+    /// Numbers of client threads to measure with; the first one is the headline. Default: 1 and 2;
+    /// for M13 1, 2, 8 and 32.
     #[arg(long, value_delimiter = ',', value_name = "N")]
     threads: Option<Vec<usize>>,
 
-    /// Number of measurements; from 2 on, results are medians with minimum and maximum.
+    /// Number of measurements; with 2 or more, results are medians with minimum and maximum.
     #[arg(long, value_name = "N")]
     pub(crate) runs: Option<usize>,
 
-    /// Also runs the workload's sweeps; with `--peers` the peers run in them too.
+    /// Also runs the workload's sweeps; with `--peers`, the peers run in them, too.
     #[arg(long)]
     pub(crate) sweep: bool,
 
-    /// Writes the JSON, a table and a plot into this folder.
-    #[arg(long, value_name = "FOLDER")]
+    /// Writes the JSON, a table and a plot into this directory.
+    #[arg(long, value_name = "DIRECTORY")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Writes the tables of the results in the folder of `--out` into this page.
+    /// Writes the tables of the results in the directory of `--out` into this page.
     #[arg(long, value_name = "PAGE")]
     pub(crate) publish: Option<PathBuf>,
 
@@ -76,7 +76,7 @@ impl BenchOptions {
     }
 }
 
-const AFTER: &str = "Peers are started on this machine only, with data folders of their own, and \
+const AFTER: &str = "Peers run only on this machine, with their own data directories, and are \
                      stopped at the end.";
 
 /// A workload of the suite.
@@ -91,10 +91,10 @@ pub(crate) enum WorkloadId {
     /// The most frequent values over time windows, after one insert.
     #[value(name = "M3")]
     M3,
-    /// Memory of a row.
+    /// Memory per row.
     #[value(name = "M4")]
     M4,
-    /// Requests while 20,000 rows are inserted each second.
+    /// Requests while 20,000 rows are inserted per second.
     #[value(name = "M5")]
     M5,
     /// Inserts only.
@@ -109,24 +109,24 @@ pub(crate) enum WorkloadId {
     /// GROUP BY over many groups.
     #[value(name = "M10")]
     M10,
-    /// The first answer after a process was killed.
+    /// First answer after a process is killed.
     #[value(name = "M11")]
     M11,
-    /// Inserts that are acknowledged when they are durable.
+    /// Inserts that are acknowledged once they are durable.
     #[value(name = "M13")]
     M13,
     /// Requests over the network.
     #[value(name = "M14")]
     M14,
-    /// Requests over the network beside analytics.
+    /// Requests over the network, concurrently with analytics.
     #[value(name = "M15")]
     M15,
 }
 
-/// A system beside Lockstep.
+/// A system that is measured in addition to Lockstep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PeerName {
-    /// No peer at all.
+    /// No peer.
     None,
     /// In this process.
     Duckdb,
@@ -134,7 +134,7 @@ pub(crate) enum PeerName {
     Mariadb,
     /// All data in shared buffers.
     Postgres,
-    /// Sorted sets; its windows are folded by the client, and by a script.
+    /// Sorted sets; windows are aggregated by the client, and by a script.
     Redis,
     /// In this process, in M13 only.
     Sqlite,
@@ -142,7 +142,7 @@ pub(crate) enum PeerName {
     Feast,
     /// In Python, in M9 only.
     Polars,
-    /// With two threads of one Java, in M9 only.
+    /// With two threads in one Java process, in M9 only.
     Spark,
 }
 

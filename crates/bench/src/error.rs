@@ -11,7 +11,7 @@ pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system returned an error.
-    #[error("{what}")]
+    #[error("could not {what}")]
     Machine {
         /// What was tried.
         what: String,
@@ -25,7 +25,7 @@ pub enum Error {
         what: &'static str,
     },
     /// A peer is not installed.
-    #[error("{system} is not there: {message} (`make bench` installs the peers)")]
+    #[error("{system} is not installed: {message} (`make bench` installs the peers)")]
     Missing {
         /// The peer.
         system: &'static str,
@@ -50,7 +50,7 @@ pub enum Error {
     #[error("lockstep: {0}")]
     Engine(#[from] Box<Diagnostic>),
     /// A system's answer differs from Lockstep's, so its time is not comparable.
-    #[error("{system} answers request {request} otherwise: {difference}")]
+    #[error("{system} returns a different result for request {request}: {difference}")]
     Disagreement {
         /// The system.
         system: String,

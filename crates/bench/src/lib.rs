@@ -49,7 +49,7 @@ pub use error::Error;
 /// Runs a benchmark with the given arguments (without the program's name) and prints to standard
 /// output and standard error. Returns the exit code: 0, 1 when it failed or an answer differed, 2
 /// for wrong arguments.
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks on its streams")]
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command prints to its streams")]
 pub fn main_with(args: Vec<String>) -> i32 {
     let options = match arguments::BenchOptions::read(args) {
         Ok(options) => options,

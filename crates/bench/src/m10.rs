@@ -99,7 +99,7 @@ fn measure(options: &BenchOptions, step: GroupingStep) -> Result<GroupingRuns> {
     for _ in 0..options.runs() {
         let result = step.perform()?;
         if result.row != expected {
-            let difference = format!("{} where the rows give {expected}", result.row);
+            let difference = format!("{}, but the rows yield {expected}", result.row);
             return Err(Error::Disagreement { system: name.to_owned(), request: 0, difference });
         }
         results.push(result);

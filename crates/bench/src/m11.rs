@@ -273,7 +273,7 @@ fn check(name: &str, rows: RestartRows, answer: FirstAnswer) -> Result<()> {
     if found == expected {
         return Ok(());
     }
-    let difference = format!("the last key has {found} rows of {expected}");
+    let difference = format!("the last key has {found} of {expected} rows");
     Err(Error::Disagreement { system: name.to_owned(), request: 0, difference })
 }
 
@@ -285,7 +285,7 @@ fn table(rows: RestartRows, measured: &[RestartRuns]) -> MeasurementTable {
         "first answer ms",
         "rows/s",
         "open ms",
-        "rows/s of opening",
+        "opening rows/s",
         "disk bytes/row",
     ];
     MeasurementTable { title, columns, rows: measured.iter().map(RestartRuns::cells).collect() }

@@ -252,7 +252,7 @@ fn check(name: &str, target: &dyn WriteTarget) -> Result<()> {
         Some(stored) if stored != acknowledged => Err(Error::Disagreement {
             system: name.to_owned(),
             request: 0,
-            difference: format!("{stored} rows are there, {acknowledged} were acknowledged"),
+            difference: format!("{stored} rows are stored, but {acknowledged} were acknowledged"),
         }),
         _ => Ok(()),
     }
@@ -263,8 +263,8 @@ fn table(batch: usize, measured: &[WriteRuns]) -> MeasurementTable {
     let columns =
         vec!["system", "writers", "rows/s", "operations/s", "p50 µs", "p99 µs", "p9999 µs"];
     let title = match batch {
-        1 => "One row in an operation".to_owned(),
-        batch => format!("{batch} rows in an operation"),
+        1 => "One row per operation".to_owned(),
+        batch => format!("{batch} rows per operation"),
     };
     MeasurementTable { title, columns, rows: rows.collect() }
 }
@@ -316,6 +316,6 @@ fn log_bytes() -> Result<MeasurementTable> {
         let own = ROW_BYTES as f64;
         rows.push(vec![text, numbers(bytes), numbers(own), numbers(bytes / own)]);
     }
-    let columns = vec!["batch", "log bytes/row", "bytes of its values", "ratio"];
-    Ok(MeasurementTable { title: "Bytes of Lockstep's log for a row".to_owned(), columns, rows })
+    let columns = vec!["batch", "log bytes/row", "value bytes/row", "ratio"];
+    Ok(MeasurementTable { title: "Size of Lockstep's log per row".to_owned(), columns, rows })
 }

@@ -263,7 +263,7 @@ fn check_answers(
         }
         bytes = bytes.max(body.len());
     }
-    say(&format!("{SAMPLES} sampled requests have the answers of the engine in process"));
+    say(&format!("{SAMPLES} sampled requests return the same results as the engine in process"));
     Ok(bytes)
 }
 
@@ -286,9 +286,9 @@ fn add_ratios(set: &str, own_us: f64, measured: &[NetworkRuns], ratios: &mut Map
     for (system, baseline) in [(LOCKSTEP, BASELINE), (FLIGHT, FLIGHT_BASELINE)] {
         let (served, constant) = (find(system, "closed", 1), find(baseline, "closed", 1));
         let above = served.zip(constant).map(|(served, constant)| p50(served) - p50(constant));
-        add(format!("µs of p50, {system} above {baseline}, 1 connection"), above);
+        add(format!("p50 of {system} minus p50 of {baseline}, µs, 1 connection"), above);
         let times = above.map(|above| above / own_us.max(0.001));
-        add(format!("the same in times of the engine's own p50, {system}"), times);
+        add(format!("p50 of {system} minus p50 of {baseline}, divided by p50 in process"), times);
     }
     for connections in CONNECTIONS {
         for (system, baseline) in [(LOCKSTEP, BASELINE), (FLIGHT, FLIGHT_BASELINE)] {

@@ -153,7 +153,7 @@ fn run_point(
         let is_too_wide = peer.connect()?.dialect() == Dialect::Postgres
             && shape.features() > POSTGRES_COLUMNS_MAX;
         if is_too_wide {
-            say(&format!("postgres is left out: it gives {POSTGRES_COLUMNS_MAX} columns at most"));
+            say(&format!("postgres is skipped: it returns at most {POSTGRES_COLUMNS_MAX} columns"));
             continue;
         }
         say(&format!("loading {}", peer.name()));

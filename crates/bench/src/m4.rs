@@ -68,7 +68,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     match read_log()? {
         Some(clicks) => kinds.push(("clicks", GeneratedRows::Clicks(clicks))),
         None => {
-            let text = format!("{LOG} is not there: only random rows");
+            let text = format!("{LOG} does not exist: only random rows are measured");
             say(&text);
             notes.insert("left_out".to_owned(), json!(text));
         }
@@ -182,7 +182,7 @@ fn lockstep_bytes(rows: &GeneratedRows, count: usize) -> Result<(u64, Option<u64
     give_back_memory();
     let grown = resident_bytes().zip(before).map(|(after, before)| after.saturating_sub(before));
     let (bytes, found) = memory_and_rows(&session, &["rows".to_owned()])?;
-    assert_eq!(usize::try_from(found), Ok(count), "every row is there");
+    assert_eq!(usize::try_from(found), Ok(count), "all rows are stored");
     Ok((bytes, grown))
 }
 

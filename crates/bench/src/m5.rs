@@ -158,7 +158,7 @@ fn agree(lockstep: &M1Lockstep<'_>, baseline: &M1Baseline<'_>) -> Result<()> {
             return Err(Error::Disagreement { system: BASELINE.to_owned(), request, difference });
         }
     }
-    say("64 sampled requests after the inserts: both answer alike");
+    say("64 sampled requests after the inserts: both return the same results");
     Ok(())
 }
 

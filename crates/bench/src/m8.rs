@@ -150,8 +150,8 @@ fn request_table(result: &TableResult) -> MeasurementTable {
         ]
     };
     MeasurementTable {
-        title: format!("Requests of one client ({})", described(result)),
-        columns: vec!["aggregates", "rows of a window", "system", "p50 µs", "p99 µs", "requests/s"],
+        title: format!("Requests from one client ({})", described(result)),
+        columns: vec!["aggregates", "rows per window", "system", "p50 µs", "p99 µs", "requests/s"],
         rows: result.loads.iter().map(row).collect(),
     }
 }
@@ -197,10 +197,10 @@ fn ratio_table(results: &[TableResult]) -> MeasurementTable {
         windows(result).map(row).collect()
     };
     MeasurementTable {
-        title: "Quotients of p50".to_owned(),
+        title: "Ratios of p50".to_owned(),
         columns: vec![
             "aggregates",
-            "rows of a window",
+            "rows per window",
             "table",
             "lockstep / speed_of_light",
             "lockstep_off / lockstep",
@@ -276,7 +276,7 @@ fn catch_up_table(results: &[TableResult]) -> MeasurementTable {
             "ms",
             "rows/s",
             "p99 µs of requests before",
-            "p99 µs of requests meanwhile",
+            "p99 µs of requests during catch-up",
         ],
         rows: results.iter().flat_map(of_result).collect(),
     }
@@ -298,14 +298,14 @@ fn memory_table(results: &[TableResult]) -> MeasurementTable {
         result.nodes.iter().map(row).collect()
     };
     MeasurementTable {
-        title: "Memory of the pre-aggregates".to_owned(),
+        title: "Memory of pre-aggregates".to_owned(),
         columns: vec![
             "aggregates",
             "table",
-            "bytes/row of the pre-aggregates",
-            "bytes/row of the rows",
-            "quotient",
-            "rows that requests took from nodes",
+            "bytes/row of pre-aggregates",
+            "bytes/row of rows",
+            "ratio",
+            "rows that requests read from nodes",
         ],
         rows: results.iter().flat_map(of_result).collect(),
     }

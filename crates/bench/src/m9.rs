@@ -103,7 +103,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
             measure_shape(TrainingShape::Flights, rows, folder.path())?;
         }
     } else {
-        say("the flights are left out: --install fetches them");
+        say("the flights are skipped: `--install` fetches them");
     }
     let params: Json = json!({ "rows": row_counts, "aggregates_per_window": 5 });
     let point = Point { params, ratios, ..Point::default() };
@@ -135,7 +135,10 @@ fn python_environment(name: &'static str) -> Result<()> {
     if program.exists() {
         return Ok(());
     }
-    Err(Error::Missing { system: name, message: format!("the program {}", program.display()) })
+    Err(Error::Missing {
+        system: name,
+        message: format!("program {} not found", program.display()),
+    })
 }
 
 /// Returns how many times the flights are taken.
@@ -174,7 +177,7 @@ fn measure(
         let found = sums_of(&target, step.shape)?;
         let expected = expected.get_or_insert_with(|| found.clone());
         if found != *expected {
-            let difference = format!("{found} where the first system has {expected}");
+            let difference = format!("{found}, but the first system returns {expected}");
             return Err(Error::Disagreement {
                 system: system.name().to_owned(),
                 request: 0,

@@ -12,7 +12,7 @@ const RELEASE: &str = "release: opt-level 3, overflow checks on, LTO";
 /// Describes the machine, as results state it.
 pub(crate) fn describe() -> Json {
     json!({
-        "cpu": line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "not known".to_owned()),
+        "cpu": line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_owned()),
         "cores": std::thread::available_parallelism().map_or(1, usize::from),
         "memory_kb": line_of("/proc/meminfo", "MemTotal"),
         "kernel": disk::read_to_string(Path::new("/proc/sys/kernel/osrelease"))
@@ -37,7 +37,7 @@ pub(crate) fn commit() -> String {
         Some(output.trim().to_owned())
     };
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
-        return "not known".to_owned();
+        return "unknown".to_owned();
     };
     match git(&["status", "--porcelain", "--untracked-files=no"]).as_deref() {
         Some("") | None => commit,

@@ -57,7 +57,7 @@ impl MeasuredProcess {
         // The greatest size is counted from here.
         for process in &family {
             let cleared = fs::write(format!("/proc/{process}/clear_refs"), "5");
-            cleared.trying(|| "forget the greatest size of a process".to_owned())?;
+            cleared.trying(|| "reset the peak size of a process".to_owned())?;
         }
         let size =
             |name: &str| family.iter().map(|process| status_kib(*process, name)).sum::<f64>();
@@ -93,7 +93,7 @@ impl Drop for MeasuredProcess {
     }
 }
 
-const FAILED: Error = Error::Idle { what: "a process to measure failed" };
+const FAILED: Error = Error::Idle { what: "the measured process failed" };
 
 /// Waits in the measured process for the start, works, and says how long it took; ends with its input.
 pub(crate) fn work(milliseconds_of: impl FnOnce() -> Result<Json>) -> Result<()> {

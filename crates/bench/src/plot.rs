@@ -49,7 +49,7 @@ fn measure_of(systems: &Map<String, Json>) -> &'static str {
 fn caption(measure: &str) -> &'static str {
     match measure {
         "p50_us" => "p50 and p99 in µs, one client thread",
-        _ => "bytes of a row",
+        _ => "bytes per row",
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn publish(folder: &Path, page: &Path) -> Result<()> {
         .split_once(BEGIN)
         .and_then(|(before, rest)| rest.split_once(END).map(|(_, after)| (before, after)));
     let Some((before, after)) = parts else {
-        let message = format!("{} has no `{BEGIN}` and `{END}`", page.display());
+        let message = format!("{} does not contain `{BEGIN}` and `{END}`", page.display());
         return Err(Error::Page { message });
     };
     let text = format!("{before}{BEGIN}\n\n{tables}{END}{after}");
@@ -42,7 +42,7 @@ pub(crate) fn publish(folder: &Path, page: &Path) -> Result<()> {
 }
 
 fn unreadable(id: &str, error: &serde_json::Error) -> Error {
-    Error::Page { message: format!("the result of {id} cannot be read: {error}") }
+    Error::Page { message: format!("cannot read the result of {id}: {error}") }
 }
 
 /// Returns the tables of one workload.

@@ -113,7 +113,7 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
     let result = Json::Object(object);
     let json = result.to_string();
     if let Some(folder) = &options.out {
-        fs::create_dir_all(folder).trying(|| format!("make the folder {}", folder.display()))?;
+        fs::create_dir_all(folder).trying(|| format!("create directory {}", folder.display()))?;
         let write = |extension: &str, text: &str| {
             let path = folder.join(format!("{id}.{extension}"));
             let file = disk::create(&path);
@@ -133,7 +133,7 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
 }
 
 /// Prints a line to the terminal.
-#[expect(clippy::print_stdout, reason = "a command speaks on its output")]
+#[expect(clippy::print_stdout, reason = "a command prints to standard output")]
 pub(crate) fn say(line: &str) {
     println!("{line}");
 }
@@ -148,7 +148,7 @@ pub(crate) fn wanted<T>(
     match (options.wants(name), open_if(options.wants(name) != PeerChoice::No, open)) {
         (PeerChoice::No, _) => Ok(None),
         (PeerChoice::IfThere, Some(Err(Error::Missing { system, message }))) => {
-            say(&format!("{system} is left out: {message} is not there; `--install` installs it"));
+            say(&format!("{system} is skipped: {message}; `--install` installs it"));
             Ok(None)
         }
         (_, result) => result.transpose(),
@@ -162,8 +162,8 @@ fn open_if<T>(is_wanted: bool, open: impl FnOnce() -> Result<T>) -> Option<Resul
 /// Checks that all systems give the same answers as the first one, which is Lockstep.
 pub(crate) fn compare(systems: &[&dyn System], requests: usize) -> Result<()> {
     let Some((lockstep, others)) = systems.split_first() else { return Ok(()) };
-    assert_eq!(lockstep.name(), LOCKSTEP, "the first system gives the expected answers");
-    assert!(requests > 0, "there is a request to sample");
+    assert_eq!(lockstep.name(), LOCKSTEP, "the first system returns the expected results");
+    assert!(requests > 0, "at least one request is sampled");
     let mut lockstep = lockstep.connect()?;
     let sampled = |number: usize| number * requests.max(SAMPLES) / SAMPLES % requests;
     let mut expected = Vec::new();
@@ -184,7 +184,10 @@ pub(crate) fn compare(systems: &[&dyn System], requests: usize) -> Result<()> {
         }
     }
     let names: Vec<&str> = others.iter().map(|system| system.name()).collect();
-    say(&format!("{SAMPLES} sampled requests: {} answer as {LOCKSTEP}", names.join(", ")));
+    say(&format!(
+        "{SAMPLES} sampled requests: {} and {LOCKSTEP} return the same results",
+        names.join(", ")
+    ));
     Ok(())
 }
 

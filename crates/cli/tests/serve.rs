@@ -158,7 +158,7 @@ fn what_cannot_be_served_is_said() {
             &[":memory:", "--http", "0.0.0.0:0", "--set", "server.authentication=none"],
             "server.authentication = \"users\"",
         ),
-        (&[":memory:", "--postgres", "0.0.0.0:0"], "postgres.listen is 0.0.0.0:0"),
+        (&[":memory:", "--postgres", "0.0.0.0:0"], "postgres.listen 0.0.0.0:0"),
         (&[":memory:", "--set", "postgres.listen=nowhere"], "such as 127.0.0.1:7432"),
         (&[":memory:", "--set", "server.authentication=nobody"], "one of users, none"),
         (&[":memory:", "--set", "limits.connection_max=1"], "did you mean limits.connections_max?"),

@@ -81,7 +81,7 @@ impl ServerAddress {
     /// ```
     pub fn parse(text: &str) -> Result<Self> {
         let Some(rest) = text.strip_prefix(SCHEME) else {
-            return Err(malformed("it does not begin with lockstep://"));
+            return Err(malformed("it must start with lockstep://"));
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -119,12 +119,15 @@ impl ServerAddress {
                 token.clone_into(&mut self.password);
             }
             ("connect_timeout_ms", text) => {
-                let number =
-                    text.parse().map_err(|_error| malformed("its timeout is no number"))?;
+                let number = text.parse().map_err(|_error| {
+                    malformed("connect_timeout_ms must be a number of milliseconds")
+                })?;
                 self.connect_timeout_ms = number;
             }
             _ => {
-                return Err(malformed(&format!("`{name}` is no parameter, or not as expected")));
+                return Err(malformed(&format!(
+                    "unrecognized parameter `{name}`, or invalid value for it"
+                )));
             }
         }
         Ok(())
@@ -136,18 +139,20 @@ fn host_and_port(place: &str) -> Result<(String, u16)> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {
             let Some((host, port)) = rest.split_once(']') else {
-                return Err(malformed("the bracket of its host is not closed"));
+                return Err(malformed("the bracket around the host is not closed"));
             };
             (host, port.strip_prefix(':').unwrap_or(port))
         }
         None => place.rsplit_once(':').unwrap_or((place, "")),
     };
     if host.is_empty() || host.contains(|c: char| c.is_whitespace() || "/?#@[]".contains(c)) {
-        return Err(malformed("it has no host"));
+        return Err(malformed("missing or invalid host"));
     }
     let port = match port {
         "" => DEFAULT_PORT,
-        text => text.parse().map_err(|_error| malformed("its port is no number up to 65535"))?,
+        text => {
+            text.parse().map_err(|_error| malformed("the port must be a number up to 65535"))?
+        }
     };
     Ok((host.to_owned(), port))
 }
@@ -164,17 +169,17 @@ fn decoded(text: &str) -> Result<String> {
         }
         let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.ok_or_else(|| malformed("a % is not followed by two digits"))?);
+        bytes.push(byte.ok_or_else(|| malformed("% must be followed by two hexadecimal digits"))?);
         rest = &after[2..];
     }
-    String::from_utf8(bytes).map_err(|_error| malformed("it is not UTF-8"))
+    String::from_utf8(bytes).map_err(|_error| malformed("it is not valid UTF-8"))
 }
 
 fn malformed(reason: &str) -> Box<Diagnostic> {
     // Nothing of the address, which may have a password.
-    let message = format!("the address of the server is not as expected: {reason}");
+    let message = format!("invalid server address: {reason}");
     let hint =
-        "It is lockstep://user:password@host:port/database, all but the host may be left out.";
+        "Use lockstep://user:password@host:port/database; all parts but the host are optional.";
     Box::new(Diagnostic::new(code::INVALID_PARAMETER, message).with_hint(hint))
 }
 

@@ -110,7 +110,7 @@ impl RemoteClient {
             let results = flight.do_put(request).await.map_err(|status| of_status(&status))?;
             let result = results.into_inner().message().await;
             let result = result.map_err(|status| of_status(&status))?;
-            let result = result.ok_or_else(|| malformed("the append has no result"))?;
+            let result = result.ok_or_else(|| malformed("missing result of the append"))?;
             StatementOutcome::decode(result.app_metadata).map_err(malformed)
         });
         if let Some(error) = failed.lock().take() {

@@ -19,7 +19,7 @@ pub(crate) fn write_rows(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<
         writer.finish()
     };
     write(&mut bytes).map_err(|error| {
-        let message = format!("the rows cannot be sent: {error}");
+        let message = format!("cannot send the rows: {error}");
         Box::new(Diagnostic::new(code::DATATYPE_MISMATCH, message))
     })?;
     Ok(bytes)

@@ -58,7 +58,7 @@ impl ColumnSet {
     pub(crate) fn of(columns: ColumnList) -> Result<Self> {
         let (schema, _) = read_rows(&columns.schema)?;
         if schema.fields().len() != columns.names.len() {
-            return Err(malformed("columns without names"));
+            return Err(malformed("the numbers of columns and names differ"));
         }
         Ok(Self { schema, names: columns.names, roles: columns.roles })
     }
@@ -125,7 +125,7 @@ impl RemoteClient {
         loop {
             let event = call.wait(async {
                 let event = events.message().await.map_err(|status| of_status(&status))?;
-                let event = event.ok_or_else(|| malformed("the verification ended early"))?;
+                let event = event.ok_or_else(|| malformed("unexpected end of the verification"))?;
                 VerifyEvent::decode(event.body).map_err(malformed)
             })?;
             match (event.result, &mut progress) {

@@ -87,8 +87,9 @@ impl RemoteClient {
         let connected = runtime()?.block_on(async {
             let limit = Duration::from_millis(address.connect_timeout_ms);
             let channel = tokio::time::timeout(limit, endpoint.connect()).await;
-            let channel =
-                channel.map_err(|_elapsed| unreachable(&address, "it does not answer"))?;
+            let channel = channel.map_err(|_elapsed| {
+                unreachable(&address, "no response within connect_timeout_ms")
+            })?;
             let channel = channel.map_err(|error| unreachable(&address, &reason_of(&error)))?;
             let flight = FlightServiceClient::new(channel).max_decoding_message_size(usize::MAX);
             let token =
@@ -118,7 +119,7 @@ impl RemoteClient {
         let client = Self { state: Arc::new(state) };
         match database {
             Some(name) if name.contains('`') => {
-                let message = "the name of a database has no backtick";
+                let message = "a database name cannot contain a backtick";
                 return Diagnostic::new(code::UNDEFINED_DATABASE, message).err();
             }
             Some(name) => drop(client.execute(&format!("USE `{name}`"), None)?.collect()?),
@@ -172,7 +173,7 @@ impl RemoteClient {
     pub fn check_open(&self) -> Result<()> {
         // Relaxed: as above.
         if self.state.is_closed.load(Ordering::Relaxed) {
-            return Diagnostic::new(code::DATABASE_CLOSED, "the connection was closed").err();
+            return Diagnostic::new(code::DATABASE_CLOSED, "the connection is closed").err();
         }
         Ok(())
     }
@@ -210,7 +211,7 @@ impl RemoteClient {
         call.wait(async {
             let mut results = call.action(action).await?;
             let result = results.message().await.map_err(|status| of_status(&status))?;
-            let result = result.ok_or_else(|| malformed("the action has no result"))?;
+            let result = result.ok_or_else(|| malformed("missing result of the action"))?;
             M::decode(result.body).map_err(malformed)
         })
     }
@@ -331,7 +332,7 @@ fn endpoint(address: &ServerAddress) -> Result<Endpoint> {
         }
     };
     let pem = disk::read(path).map_err(|error| {
-        let message = format!("{}: {error}", path.display());
+        let message = format!("could not read file `{}`: {error}", path.display());
         Box::new(Diagnostic::new(code::UNDEFINED_FILE, message))
     })?;
     let tls = ClientTlsConfig::new()
@@ -350,7 +351,7 @@ fn shown(address: &ServerAddress) -> Result<Option<MetadataValue<Ascii>>> {
     };
     MetadataValue::try_from(text).map(Some).map_err(|_error| {
         // Not what it is: it is a secret.
-        let message = "a token has no characters but those of ASCII";
+        let message = "a token must consist of ASCII characters";
         Box::new(Diagnostic::new(code::INVALID_AUTHORIZATION, message))
     })
 }
@@ -367,7 +368,7 @@ async fn handshake(
     }
     let answers = flight.handshake(request).await.map_err(|status| of_status(&status))?;
     let first = answers.into_inner().next().await;
-    let answer = first.ok_or_else(|| malformed("the handshake has no answer"))?;
+    let answer = first.ok_or_else(|| malformed("missing response to the handshake"))?;
     let answer = answer.map_err(|status| of_status(&status))?;
     String::from_utf8(answer.payload.to_vec()).map_err(malformed)
 }
@@ -379,8 +380,8 @@ fn unreachable(address: &ServerAddress, reason: &str) -> Box<Diagnostic> {
     let message = format!("cannot connect to {address}: {reason}");
     let diagnostic = Diagnostic::new(NOT_CONNECTED, message).with_kind(Kind::Retry);
     Box::new(diagnostic.with_hint(
-        "`lockstep serve` listens for this on the address of its setting flight.listen; with TLS, \
-         the address needs ?tls=true or ?ca=FILE.",
+        "Check that `lockstep serve` runs and that the address matches its setting flight.listen. \
+         If the server uses TLS, append ?tls=true or ?ca=FILE to the address.",
     ))
 }
 
@@ -390,11 +391,11 @@ fn refused_certificate(address: &ServerAddress, reason: &str) -> Option<Diagnost
     let host = &address.host;
     let what = match reason {
         _ if reason.contains("CaUsedAsEndEntity") => {
-            "the server's certificate is that of an authority (CA:TRUE), which `openssl req -x509` \
-             makes unless it is told otherwise"
+            "the server's certificate is an authority certificate (CA:TRUE), the default of \
+             `openssl req -x509`"
         }
         _ if reason.contains("not valid for") || reason.contains("NotValidForName") => {
-            "the server's certificate does not name this host in subjectAltName"
+            "the server's certificate does not include this host in subjectAltName"
         }
         _ => return None,
     };
@@ -402,14 +403,17 @@ fn refused_certificate(address: &ServerAddress, reason: &str) -> Option<Diagnost
     let message = format!("cannot connect to {address}: {what}");
     let diagnostic = Diagnostic::new(NOT_CONNECTED, message).with_kind(Kind::FixRequest);
     Some(diagnostic.with_hint(format!(
-        "Make the certificate with `openssl req -x509 … -addext basicConstraints=critical,CA:FALSE \
-         -addext subjectAltName={kind}:{host}`."
+        "Create the certificate with `openssl req -x509 … -addext \
+         basicConstraints=critical,CA:FALSE -addext subjectAltName={kind}:{host}`."
     )))
 }
 
 fn no_authorities(address: &ServerAddress) -> Box<Diagnostic> {
-    let message = format!("cannot connect to {address}: the system has no file of certificates");
-    let hint = "Give the certificate of the server's authority: ?ca=FILE.";
+    let message = format!(
+        "cannot connect to {address}: no file of trusted certificate authorities found on this \
+         system"
+    );
+    let hint = "Specify the certificate of the server's authority with ?ca=FILE.";
     Box::new(Diagnostic::new(code::UNDEFINED_FILE, message).with_hint(hint))
 }
 

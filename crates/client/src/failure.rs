@@ -25,10 +25,10 @@ pub(crate) fn of_status(status: &Status) -> Box<Diagnostic> {
     Box::new(match status.code() {
         Code::Unavailable | Code::Unknown | Code::Cancelled => Diagnostic::new(
             CONNECTION_FAILURE,
-            format!("the connection to the server broke: {text}"),
+            format!("the connection to the server was lost: {text}"),
         )
         .with_kind(Kind::Retry)
-        .with_hint("Connect again. A write that was running may have been done."),
+        .with_hint("Reconnect. A write in progress may have been applied."),
         Code::Unauthenticated => Diagnostic::new(code::INVALID_AUTHORIZATION, text),
         _ => Diagnostic::new(PROTOCOL_VIOLATION, text),
     })
@@ -44,6 +44,6 @@ pub(crate) fn of_flight(error: &FlightError) -> Box<Diagnostic> {
 
 /// Makes the error for an answer that is not as expected.
 pub(crate) fn malformed(error: impl std::fmt::Display) -> Box<Diagnostic> {
-    let message = format!("the answer of the server is not as expected: {error}");
+    let message = format!("invalid response from the server: {error}");
     Box::new(Diagnostic::new(PROTOCOL_VIOLATION, message))
 }

@@ -93,11 +93,11 @@ impl RemoteClient {
             Some(Ok(decoded)) => match decoded.payload {
                 DecodedPayload::Schema(schema) => schema,
                 DecodedPayload::None | DecodedPayload::RecordBatch(_) => {
-                    return Err(malformed("the rows have no columns"));
+                    return Err(malformed("missing columns of the rows"));
                 }
             },
             Some(Err(error)) => return Err(of_flight(&error)),
-            None => return Err(malformed("the rows have no columns")),
+            None => return Err(malformed("missing columns of the rows")),
         };
         Ok(Rows { call, decoder, schema, outcome })
     }
@@ -128,7 +128,7 @@ impl Rows {
             batches.push(batch);
         }
         let outcome = self.outcome.lock().take();
-        let outcome = outcome.ok_or_else(|| malformed("the rows ended early"))?;
+        let outcome = outcome.ok_or_else(|| malformed("unexpected end of the rows"))?;
         self.call.state().note_session(outcome.session);
         Ok(StatementResult {
             schema: self.schema,

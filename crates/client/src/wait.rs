@@ -30,10 +30,9 @@ pub(crate) fn runtime() -> Result<&'static Runtime> {
             .build()
     };
     RUNTIME.get_or_make(make).map_err(|error| {
-        let message = "no thread could be started for the connection";
+        let message = format!("could not start a thread for the connection: {error}");
         let diagnostic = Diagnostic::new(code::OUT_OF_MEMORY, message);
-        let detail = format!("The system says: {error}.");
-        Box::new(diagnostic.with_kind(Kind::FreeResources).with_detail(detail))
+        Box::new(diagnostic.with_kind(Kind::FreeResources))
     })
 }
 

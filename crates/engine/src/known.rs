@@ -132,7 +132,7 @@ impl KnownQuery {
 
 /// Makes the error for a result, or for copies of tables, above the memory of the call.
 pub(crate) fn does_not_fit() -> Diagnostic {
-    Diagnostic::new(code::OUT_OF_MEMORY, "the query needs more memory than it may use")
+    Diagnostic::new(code::OUT_OF_MEMORY, "the query exceeds its memory limit")
         .with_kind(Kind::FreeResources)
         .with_hint("Raise memory_limit (0 means no limit), or write the result with INTO OUTFILE.")
 }

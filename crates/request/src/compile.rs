@@ -465,9 +465,14 @@ fn hold_error(
         }
         TableError::OutOfMemory { .. } | TableError::MachineFull { .. } => {
             let message = format!("could not build an index on table `{name}`: {error}");
-            Diagnostic::new(code::OUT_OF_MEMORY, message).with_kind(Kind::FreeResources).with_hint(
-                "Delete rows, or raise max_memory with SET GLOBAL; SHOW MEMORY lists memory use.",
-            )
+            let limit = match error {
+                TableError::MachineFull { .. } => "allow the process more memory",
+                _ => "raise max_memory with SET GLOBAL",
+            };
+            let hint = format!("Delete rows, or {limit}; SHOW MEMORY lists memory use.");
+            Diagnostic::new(code::OUT_OF_MEMORY, message)
+                .with_kind(Kind::FreeResources)
+                .with_hint(hint)
         }
         _ => return tables.refusal(error),
     })

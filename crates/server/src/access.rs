@@ -183,7 +183,7 @@ impl ClientAccess {
 
     /// Opens the session of `root` for a client that need not say who it is.
     pub(crate) fn trust(&self, client: ClientInfo) -> Result<Session> {
-        assert_eq!(self.authentication, Authentication::None, "the settings trust everybody");
+        assert_eq!(self.authentication, Authentication::None, "authentication is disabled");
         self.database.authenticate(ROOT, Proof::Checked, client)
     }
 
@@ -307,17 +307,17 @@ pub(crate) async fn wait_for_turn(
 
 /// Makes the error for a client that shows nothing.
 fn no_credentials() -> Diagnostic {
-    Diagnostic::new(code::INVALID_AUTHORIZATION, "the call has no user").with_hint(
-        "Send the name and password of a user (Basic), or a token (Bearer). A server whose database \
-         has no user who can log in prints a token when it starts.",
+    Diagnostic::new(code::INVALID_AUTHORIZATION, "authentication required").with_hint(
+        "Send the name and password of a user (Basic), or a token (Bearer). If no user can log \
+         in, the server prints a token when it starts.",
     )
 }
 
 /// Makes the error for a client whose attempt would have to wait for too long.
 fn too_many_attempts() -> Diagnostic {
-    Diagnostic::new(code::TOO_MANY, "too many attempts to log in")
+    Diagnostic::new(code::TOO_MANY, "too many login attempts")
         .with_kind(Kind::Retry)
-        .with_hint("Try again later; attempts that follow wrong passwords wait.")
+        .with_hint("Retry later: login attempts after a wrong password are delayed.")
 }
 
 #[cfg(test)]

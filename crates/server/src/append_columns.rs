@@ -13,6 +13,8 @@ pub(crate) fn append_columns(session: &Session, table: &str) -> Result<Vec<(Stri
     session.table_columns(table).map_err(|mut error| {
         if error.code == code::INSUFFICIENT_PRIVILEGE {
             error.message = error.message.replace("any privilege", "INSERT");
+            let detail = error.detail.take();
+            error.detail = detail.map(|detail| detail.replace("any privilege", "INSERT"));
             let hint = error.hint.take();
             error.hint = hint.map(|hint| hint.replacen("GRANT SELECT", "GRANT INSERT", 1));
         }

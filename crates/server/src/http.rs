@@ -74,12 +74,13 @@ pub(crate) fn routes(state: Arc<ServerState>) -> Router {
 }
 
 async fn not_found(request: Request) -> HttpError {
-    let message = format!("there is nothing at {}", request.uri().path());
+    let message = format!("path {} does not exist", request.uri().path());
     HttpError::protocol(StatusCode::NOT_FOUND, message).with_openmldb(openmldb::NO_MATCH)
 }
 
 async fn wrong_method(request: Request) -> HttpError {
-    let message = format!("{} does not take {}", request.uri().path(), request.method());
+    let message =
+        format!("path {} does not support method {}", request.uri().path(), request.method());
     HttpError::protocol(StatusCode::METHOD_NOT_ALLOWED, message).with_openmldb(openmldb::NO_MATCH)
 }
 

@@ -157,7 +157,8 @@ fn fatal_error(state: &ServerState, error: &FrameError) -> Option<Box<Diagnostic
         FrameError::Length(length) => {
             let message = format!("invalid message length {length}");
             let error = Diagnostic::new(PROTOCOL_VIOLATION, message).with_hint(
-                "limits.body_bytes_max is the most of a message, and that of a login less.",
+                "A message may have at most limits.body_bytes_max bytes, and fewer before the \
+                 login ends.",
             );
             Some(Box::new(error))
         }

@@ -247,8 +247,8 @@ async fn watch_pools(state: Arc<ServerState>) {
         for (class, ran) in state.pools.give_up_stuck() {
             let (class, seconds) = (class.name(), ran.as_secs());
             let text = format!(
-                "a call of class {class} runs for {seconds} s and does not end, although it was cancelled: \
-                 another thread takes the place of its own"
+                "a cancelled call of class {class} is still running after {seconds} s: another \
+                 thread replaces its thread"
             );
             lockstep_host::log::warn(&text);
         }
@@ -260,7 +260,8 @@ fn warn_of_left(state: &ServerState, class: WorkClass, threads: usize) {
     let sessions = state.access.database().sessions();
     let running: Vec<String> = sessions.into_iter().filter_map(|session| session.running).collect();
     let (class, running) = (class.name(), running.join("; "));
-    let text = format!("the server ends, but {threads} threads of class {class} do not: {running}");
+    let text =
+        format!("{threads} threads of class {class} are still running at shutdown: {running}");
     lockstep_host::log::warn(&text);
 }
 
@@ -290,7 +291,9 @@ fn start_tracing(state: &Arc<ServerState>, runtime: &Runtime) -> Option<JoinHand
 /// Listens on an address, which an error names. Called within the runtime.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let bound = bind_socket(address);
-    bound.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+    bound.map_err(|error| {
+        io::Error::new(error.kind(), format!("could not bind to address {address}: {error}"))
+    })
 }
 
 fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
@@ -305,14 +308,15 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
 /// Logs what a person should know who set the server up.
 fn warn_of_users(state: &ServerState) {
     if state.settings().authentication() == Authentication::None {
-        let text =
-            "server.authentication is none: everybody who can connect is root; it is for tests";
+        let text = "server.authentication is none: every client is root; use it for tests only";
         lockstep_host::log::warn(text);
     }
     let users = state.access.database().users_who_cannot_log_in();
     if !users.is_empty() {
-        let text =
-            format!("users without a password and a token cannot log in: {}", users.join(", "));
+        let text = format!(
+            "users with neither a password nor a token cannot log in: {}",
+            users.join(", ")
+        );
         lockstep_host::log::warn(&text);
     }
 }

@@ -111,7 +111,7 @@ impl ServerState {
     pub(crate) fn reload(&self, settings: ServerSettings) -> Result<Vec<&'static str>, String> {
         settings.validate().map_err(|error| error.to_string())?;
         if settings.has_tls() != self.settings().has_tls() {
-            return Err("TLS is switched on and off by a restart only".to_owned());
+            return Err("TLS cannot be switched on or off without restarting the server".to_owned());
         }
         let acceptor = read_tls(&settings)?;
         configure(self.access.database(), &settings)?;
@@ -177,7 +177,9 @@ pub(crate) fn check_files(settings: &ServerSettings) -> Result<(), String> {
     ] {
         for folder in folders {
             let found = disk::resolve(folder.as_ref());
-            found.map_err(|error| format!("{key}: folder `{folder}`: {error}"))?;
+            found.map_err(|error| {
+                format!("{key}: could not access directory `{folder}`: {error}")
+            })?;
         }
     }
     read_tls(settings).map(|_| ())

@@ -133,20 +133,23 @@ impl ServerSettings {
     pub fn validate(&self) -> Result<(), SettingError> {
         let addresses = self.listen_addresses()?;
         if self.tls_certificate.is_empty() != self.tls_key.is_empty() {
-            let text = "tls.certificate and tls.key are given together or not at all";
+            let text = "tls.certificate and tls.key must be set together";
             return Err(SettingError(text.to_owned()));
         }
         if !self.tls_client_ca.is_empty() && !self.has_tls() {
-            let text = "tls.client_ca needs tls.certificate and tls.key";
+            let text = "tls.client_ca requires tls.certificate and tls.key";
             return Err(SettingError(text.to_owned()));
         }
         if self.needs_client_certificates() && self.tls_client_ca.is_empty() {
-            let text = "tls.client_certificates = \"required\" needs tls.client_ca";
+            let text = "tls.client_certificates = \"required\" requires tls.client_ca";
             return Err(SettingError(text.to_owned()));
         }
         if !self.traces_endpoint.is_empty() && self.trace_endpoint().is_none() {
             let given = &self.traces_endpoint;
-            let text = format!("traces.endpoint is http://host:port/path, '{given}' is not");
+            let text = format!(
+                "invalid value for setting traces.endpoint: '{given}' (expected \
+                 http://host:port/path)"
+            );
             return Err(SettingError(text));
         }
         let mut missing = Vec::new();
@@ -323,10 +326,10 @@ fn find(key: &str) -> Result<&'static ServerSetting, SettingError> {
 fn unknown(key: &str) -> SettingError {
     let near = nearest(key, DECLARED.iter().map(|setting| setting.key));
     let hint = near.map_or_else(
-        || "; `lockstep serve --print-config` shows all settings".to_owned(),
+        || "; `lockstep serve --print-config` lists all settings".to_owned(),
         |near| format!("; did you mean {near}?"),
     );
-    SettingError(format!("there is no setting {key}{hint}"))
+    SettingError(format!("unrecognized setting {key}{hint}"))
 }
 
 /// The setting of the address for HTTP.
@@ -344,20 +347,23 @@ const OFF: &str = "off";
 /// Reads the address of a setting.
 fn address(key: &str, given: &str, example: &str) -> Result<SocketAddr, SettingError> {
     given.replace("localhost:", "127.0.0.1:").parse().map_err(|_error| {
-        SettingError(format!("{key} is an address and a port such as {example}, '{given}' is not"))
+        SettingError(format!(
+            "invalid value for setting {key}: '{given}' (expected an address and a port, such as \
+             {example})"
+        ))
     })
 }
 
 /// What is missing where nobody can log in.
-const NO_USER: &str = "a user who can log in (ALTER USER root SET OPTIONS(password='…'), or CREATE USER \
-     with a password or CREATE TOKEN)";
+const NO_USER: &str = "a user who can log in (ALTER USER root SET OPTIONS(password='…'), or \
+         CREATE USER with a password, or CREATE TOKEN)";
 
 /// Says what is missing before the server listens on an address that others reach.
 fn refused_address((key, address): (&str, SocketAddr), missing: &[&str]) -> SettingError {
     let missing = missing.join(" and ");
     SettingError(format!(
-        "{key} is {address}, which other machines can reach; that needs {missing}. \
-         Addresses of this machine, such as 127.0.0.1, need nothing"
+        "{key} {address} can be reached from other machines, which requires {missing}; addresses \
+         of this machine, such as 127.0.0.1, have no such requirement"
     ))
 }
 
@@ -389,16 +395,23 @@ mod tests {
     fn an_unknown_key_names_a_near_one() {
         let text = error_of("[limits]\nconnection_max = 1");
         assert!(text.contains("did you mean limits.connections_max?"), "{text}");
-        assert!(error_of("[limit]\nx = 1").contains("there is no setting limit.x"));
-        assert!(error_of("listen = 1").contains("there is no setting listen"));
+        assert!(error_of("[limit]\nx = 1").contains("unrecognized setting limit.x"));
+        assert!(error_of("listen = 1").contains("unrecognized setting listen"));
         assert!(ServerSettings::default().set("nothing.like_it", "1").is_err());
     }
 
     #[test]
     fn a_value_outside_its_limits_is_refused() {
         let text = error_of("[limits]\nconnections_max = 0");
-        assert!(text.contains("limits.connections_max is a number from 1 to"), "{text}");
-        assert!(error_of("[limits]\nconnections_max = \"x\"").contains("'x' is not"));
+        assert!(
+            text.contains(
+                "invalid value for setting limits.connections_max: 0 (expected a number from 1 to"
+            ),
+            "{text}"
+        );
+        assert!(
+            error_of("[limits]\nconnections_max = \"x\"").contains("limits.connections_max: 'x'")
+        );
         assert!(error_of("[log]\nlevel = \"loud\"").contains("one of error, warn, info, debug"));
         assert!(error_of("[server]\nread_only = 1").contains("true or false"));
         assert!(ServerSettings::from_toml("[limits").is_err());
@@ -443,8 +456,8 @@ mod tests {
         assert_eq!(given, settings);
         given.set("server.file_folders", "").unwrap();
         assert_eq!(given, ServerSettings::default());
-        assert!(error_of("[server]\nfile_folders = \"/a\"").contains("a list of texts"));
-        assert!(error_of("[server]\nfile_folders = [1]").contains("a list of texts"));
+        assert!(error_of("[server]\nfile_folders = \"/a\"").contains("a list of strings"));
+        assert!(error_of("[server]\nfile_folders = [1]").contains("a list of strings"));
     }
 
     #[test]

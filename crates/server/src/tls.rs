@@ -56,13 +56,15 @@ impl CertificateFiles<'_> {
         let chain = read_certificates(certificate)?;
         let binding = chain.first().and_then(|own| certificate::end_point(own)).map(Arc::from);
         let private = PrivateKeyDer::from_pem_slice(&read(key)?)
-            .map_err(|_error| format!("{key} has no private key"))?;
+            .map_err(|_error| format!("no private key found in file `{key}`"))?;
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
         let mut config = builder
             .with_client_cert_verifier(self.client_verifier()?)
             .with_single_cert(chain, private)
-            .map_err(|error| format!("{certificate} and {key} do not match: {error}"))?;
+            .map_err(|error| {
+                format!("certificate `{certificate}` does not match private key `{key}`: {error}")
+            })?;
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Ok(TlsEndpoint { acceptor: TlsAcceptor::from(Arc::new(config)), binding })
     }
@@ -73,7 +75,9 @@ impl CertificateFiles<'_> {
         if client_ca.is_empty() {
             return Ok(WebPkiClientVerifier::no_client_auth());
         }
-        let wrong = |error: &dyn std::fmt::Display| format!("{client_ca}: {error}");
+        let wrong = |error: &dyn std::fmt::Display| {
+            format!("invalid certificate authority in file `{client_ca}`: {error}")
+        };
         let mut roots = RootCertStore::empty();
         for authority in read_certificates(client_ca)? {
             roots.add(authority).map_err(|error| wrong(&error))?;
@@ -86,13 +90,13 @@ impl CertificateFiles<'_> {
 }
 
 fn read(path: &str) -> Result<Vec<u8>, String> {
-    disk::read(path.as_ref()).map_err(|error| format!("{path}: {error}"))
+    disk::read(path.as_ref()).map_err(|error| format!("could not read file `{path}`: {error}"))
 }
 
 /// Reads the certificates of a file, of which there is one at least.
 fn read_certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let found = CertificateDer::pem_slice_iter(&read(path)?)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| format!("{path} is not a PEM file: {error}"))?;
-    if found.is_empty() { Err(format!("{path} has no certificate")) } else { Ok(found) }
+        .map_err(|error| format!("`{path}` is not a valid PEM file: {error}"))?;
+    if found.is_empty() { Err(format!("no certificate found in file `{path}`")) } else { Ok(found) }
 }

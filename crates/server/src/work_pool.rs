@@ -82,11 +82,12 @@ pub(crate) enum NoResult {
 
 /// Makes the error of a call that was interrupted and did not end.
 pub(crate) fn stuck() -> Diagnostic {
-    Diagnostic::new(code::QUERY_CANCELED, "the call did not end after it was cancelled")
+    Diagnostic::new(code::QUERY_CANCELED, "the call was cancelled but is still running")
         .with_detail(
-            "Its thread waits for the system, such as for a disk. A change may still be made.",
+            "The thread of the call is waiting for the operating system, for example for a disk. \
+             A change may still take effect.",
         )
-        .with_hint("Look at the files and disks that it uses.")
+        .with_hint("Check the files and disks that the call uses.")
 }
 
 /// The pools of all classes.

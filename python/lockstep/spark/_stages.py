@@ -237,7 +237,7 @@ class _Splitter:
         position = len(self._sql[: span[0]].decode())
         line = text[:position].count("\n") + 1
         return Error(
-            f"{what} is not split into stages",
+            f"{what} cannot be split into stages",
             code="0A000",
             hint=hint,
             position=position,

@@ -205,7 +205,8 @@ fn text_of(numbers: &[f64]) -> String {
 /// Does the step of the command line.
 pub(crate) fn run_step(text: &str) -> Result<()> {
     let step = GroupingStep::of_text(text);
-    let step = step.ok_or_else(|| Error::Page { message: format!("{text} is no step of M10") })?;
+    let step =
+        step.ok_or_else(|| Error::Page { message: format!("unrecognized step of M10: {text}") })?;
     let filled = step.fill()?;
     work(|| {
         let clock = SystemClock::new();

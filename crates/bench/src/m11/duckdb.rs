@@ -20,7 +20,8 @@ use crate::{
 const TRANSACTION_ROWS: usize = 10_000;
 
 fn open_file(directory: &Path) -> Result<DuckDb> {
-    std::fs::create_dir_all(directory).trying(|| format!("make {}", directory.display()))?;
+    std::fs::create_dir_all(directory)
+        .trying(|| format!("create directory {}", directory.display()))?;
     DuckDb::open_at(Some(&directory.join("rows.duckdb")))
 }
 

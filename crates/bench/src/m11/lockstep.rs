@@ -73,7 +73,7 @@ pub(super) fn open(directory: &Path, rows: RestartRows) -> Result<(RestartStepRe
     let count = memory_and_rows(&session, &[rows.table().to_owned()])?.1;
     if answer.is_none() || usize::try_from(count) != Ok(rows.count) {
         let system = "lockstep".to_owned();
-        let difference = format!("{count} of {} rows are there", rows.count);
+        let difference = format!("{count} of {} rows are stored", rows.count);
         return Err(Error::Disagreement { system, request: 0, difference });
     }
     Ok((RestartStepResult { open_ms, rows_of_a_key: rows.rows_of_a_key() }, database))

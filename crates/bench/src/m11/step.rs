@@ -147,7 +147,8 @@ fn first_line(process: &mut Child) -> Result<String> {
 /// the process that started it has ended.
 pub(crate) fn run_step(text: &str) -> Result<()> {
     let step = RestartStep::of_text(text);
-    let step = step.ok_or_else(|| Error::Page { message: format!("{text} is no step of M11") })?;
+    let step =
+        step.ok_or_else(|| Error::Page { message: format!("unrecognized step of M11: {text}") })?;
     let (RestartStepResult { open_ms, rows_of_a_key }, _open) = step.perform()?;
     say(&json!({ "open_ms": open_ms, "rows_of_a_key": rows_of_a_key }).to_string());
     let mut line = String::new();

@@ -66,7 +66,7 @@ impl WriteTarget for SqlWrites {
         let rows = self.peer.connect()?.execute("SELECT count(*) FROM puts")?;
         match rows.first().and_then(|row| row.first()) {
             Some(AnswerValue::Int(rows)) => Ok(u64::try_from(*rows).ok()),
-            _ => Err(Error::peer(self.peer.name(), "count(*) gives no number")),
+            _ => Err(Error::peer(self.peer.name(), "count(*) did not return a number")),
         }
     }
 }

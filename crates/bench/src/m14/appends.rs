@@ -52,7 +52,7 @@ pub(super) fn run(options: &BenchOptions) -> Result<MeasurementTable> {
         .map(|(name, per_s)| vec![ResultCell::Text(name.to_owned()), ResultCell::Numbers(per_s)]);
     Ok(MeasurementTable {
         title: "Appends of rows of eight columns, one connection".to_owned(),
-        columns: vec!["how", "rows/s"],
+        columns: vec!["method", "rows/s"],
         rows: rows.into(),
     })
 }
@@ -126,7 +126,7 @@ fn check_count(found: Option<&str>, rows: usize) -> Result<()> {
     if found == Some(&rows.to_string()) {
         return Ok(());
     }
-    let message = format!("the table has {} rows of {rows}", found.unwrap_or("no"));
+    let message = format!("the table has {} of {rows} rows", found.unwrap_or("no"));
     Err(Error::peer("lockstep", message))
 }
 

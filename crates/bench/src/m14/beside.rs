@@ -38,7 +38,7 @@ const REQUEST_CONNECTIONS: [usize; 2] = [1, 8];
 const ANALYTICS_CLIENTS: usize = 8;
 /// The names of the two loads.
 const ALONE: &str = "alone";
-const BESIDE: &str = "beside analytics";
+const BESIDE: &str = "with analytics";
 
 /// What a client of analytics asks: all rows of the table, several times over.
 const ANALYTICS: &str = "SELECT col_s0, count(*) AS n, sum(col_d0) AS s, avg(col_d0) AS a, \
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
             note(&mut measured, (LOCKSTEP, BESIDE, connections), beside?);
         }
     }
-    say(&format!("{} queries of analytics were answered", answered.iter().sum::<u64>()));
+    say(&format!("{} analytics queries were answered", answered.iter().sum::<u64>()));
     Ok(outcome(&measured, &answered))
 }
 
@@ -83,7 +83,7 @@ fn outcome(measured: &[NetworkRuns], answered: &[u64]) -> Outcome {
             let times = find(BESIDE).zip(find(ALONE));
             if let Some((beside, alone)) = times {
                 let times = at(beside) / at(alone).max(0.001);
-                let name = format!("{name}, beside analytics/alone, {connections} connections");
+                let name = format!("{name}, with analytics/alone, {connections} connections");
                 ratios.insert(name, json!(rounded(times)));
             }
         }
@@ -91,7 +91,7 @@ fn outcome(measured: &[NetworkRuns], answered: &[u64]) -> Outcome {
     let columns =
         vec!["system", "load", "connections", "requests/s", "p50 µs", "p99 µs", "p999 µs"];
     let rows = measured.iter().map(NetworkRuns::cells).collect();
-    let title = "M1's request at half load, alone and beside analytics".to_owned();
+    let title = "M1's request at half load, alone and concurrently with analytics".to_owned();
     let params = json!({
         "protocol": "HTTP/1.1 with JSON", "connections": REQUEST_CONNECTIONS,
         "analytics_clients": ANALYTICS_CLIENTS, "analytics": ANALYTICS,
@@ -147,11 +147,11 @@ impl AnalyticsFlood {
         self.is_over.store(true, Ordering::Relaxed);
         for client in self.clients {
             let ended = client.join();
-            ended.map_err(|_panic| Error::peer("server", "a client has panicked".to_owned()))??;
+            ended.map_err(|_panic| Error::peer("server", "a client panicked".to_owned()))??;
         }
         let answered = self.answered.load(Ordering::Relaxed);
         if answered == 0 {
-            return Err(Error::peer("server", "no query of analytics was answered".to_owned()));
+            return Err(Error::peer("server", "no analytics query was answered".to_owned()));
         }
         Ok(answered)
     }

@@ -111,7 +111,7 @@ impl Exchanges {
     /// Makes the error of a connection that has ended, or has answered with an error.
     pub(super) fn no_answer(&self) -> Error {
         let said = String::from_utf8_lossy(&self.received).into_owned();
-        Error::peer("server", format!("no answer: {said}"))
+        Error::peer("server", format!("no response: {said}"))
     }
 }
 
@@ -178,7 +178,7 @@ impl Endpoint {
     /// Sends a request on a connection of its own and returns the body of the answer. Over TCP alone.
     pub(super) fn exchange(&self, request: &[u8]) -> Result<Vec<u8>> {
         let ListenAddress::Tcp(address) = &self.address else {
-            return Err(Error::peer("server", "an exchange goes over TCP"));
+            return Err(Error::peer("server", "an exchange requires a TCP connection"));
         };
         let trying = || format!("call {address}");
         let mut stream = TcpStream::connect(address).trying(trying)?;
@@ -200,7 +200,7 @@ impl Endpoint {
 fn receive(stream: &mut TcpStream, exchanges: &mut Exchanges) -> Result<Vec<u8>> {
     let mut part = [0; 65_536];
     loop {
-        let count = stream.read(&mut part).trying(|| "read an answer".to_owned())?;
+        let count = stream.read(&mut part).trying(|| "read a response".to_owned())?;
         exchanges.received.extend_from_slice(&part[..count]);
         match exchanges.end()? {
             Some(FramedAnswer { body, end, .. }) => {

@@ -47,7 +47,7 @@ impl Feast {
     pub(super) fn start(set: FeatureSet) -> Result<Self> {
         let (python, feast) = (feast_program("python"), feast_program("feast"));
         if !feast.exists() {
-            let message = format!("the program {}", feast.display());
+            let message = format!("program {} not found", feast.display());
             return Err(Error::Missing { system: FEAST, message });
         }
         let folder = TemporaryFolder::new(FEAST)?;
@@ -72,7 +72,7 @@ impl Feast {
         while TcpStream::connect(self.address).is_err() {
             let has_ended = !matches!(self.process.try_wait(), Ok(None));
             if has_ended || clock.monotonic_ns() > START_MS_MAX * 1_000_000 {
-                return Err(Error::peer(FEAST, "it does not start"));
+                return Err(Error::peer(FEAST, "the process did not start"));
             }
             // It sends no signal when it is ready, so its address is polled.
             std::thread::park_timeout(Duration::from_millis(50));
@@ -85,7 +85,7 @@ impl Feast {
         if answer.contains(&format!("[{last:?}]")) && !answer.contains("NOT_FOUND") {
             return Ok(());
         }
-        Err(Error::peer(FEAST, format!("its answer is not what was stored: {answer}")))
+        Err(Error::peer(FEAST, format!("the response differs from the stored values: {answer}")))
     }
 
     /// Returns the server with requests of all features of one entity each.

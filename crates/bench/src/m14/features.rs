@@ -190,13 +190,13 @@ fn object(names: &[String], row: &[Datum<'_>]) -> String {
 pub(super) fn read_answer(body: &[u8], expected: &[AnswerValue]) -> Result<Vec<AnswerValue>> {
     let wrong =
         |what: &str| Error::peer("lockstep", format!("{what}: {}", String::from_utf8_lossy(body)));
-    let json: Json = serde_json::from_slice(body).map_err(|_error| wrong("no JSON"))?;
-    let object = json.as_object().ok_or_else(|| wrong("no object"))?;
+    let json: Json = serde_json::from_slice(body).map_err(|_error| wrong("invalid JSON"))?;
+    let object = json.as_object().ok_or_else(|| wrong("not a JSON object"))?;
     // The texts of the values: serde_json's own floats may be off by one unit in the last place.
     let texts: BTreeMap<String, Box<RawValue>> =
-        serde_json::from_slice(body).map_err(|_error| wrong("no object"))?;
+        serde_json::from_slice(body).map_err(|_error| wrong("not a JSON object"))?;
     if object.len() != expected.len() {
-        return Err(wrong("other columns"));
+        return Err(wrong("unexpected columns"));
     }
     let value = |((name, found), expected): ((&String, &Json), &AnswerValue)| {
         let read = match expected {

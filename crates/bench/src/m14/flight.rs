@@ -112,7 +112,7 @@ fn write_row(
 
 fn read_message<M: Message + Default>(answer: &[u8]) -> Result<M> {
     let body = http2::body(answer);
-    let message = body.get(MESSAGE_HEAD..).ok_or_else(|| wrong("the answer has no message"))?;
+    let message = body.get(MESSAGE_HEAD..).ok_or_else(|| wrong("the response has no message"))?;
     M::decode(message).map_err(|error| wrong(&error.to_string()))
 }
 
@@ -124,7 +124,9 @@ pub(super) fn read_answer(answer: &[u8]) -> Result<Vec<AnswerValue>> {
         StreamReader::try_new(answers.rows.as_slice(), None)?.collect()
     };
     let batches = read().map_err(|error| wrong(&error.to_string()))?;
-    let [batch] = batches.as_slice() else { return Err(wrong("the answer is not one batch")) };
+    let [batch] = batches.as_slice() else {
+        return Err(wrong("the response is not a single batch"));
+    };
     let arena = Arena::new();
     let value =
         |column: &ArrayRef| AnswerValue::from(&ColumnReader::new(column.as_ref()).get(0, &arena));

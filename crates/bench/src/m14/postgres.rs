@@ -113,7 +113,7 @@ fn message(kind: Option<u8>, content: &[u8]) -> Vec<u8> {
 
 /// Reads the row of an answer, whose values are of the kinds of the expected ones.
 pub(super) fn read_answer(bytes: &[u8], expected: &[AnswerValue]) -> Result<Vec<AnswerValue>> {
-    let wrong = || Error::peer("lockstep", "the answer is no row".to_owned());
+    let wrong = || Error::peer("lockstep", "the response is not a row".to_owned());
     let mut at = 0;
     while let Some((kind, content, next)) = postgres_message(bytes, at) {
         at = next;

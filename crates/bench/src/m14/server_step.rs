@@ -143,7 +143,7 @@ impl ServerProcess {
         BufReader::new(output).read_line(&mut line).trying(trying)?;
         let address = line.trim().parse();
         let address = address.map_err(|_error| {
-            Error::peer("server", format!("it does not start; it says {line:?}"))
+            Error::peer("server", format!("the process did not start; output: {line:?}"))
         })?;
         let ready_ms = clock.monotonic_ns() as f64 / 1e6;
         Ok(Self { system, child, input, address, ready_ms })
@@ -218,7 +218,7 @@ impl Drop for ServerProcess {
 /// Runs a step: serves until the standard input ends.
 pub(crate) fn run_step(step: &str) -> Result<()> {
     let system = ServedSystem::of_text(step);
-    match system.ok_or_else(|| Error::peer("server", format!("{step} is no step")))? {
+    match system.ok_or_else(|| Error::peer("server", format!("unrecognized step: {step}")))? {
         ServedSystem::Lockstep(set) => serve_features(set, Listener::Http),
         ServedSystem::LockstepPostgres(set) => serve_features(set, Listener::Postgres),
         ServedSystem::Appends(protocol) => serve_table(protocol),

@@ -39,7 +39,7 @@ pub(super) struct LoadTimer {
 impl LoadTimer {
     /// Makes a timer for the times of a clock. To be called where the runtime of the thread is entered.
     pub(super) fn new(clock: SystemClock) -> Result<Self> {
-        let trying = || "make a timer".to_owned();
+        let trying = || "create a timer".to_owned();
         let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
         // SAFETY: the call reads and writes no memory of this process.
         let descriptor = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) };

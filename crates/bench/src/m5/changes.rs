@@ -164,7 +164,7 @@ impl TableUnderChange {
     fn expire(&self) -> Result<()> {
         let before_ns = expiry_thread_ns();
         self.clock.set_ms(START_MS + 2 * TTL_MS);
-        wait_until("the removal of expired rows did not begin", || {
+        wait_until("the removal of expired rows did not start", || {
             expiry_thread_ns() > before_ns + BEGUN_NS
         })
     }
@@ -172,7 +172,7 @@ impl TableUnderChange {
     /// Waits until most of the memory of the expired rows is freed.
     fn wait_until_removed(&self) -> Result<()> {
         let before = self.database.memory_use().used;
-        wait_until("the rows that expired were not removed", || {
+        wait_until("the expired rows were not removed", || {
             self.database.memory_use().used < before / 2
         })
     }
@@ -268,7 +268,7 @@ fn describe(requested: &Latencies, inserted: &Latencies, took_ms: u64) -> Json {
     let ratio = p999(&requested.beside) / p999(&requested.alone);
     let p99_ms = inserted.beside.value_at_quantile(0.99) as f64 / 1e6;
     say(&format!(
-        "{took_ms} ms: requests' p999 {} times the undisturbed, inserts' p99 {} ms",
+        "{took_ms} ms: p999 of requests {} times that without the change, p99 of inserts {} ms",
         rounded(ratio),
         rounded(p99_ms)
     ));

@@ -59,7 +59,7 @@ pub(super) fn run(options: &BenchOptions) -> Result<(MeasurementTable, f64)> {
     }
     let [without, beside] = &runs;
     let ratio = rounded(beside.p999_us() / without.p999_us());
-    say(&format!("requests' p999 while a checkpoint is written: {ratio} times that without"));
+    say(&format!("p999 of requests during a checkpoint: {ratio} times that without a checkpoint"));
     Ok((table(&runs), ratio))
 }
 
@@ -168,7 +168,7 @@ fn table([without, beside]: &[CheckpointRuns; 2]) -> MeasurementTable {
         "checkpoint ms",
         "checkpoint MB",
     ];
-    let rows = vec![without.cells("no checkpoint"), beside.cells("beside a checkpoint")];
+    let rows = vec![without.cells("without a checkpoint"), beside.cells("during a checkpoint")];
     let title = "Requests and inserts in a directory (durability `os`)".to_owned();
     MeasurementTable { title, columns, rows }
 }

@@ -198,7 +198,7 @@ impl M8Lockstep {
                 return Ok(changed_ns);
             }
             if now_ns - start_ns > CATCH_UP_NS_MAX {
-                return Err(Error::Idle { what: "the pre-aggregates were not made in time" });
+                return Err(Error::Idle { what: "the pre-aggregates were not built in time" });
             }
             std::thread::park_timeout(POLL);
         }

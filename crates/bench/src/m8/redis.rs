@@ -132,7 +132,7 @@ impl HourClient<'_> {
 
 fn eight(bytes: &[u8], start: usize) -> Result<[u8; 8]> {
     let found = bytes.get(start..start + 8).and_then(|bytes| bytes.try_into().ok());
-    found.ok_or_else(|| Error::peer("redis", "a value is shorter than it was written"))
+    found.ok_or_else(|| Error::peer("redis", "a value is shorter than its written form"))
 }
 
 impl Client for HourClient<'_> {

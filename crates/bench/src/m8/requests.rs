@@ -179,7 +179,7 @@ pub(super) fn measure_table(
     let progress = |family: &Family| Ok((*family, lockstep.progress(*family)?));
     let nodes = point.families.iter().map(progress).collect::<Result<Vec<_>>>()?;
     if nodes.iter().all(|(_, progress)| progress.rows_from_nodes == 0) {
-        return Err(Error::Idle { what: "no request took a node of the pre-aggregates" });
+        return Err(Error::Idle { what: "no request read a node of the pre-aggregates" });
     }
     let late_percent = point.late_percent;
     Ok(TableResult { keys, rows, late_percent, loads, caught_up, row_bytes, nodes })
@@ -224,7 +224,9 @@ fn measure_family(
     }
     let rows_from_nodes = lockstep.progress(family)?.rows_from_nodes;
     let name = family.name();
-    say(&format!("{name}: all systems answer alike; {rows_from_nodes} rows were taken from nodes"));
+    say(&format!(
+        "{name}: all systems return the same results; {rows_from_nodes} rows were read from nodes"
+    ));
     Ok(loads)
 }
 

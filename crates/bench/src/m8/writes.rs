@@ -104,13 +104,13 @@ pub(super) fn measure(options: &BenchOptions, set: KeySet) -> Result<Measurement
     }
     tables.iter().try_for_each(WrittenTable::check)?;
     Ok(MeasurementTable {
-        title: format!("Inserts, {LATE_PERCENT} % late, beside pre-aggregates of deployments"),
+        title: format!("Inserts, {LATE_PERCENT} % late, with pre-aggregates of deployments"),
         columns: vec![
             "deployments",
             "pre_aggregation",
-            "rows of an insert",
+            "rows per insert",
             "rows/s",
-            "p99 µs of an insert",
+            "insert p99 µs",
             "rows/s, always / off",
         ],
         rows,

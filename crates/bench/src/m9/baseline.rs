@@ -80,7 +80,7 @@ impl M9Rows {
         let keys = read.split_off(3);
         let [ids, times, values] = read
             .try_into()
-            .map_err(|_others| Error::Page { message: format!("{file} has other columns") })?;
+            .map_err(|_others| Error::Page { message: format!("{file} has unexpected columns") })?;
         let frame_ms = i64::try_from(frame_ms).expect("a frame is within all time");
         Ok(Self { ids, times, values, keys, frame_ms })
     }

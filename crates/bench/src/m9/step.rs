@@ -238,7 +238,7 @@ impl TrainingTables {
 
 /// Does the step of the command line.
 pub(crate) fn run_step(text: &str) -> Result<()> {
-    let refused = || Error::Page { message: format!("{text} is no step of M9") };
+    let refused = || Error::Page { message: format!("unrecognized step of M9: {text}") };
     let step = TrainingStep::of_text(text).ok_or_else(refused)?;
     let json: Json = serde_json::from_str(text).map_err(|_error| refused())?;
     let target = PathBuf::from(json["target"].as_str().ok_or_else(refused)?);

@@ -56,7 +56,7 @@ impl DuckDb {
         if unsafe { (library.open)(path, &raw mut database) } != 0 {
             let what =
                 file.map_or_else(|| "in memory".to_owned(), |file| file.display().to_string());
-            return Err(Error::peer(NAME, format!("a database cannot be opened: {what}")));
+            return Err(Error::peer(NAME, format!("cannot open a database: {what}")));
         }
         let scratch = match file.and_then(Path::parent) {
             None => TemporaryFolder::new(NAME)?,
@@ -82,7 +82,7 @@ impl SqlPeer for DuckDb {
         let mut handle = ptr::null_mut();
         // SAFETY: the database is open; the handle is written on success.
         if unsafe { (self.library.connect)(self.database, &raw mut handle) } != 0 {
-            return Err(Error::peer(NAME, "no connection"));
+            return Err(Error::peer(NAME, "cannot open a connection"));
         }
         Ok(Box::new(DuckDbConnection { duckdb: self, handle, prepared: Vec::new() }))
     }

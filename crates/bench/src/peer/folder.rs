@@ -35,7 +35,7 @@ impl TemporaryFolder {
     /// Creates an empty folder in another one.
     pub(crate) fn below(parent: &Path, name: &str) -> Result<Self> {
         let folder = parent.join(name);
-        fs::create_dir_all(&folder).trying(|| format!("make the folder {}", folder.display()))?;
+        fs::create_dir_all(&folder).trying(|| format!("create directory {}", folder.display()))?;
         Ok(Self { folder })
     }
 

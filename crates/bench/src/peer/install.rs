@@ -48,18 +48,18 @@ pub(crate) fn python_program(environment: &str) -> PathBuf {
 /// Installs the missing peers, and reports each step to `say`.
 pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
     if duckdb_library().exists() {
-        say("duckdb: there");
+        say("duckdb: already installed");
     } else {
-        say("duckdb: fetching its shared library");
+        say("duckdb: fetching the shared library");
         fetch_duckdb()?;
     }
     for (name, packages) in PYTHON_PACKAGES {
         // Written when the installation has succeeded.
         let mark = cache_folder().join(name).join(packages);
         if mark.exists() {
-            say(&format!("{name}: there"));
+            say(&format!("{name}: already installed"));
         } else {
-            say(&format!("{name}: installing its Python packages"));
+            say(&format!("{name}: installing the Python packages"));
             install_python(name, packages)?;
             fs::write(&mark, "").trying(|| format!("write {}", mark.display()))?;
         }
@@ -73,7 +73,7 @@ pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
         missing.push("libsqlite3-0");
     }
     if missing.is_empty() {
-        say("mariadb, postgres, redis, sqlite: there");
+        say("mariadb, postgres, redis, sqlite: already installed");
         return Ok(());
     }
     say(&format!("installing {}", missing.join(", ")));
@@ -97,16 +97,16 @@ fn install_python(name: &str, packages: &str) -> Result<()> {
 
 fn fetch_duckdb() -> Result<()> {
     let folder = cache_folder().join("duckdb");
-    fs::create_dir_all(&folder).trying(|| format!("make the folder {}", folder.display()))?;
+    fs::create_dir_all(&folder).trying(|| format!("create directory {}", folder.display()))?;
     let mut pack = Command::new("npm");
     run(pack.args(["pack", "--silent", DUCKDB_PACKAGE]).current_dir(&folder))?;
     let entries =
-        fs::read_dir(&folder).trying(|| format!("read the folder {}", folder.display()))?;
+        fs::read_dir(&folder).trying(|| format!("read directory {}", folder.display()))?;
     let archive = entries
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .find(|path| path.extension().is_some_and(|extension| extension == "tgz"));
     let Some(archive) = archive else {
-        let message = format!("npm left no archive in {}", folder.display());
+        let message = format!("npm created no archive in {}", folder.display());
         return Err(Error::Missing { system: "duckdb", message });
     };
     run(Command::new("tar").arg("xzf").arg(&archive).current_dir(&folder))?;
@@ -120,5 +120,5 @@ fn run(command: &mut Command) -> Result<()> {
     if status.success() {
         return Ok(());
     }
-    Err(Error::Missing { system: "a peer", message: format!("{program} ended with {status}") })
+    Err(Error::Missing { system: "a peer", message: format!("{program} exited with {status}") })
 }

@@ -106,7 +106,7 @@ impl Postgres {
         let account = account();
         if let Some(ServerUser { user, group }) = &account {
             chown(scratch.path(), Some(*user), Some(*group))
-                .trying(|| "give the data folder to the user postgres".to_owned())?;
+                .trying(|| "change the owner of the data directory to postgres".to_owned())?;
         }
         let locale =
             ["--no-sync", "--auth=trust", "--username=bench", "--locale=C", "--encoding=UTF8"];

@@ -96,12 +96,12 @@ impl Redis {
         resp.command(&[b"INFO", b"memory"]);
         resp.send()?;
         let Reply::Bulk(text) = resp.reply()? else {
-            return Err(Error::peer(NAME, "INFO gives no text"));
+            return Err(Error::peer(NAME, "INFO did not return a string"));
         };
         let text = String::from_utf8_lossy(resp.bytes(text)).into_owned();
         let line = text.lines().find_map(|line| line.strip_prefix("used_memory:"));
         let bytes = line.and_then(|bytes| bytes.trim().parse().ok());
-        bytes.ok_or_else(|| Error::peer(NAME, "INFO does not say used_memory"))
+        bytes.ok_or_else(|| Error::peer(NAME, "INFO did not return used_memory"))
     }
 }
 
@@ -195,7 +195,7 @@ impl Resp {
     pub(crate) fn bulk(&mut self) -> Result<Range<usize>> {
         match self.reply()? {
             Reply::Bulk(place) => Ok(place),
-            other => Err(Error::peer(NAME, format!("expected a text, found {other:?}"))),
+            other => Err(Error::peer(NAME, format!("expected a string, found {other:?}"))),
         }
     }
 

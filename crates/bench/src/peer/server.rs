@@ -86,7 +86,7 @@ impl Server {
             if has_ended || clock.monotonic_ns() > ms_max * 1_000_000 {
                 let said = disk::read_to_string(&log_of(self.folder())).unwrap_or_default();
                 let last: Vec<&str> = said.lines().rev().take(5).collect();
-                let message = format!("it does not start: {}", last.join(" / "));
+                let message = format!("the process did not start: {}", last.join(" / "));
                 return Err(Error::peer(self.system, message));
             }
             // A server sends no signal when it is ready, so its socket is polled.
@@ -139,7 +139,7 @@ fn log_of(folder: &Path) -> PathBuf {
 
 /// Returns the path of a peer's program.
 pub(crate) fn program(system: &'static str, name: &str) -> Result<PathBuf> {
-    let missing = || Error::Missing { system, message: format!("the program {name}") };
+    let missing = || Error::Missing { system, message: format!("program {name} not found") };
     find_program(name).ok_or_else(missing)
 }
 
@@ -150,5 +150,5 @@ pub(crate) fn finish(system: &'static str, command: &mut Command) -> Result<()> 
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(Error::peer(system, format!("preparing its data folder failed: {said}")))
+    Err(Error::peer(system, format!("could not prepare the data directory: {said}")))
 }

@@ -21,13 +21,13 @@ impl SharedLibrary {
     pub(super) fn load(system: &'static str, path: &Path) -> Result<Self> {
         let missing = |message: String| Error::Missing { system, message };
         if !path.exists() {
-            return Err(missing(path.display().to_string()));
+            return Err(missing(format!("{} not found", path.display())));
         }
         let name = CString::new(path.as_os_str().as_bytes()).expect("a path has no zero bytes");
         // SAFETY: loading runs the library's initializers, which need nothing of the process.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
-            return Err(missing(format!("{} cannot be loaded", path.display())));
+            return Err(missing(format!("cannot load {}", path.display())));
         }
         Ok(Self { system, path: path.to_owned(), handle })
     }

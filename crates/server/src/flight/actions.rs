@@ -26,12 +26,12 @@ pub(crate) type ActionStream =
 /// The actions of Flight and Flight SQL that are answered, with what they do.
 const STANDARD: &[(&str, &str)] = &[
     ("CreatePreparedStatement", "Prepares a statement."),
-    ("ClosePreparedStatement", "Forgets a prepared statement."),
+    ("ClosePreparedStatement", "Closes a prepared statement."),
     ("CancelQuery", "Cancels the statement of a ticket."),
     ("CancelFlightInfo", "Cancels the statement of a ticket."),
     ("SetSessionOptions", "Sets the database (schema) and variables of the session."),
-    ("GetSessionOptions", "Returns options of the session."),
-    ("CloseSession", "Forgets the session."),
+    ("GetSessionOptions", "Returns the options of the session."),
+    ("CloseSession", "Closes the session."),
 ];
 
 /// The values of `ActionCancelQueryResult` that are used.
@@ -89,16 +89,16 @@ impl FlightCall {
             "GetSessionOptions" => self.session_options().await,
             "CloseSession" => Ok(self.close_session()),
             "BeginTransaction" | "EndTransaction" | "BeginSavepoint" | "EndSavepoint" => {
-                let error = Diagnostic::unsupported("there are no transactions").with_hint(
-                    "Each statement takes effect on its own. Rows for several tables are appended \
-                     all or none by one append.",
+                let error = Diagnostic::unsupported("transactions are not supported").with_hint(
+                    "Run each statement on its own: it commits immediately. To append rows to \
+                     several tables atomically, use a single append.",
                 );
                 Err(self.status(&error))
             }
             name => match self.own_action(name, &body).await? {
                 Some(results) => Ok(Response::new(results)),
                 None => {
-                    let message = format!("there is no action {name}");
+                    let message = format!("action {name} is not supported");
                     Err(self.status(&Diagnostic::unsupported(message)))
                 }
             },
@@ -110,7 +110,9 @@ impl FlightCall {
         let unpack = || -> Result<M> {
             let any = Any::decode(&**body).map_err(malformed)?;
             let found = any.unpack::<M>().map_err(malformed)?;
-            found.ok_or_else(|| malformed("the action has another message"))
+            found.ok_or_else(|| {
+                malformed("the body of the action contains a different message type")
+            })
         };
         unpack().map_err(|error| self.status(&error))
     }

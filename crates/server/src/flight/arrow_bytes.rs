@@ -110,7 +110,7 @@ pub(crate) fn parameters_in(bytes: &[u8]) -> Result<Vec<Parameter>> {
     }
     match (rows.pop(), rows.is_empty()) {
         (Some(row), true) => Ok(row),
-        _ => Err(malformed("a statement has one row of parameters")),
+        _ => Err(malformed("a statement requires exactly one row of parameters")),
     }
 }
 
@@ -119,15 +119,17 @@ pub(crate) fn parameter_rows(batch: &RecordBatch) -> Result<ParameterRows> {
     let mut columns: Vec<(ArrayRef, DataType)> = Vec::with_capacity(batch.num_columns());
     for (number, array) in batch.columns().iter().enumerate() {
         let data_type = importable(array.data_type()).ok_or_else(|| {
-            let message = format!("parameter {} is {}", number + 1, array.data_type());
+            let message =
+                format!("parameter {} has unsupported type {}", number + 1, array.data_type());
             Diagnostic::new(code::DATATYPE_MISMATCH, message)
-                .with_detail("The dialect has no such type.")
+                .with_detail("The SQL dialect has no corresponding type.")
         })?;
         let converted = if *array.data_type() == arrow_type(&data_type) {
             Arc::clone(array)
         } else {
             import_array(&in_milliseconds(array), &data_type).map_err(|error| {
-                let message = format!("parameter {} is not {data_type}: {error}", number + 1);
+                let message =
+                    format!("cannot convert parameter {} to type {data_type}: {error}", number + 1);
                 Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData)
             })?
         };

@@ -72,13 +72,16 @@ impl FlightCall {
     /// Takes what was found of the caller.
     pub(crate) fn of<T>(server: &Arc<FlightServer>, request: &Request<T>) -> Result<Self, Status> {
         let Some(caller) = request.extensions().get::<FlightCaller>().cloned() else {
-            return Err(Status::unauthenticated("the call has no user"));
+            return Err(Status::unauthenticated("authentication required"));
         };
         let FlightCaller { session, id, begun_ns } = caller;
         let text = |name| request.metadata().get(name).and_then(|value| value.to_str().ok());
         let own = text(TIMEOUT_HEADER).map(|text| {
             text.trim().parse().map_err(|_error| {
-                to_status(&malformed("lockstep-timeout-ms is not a number"), id.text())
+                to_status(
+                    &malformed("header lockstep-timeout-ms must be a number of milliseconds"),
+                    id.text(),
+                )
             })
         });
         let of_grpc = text(GRPC_TIMEOUT).and_then(grpc_timeout_ms);

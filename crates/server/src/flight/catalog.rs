@@ -71,7 +71,7 @@ impl FlightCall {
         command: Command,
     ) -> std::result::Result<FlightDataStream, tonic::Status> {
         let Some(schema) = catalog_schema(&command) else {
-            let message = format!("DoGet does not take {}", command.type_url());
+            let message = format!("DoGet does not support command {}", command.type_url());
             return Err(self.status(&Diagnostic::unsupported(message)));
         };
         let answer = move |session: &Session| answer(session, command);

@@ -148,7 +148,7 @@ impl PutReader {
         match self.next().map(|message| message.map(|message| message.payload)) {
             Some(Ok(DecodedPayload::Schema(schema))) => Ok(schema),
             Some(Err(error)) => Err(error),
-            _ => Err(malformed("rows begin with their schema")),
+            _ => Err(malformed("rows must be preceded by their schema")),
         }
     }
 
@@ -171,8 +171,8 @@ impl PutReader {
             return Ok(());
         }
         let most = self.bytes_max;
-        let message = format!("the rows have more bytes than limits.body_bytes_max ({most})");
-        let hint = "Append to one table at a time: its rows are not collected.";
+        let message = format!("the rows exceed limits.body_bytes_max ({most} bytes)");
+        let hint = "Append to one table per call: its rows are then not buffered.";
         Diagnostic::new(code::VALUE_TOO_LARGE, message).with_hint(hint).err()
     }
 }
@@ -187,12 +187,17 @@ impl FlightCall {
         let state = &self.server.state;
         let timeout = Duration::from_millis(state.settings().body_timeout_ms);
         let first = tokio::time::timeout(timeout, messages.message()).await;
-        let first = first.map_err(|_elapsed| Status::deadline_exceeded("no message arrived"))??;
+        let first = first.map_err(|_elapsed| {
+            Status::deadline_exceeded("the first message did not arrive in time")
+        })??;
         let Some(mut first) = first else {
-            return Err(self.status(&malformed("a DoPut begins with a descriptor")));
+            return Err(
+                self.status(&malformed("the first message of DoPut must contain a descriptor"))
+            );
         };
         let descriptor = first.flight_descriptor.take();
-        let command = descriptor.ok_or_else(|| malformed("a DoPut begins with a descriptor"));
+        let command = descriptor
+            .ok_or_else(|| malformed("the first message of DoPut must contain a descriptor"));
         let command = command.and_then(|descriptor| read_command(&descriptor.cmd));
         let command = command.map_err(|error| self.status(&error))?;
         let messages = stream::iter([Ok(first)]).chain(messages);
@@ -249,7 +254,7 @@ impl FlightCall {
                 Ok(PutResult { app_metadata: outcome.encode_to_vec().into() })
             }
             other => {
-                let message = format!("DoPut does not take {}", other.type_url());
+                let message = format!("DoPut does not support command {}", other.type_url());
                 Err(self.status(&Diagnostic::unsupported(message)))
             }
         }
@@ -285,7 +290,7 @@ async fn message_in_time(
             () = &mut too_long => {
                 let message = "the next rows did not arrive in time";
                 return Diagnostic::new(code::QUERY_CANCELED, message)
-                    .with_hint("limits.body_timeout_ms says how long they may take.")
+                    .with_hint("Send rows faster, or raise limits.body_timeout_ms.")
                     .err();
             }
             _ = checks.tick() => {
@@ -316,10 +321,10 @@ fn ingest_rows(
     reader: &mut PutReader,
 ) -> Result<Output> {
     if ingest.temporary {
-        return Diagnostic::unsupported("there are no temporary tables").err();
+        return Diagnostic::unsupported("temporary tables are not supported").err();
     }
     if ingest.transaction_id.as_ref().is_some_and(|id| !id.is_empty()) {
-        return Diagnostic::unsupported("there are no transactions").err();
+        return Diagnostic::unsupported("transactions are not supported").err();
     }
     let table = match ingest.schema.as_deref() {
         Some(database) if !database.is_empty() => format!("{database}.{}", ingest.table),
@@ -347,7 +352,7 @@ fn creates(
     let Some(options) = options else { return Ok(None) };
     let exists = session.has_table(table);
     if exists && options.if_exists == TableExistsOption::Fail as i32 {
-        let message = format!("table `{table}` exists already");
+        let message = format!("table `{table}` already exists");
         return Diagnostic::new(code::DUPLICATE_TABLE, message).err();
     }
     let is_replaced = exists && options.if_exists == TableExistsOption::Replace as i32;
@@ -378,7 +383,7 @@ fn append_rows(session: &Session, append: &Append, reader: &mut PutReader) -> Re
         };
     }
     if append.creates() != AppendCreates::No {
-        return Err(malformed("an append that creates a table has one"));
+        return Err(malformed("an append that creates a table requires exactly one table"));
     }
     let mut collected: Vec<Vec<RecordBatch>> = vec![Vec::new(); append.tables.len()];
     let (mut at, mut bytes) = (None, 0);
@@ -393,8 +398,10 @@ fn append_rows(session: &Session, append: &Append, reader: &mut PutReader) -> Re
                     assert!(at.is_some_and(|at| at < append.tables.len()), "rows without a table");
                 }
                 let rows = at.and_then(|at| collected.get_mut(at));
-                rows.ok_or_else(|| malformed("rows begin with a schema that names their table"))?
-                    .push(batch);
+                rows.ok_or_else(|| {
+                    malformed("rows must be preceded by a schema that specifies their table")
+                })?
+                .push(batch);
             }
             DecodedPayload::None => {}
         }
@@ -418,7 +425,9 @@ fn durability(text: &str) -> Result<Durability> {
         "os" => Ok(Durability::Os),
         "disk" => Ok(Durability::Disk),
         _ => {
-            let message = format!("durability is 'disk', 'os' or 'memory', found '{text}'");
+            let message = format!(
+                "invalid value for parameter `durability`: '{text}' (expected disk, os or memory)"
+            );
             Diagnostic::new(code::INVALID_PARAMETER, message).err()
         }
     }

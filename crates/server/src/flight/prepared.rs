@@ -63,10 +63,11 @@ impl PreparedTable {
             by_handle.retain(|_, kept| used_ns.saturating_sub(kept.used_ns) < timeout_ns);
         }
         if by_handle.len() >= max {
-            let message = format!("there are {max} prepared statements (flight.statements_max)");
+            let message =
+                format!("number of prepared statements exceeds flight.statements_max ({max})");
             return Diagnostic::new(code::TOO_MANY, message)
                 .with_kind(Kind::Retry)
-                .with_hint("Close those that are not used.")
+                .with_hint("Close unused prepared statements, or raise flight.statements_max.")
                 .err();
         }
         let handle = lockstep_host::random::id().to_vec();
@@ -119,7 +120,10 @@ impl PreparedTable {
 }
 
 fn not_prepared() -> Diagnostic {
-    Diagnostic::new(code::UNDEFINED_OBJECT, "there is no prepared statement with this handle")
+    Diagnostic::new(code::UNDEFINED_OBJECT, "the prepared statement of this handle does not exist")
         .with_kind(Kind::PrepareAgain)
-        .with_hint("Prepare it again: it was closed, or not used for flight.session_timeout_ms.")
+        .with_hint(
+            "Prepare the statement again: it was closed, or was unused for \
+             flight.session_timeout_ms.",
+        )
 }

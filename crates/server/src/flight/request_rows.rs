@@ -83,7 +83,7 @@ impl FlightCall {
                 Ok(RowsTarget { name: target, prepared: Some(request) })
             }
             FlightStatement::Statement { .. } => {
-                Err(malformed("the handle is that of a statement"))
+                Err(malformed("the handle identifies a prepared statement, not a prepared request"))
             }
         }
     }

@@ -92,7 +92,7 @@ impl RowSender {
     /// Sends rows, whose columns were sent.
     pub(crate) fn rows(&self, batch: &RecordBatch) -> Result<()> {
         let Some(schema) = &self.schema else {
-            return Diagnostic::internal("rows without columns").err();
+            return Diagnostic::internal("rows were sent before their columns").err();
         };
         let same = schema.fields().len() == batch.num_columns();
         let batch =
@@ -141,9 +141,9 @@ impl RowSender {
                     return Ok(());
                 }
                 () = &mut too_long => {
-                    let message = "the client has stopped reading rows";
+                    let message = "the client did not read rows in time";
                     return Diagnostic::new(code::QUERY_CANCELED, message)
-                        .with_hint("limits.write_timeout_ms says how long rows wait for it.")
+                        .with_hint("Read rows faster, or raise limits.write_timeout_ms.")
                         .err();
                 }
                 _ = checks.tick() => {

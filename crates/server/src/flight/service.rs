@@ -60,7 +60,8 @@ impl FlightCall {
             }
             command => {
                 let Some(schema) = catalog_schema(&command) else {
-                    let message = format!("GetFlightInfo does not take {}", command.type_url());
+                    let message =
+                        format!("GetFlightInfo does not support command {}", command.type_url());
                     return Err(self.status(&Diagnostic::unsupported(message)));
                 };
                 let ticket = Ticket::new(descriptor.cmd.clone());
@@ -127,8 +128,8 @@ impl FlightService for LockstepFlight {
         request: Request<Criteria>,
     ) -> Result<Response<Self::ListFlightsStream>, Status> {
         let call = self.call(&request)?;
-        let error = Diagnostic::unsupported("there is no list of flights")
-            .with_hint("Flight SQL's GetTables lists tables.");
+        let error = Diagnostic::unsupported("ListFlights is not supported")
+            .with_hint("Use GetTables of Flight SQL to list tables.");
         Err(call.status(&error))
     }
 
@@ -157,7 +158,7 @@ impl FlightService for LockstepFlight {
         let call = self.call(&request)?;
         let info = call.info(request.into_inner()).await?;
         if info.schema.is_empty() {
-            let message = "only running this statement tells its columns";
+            let message = "cannot determine the columns of this statement without running it";
             return Err(call.status(&Diagnostic::unsupported(message)));
         }
         Ok(Response::new(SchemaResult { schema: info.schema }))
@@ -185,7 +186,7 @@ impl FlightService for LockstepFlight {
         request: Request<Streaming<FlightData>>,
     ) -> Result<Response<Self::DoExchangeStream>, Status> {
         let call = self.call(&request)?;
-        Err(call.status(&Diagnostic::unsupported("DoExchange is not used")))
+        Err(call.status(&Diagnostic::unsupported("DoExchange is not supported")))
     }
 
     async fn do_action(

@@ -122,16 +122,15 @@ fn key_of(state: &ServerState, token: &str) -> LoginKey {
 
 /// Makes the error for a session that the server does not know, or no longer.
 pub(crate) fn session_ended() -> Diagnostic {
-    Diagnostic::new(code::INVALID_AUTHORIZATION, "the session has ended").with_hint(
-        "Connect again; flight.session_timeout_ms says how long an idle session is kept.",
-    )
+    Diagnostic::new(code::INVALID_AUTHORIZATION, "the session has ended")
+        .with_hint("Reconnect. Idle sessions are closed after flight.session_timeout_ms.")
 }
 
 fn too_many(max: usize) -> Diagnostic {
-    let message = format!("there are {max} sessions already (flight.sessions_max)");
+    let message = format!("number of sessions exceeds flight.sessions_max ({max})");
     Diagnostic::new(code::TOO_MANY, message)
         .with_kind(Kind::Retry)
-        .with_hint("Close connections that are not used.")
+        .with_hint("Close unused connections, or raise flight.sessions_max.")
 }
 
 #[cfg(test)]

@@ -280,9 +280,9 @@ impl FlightCall {
         let (server, user) = (&self.server, self.session.user());
         match server.prepared.find(&server.state, user, handle) {
             Ok(FlightStatement::Statement { sql, rows }) => Ok((sql, rows)),
-            Ok(FlightStatement::Request { .. }) => {
-                Err(self.status(&malformed("the handle is that of a request")))
-            }
+            Ok(FlightStatement::Request { .. }) => Err(self.status(&malformed(
+                "the handle identifies a prepared request, not a prepared statement",
+            ))),
             Err(error) => Err(self.status(&error)),
         }
     }

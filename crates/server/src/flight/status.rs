@@ -78,7 +78,7 @@ pub(crate) fn to_status(diagnostic: &Diagnostic, request_id: &str) -> Status {
 
 /// Makes the error for a message that is not as the protocol says.
 pub(crate) fn malformed(message: impl std::fmt::Display) -> Box<Diagnostic> {
-    Box::new(Diagnostic::new(PROTOCOL_VIOLATION, format!("the call is not as expected: {message}")))
+    Box::new(Diagnostic::new(PROTOCOL_VIOLATION, format!("invalid call: {message}")))
 }
 
 /// Makes the error for a call that arrives at the end of the server.
@@ -91,7 +91,7 @@ pub(crate) fn no_result(reason: NoResult) -> Box<Diagnostic> {
     Box::new(match reason {
         NoResult::Overloaded => Diagnostic::new(code::TOO_MANY, "the server is overloaded")
             .with_kind(Kind::Retry)
-            .with_hint("Send it again later; the settings of admission say how much may wait."),
+            .with_hint("Retry later, or raise the queue limits in the settings admission.*."),
         NoResult::Closed => shutting_down(),
         NoResult::Stuck => stuck(),
     })

@@ -61,7 +61,7 @@ impl BodyFormat {
             return Ok(Self::Json);
         }
         Self::of_media_type(media_type).ok_or_else(|| {
-            let message = format!("a body of type {media_type} is not read here");
+            let message = format!("unsupported Content-Type: {media_type}");
             HttpError::protocol(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
         })
     }
@@ -82,7 +82,7 @@ impl BodyFormat {
             }
         }
         best.map(|(_, format)| format).ok_or_else(|| {
-            let message = format!("none of the formats `{text}` is written here");
+            let message = format!("no supported media type in Accept: {text}");
             HttpError::protocol(StatusCode::NOT_ACCEPTABLE, message)
         })
     }
@@ -101,7 +101,7 @@ impl BodyFormat {
 pub(crate) fn read_arrow(body: &[u8]) -> HttpResult<Vec<RecordBatch>> {
     let read = read_stream(body).map(|(_, batches)| batches);
     read.map_err(|error| {
-        let message = format!("the body is not a stream of Arrow: {error}");
+        let message = format!("the body is not a valid Arrow stream: {error}");
         HttpError::from(Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData))
     })
 }
@@ -234,15 +234,15 @@ pub(crate) fn check_size(bytes: usize, bytes_max: u64) -> HttpResult<()> {
     if u64::try_from(bytes).is_ok_and(|bytes| bytes <= bytes_max) {
         return Ok(());
     }
-    let message = format!("the answer has more bytes than limits.answer_bytes_max ({bytes_max})");
+    let message = format!("response exceeds limits.answer_bytes_max ({bytes_max} bytes)");
     let diagnostic = Diagnostic::new(code::VALUE_TOO_LARGE, message).with_kind(Kind::FreeResources);
-    Err(diagnostic.with_hint("LIMIT says how many rows are returned.").into())
+    Err(diagnostic.with_hint("Use LIMIT to return fewer rows.").into())
 }
 
 /// Writes an output as a stream of Arrow.
 fn write_arrow(output: &Output) -> HttpResult<Vec<u8>> {
     let wrong = |error: arrow::error::ArrowError| {
-        HttpError::from(Diagnostic::internal(format!("writing Arrow failed: {error}")))
+        HttpError::from(Diagnostic::internal(format!("could not write Arrow data: {error}")))
     };
     let mut out = Vec::new();
     let mut writer = StreamWriter::try_new(&mut out, &output.schema()).map_err(wrong)?;

@@ -56,7 +56,9 @@ fn durability(text: &str) -> HttpResult<Durability> {
         "os" => Ok(Durability::Os),
         "disk" => Ok(Durability::Disk),
         _ => {
-            let message = format!("durability is memory, os or disk, '{text}' is not");
+            let message = format!(
+                "invalid value for parameter `durability`: '{text}' (expected disk, os or memory)"
+            );
             Err(Diagnostic::new(code::INVALID_PARAMETER, message).into())
         }
     }

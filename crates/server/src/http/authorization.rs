@@ -85,9 +85,9 @@ fn read(value: &[u8]) -> HttpResult<Credentials> {
     };
     // The message has nothing of the value, which was to be a secret.
     found.ok_or_else(|| {
-        let message = "the header Authorization is not as expected";
+        let message = "invalid Authorization header";
         Diagnostic::new(code::INVALID_AUTHORIZATION, message)
-            .with_hint("It is `Basic` with user:password in Base64, or `Bearer` with a token.")
+            .with_hint("Send `Basic` with user:password in Base64, or `Bearer` with a token.")
             .into()
     })
 }

@@ -79,9 +79,9 @@ impl HttpCall {
         let login = log_in(&state, &parts.headers, &peer).await?;
         let parameters = Query::<CallParameters>::try_from_uri(&parts.uri);
         let Query(parameters) = parameters.map_err(|error| {
-            let message = format!("the parameters are not as expected: {error}");
+            let message = format!("invalid query parameters: {error}");
             Diagnostic::new(code::INVALID_PARAMETER, message)
-                .with_hint("They are timeout_ms, database and durability.")
+                .with_hint("Use only the parameters timeout_ms, database and durability.")
         })?;
         let id = parts.extensions.get::<CallId>().cloned();
         if let Some(trace) = id.as_ref().and_then(CallId::trace) {
@@ -116,9 +116,9 @@ impl HttpCall {
             return Ok(());
         }
         let encoding = String::from_utf8_lossy(encoding.as_bytes());
-        let message =
-            format!("a body with the encoding {encoding} is not read here: send it as it is");
-        Err(HttpError::protocol(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+        let message = format!("unsupported Content-Encoding: {encoding}");
+        let error = HttpError::protocol(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+        Err(error.with_hint("Send the body uncompressed."))
     }
 
     /// Fails where the call names a durability, which only an append has.
@@ -126,9 +126,11 @@ impl HttpCall {
         if self.parameters.durability.is_none() {
             return Ok(());
         }
-        let message = "durability is a parameter of appends, this call is none";
+        let message = "parameter `durability` applies only to appends";
         Err(Diagnostic::new(code::INVALID_PARAMETER, message)
-            .with_hint("Leave it out; for statements, OPTIONS(durability=…) of the table says it.")
+            .with_hint(
+                "Omit the parameter. For statements, set OPTIONS(durability=…) of the table.",
+            )
             .into())
     }
 
@@ -146,13 +148,12 @@ impl HttpCall {
             })?;
             let Some(part) = part else { break };
             let part = part.map_err(|error| {
-                Diagnostic::new(PROTOCOL_VIOLATION, format!("the body ended early: {error}"))
+                Diagnostic::new(PROTOCOL_VIOLATION, format!("unexpected end of the body: {error}"))
             })?;
             let size = first.len() + bytes.len() + part.len();
             if u64::try_from(size).is_ok_and(|size| size > settings.body_bytes_max) {
                 let limit = settings.body_bytes_max;
-                let message =
-                    format!("the body has more bytes than limits.body_bytes_max ({limit})");
+                let message = format!("body exceeds limits.body_bytes_max ({limit} bytes)");
                 return Err(Diagnostic::new(code::VALUE_TOO_LARGE, message).into());
             }
             // A body of one part, as small ones are, is not copied.
@@ -201,7 +202,7 @@ impl HttpCall {
         let header = self.headers.get(TIMEOUT_MS).map(|value| {
             let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
             number.ok_or_else(|| {
-                let message = "the header Lockstep-Timeout-Ms is a number of milliseconds";
+                let message = "header Lockstep-Timeout-Ms must be a number of milliseconds";
                 HttpError::from(Diagnostic::new(code::INVALID_PARAMETER, message))
             })
         });
@@ -263,12 +264,15 @@ fn past_deadline(limit_ms: u64, kind: DeadlineKind) -> Diagnostic {
         DeadlineKind::Request => "limits.request_timeout_ms",
         DeadlineKind::Statement => "limits.statement_timeout_ms",
     };
-    Diagnostic::new(code::QUERY_CANCELED, format!("the call took longer than {limit_ms} ms"))
-        .with_kind(Kind::FreeResources)
-        .with_hint(format!(
-            "timeout_ms, or the header Lockstep-Timeout-Ms, gives it longer, up to {setting} of the \
-             server."
-        ))
+    Diagnostic::new(
+        code::QUERY_CANCELED,
+        format!("the call exceeded its deadline of {limit_ms} ms"),
+    )
+    .with_kind(Kind::FreeResources)
+    .with_hint(format!(
+        "Set a longer deadline with timeout_ms or the header Lockstep-Timeout-Ms, up to the \
+         server's {setting}."
+    ))
 }
 
 /// A call of the engine in a session of its own.
@@ -336,7 +340,7 @@ impl EngineCall {
     fn use_database(&self, session: &Session) -> HttpResult<()> {
         let Some(database) = &self.database else { return Ok(()) };
         if database.contains('`') {
-            let message = "the name of a database has no backtick";
+            let message = "a database name cannot contain a backtick";
             return Err(Diagnostic::new(code::UNDEFINED_DATABASE, message).into());
         }
         session.execute(&format!("USE `{database}`"))?;

@@ -34,7 +34,7 @@ impl CsvSchema<'_> {
     ) -> HttpResult<()> {
         let mut records = CsvRecords::new(without_mark(body), CHARACTERS);
         if !records.advance().map_err(|error| malformed(&error))? {
-            return Err(at_line(1, "the header is missing"));
+            return Err(at_line(1, "missing header"));
         }
         let positions = self.header(&records)?;
         records.set_width(positions.len());
@@ -65,12 +65,12 @@ impl CsvSchema<'_> {
         let mut positions = Vec::with_capacity(records.width());
         for field in 0..records.width() {
             let Some(name) = records.text(field).filter(|_| !records.is_malformed()) else {
-                return Err(at_line(records.line(), "the header is not CSV in UTF-8"));
+                return Err(at_line(records.line(), "the header is not valid CSV in UTF-8"));
             };
             let name = if records.is_quoted(field) { name } else { name.trim() };
             let position = self.find(name)?;
             if positions.contains(&position) {
-                let message = format!("the header has column `{name}` twice");
+                let message = format!("column `{name}` specified more than once in the header");
                 return Err(Diagnostic::new(code::AMBIGUOUS_COLUMN, message).into());
             }
             positions.push(position);
@@ -82,7 +82,7 @@ impl CsvSchema<'_> {
     fn find(self, name: &str) -> HttpResult<usize> {
         let found = self.columns.iter().position(|(column, _)| column == name);
         found.ok_or_else(|| {
-            let message = format!("the table has no column `{name}`");
+            let message = format!("column `{name}` does not exist");
             let names = self.columns.iter().map(|(name, _)| name.as_str());
             Diagnostic::new(code::UNDEFINED_COLUMN, message).with_nearest(name, names).into()
         })
@@ -97,17 +97,18 @@ impl CsvSchema<'_> {
     ) -> HttpResult<Datum<'r>> {
         let (name, data_type) = &self.columns[position];
         let Some(text) = records.text(field) else {
-            let what = format!("column `{name}`: the text is not UTF-8");
+            let what = format!("column `{name}`: the value is not valid UTF-8");
             return Err(at_line(records.line(), &what));
         };
         let settings = self.conversion.settings();
         read_field(text, records.is_quoted(field), "", data_type, &settings).ok_or_else(|| {
             let shown: String = text.chars().take(60).collect();
-            let message = format!("column `{name}` is {data_type}, '{shown}' is not");
+            let message =
+                format!("column `{name}`: invalid input syntax for type {data_type}: '{shown}'");
             let line = records.line();
             Diagnostic::new(code::INVALID_TEXT, message)
                 .with_kind(Kind::FixData)
-                .with_detail(format!("It is in line {line} of the body."))
+                .with_detail(format!("The value is in line {line} of the body."))
                 .into()
         })
     }
@@ -126,6 +127,6 @@ fn at_line(line: u64, what: &str) -> HttpError {
     let message = format!("line {line} of the body: {what}");
     Diagnostic::new(code::BAD_COPY_FORMAT, message)
         .with_kind(Kind::FixData)
-        .with_hint("The body is CSV in UTF-8, whose first line names the columns.")
+        .with_hint("Send CSV in UTF-8 with the column names in the first line.")
         .into()
 }

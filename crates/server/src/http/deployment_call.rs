@@ -214,8 +214,10 @@ impl ManyRows {
             (BodyFormat::NdJson, _) => schema.read_lines(&self.body, |row| batches.push(row))?,
             (BodyFormat::Arrow, _) => return read_arrow(&self.body),
             (BodyFormat::Csv, _) => {
-                let message = "request rows are JSON, lines of JSON, or Arrow";
-                return Err(Diagnostic::unsupported(message).into());
+                let message = "request rows in CSV are not supported";
+                return Err(Diagnostic::unsupported(message)
+                    .with_hint("Send request rows as JSON, NDJSON or Arrow.")
+                    .into());
             }
         }
         batches.finish()
@@ -245,10 +247,10 @@ impl ManyRows {
                 Ok(lines.trim_ascii_end().to_vec())
             }
             count => {
-                let message = format!("the request row has {count} answers");
+                let message = format!("the request row has {count} result rows");
                 let diagnostic =
                     Diagnostic::new(lockstep_diagnostic::code::CARDINALITY_VIOLATION, message);
-                let hint = "Send an array with the row: the answer is an array, too.";
+                let hint = "Send the row in an array to get an array of all result rows.";
                 Err(HttpError::from(diagnostic.with_hint(hint)))
             }
         }

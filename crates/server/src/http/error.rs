@@ -75,6 +75,11 @@ impl HttpError {
         Self { diagnostic, status: Some(status), openmldb: None }
     }
 
+    /// Adds a hint.
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self { diagnostic: Box::new((*self.diagnostic).with_hint(hint)), ..self }
+    }
+
     /// Returns the status.
     pub(crate) fn status(&self) -> StatusCode {
         self.status.unwrap_or_else(|| status_of(self.diagnostic.code))
@@ -145,7 +150,7 @@ impl From<NoResult> for HttpError {
         match reason {
             NoResult::Overloaded => Diagnostic::new(OVERLOADED, "the server is overloaded")
                 .with_kind(Kind::Retry)
-                .with_hint("Send it again later; the settings of admission say how much may wait.")
+                .with_hint("Retry later, or raise the queue limits in the settings admission.*.")
                 .into(),
             NoResult::Closed => Diagnostic::new(SHUTTING_DOWN, "the server is shutting down")
                 .with_kind(Kind::Retry)

@@ -143,7 +143,7 @@ impl RowSchema {
         let mut arena = Arena::new();
         for (at, line) in lines.enumerate().filter(|(_, line)| !line.trim_ascii().is_empty()) {
             let row = self.read_row(line, &arena).map_err(|mut error| {
-                let place = format!("It is in line {} of the body.", at + 1);
+                let place = format!("The row is in line {} of the body.", at + 1);
                 error.diagnostic.detail.get_or_insert(place);
                 error
             })?;
@@ -163,9 +163,9 @@ impl RowSchema {
 /// Returns the error of a parser that has ended.
 fn cause_of(failure: &RefCell<Option<HttpError>>, error: &serde_json::Error) -> HttpError {
     failure.take().unwrap_or_else(|| {
-        let message = format!("the body is not as expected: {error}");
+        let message = format!("invalid request body: {error}");
         Diagnostic::new(code::INVALID_TEXT, message)
-            .with_hint("A row is a JSON object with the columns, or an array of their values.")
+            .with_hint("Send each row as a JSON object of columns, or as an array of values.")
             .into()
     })
 }

@@ -38,7 +38,7 @@ pub(crate) async fn page() -> Html<String> {
     }
     Html(format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Lockstep</title>\n\
-         <h1>Lockstep {}</h1>\n<p>A feature database. The calls are described in \
+         <h1>Lockstep {}</h1>\n<p>A feature database. The endpoints are described in \
          <a href=\"/openapi.json\">openapi.json</a>.</p>\n<table>\n{rows}</table></html>\n",
         env!("CARGO_PKG_VERSION")
     ))

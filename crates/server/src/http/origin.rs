@@ -31,7 +31,7 @@ pub(crate) fn check_origin(request: &Request, has_tls: impl FnOnce() -> bool) ->
     if page.is_some() && page == called && (page.is_some_and(is_this_machine) || has_tls()) {
         return Ok(());
     }
-    let message = "calls from web pages of other sites are refused";
+    let message = "cross-origin requests are not allowed";
     Err(HttpError::protocol(StatusCode::FORBIDDEN, message))
 }
 
@@ -39,11 +39,11 @@ pub(crate) fn check_origin(request: &Request, has_tls: impl FnOnce() -> bool) ->
 pub(crate) fn check_host(request: &Request) -> HttpResult<()> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let problem = match (hosts.next(), hosts.next()) {
-        (None, _) if request.version() == Version::HTTP_11 => "the header Host is missing",
+        (None, _) if request.version() == Version::HTTP_11 => "missing Host header",
         (None, _) => return Ok(()),
-        (Some(_), Some(_)) => "the call has several headers Host",
+        (Some(_), Some(_)) => "multiple Host headers",
         (Some(host), None) if is_host(host) => return Ok(()),
-        (Some(_), None) => "the header Host is invalid",
+        (Some(_), None) => "invalid Host header",
     };
     Err(HttpError::protocol(StatusCode::BAD_REQUEST, problem))
 }

@@ -15,7 +15,7 @@ impl<S: Send + Sync, const N: usize> FromRequestParts<S> for PathNames<N> {
     type Rejection = HttpError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpError> {
-        let wrong = || HttpError::protocol(StatusCode::BAD_REQUEST, "the path is not UTF-8");
+        let wrong = || HttpError::protocol(StatusCode::BAD_REQUEST, "the path is not valid UTF-8");
         let names = Path::<Vec<(String, String)>>::from_request_parts(parts, state).await;
         let Path(names) = names.map_err(|_rejection| wrong())?;
         let names: Vec<String> = names.into_iter().map(|(_, name)| name).collect();

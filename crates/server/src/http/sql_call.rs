@@ -33,17 +33,16 @@ struct SqlBody {
 impl SqlBody {
     fn read(body: &[u8]) -> HttpResult<Self> {
         let wrong = |found: &str| {
-            Diagnostic::new(
-                code::INVALID_PARAMETER,
-                format!("the body is not as expected: {found}"),
-            )
-            .with_hint("It is a JSON object with sql, and may have parameters and database.")
+            Diagnostic::new(code::INVALID_PARAMETER, format!("invalid request body: {found}"))
+                .with_hint(
+                    "Send a JSON object with `sql` and, optionally, `parameters` and `database`.",
+                )
         };
         // An array could be read as the members in their order.
         match body.trim_ascii_start().first() {
             Some(b'{') => {}
-            Some(_) => return Err(wrong("it is no JSON object").into()),
-            None => return Err(wrong("it is empty").into()),
+            Some(_) => return Err(wrong("not a JSON object").into()),
+            None => return Err(wrong("the body is empty").into()),
         }
         Ok(serde_json::from_slice(body).map_err(|error| wrong(&error.to_string()))?)
     }
@@ -113,7 +112,8 @@ fn parameter(text: &str) -> HttpResult<Parameter> {
         b"true" => (Value::Bool(true), DataType::Bool),
         b"false" => (Value::Bool(false), DataType::Bool),
         [b'"', ..] => {
-            let text: String = serde_json::from_str(text).map_err(|_error| no_parameter("this"))?;
+            let text: String =
+                serde_json::from_str(text).map_err(|_error| no_parameter("an invalid string"))?;
             (Value::String(text.into()), DataType::String)
         }
         [b'[', ..] => return Err(no_parameter("an array")),
@@ -123,14 +123,15 @@ fn parameter(text: &str) -> HttpResult<Parameter> {
 
 fn out_of_range(number: &str, data_type: &DataType) -> super::error::HttpError {
     let shown: String = number.chars().take(60).collect();
-    let message = format!("the parameter {shown} is out of range of {data_type}");
+    let message = format!("parameter value {shown} is out of range for type {data_type}");
     Diagnostic::new(code::OUT_OF_RANGE, message)
-        .with_hint("Send the number as a string, and CAST it.")
+        .with_hint("Send the number as a string, and CAST it in the statement.")
         .into()
 }
 
 fn no_parameter(found: &str) -> super::error::HttpError {
-    let message = format!("a parameter is null, a boolean, a number or a string, not {found}");
+    let message =
+        format!("a parameter must be null, a Boolean value, a number or a string, not {found}");
     Diagnostic::new(code::INVALID_PARAMETER, message).into()
 }
 

@@ -39,161 +39,161 @@ pub(crate) const HTTP_RESPONSES: Metric = Metric {
     name: "lockstep_http_responses_total",
     kind: MetricKind::Counter,
     labels: &["status"],
-    help: "Responses by class of status: `2xx`, `4xx` and so on.",
+    help: "HTTP responses by status class: `2xx`, `4xx` and so on.",
 };
 
 pub(crate) const HTTP_SECONDS: Metric = Metric {
     name: "lockstep_http_request_seconds",
     kind: MetricKind::Histogram,
     labels: &["protocol"],
-    help: "Calls over HTTP, from their headers to the answer.",
+    help: "Duration of HTTP calls, from the request headers to the response.",
 };
 
 pub(crate) const STATEMENT_SECONDS: Metric = Metric {
     name: "lockstep_postgres_statement_seconds",
     kind: MetricKind::Histogram,
     labels: &["protocol"],
-    help: "Statements of PostgreSQL's protocol.",
+    help: "Duration of statements over PostgreSQL's protocol.",
 };
 
 pub(crate) const STATEMENT_ERRORS: Metric = Metric {
     name: "lockstep_postgres_errors_total",
     kind: MetricKind::Counter,
     labels: &[],
-    help: "Statements of PostgreSQL's protocol that failed.",
+    help: "Failed statements over PostgreSQL's protocol.",
 };
 
 pub(crate) const FLIGHT_CALLS: Metric = Metric {
     name: "lockstep_flight_calls_total",
     kind: MetricKind::Counter,
     labels: &["code"],
-    help: "Flight calls by status code of gRPC.",
+    help: "Flight calls by gRPC status code.",
 };
 
 pub(crate) const FLIGHT_SECONDS: Metric = Metric {
     name: "lockstep_flight_call_seconds",
     kind: MetricKind::Histogram,
     labels: &["protocol"],
-    help: "Flight calls, from their headers to the last row.",
+    help: "Duration of Flight calls, from the request headers to the last row.",
 };
 
 pub(crate) const DEPLOYMENT_SECONDS: Metric = Metric {
     name: "lockstep_deployment_seconds",
     kind: MetricKind::Histogram,
     labels: &["deployment", "phase"],
-    help: "The parts of a call of a deployment: `read`, `answer`, `write`.",
+    help: "Duration of each phase of a deployment call: `read`, `answer`, `write`.",
 };
 
 pub(crate) const DEPLOYMENT_ROWS: Metric = Metric {
     name: "lockstep_deployment_rows_total",
     kind: MetricKind::Counter,
     labels: &["deployment"],
-    help: "Request rows answered.",
+    help: "Request rows answered by the deployment.",
 };
 
 pub(crate) const DEPLOYMENT_ERRORS: Metric = Metric {
     name: "lockstep_deployment_errors_total",
     kind: MetricKind::Counter,
     labels: &["deployment"],
-    help: "Calls of the deployment that failed.",
+    help: "Failed calls of the deployment.",
 };
 
 pub(crate) const CONNECTIONS_ACCEPTED: Metric = Metric {
     name: "lockstep_connections_total",
     kind: MetricKind::Counter,
     labels: &["protocol"],
-    help: "Connections accepted.",
+    help: "Accepted connections.",
 };
 
 pub(crate) const CONNECTIONS_OPEN: Metric = Metric {
     name: "lockstep_connections",
     kind: MetricKind::Gauge,
     labels: &[],
-    help: "Connections that are open.",
+    help: "Open connections.",
 };
 
 pub(crate) const CALLS_IN_PROGRESS: Metric = Metric {
     name: "lockstep_calls_in_progress",
     kind: MetricKind::Gauge,
     labels: &["class"],
-    help: "Calls that wait for a pool or run in it.",
+    help: "Calls that are waiting for a thread pool or running in it.",
 };
 
 pub(crate) const REFUSED: Metric = Metric {
     name: "lockstep_refused_total",
     kind: MetricKind::Counter,
     labels: &["reason"],
-    help: "Connections and calls refused: `connections`, `overload`, `timeout`, `tls`, `login`.",
+    help: "Connections and calls rejected: `connections`, `overload`, `timeout`, `tls`, `login`.",
 };
 
 pub(crate) const TRACED_CALLS: Metric = Metric {
     name: "lockstep_traced_calls_total",
     kind: MetricKind::Counter,
     labels: &["outcome"],
-    help: "Traced calls that were sent, dropped because the queue was full, or not taken by the collector.",
+    help: "Traced calls by outcome: sent, dropped (queue full), or failed (not accepted by the collector).",
 };
 
 pub(crate) const MEMORY: Metric = Metric {
     name: "lockstep_memory_bytes",
     kind: MetricKind::Gauge,
     labels: &[],
-    help: "Bytes that all tables hold.",
+    help: "Memory used by all tables, in bytes.",
 };
 
 pub(crate) const MEMORY_LIMIT: Metric = Metric {
     name: "lockstep_memory_limit_bytes",
     kind: MetricKind::Gauge,
     labels: &[],
-    help: "Bytes that all tables may hold; absent without a limit.",
+    help: "Maximum memory of all tables (`max_memory`), in bytes; absent if there is no limit.",
 };
 
 pub(crate) const MEMORY_REFUSED: Metric = Metric {
     name: "lockstep_memory_refused_total",
     kind: MetricKind::Counter,
     labels: &[],
-    help: "Writes refused for their memory.",
+    help: "Writes rejected because they would exceed the memory limit.",
 };
 
 pub(crate) const PRE_AGGREGATE_BYTES: Metric = Metric {
     name: "lockstep_pre_aggregate_bytes",
     kind: MetricKind::Gauge,
     labels: &[],
-    help: "Bytes of the partial results of long windows.",
+    help: "Memory used by pre-aggregates, in bytes.",
 };
 
 pub(crate) const ANSWERS_CHECKED: Metric = Metric {
     name: "lockstep_pre_aggregate_checked_total",
     kind: MetricKind::Counter,
     labels: &[],
-    help: "Answers that were computed again from rows alone (`SET GLOBAL pre_aggregation_check`).",
+    help: "Results recomputed from rows for comparison (`SET GLOBAL pre_aggregation_check`).",
 };
 
 pub(crate) const ANSWERS_DIFFERING: Metric = Metric {
     name: "lockstep_pre_aggregate_differences_total",
     kind: MetricKind::Counter,
     labels: &[],
-    help: "Such answers that differed.",
+    help: "Recomputed results that differed from the result with pre-aggregates.",
 };
 
 pub(crate) const TABLE_ROWS: Metric = Metric {
     name: "lockstep_table_rows",
     kind: MetricKind::Gauge,
     labels: &["table"],
-    help: "Rows of each table.",
+    help: "Number of rows of each table.",
 };
 
 pub(crate) const TABLE_BYTES: Metric = Metric {
     name: "lockstep_table_bytes",
     kind: MetricKind::Gauge,
     labels: &["table"],
-    help: "Bytes of each table with its indexes.",
+    help: "Memory used by each table with its indexes, in bytes.",
 };
 
 pub(crate) const INDEX_BYTES: Metric = Metric {
     name: "lockstep_index_bytes",
     kind: MetricKind::Gauge,
     labels: &["table", "index"],
-    help: "Bytes of each index.",
+    help: "Memory used by each index, in bytes.",
 };
 
 /// Every metric, in the order of the page.
@@ -262,10 +262,10 @@ pub fn metrics_reference() -> String {
     let mut page = "# Metrics\n\n\
         <!-- Written by `cargo xtask reference` from the declarations in \
         crates/server/src/metrics/definition.rs. -->\n\n\
-        `GET /metrics` of a [server](../server.md#watch) answers with these, in the text form of Prometheus, version 0.0.4.\n\
-        Of deployments, tables and indexes a user gets those that the user may see.\n\
-        A histogram has `_bucket` with the label `le`, `_sum` and `_count`, all in seconds.\n\
-        Counters begin with 0 when the process starts.\n\n\
+        `GET /metrics` of a [server](../server.md#watch) returns these metrics in Prometheus's text format, version 0.0.4.\n\
+        Metrics of deployments, tables and indexes are limited to objects that the user may see.\n\
+        A histogram has the series `_bucket` (with the label `le`, in seconds), `_sum` (in seconds) and `_count`.\n\
+        Counters start at 0 when the process starts.\n\n\
         | metric | kind | labels | meaning |\n|---|---|---|---|\n"
         .to_owned();
     for Metric { name, kind, labels, help } in METRICS {

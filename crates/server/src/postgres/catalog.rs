@@ -84,7 +84,7 @@ impl CatalogQuery {
             return Ok(None);
         }
         if weight(statement) > TOKENS_MAX {
-            let message = "the query of the catalogs is too long";
+            let message = "the catalog query is too long";
             return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).err();
         }
         if nested_sources(statement) > NESTED_SOURCES_MAX {
@@ -92,7 +92,7 @@ impl CatalogQuery {
         }
         let tokens = statement.tokens().len();
         let query = with_large_stack(|| parse(statement.text(), tokens)).map_err(|error| {
-            let hint = "Queries of the catalogs are in PostgreSQL's SQL.";
+            let hint = "Write catalog queries in PostgreSQL's SQL.";
             Box::new(error.with_hint(hint))
         })?;
         Ok(Some(Self { query: Arc::new(query), text: statement.text().into(), types: None }))
@@ -236,7 +236,7 @@ fn calls_catalogs(statement: TokenCursor<'_>) -> bool {
 }
 
 fn nests_too_deep<T>() -> Result<T> {
-    let message = "the query of the catalogs nests too deep";
+    let message = "the catalog query is nested too deeply";
     Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).err()
 }
 

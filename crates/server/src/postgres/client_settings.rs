@@ -124,7 +124,9 @@ pub(crate) fn switch_of(word: &str) -> Option<&'static str> {
 /// Makes the error for a value that is neither `on` nor `off`.
 pub(crate) fn not_a_switch<T>(name: &str, value: &str) -> Result<T> {
     let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
-    Diagnostic::new(code::INVALID_PARAMETER, message).with_hint("It is on or off.").err()
+    Diagnostic::new(code::INVALID_PARAMETER, message)
+        .with_hint("Set the parameter to on or off.")
+        .err()
 }
 
 fn find(name: &str) -> Option<&'static ClientSetting> {
@@ -154,7 +156,9 @@ impl ClientSettings {
         if !is_allowed {
             let message = format!("invalid value for parameter \"{}\": \"{given}\"", setting.name);
             let diagnostic = Diagnostic::new(code::INVALID_PARAMETER, message);
-            return diagnostic.with_hint(format!("It is always {}.", setting.default)).err();
+            return diagnostic
+                .with_hint(format!("The only supported value is {}.", setting.default))
+                .err();
         }
         let is_one_value = matches!(setting.rule, OneOf(words) if !std::ptr::eq(words, LEVELS));
         let kept = if is_one_value { setting.default } else { given };

@@ -161,9 +161,9 @@ impl ClientCommand {
             return CopyCommand::read(statement).map(|copy| Some(Self::Copy(copy)));
         }
         if statement.accept("DECLARE") || statement.accept("FETCH") {
-            let message = "cursors of SQL are not supported";
+            let message = "SQL cursors are not supported";
             return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
-                .with_hint("Portals of the extended protocol return rows in parts.")
+                .with_hint("Use portals of the extended query protocol to fetch rows in parts.")
                 .err();
         }
         Ok(None)

@@ -84,7 +84,7 @@ fn check_unbound(statement: TokenCursor<'_>) -> Result<(), Box<Diagnostic>> {
     Diagnostic::new("42P02", message)
         .with_kind(Kind::FixRequest)
         .at(Span::new(token.start(), token.end()))
-        .with_hint("Send the statement in the extended protocol, which binds values to parameters.")
+        .with_hint("Use the extended query protocol, which binds values to parameters.")
         .err()
 }
 

@@ -138,7 +138,7 @@ fn to_stdout(statement: &mut TokenCursor<'_>) -> Result<CopyOptions> {
     if options.header == CopyHeader::Match {
         let message = "cannot use \"match\" with HEADER in COPY TO";
         return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
-            .with_hint("HEADER writes the names of the columns.")
+            .with_hint("Use HEADER to write the column names.")
             .err();
     }
     Ok(options)
@@ -147,9 +147,12 @@ fn to_stdout(statement: &mut TokenCursor<'_>) -> Result<CopyOptions> {
 fn files_of_server<T>(statement: &TokenCursor<'_>) -> Result<T> {
     let token = statement.peek();
     let span = token.map_or(Span::new(0, 0), |token| Span::new(token.start(), token.end()));
-    Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "COPY is from STDIN and to STDOUT only")
+    Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "COPY supports only FROM STDIN and TO STDOUT")
         .at(span)
-        .with_hint("LOAD DATA and SELECT … INTO OUTFILE read and write files of the server; \\copy of psql files of the client.")
+        .with_hint(
+            "Use LOAD DATA and SELECT … INTO OUTFILE for files on the server, or psql's \\copy \
+             for files on the client.",
+        )
         .err()
 }
 
@@ -246,7 +249,7 @@ impl GivenOptions {
         };
         let is_csv = format == CopyFormat::Csv;
         if !is_csv && (self.quote.is_some() || self.escape.is_some()) {
-            let message = "QUOTE and ESCAPE are options of CSV";
+            let message = "COPY QUOTE and ESCAPE require FORMAT csv";
             return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).err();
         }
         let quote = one_byte("QUOTE", self.quote, b'"')?;
@@ -254,7 +257,10 @@ impl GivenOptions {
         if !is_csv && TEXT_DELIMITERS_REFUSED.contains(&delimiter) {
             let message = format!("COPY delimiter cannot be \"{}\"", char::from(delimiter));
             return Diagnostic::new(code::INVALID_PARAMETER, message)
-                .with_hint("It would be a part of an escape. FORMAT csv takes it.")
+                .with_hint(
+                    "Use FORMAT csv: in the text format, the character may be part of an escape \
+                     sequence.",
+                )
                 .err();
         }
         let options = CopyOptions {
@@ -269,7 +275,7 @@ impl GivenOptions {
         let is_clear = !is_csv || (delimiter != quote && !is_in_null(quote));
         if !is_clear || is_in_null(delimiter) || options.null.contains(['\n', '\r']) {
             let message =
-                "the delimiter, the quote and NULL have to differ, and have no line breaks";
+                "COPY delimiter and quote must differ, and NULL cannot contain them or line breaks";
             return Diagnostic::new(code::INVALID_PARAMETER, message).err();
         }
         Ok(options)
@@ -291,7 +297,7 @@ fn one_byte(name: &str, given: Option<String>, default: u8) -> Result<u8> {
     match text.as_bytes() {
         [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | 0) => Ok(*byte),
         _ => {
-            let message = format!("{name} of COPY is a single one-byte character");
+            let message = format!("COPY {name} must be a single one-byte character");
             Diagnostic::new(code::INVALID_PARAMETER, message).err()
         }
     }

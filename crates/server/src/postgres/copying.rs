@@ -63,7 +63,7 @@ impl Connection {
         drop((listed, guard));
         match done {
             Err(ClientFailure::Error(mut error)) if stored > 0 => {
-                let kept = format!("{stored} rows before it were stored.");
+                let kept = format!("The {stored} preceding rows were stored.");
                 error.detail = Some(match error.detail.take() {
                     Some(detail) => format!("{detail}. {kept}"),
                     None => kept,

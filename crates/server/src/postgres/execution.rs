@@ -331,7 +331,7 @@ impl Connection {
             | ClientCommand::Copy(_)
             | ClientCommand::FunctionCall(_)
             | ClientCommand::Engine(_) => {
-                return Diagnostic::internal("the statement has another way to run").err();
+                return Diagnostic::internal("the statement was dispatched incorrectly").err();
             }
         })
     }
@@ -439,7 +439,7 @@ impl Connection {
                 None => {
                     let message = format!("unrecognized configuration parameter \"{setting}\"");
                     return Diagnostic::new(code::UNDEFINED_OBJECT, message)
-                        .with_hint("SHOW ALL and SHOW VARIABLES list those that there are.")
+                        .with_hint("Use SHOW ALL and SHOW VARIABLES to list the parameters.")
                         .err();
                 }
             },

@@ -76,7 +76,7 @@ impl Connection {
                 bare(&mut self.frames.output, b'3');
                 Ok(())
             }
-            _ => Ok(violation("the message is not one of the extended protocol")?),
+            _ => Ok(violation("unexpected message in the extended query protocol")?),
         }
     }
 
@@ -195,7 +195,7 @@ impl Connection {
         let read = |(at, (value, number)): (usize, (&Option<bytes::Bytes>, &Oid))| {
             let found = rules.read_parameter(value.as_deref(), format_at(&formats, at), *number);
             found.map_err(|error| {
-                let detail = format!("It is parameter ${}.", at + 1);
+                let detail = format!("The value belongs to parameter ${}.", at + 1);
                 Box::new(error.with_detail(detail))
             })
         };

@@ -84,7 +84,7 @@ impl FunctionCall {
         let _named = statement.accept("AS");
         let _alias = statement.name();
         if !statement.is_end() {
-            let hint = "A deployment is called by SELECT … FROM name(…), without other clauses.";
+            let hint = "Call a deployment with SELECT … FROM name(…), without other clauses.";
             return statement
                 .syntax_error()
                 .map_err(|error: Box<Diagnostic>| Box::new(error.with_hint(hint)));
@@ -140,7 +140,7 @@ impl FunctionCall {
             };
             let (name, data_type) = &input[at];
             row[at] = convert(value, data_type, rules).map_err(|error| {
-                let detail = format!("It is the value of column `{name}`.");
+                let detail = format!("The value belongs to column `{name}`.");
                 Box::new(error.at(argument.span).with_detail(detail))
             })?;
         }
@@ -160,7 +160,8 @@ impl FunctionCall {
                 Some(name) => match input.iter().position(|(column, _)| column == name) {
                     Some(found) => found,
                     None => {
-                        let message = format!("the request table has no column `{name}`");
+                        let message =
+                            format!("column `{name}` does not exist in the request table");
                         return Diagnostic::new(code::UNDEFINED_COLUMN, message)
                             .at(argument.span)
                             .with_nearest(name, names())
@@ -169,17 +170,21 @@ impl FunctionCall {
                 },
             };
             if positions.contains(&position) {
-                let message = format!("column `{}` has two values", input[position].0);
+                let message = format!("column `{}` specified more than once", input[position].0);
                 return Diagnostic::new(code::SYNTAX_ERROR, message).at(argument.span).err();
             }
             positions.push(position);
         }
         if positions.len() < self.arguments.len() {
             let (found, expected) = (self.arguments.len(), input.len());
-            let message =
-                format!("the call has {found} arguments, the request table {expected} columns");
+            let message = format!(
+                "the call has {found} arguments but the request table has {expected} columns"
+            );
             let columns: Vec<&str> = names().collect();
-            let hint = format!("Its columns are {}; give NULL for none.", columns.join(", "));
+            let hint = format!(
+                "Pass one argument for each column ({}), or NULL for a missing value.",
+                columns.join(", ")
+            );
             return Diagnostic::new(code::UNDEFINED_FUNCTION, message)
                 .at(self.span)
                 .with_hint(hint)
@@ -203,7 +208,8 @@ impl FunctionCall {
             let found = output.iter().position(|(name, _)| *name == choice.column);
             found.map(|at| (at, choice.alias.clone())).map_or_else(
                 || {
-                    let message = format!("the deployment has no column `{}`", choice.column);
+                    let message =
+                        format!("column `{}` does not exist in the deployment", choice.column);
                     Diagnostic::new(code::UNDEFINED_COLUMN, message)
                         .at(choice.span)
                         .with_nearest(&choice.column, output.iter().map(|(name, _)| name.as_str()))
@@ -328,7 +334,7 @@ fn read_value(statement: &mut TokenCursor<'_>) -> Result<ArgumentValue> {
         _ => None,
     };
     let Some(value) = value else {
-        let hint = "Arguments of a deployment are constants and parameters.";
+        let hint = "Use constants and parameters as arguments of a deployment.";
         return statement
             .syntax_error()
             .map_err(|error: Box<Diagnostic>| Box::new(error.with_hint(hint)));
@@ -378,8 +384,9 @@ fn convert(value: Value, to: &DataType, rules: &InputRules) -> Result<Value> {
     converted.map_or_else(
         || {
             let from = scalar.map_or(DataType::Null, |scalar| scalar.data_type());
-            let message =
-                format!("a value of type {from} is not of type {to}, or out of its range");
+            let message = format!(
+                "cannot convert a value of type {from} to type {to}, or the value is out of range"
+            );
             Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixRequest).err()
         },
         Ok,

@@ -103,7 +103,7 @@ async fn read(state: &ServerState, frames: &mut FrameStream) -> Result<Bytes, Cl
     let limit = Duration::from_millis(state.settings().header_timeout_ms);
     let frame = frames.read_frame_within(MESSAGE_BYTES_MAX, limit).await?;
     if frame.kind != b'p' {
-        return Ok(violation("expected a message of the login")?);
+        return Ok(violation("expected password response")?);
     }
     Ok(frame.body)
 }
@@ -152,7 +152,7 @@ async fn scram(
         MECHANISM => ScramBinding::None,
         BOUND_MECHANISM => ScramBinding::of(binding)?,
         _ => {
-            return Ok(violation("the client has chosen another mechanism than SCRAM-SHA-256")?);
+            return Ok(violation("client selected an invalid SASL authentication mechanism")?);
         }
     };
     let first = body.value()?.unwrap_or_default();
@@ -191,7 +191,7 @@ enum ScramBinding<'b> {
 impl<'b> ScramBinding<'b> {
     /// Takes what binds the exchange of a client that wants that.
     fn of(binding: Option<&'b [u8]>) -> Result<Self> {
-        let missing = || violation("the connection has nothing to which a login is bound");
+        let missing = || violation("channel binding is not available on this connection");
         binding.map_or_else(missing, |binding| Ok(Self::Bound(binding)))
     }
 
@@ -289,7 +289,7 @@ fn malformed<T>() -> Result<T> {
 
 /// Makes the error for a token that would be sent readable over the network.
 pub(crate) fn readable_token() -> Diagnostic {
-    let message = "a token is sent over an encrypted connection or on the server's machine only";
+    let message = "a token requires an encrypted connection or a local connection";
     Diagnostic::new(code::INVALID_AUTHORIZATION, message).with_hint("Connect with sslmode=require.")
 }
 

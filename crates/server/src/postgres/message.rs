@@ -160,7 +160,7 @@ impl BodyReader {
             -1 => Ok(None),
             length => match usize::try_from(length) {
                 Ok(length) => self.take(length).map(Some),
-                Err(_) => violation("a value has a negative length"),
+                Err(_) => violation("invalid value length in message"),
             },
         }
     }

@@ -157,8 +157,10 @@ pub(crate) fn check_described(described: &[ResultColumn], found: &[ResultColumn]
 }
 
 fn too_many<T>(what: &str, most: usize) -> Result<T> {
-    let message = format!("a session has at most {most} {what}");
-    Diagnostic::new("53400", message).with_hint("Close those that are not used any more.").err()
+    let message = format!("number of {what} exceeds the session limit of {most}");
+    Diagnostic::new("53400", message)
+        .with_hint("Close unused prepared statements and portals.")
+        .err()
 }
 
 #[cfg(test)]

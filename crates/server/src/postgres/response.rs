@@ -118,7 +118,7 @@ impl RowFormat<'_> {
             })?;
         }
         if i32::try_from(out.len() - start).is_err() {
-            return Diagnostic::new(code::VALUE_TOO_LARGE, "a row has more than 2 GiB").err();
+            return Diagnostic::new(code::VALUE_TOO_LARGE, "row exceeds the limit of 2 GiB").err();
         }
         end_message(out, start);
         Ok(())

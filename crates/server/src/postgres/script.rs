@@ -178,7 +178,7 @@ impl<'s> TokenCursor<'s> {
             }
             None => {
                 let end = self.tokens.last().map_or(0, |token| token.end());
-                ("syntax error at the end of the statement".to_owned(), Span::new(end, end))
+                ("syntax error at end of input".to_owned(), Span::new(end, end))
             }
         };
         Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err()

@@ -39,7 +39,7 @@ impl SessionStart {
     ) -> Result<Self, ClientFailure> {
         let user = parameters.get("user").map_or("", String::as_str);
         if user.is_empty() {
-            let message = "no user name is in the startup packet";
+            let message = "no user name specified in startup packet";
             return Ok(Diagnostic::new(code::INVALID_AUTHORIZATION, message).err()?);
         }
         let requested = requested_settings(parameters)?;

@@ -71,7 +71,7 @@ impl<'s> ConnectionOpener<'s> {
             negotiated.map_err(|_elapsed| ClientFailure::from(FrameError::TimedOut))??;
         let is_open = !self.is_encrypted && !address.to_canonical().is_loopback();
         if is_open && matches!(opening, Opening::Session(_)) {
-            let message = "this server needs TLS from other machines";
+            let message = "connections from other machines require TLS";
             let refused = Diagnostic::new(code::INVALID_AUTHORIZATION, message)
                 .with_hint("Connect with sslmode=require or verify-full.");
             return Err(ClientFailure::Error(Box::new(refused)));
@@ -112,7 +112,7 @@ impl<'s> ConnectionOpener<'s> {
                 }
             }
         }
-        Ok(violation("too many requests for encryption")?)
+        Ok(violation("too many encryption requests")?)
     }
 
     fn endpoint(&self) -> Option<TlsEndpoint> {

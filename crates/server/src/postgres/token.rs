@@ -73,7 +73,7 @@ pub(crate) const SCRIPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Splits a text into tokens, without white space and comments.
 pub(crate) fn tokenize(sql: &str) -> Result<Vec<SqlToken>> {
     if sql.len() > SCRIPT_BYTES_MAX {
-        let message = format!("the text has more than {SCRIPT_BYTES_MAX} bytes");
+        let message = format!("script exceeds the limit of {SCRIPT_BYTES_MAX} bytes");
         return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).err();
     }
     let mut tokens = Vec::new();
@@ -171,7 +171,7 @@ fn quoted_end(sql: &str, start: usize, open: usize, quote: u8, has_escapes: bool
         }
         at += 1;
     }
-    unterminated("quoted text", start)
+    unterminated("quoted string or name", start)
 }
 
 /// Returns the end of `$tag$ … $tag$`.
@@ -189,7 +189,7 @@ fn dollar_end(sql: &str, start: usize) -> Result<usize> {
     let body = start + tag.len();
     match sql[body..].find(tag) {
         Some(length) => Ok(body + length + tag.len()),
-        None => unterminated("text between dollar signs", start),
+        None => unterminated("dollar-quoted string", start),
     }
 }
 
@@ -229,7 +229,7 @@ fn comment_end(bytes: &[u8], start: usize) -> Option<usize> {
 }
 
 fn unterminated<T>(what: &str, start: usize) -> Result<T> {
-    Diagnostic::new(code::SYNTAX_ERROR, format!("the {what} has no end"))
+    Diagnostic::new(code::SYNTAX_ERROR, format!("unterminated {what}"))
         .at(Span::new(start, start + 1))
         .err()
 }

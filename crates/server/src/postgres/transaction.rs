@@ -78,7 +78,9 @@ impl Connection {
             Transaction::Failed { .. } if !command.ends_failure() => {
                 let message = "current transaction is aborted, commands ignored until end of \
                                transaction block";
-                Diagnostic::new("25P02", message).with_hint("Send ROLLBACK.").err()
+                Diagnostic::new("25P02", message)
+                    .with_hint("Use ROLLBACK to end the transaction block.")
+                    .err()
             }
             _ => Ok(()),
         }
@@ -211,7 +213,7 @@ impl Connection {
                 if std::mem::replace(&mut self.has_warned, true) {
                     return answer;
                 }
-                let text = "each statement commits by itself, in a transaction block, too";
+                let text = "transactions are not supported: each statement commits on its own";
                 let notice = Diagnostic::new(code::WARNING, text);
                 StatementAnswer { notices: vec![(Severity::Notice, notice)], ..answer }
             }
@@ -247,7 +249,7 @@ pub(crate) fn read_only<T>(verb: &str) -> Result<T> {
     let message = format!("cannot execute {verb} in a read-only transaction");
     Diagnostic::new(code::READ_ONLY, message)
         .with_kind(Kind::FixRequest)
-        .with_hint("Send it in a transaction that is READ WRITE; SHOW default_transaction_read_only says what others are.")
+        .with_hint("Use BEGIN READ WRITE, or set default_transaction_read_only to off.")
         .err()
 }
 
@@ -256,5 +258,7 @@ fn undone(answer: StatementAnswer, has_written: bool) -> StatementAnswer {
     if !has_written {
         return answer;
     }
-    answer.with_warning("the statements before ROLLBACK stay done: each has committed by itself")
+    answer.with_warning(
+        "the statements before ROLLBACK are not undone: each has committed on its own",
+    )
 }

@@ -93,7 +93,7 @@ impl Translation {
                 (_, Some(number)) if number >= 0 => number,
                 _ => {
                     let code = if is_offset { "2201X" } else { "2201W" };
-                    let message = "the number of LIMIT and OFFSET is a whole one, and not negative";
+                    let message = "LIMIT and OFFSET require a whole number that is not negative";
                     return Diagnostic::new(code, message).err();
                 }
             };
@@ -201,7 +201,7 @@ impl<'s> TranslationWriter<'s> {
             SqlTokenKind::QuotedName => {
                 let name = unquoted(token, self.sql);
                 if name.contains('`') {
-                    let message = "a name has no back-quote";
+                    let message = "a name cannot contain a backtick";
                     let span = Span::new(token.start(), token.end());
                     return Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err();
                 }
@@ -321,7 +321,7 @@ impl<'s> TranslationWriter<'s> {
     fn cast(&mut self, operator: SqlToken) -> Result<()> {
         self.casts += 1;
         if self.casts > CASTS_MAX {
-            let message = format!("a statement has at most {CASTS_MAX} casts");
+            let message = format!("number of casts exceeds the limit of {CASTS_MAX} per statement");
             let span = Span::new(operator.start(), operator.end());
             return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).at(span).err();
         }

@@ -58,8 +58,8 @@ pub(crate) fn write_binary(
 }
 
 fn out_of_range<T>(what: &str) -> Result<T> {
-    let message = format!("{what} out of range of the binary format");
-    Diagnostic::new(TIME_OUT_OF_RANGE, message).with_hint("Ask for the text format.").err()
+    let message = format!("{what} out of range for the binary format");
+    Diagnostic::new(TIME_OUT_OF_RANGE, message).with_hint("Request the text format.").err()
 }
 
 /// Appends an array of one dimension.
@@ -99,7 +99,7 @@ pub(crate) fn write_field(
     out.extend_from_slice(&[0; 4]);
     write(out)?;
     let length = i32::try_from(out.len() - start - 4).map_err(|_error| {
-        Box::new(Diagnostic::new(code::VALUE_TOO_LARGE, "a value has more than 2 GiB"))
+        Box::new(Diagnostic::new(code::VALUE_TOO_LARGE, "value exceeds the limit of 2 GiB"))
     })?;
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     Ok(())

@@ -37,7 +37,7 @@ impl WireFormat {
             0 => Ok(Self::Text),
             1 => Ok(Self::Binary),
             _ => {
-                let message = format!("there is no value format {number}");
+                let message = format!("unsupported format code: {number}");
                 Diagnostic::new("08P01", message).err()
             }
         }
@@ -99,7 +99,7 @@ impl InputRules {
                 }
                 let text = with_signed_year(&with_minutes(word));
                 let value = self.conversion.read_text(&text, data_type);
-                return value.map_or_else(|| Err(time_text_error("a value", word, data_type)), Ok);
+                return value.map_or_else(|| Err(time_text_error("value", word, data_type)), Ok);
             }
             DataType::Array(_) | DataType::Map(..) => None,
         };
@@ -191,10 +191,10 @@ fn text_of_binary(bytes: &[u8], number: Oid) -> Result<Value> {
 
 fn no_binary<T>(number: Oid) -> Result<T> {
     let name = match type_of_number(number.into()).as_str() {
-        "???" | "-" => format!("with the number {number}"),
+        "???" | "-" => format!("with OID {number}"),
         name => name.to_owned(),
     };
-    let message = format!("values of type {name} in the binary format are not supported");
+    let message = format!("the binary format is not supported for type {name}");
     Diagnostic::unsupported(message)
         .with_hint("Send the value in the text format, or cast it to text in the client.")
         .err()
@@ -241,13 +241,14 @@ fn infinite_time<T>(data_type: &DataType) -> Result<T> {
     let name = type_name(data_type);
     Diagnostic::new(TIME_OUT_OF_RANGE, format!("{name} out of range: infinity is not supported"))
         .with_kind(Kind::FixData)
-        .with_hint("Send NULL, or a time far away.")
+        .with_hint("Send NULL, or a time in the distant past or future.")
         .err()
 }
 
 fn invalid_bytes<T>(bytes: &[u8], number: Oid) -> Result<T> {
     let count = bytes.len();
-    let message = format!("a value of type {number} does not have these {count} bytes");
+    let message =
+        format!("incorrect binary data format for type with OID {number} ({count} bytes)");
     Diagnostic::new("22P03", message).with_kind(Kind::FixRequest).err()
 }
 
@@ -465,11 +466,11 @@ mod tests {
             (1186, "interval"),
             (2951, "uuid[]"),
             (1185, "timestamp with time zone[]"),
-            (9_999, "with the number 9999"),
+            (9_999, "with OID 9999"),
         ] {
             let error = read(b"abcdefgh", number).unwrap_err();
             assert_eq!(error.code, "0A000", "{number}");
-            let named = format!("values of type {name} in the binary format are not supported");
+            let named = format!("the binary format is not supported for type {name}");
             assert_eq!(error.message, named);
         }
     }

@@ -103,10 +103,10 @@ impl WrittenTypeReader<'_> {
             .tokens
             .first()
             .map_or(Span::new(0, 0), |token| Span::new(token.start(), token.end()));
-        let message = "a cast to NUMERIC with a precision is not supported";
+        let message = "casts to NUMERIC with a precision are not supported";
         Diagnostic::unsupported(message)
             .at(span)
-            .with_hint("There are no decimals: NUMERIC is DOUBLE, and round(x, 2) rounds it.")
+            .with_hint("Use round(x, 2) to round: NUMERIC is stored as DOUBLE.")
             .err()
     }
 

@@ -77,7 +77,7 @@ impl TraceEndpoint {
         }
         let status = answer.split(|byte| *byte == b' ').nth(1);
         let is_taken = status.is_some_and(|status| status.first() == Some(&b'2'));
-        if is_taken { Ok(()) } else { Err(io::Error::other("the collector has refused it")) }
+        if is_taken { Ok(()) } else { Err(io::Error::other("the collector rejected the traces")) }
     }
 }
 

@@ -185,9 +185,9 @@ fn what_a_call_does_not_take_is_refused() {
     let reply = server.send(post("/v1/deployments/total?durability=bogus", "[]"));
     assert_eq!((reply.status, reply.code().as_str()), (400, "22023"));
     for (body, message) in [
-        ("[]", "the body is not as expected: it is no JSON object"),
-        (r#"["SELECT 1 AS a"]"#, "the body is not as expected: it is no JSON object"),
-        (" ", "the body is not as expected: it is empty"),
+        ("[]", "invalid request body: not a JSON object"),
+        (r#"["SELECT 1 AS a"]"#, "invalid request body: not a JSON object"),
+        (" ", "invalid request body: the body is empty"),
     ] {
         let reply = server.send(post("/v1/sql", body));
         assert_eq!(reply.status, 400, "{body}");
@@ -303,23 +303,26 @@ fn csv_of_an_append_is_read_as_that_of_a_file() {
                     [5,null,null],[6,null,null],[7,null,null]]";
     assert_eq!(rows, expected);
     for (body, message) in [
-        ("id,v\n1,1e400\n", "column `v` is DOUBLE, '1e400' is not"),
-        ("id,f\n1,3e39\n", "column `f` is FLOAT, '3e39' is not"),
+        ("id,v\n1,1e400\n", "column `v`: invalid input syntax for type DOUBLE: '1e400'"),
+        ("id,f\n1,3e39\n", "column `f`: invalid input syntax for type FLOAT: '3e39'"),
         ("id,t\n1,\"a\n", "line 2 of the body: unterminated quoted field"),
         (
             "id,t\n1,\"a\"b\n",
             "line 2 of the body: unexpected text after the closing quote of a field",
         ),
         ("id,t\n1\n", "line 2 of the body: expected 2 fields, found 1"),
-        ("\n\n", "line 1 of the body: the header is missing"),
+        ("\n\n", "line 1 of the body: missing header"),
     ] {
         assert_eq!(append(body, "text/csv"), (400, message.to_owned()), "{body}");
     }
     let wide = append("{\"id\":1,\"v\":-1e400}", "application/json");
-    assert_eq!(wide, (400, "column `v` is DOUBLE, which does not hold -1e400".to_owned()));
+    assert_eq!(
+        wide,
+        (400, "column `v`: value -1e400 cannot be represented in type DOUBLE".to_owned())
+    );
     for (body, message) in [
-        (&b"id,t\n1,\xf6\n"[..], "line 2 of the body: column `t`: the text is not UTF-8"),
-        (b"id,\xf6\n1,2\n", "line 1 of the body: the header is not CSV in UTF-8"),
+        (&b"id,t\n1,\xf6\n"[..], "line 2 of the body: column `t`: the value is not valid UTF-8"),
+        (b"id,\xf6\n1,2\n", "line 1 of the body: the header is not valid CSV in UTF-8"),
     ] {
         let csv = post("/v1/tables/c", body);
         assert_eq!(
@@ -329,7 +332,7 @@ fn csv_of_an_append_is_read_as_that_of_a_file() {
     }
     for (number, data_type) in [("18446744073709551615", "BIGINT"), ("1e400", "DOUBLE")] {
         let sql = format!("{{\"sql\":\"SELECT ? AS x\",\"parameters\":[{number}]}}");
-        let message = format!("the parameter {number} is out of range of {data_type}");
+        let message = format!("parameter value {number} is out of range for type {data_type}");
         assert_eq!(server.send(post("/v1/sql", &sql)).json()["error"]["message"], message);
     }
 }

@@ -44,8 +44,8 @@ fn a_statement_has_a_value_of_a_type_for_each_parameter() {
     assert_eq!(found["data"]["data"], row);
     for (input, message) in [
         (json!({"schema": ["Int32"], "data": ["x"]}), "INT"),
-        (json!({"schema": ["Blob"], "data": [1]}), "has no type Blob"),
-        (json!({"schema": ["Int32"], "data": []}), "another number"),
+        (json!({"schema": ["Blob"], "data": [1]}), "has the unrecognized type Blob"),
+        (json!({"schema": ["Int32"], "data": []}), "different numbers"),
         (json!([]), "is not an object"),
         (json!({"schema": ["Timestamp"], "data": ["2020-01-01"]}), "milliseconds"),
     ] {

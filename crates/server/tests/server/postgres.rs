@@ -244,7 +244,7 @@ fn a_transaction_block_is_told_and_not_kept() {
     assert_eq!((refused.code(), refused.status), ("25P02", 'E'));
     let ended = client.query("COMMIT");
     assert_eq!((ended.tags, ended.status), (vec!["ROLLBACK".to_owned()], 'I'));
-    assert!(ended.notices[0].contains("stay done"), "{:?}", ended.notices);
+    assert!(ended.notices[0].contains("not undone"), "{:?}", ended.notices);
     assert_eq!(client.query("SELECT count(*) FROM t").value(), "1");
     assert_eq!(client.query("BEGIN").notices.len(), 0, "it was said once");
     let done = client.query("SELECT 1; COMMIT");

@@ -235,7 +235,7 @@ fn what_a_bind_lacks_is_an_error() {
     };
     assert_eq!(bound(&mut client, &[None]).code(), "08P01");
     let wrong = bound(&mut client, &[Some(b"today"), None]);
-    assert_eq!((wrong.code(), wrong.error(b'D')), ("42804", "It is parameter $1."));
+    assert_eq!((wrong.code(), wrong.error(b'D')), ("42804", "The value belongs to parameter $1."));
     assert_eq!(bound(&mut client, &[None, Some(b"x")]).code(), "22P02");
     assert_eq!(bound(&mut client, &[None, None]).tags, ["SELECT 0"]);
     let several = send(&mut client, &[parse("", "SELECT 1; SELECT 2", &[]), sync()]);

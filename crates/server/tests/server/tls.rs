@@ -228,9 +228,9 @@ fn settings_of_clients_need_a_certificate_of_the_server() {
         settings.validate().unwrap_err().to_string()
     };
     let ca = ("tls.client_ca", "ca.pem");
-    assert!(error(&[ca]).contains("tls.client_ca needs tls.certificate"));
+    assert!(error(&[ca]).contains("tls.client_ca requires tls.certificate"));
     let needed = [("tls.client_certificates", "required")];
-    assert!(error(&needed).contains("needs tls.client_ca"));
+    assert!(error(&needed).contains("requires tls.client_ca"));
     let other = server(&[]);
     let mut plain = other.connect();
     let sent = plain.stream.get_mut().write_all(&get("/healthz").bytes());

@@ -247,5 +247,5 @@ fn a_collector_that_refuses_costs_its_batch_only() {
     let mut settings = lockstep_server::ServerSettings::default();
     settings.set("traces.endpoint", "https://collector").unwrap();
     let error = settings.validate().unwrap_err().to_string();
-    assert!(error.contains("traces.endpoint is http://host:port/path"), "{error}");
+    assert!(error.contains("expected http://host:port/path"), "{error}");
 }

@@ -133,7 +133,7 @@ impl MariaDbWire {
         let first = self.receive()?;
         self.check(&first)?;
         if self.input[first.start] != LOCAL_FILE {
-            return Err(Error::peer(NAME, "LOAD DATA asks for no file"));
+            return Err(Error::peer(NAME, "LOAD DATA did not request a file"));
         }
         let mut lines = String::new();
         while next(&mut lines) > 0 {

@@ -78,7 +78,7 @@ impl<'de: 'a, 'a> Visitor<'de> for RowReader<'_, 'a> {
     type Value = JsonRow<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a row, which is an object or an array")
+        f.write_str("a row (an object or an array)")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonRow<'a>, A::Error> {
@@ -97,7 +97,10 @@ impl<'de: 'a, 'a> Visitor<'de> for RowReader<'_, 'a> {
                 }
             };
             if std::mem::replace(&mut present[at], true) {
-                let message = format!("the row has column `{}` twice", schema.columns[at].0);
+                let message = format!(
+                    "column `{}` specified more than once in the row",
+                    schema.columns[at].0
+                );
                 return Err(self.fail(Diagnostic::new(code::AMBIGUOUS_COLUMN, message)));
             }
             values[at] = map.next_value_seed(ValueReader { row: self, at })?;
@@ -127,7 +130,8 @@ impl<'de: 'a, 'a> Visitor<'de> for RowReader<'_, 'a> {
             count += 1;
         }
         if count != values.len() {
-            let message = format!("the row has {count} values, found {} columns", values.len());
+            let message =
+                format!("the row has {count} values but {} columns are expected", values.len());
             let names: Vec<&str> = schema.columns.iter().map(|(name, _)| name.as_str()).collect();
             let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .with_kind(Kind::FixData)
@@ -186,7 +190,7 @@ impl<'a> Visitor<'_> for KeyReader<'_, 'a> {
     type Value = RowKey<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a column")
+        f.write_str("a column name")
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<RowKey<'a>, E> {
@@ -197,7 +201,7 @@ impl<'a> Visitor<'_> for KeyReader<'_, 'a> {
         if matches!(schema.keys, KeyRule::AllReadAndMore(_)) {
             return Ok(RowKey::Other(self.row.arena.alloc_str(name)));
         }
-        let message = format!("the table has no column `{name}`");
+        let message = format!("column `{name}` does not exist");
         let names = schema.columns.iter().map(|(name, _)| name.as_str());
         let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message);
         Err(self.row.fail(diagnostic.with_nearest(name, names)))

@@ -25,7 +25,7 @@ impl ValueReader<'_, '_> {
     /// Makes the error for a value of another type.
     fn mismatch<E: Error>(&self, found: &str) -> E {
         let (name, data_type) = &self.row.schema.columns[self.at];
-        let message = format!("column `{name}` is {data_type}, {found} is not");
+        let message = format!("column `{name}` is of type {data_type} but the value is {found}");
         let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message);
         self.row.fail(diagnostic.with_kind(Kind::FixData))
     }
@@ -33,7 +33,11 @@ impl ValueReader<'_, '_> {
     /// Makes the error for a number that the column does not hold.
     fn out_of_range<E: Error>(&self, found: &impl fmt::Display) -> E {
         let (name, data_type) = &self.row.schema.columns[self.at];
-        let message = format!("column `{name}` is {data_type}, which does not hold {found}");
+        let problem = match data_type {
+            DataType::Float | DataType::Double => "cannot be represented in",
+            _ => "is out of range for",
+        };
+        let message = format!("column `{name}`: value {found} {problem} type {data_type}");
         self.row.fail(Diagnostic::new(code::OUT_OF_RANGE, message).with_kind(Kind::FixData))
     }
 
@@ -99,14 +103,14 @@ impl ValueReader<'_, '_> {
                     "NaN" => f64::NAN,
                     "Infinity" => f64::INFINITY,
                     "-Infinity" => f64::NEG_INFINITY,
-                    _ => return Err(self.mismatch("a text")),
+                    _ => return Err(self.mismatch("a string")),
                 };
                 let is_double = *data_type == DataType::Double;
                 #[expect(clippy::cast_possible_truncation, reason = "these have no digits")]
                 let float = Datum::Float(number as f32);
                 Ok(if is_double { Datum::Double(number) } else { float })
             }
-            _ => Err(self.mismatch("a text")),
+            _ => Err(self.mismatch("a string")),
         }
     }
 }
@@ -188,7 +192,7 @@ impl<'de: 'a, 'a> Visitor<'de> for ValueReader<'_, 'a> {
     type Value = Datum<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a value of {}", self.data_type())
+        write!(f, "a value of type {}", self.data_type())
     }
 
     fn visit_unit<E: Error>(self) -> Result<Datum<'a>, E> {

@@ -149,13 +149,13 @@ fn checked(name: &str, data_type: &DataType, value: &RawValue) -> HttpResult<Str
     let text = value.get();
     let is_text = text.starts_with('"');
     let wrong = |expected: &str| {
-        let message = format!("column `{name}` is {data_type}, which is {expected} here");
+        let message = format!("column `{name}` is of type {data_type} and requires {expected}");
         HttpError::from(Diagnostic::new(code::DATATYPE_MISMATCH, message))
     };
     match data_type {
         DataType::Timestamp if is_text => Err(wrong("a number of milliseconds")),
         DataType::Date if is_text => {
-            padded(text.trim_matches('"')).ok_or_else(|| wrong("a text such as \"2020-05-01\""))
+            padded(text.trim_matches('"')).ok_or_else(|| wrong("a string such as \"2020-05-01\""))
         }
         _ => Ok(text.to_owned()),
     }

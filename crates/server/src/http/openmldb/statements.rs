@@ -121,7 +121,7 @@ impl StatementCall {
     fn of(members: &Members) -> HttpResult<Self> {
         let text = |name: &str| {
             let text = members.get(name).and_then(|value| serde_json::from_str(value.get()).ok());
-            text.ok_or_else(|| refusal(format!("Json parse failed, {name} is not a text")))
+            text.ok_or_else(|| refusal(format!("Json parse failed, {name} is not a string")))
         };
         let (mode, sql): (String, String) = (text("mode")?, text("sql")?);
         let Some(mode) = StatementMode::of(&mode) else {
@@ -191,13 +191,14 @@ fn typed_values(input: &RawValue) -> HttpResult<Vec<(Box<RawValue>, DataType)>> 
         return Ok(Vec::new());
     };
     let names: Vec<String> =
-        serde_json::from_str(schema.get()).map_err(|_error| wrong("has no schema of texts"))?;
+        serde_json::from_str(schema.get()).map_err(|_error| wrong("has no schema of strings"))?;
     let values = items(data).ok_or_else(|| wrong("has no array of data"))?;
     if names.len() != values.len() {
-        return Err(wrong("has another number of values than of types"));
+        return Err(wrong("has different numbers of values and types"));
     }
     let pair = |(value, name): (&RawValue, &String)| {
-        let found = type_of(name).ok_or_else(|| wrong(&format!("has no type {name}")))?;
+        let found =
+            type_of(name).ok_or_else(|| wrong(&format!("has the unrecognized type {name}")))?;
         Ok((value.to_owned(), found))
     };
     values.into_iter().zip(&names).map(pair).collect()

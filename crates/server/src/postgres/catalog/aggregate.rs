@@ -155,7 +155,7 @@ fn finished(name: &str, values: Vec<CatalogValue>, separator: &str) -> Result<Ca
         }
         "bool_and" | "every" => CatalogValue::Bool(values.iter().all(CatalogValue::is_true)),
         "bool_or" => CatalogValue::Bool(values.iter().any(CatalogValue::is_true)),
-        other => return unsupported(&format!("the aggregate {other}")),
+        other => return unsupported(&format!("aggregate function {other}")),
     })
 }
 
@@ -198,7 +198,7 @@ pub(super) fn window_values(
             ("row_number", _) => CatalogValue::count(at + 1),
             ("rank", _) => CatalogValue::count(rank),
             ("dense_rank", _) => CatalogValue::count(dense_rank),
-            (other, _) => return unsupported(&format!("the window function {other}")),
+            (other, _) => return unsupported(&format!("window function {other}")),
         });
     }
     Ok(values)

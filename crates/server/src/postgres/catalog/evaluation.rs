@@ -418,7 +418,7 @@ impl<'s> Evaluator<'s> {
                 Ok(CatalogValue::array(kept.map(|(_, item)| item.clone()).collect()))
             }
             (CatalogValue::Null, _) => Ok(CatalogValue::Null),
-            _ => unsupported("a field of a value that is no record and no array"),
+            _ => unsupported("field access on a value that is neither a record nor an array"),
         }
     }
 
@@ -430,7 +430,7 @@ impl<'s> Evaluator<'s> {
         }
         if let FunctionArguments::Subquery(query) = &function.args {
             if name != "array" {
-                return unsupported(&format!("a query as the argument of {name}"));
+                return unsupported(&format!("a subquery as the argument of {name}"));
             }
             let rows = self.query(query, Some(scope))?.rows;
             return Ok(CatalogValue::array(rows.iter().map(|row| only(row)).collect()));
@@ -446,7 +446,7 @@ impl<'s> Evaluator<'s> {
         };
         if is_set(&name) {
             let Some(position) = scope.set else {
-                return unsupported(&format!("{name} here"));
+                return unsupported(&format!("{name} in this position"));
             };
             return self.element(function, &name, &arguments, position, scope);
         }

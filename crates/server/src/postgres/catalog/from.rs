@@ -136,6 +136,6 @@ pub(super) fn folded(name: &Ident) -> String {
 
 /// Makes the error for what catalog queries cannot have.
 pub(super) fn unsupported<T>(what: &str) -> Result<T> {
-    let message = format!("{what} is not supported in queries of the catalogs");
+    let message = format!("{what} is not supported in catalog queries");
     Diagnostic::unsupported(message).err()
 }

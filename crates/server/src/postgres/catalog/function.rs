@@ -61,7 +61,7 @@ impl Evaluator<'_> {
             }
             name if is_without_value(name) => CatalogValue::Null,
             _ => {
-                let message = format!("function {name} of the catalogs is not served");
+                let message = format!("catalog function {name} is not supported");
                 return Diagnostic::unsupported(message).err();
             }
         })
@@ -340,7 +340,7 @@ fn series(values: &[CatalogValue]) -> Result<Vec<CatalogValue>> {
     let (first, last, step) = match numbers.as_deref() {
         Some([first, last]) => (*first, *last, 1),
         Some([first, last, step]) => (*first, *last, *step),
-        _ => return unsupported("generate_series of other than two or three whole numbers"),
+        _ => return unsupported("generate_series without two or three whole-number arguments"),
     };
     if step == 0 {
         let message = "step size cannot equal zero";

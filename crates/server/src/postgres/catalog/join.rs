@@ -162,7 +162,7 @@ pub(super) fn join_spec(join: &Join) -> Result<JoinSpec<'_>> {
         Op::Left(c) | Op::LeftOuter(c) => (CatalogJoinKind::Left, c),
         Op::Right(c) | Op::RightOuter(c) => (CatalogJoinKind::Right, c),
         Op::FullOuter(c) => (CatalogJoinKind::Full, c),
-        _ => return unsupported("this JOIN"),
+        _ => return unsupported("this type of JOIN"),
     };
     Ok(match constraint {
         JoinConstraint::On(on) => JoinSpec { kind, on: conjuncts(on), using: Some(Vec::new()) },

@@ -77,13 +77,10 @@ impl Evaluator<'_> {
         if usage.held_bytes <= usage.held_bytes_max {
             return Ok(());
         }
-        Diagnostic::new(code::OUT_OF_MEMORY, "the query needs more memory than it may use")
+        Diagnostic::new(code::OUT_OF_MEMORY, "the catalog query exceeds its memory limit")
             .with_kind(Kind::FreeResources)
-            .with_detail(format!(
-                "It is a query of the catalogs, with {} bytes.",
-                usage.held_bytes_max
-            ))
-            .with_hint("SET memory_limit = '…' allows more, 0 any.")
+            .with_detail(format!("A catalog query may use {} bytes.", usage.held_bytes_max))
+            .with_hint("Raise memory_limit (0 means no limit).")
             .err()
     }
 
@@ -139,7 +136,7 @@ pub(super) fn check_row_count(count: usize) -> Result<()> {
 }
 
 fn too_many_rows<T>() -> Result<T> {
-    let message = "the query of the catalogs has too many rows to look at";
+    let message = "the catalog query reads too many rows";
     Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).err()
 }
 

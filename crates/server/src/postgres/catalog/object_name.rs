@@ -157,7 +157,7 @@ impl Evaluator<'_> {
             Some(schema) if !SCHEMAS.iter().any(|known| schema.is(known)) => {
                 let message = format!("schema \"{}\" does not exist", schema.text);
                 Diagnostic::new(INVALID_SCHEMA, message)
-                    .with_hint("Tables and views are in the schema public.")
+                    .with_hint("Use the schema public, which contains all tables and views.")
                     .err()
             }
             _ => Ok(()),

@@ -160,18 +160,18 @@ fn arithmetic(
 fn fits(text: &CatalogValue, pattern: &CatalogValue, case: CaseSensitivity) -> Result<bool> {
     let (text, pattern) = (text.shown(), pattern.shown());
     if text.len() > MATCHED_BYTES_MAX || pattern.len() > EXPRESSION_BYTES_MAX {
-        let message = "the text or the pattern of a regular expression is too long";
+        let message = "the string or the pattern of a regular expression match is too long";
         return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message)
             .with_detail(format!(
-                "In queries of the catalogs, a text has at most {MATCHED_BYTES_MAX} bytes and a \
-                 pattern {EXPRESSION_BYTES_MAX}."
+                "In catalog queries, the string is limited to {MATCHED_BYTES_MAX} bytes and the \
+                 pattern to {EXPRESSION_BYTES_MAX} bytes."
             ))
             .err();
     }
     match has_match(&text, &pattern, case) {
         Some(fits) => Ok(fits),
         None => {
-            let message = format!("`{pattern}` is no regular expression");
+            let message = format!("invalid regular expression: '{pattern}'");
             Diagnostic::new(code::INVALID_PARAMETER, message).err()
         }
     }

@@ -232,7 +232,7 @@ impl Evaluator<'_> {
         scope: &Scope<'_>,
     ) -> Result<CatalogValue> {
         let Some((windows, at)) = scope.window else {
-            return unsupported("a window function here");
+            return unsupported("a window function in this position");
         };
         let key: CallAddress = function;
         let known = windows.values.borrow().get(&key).cloned();

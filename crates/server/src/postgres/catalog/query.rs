@@ -322,8 +322,10 @@ fn sorted(result: CatalogRelation, terms: &[SortTerm<'_>]) -> Result<CatalogRela
     let mut positions = Vec::new();
     for term in terms {
         let Some(at) = output_column(term.expr, &result.columns.list) else {
-            let message = "ORDER BY of a set operation names a column of its result";
-            return Diagnostic::new(code::UNDEFINED_COLUMN, message).err();
+            let message = "invalid UNION/INTERSECT/EXCEPT ORDER BY clause";
+            return Diagnostic::new(code::UNDEFINED_COLUMN, message)
+                .with_detail("Only result column names can be used.")
+                .err();
         };
         positions.push(at);
     }

@@ -118,7 +118,9 @@ impl<'a> Scope<'a> {
         let qualified = table.map_or_else(|| name.to_owned(), |table| format!("{table}.{name}"));
         let message = format!("column {qualified} does not exist");
         Diagnostic::new(code::UNDEFINED_COLUMN, message)
-            .with_hint("The catalogs have what tools ask for; DESC and SHOW say what there is.")
+            .with_hint(
+                "Use DESC and SHOW: the catalogs contain only the columns that common tools read.",
+            )
             .err()
     }
 

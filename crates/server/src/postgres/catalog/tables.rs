@@ -143,17 +143,18 @@ pub(super) fn make_table(session: &Session, name: &str) -> Result<CatalogRelatio
         "information_schema.columns" => information::columns(session)?,
         "information_schema.routines" => information::routine_views(session)?,
         _ if name.starts_with("pg_") || name.starts_with("information_schema.") => {
-            let message = format!("relation {name} of the catalogs is not served");
+            let message = format!("catalog relation {name} is not supported");
             return Diagnostic::unsupported(message)
-                .with_hint(
-                    "DESC, SHOW and the tables of the database `lockstep` say what there is.",
-                )
+                .with_hint("Use DESC, SHOW and the tables of the database `lockstep`.")
                 .err();
         }
         _ => {
             let message = format!("relation \"{name}\" does not exist");
             return Diagnostic::new(code::UNDEFINED_TABLE, message)
-                .with_hint("A query of the catalogs reads no other tables.")
+                .with_hint(
+                    "Read other tables in a separate query: a catalog query can read only \
+                     catalogs.",
+                )
                 .err();
         }
     })

@@ -59,7 +59,7 @@ impl BinaryReader {
         if self.has_begun && self.buffer.is_empty() {
             return Ok(());
         }
-        wrong("the rows have no end")
+        wrong("unexpected end of COPY data")
     }
 
     /// Reads what is before the rows; false where not all of it is there.

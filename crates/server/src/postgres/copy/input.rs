@@ -105,7 +105,7 @@ impl CopyInput {
             None => 0,
         };
         if u64::try_from(buffered).is_ok_and(|bytes| bytes > row_bytes_max) {
-            let message = "a row has more bytes than limits.body_bytes_max";
+            let message = "row exceeds limits.body_bytes_max";
             return Diagnostic::new(code::VALUE_TOO_LARGE, message).err();
         }
         Ok(())
@@ -137,7 +137,7 @@ fn builders(columns: &[(String, DataType)]) -> Vec<ColumnBuilder> {
 }
 
 fn no_column<T>(name: &str, table: &[(String, DataType)], target: &CopyTarget) -> Result<T> {
-    let message = format!("table `{}` has no column `{name}`", target.table);
+    let message = format!("column `{name}` of table `{}` does not exist", target.table);
     Diagnostic::new(code::UNDEFINED_COLUMN, message)
         .at(target.span)
         .with_nearest(name, table.iter().map(|(name, _)| name.as_str()))
