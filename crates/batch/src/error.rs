@@ -11,7 +11,7 @@ use datafusion::error::DataFusionError;
 use lockstep_diagnostic::{Diagnostic, Kind, code};
 use lockstep_host::{Interrupt, RefusedFile};
 
-use crate::temporary;
+use crate::{machine_memory::MACHINE_FULL, temporary};
 
 /// Converts an error of DataFusion.
 pub(crate) fn from_datafusion(error: &DataFusionError) -> Box<Diagnostic> {

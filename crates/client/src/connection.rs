@@ -26,7 +26,7 @@ use tonic::{
 
 use crate::{
     address::{ServerAddress, TlsMode},
-    failure::{CONNECTION_FAILURE, NOT_CONNECTED, PROTOCOL_VIOLATION, malformed, of_status},
+    failure::{malformed, of_status},
     wait::{PendingCall, runtime},
 };
 
@@ -95,7 +95,7 @@ impl RemoteClient {
             let token =
                 handshake(flight.clone(), shown).await.map_err(|error| match error.code {
                     // The other end speaks another protocol, such as TLS.
-                    CONNECTION_FAILURE | PROTOCOL_VIOLATION => {
+                    code::CONNECTION_FAILURE | code::PROTOCOL_VIOLATION => {
                         unreachable(&address, &error.message)
                     }
                     _ => error,
@@ -378,7 +378,7 @@ fn unreachable(address: &ServerAddress, reason: &str) -> Box<Diagnostic> {
         return Box::new(refused);
     }
     let message = format!("cannot connect to {address}: {reason}");
-    let diagnostic = Diagnostic::new(NOT_CONNECTED, message).with_kind(Kind::Retry);
+    let diagnostic = Diagnostic::new(code::NOT_CONNECTED, message).with_kind(Kind::Retry);
     Box::new(diagnostic.with_hint(
         "Check that `lockstep serve` runs and that the address matches its setting flight.listen. \
          If the server uses TLS, append ?tls=true or ?ca=FILE to the address.",
@@ -401,7 +401,7 @@ fn refused_certificate(address: &ServerAddress, reason: &str) -> Option<Diagnost
     };
     let kind = if host.parse::<IpAddr>().is_ok() { "IP" } else { "DNS" };
     let message = format!("cannot connect to {address}: {what}");
-    let diagnostic = Diagnostic::new(NOT_CONNECTED, message).with_kind(Kind::FixRequest);
+    let diagnostic = Diagnostic::new(code::NOT_CONNECTED, message).with_kind(Kind::FixRequest);
     Some(diagnostic.with_hint(format!(
         "Create the certificate with `openssl req -x509 … -addext \
          basicConstraints=critical,CA:FALSE -addext subjectAltName={kind}:{host}`."

@@ -6,15 +6,6 @@ use lockstep_protocol::{DiagnosticMessage, ERROR_HEADER};
 use prost::Message;
 use tonic::{Code, Status};
 
-/// The SQLSTATE of a connection that could not be made.
-pub(crate) const NOT_CONNECTED: &str = "08001";
-
-/// The SQLSTATE of a connection that broke.
-pub(crate) const CONNECTION_FAILURE: &str = "08006";
-
-/// The SQLSTATE of an answer that is not as the protocol says.
-pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
-
 /// Returns the diagnostic of a status.
 pub(crate) fn of_status(status: &Status) -> Box<Diagnostic> {
     let bytes = status.metadata().get_bin(ERROR_HEADER).and_then(|value| value.to_bytes().ok());
@@ -24,13 +15,13 @@ pub(crate) fn of_status(status: &Status) -> Box<Diagnostic> {
     let text = status.message();
     Box::new(match status.code() {
         Code::Unavailable | Code::Unknown | Code::Cancelled => Diagnostic::new(
-            CONNECTION_FAILURE,
+            code::CONNECTION_FAILURE,
             format!("the connection to the server was lost: {text}"),
         )
         .with_kind(Kind::Retry)
         .with_hint("Reconnect. A write in progress may have been applied."),
         Code::Unauthenticated => Diagnostic::new(code::INVALID_AUTHORIZATION, text),
-        _ => Diagnostic::new(PROTOCOL_VIOLATION, text),
+        _ => Diagnostic::new(code::PROTOCOL_VIOLATION, text),
     })
 }
 
@@ -45,5 +36,5 @@ pub(crate) fn of_flight(error: &FlightError) -> Box<Diagnostic> {
 /// Makes the error for an answer that is not as expected.
 pub(crate) fn malformed(error: impl std::fmt::Display) -> Box<Diagnostic> {
     let message = format!("invalid response from the server: {error}");
-    Box::new(Diagnostic::new(PROTOCOL_VIOLATION, message))
+    Box::new(Diagnostic::new(code::PROTOCOL_VIOLATION, message))
 }

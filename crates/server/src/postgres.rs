@@ -63,7 +63,6 @@ use crate::{
 pub(crate) use cancel::CancelKeys;
 use connection::Connection;
 use frame::{ClientStream, FrameError};
-use message::PROTOCOL_VIOLATION;
 use response::{Severity, report};
 use startup::{ConnectionOpener, Opening};
 pub(crate) use types::type_name;
@@ -156,7 +155,7 @@ fn fatal_error(state: &ServerState, error: &FrameError) -> Option<Box<Diagnostic
         FrameError::Closed => None,
         FrameError::Length(length) => {
             let message = format!("invalid message length {length}");
-            let error = Diagnostic::new(PROTOCOL_VIOLATION, message).with_hint(
+            let error = Diagnostic::new(code::PROTOCOL_VIOLATION, message).with_hint(
                 "A message may have at most limits.body_bytes_max bytes, and fewer before the \
                  login ends.",
             );
@@ -165,7 +164,9 @@ fn fatal_error(state: &ServerState, error: &FrameError) -> Option<Box<Diagnostic
         FrameError::TimedOut => {
             state.metrics.add_refused(Refusal::Timeout);
             let message = "the next message did not arrive in time";
-            Some(Box::new(Diagnostic::new(PROTOCOL_VIOLATION, message).with_kind(Kind::Retry)))
+            Some(Box::new(
+                Diagnostic::new(code::PROTOCOL_VIOLATION, message).with_kind(Kind::Retry),
+            ))
         }
     }
 }

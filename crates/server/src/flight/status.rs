@@ -10,9 +10,6 @@ use tonic::{
 
 use crate::work_pool::{NoResult, stuck};
 
-/// The SQLSTATE of a message that breaks the protocol.
-pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
-
 /// The most bytes of a text of an error: all headers together have to be small.
 const TEXT_BYTES_MAX: usize = 2_048;
 
@@ -78,7 +75,7 @@ pub(crate) fn to_status(diagnostic: &Diagnostic, request_id: &str) -> Status {
 
 /// Makes the error for a message that is not as the protocol says.
 pub(crate) fn malformed(message: impl std::fmt::Display) -> Box<Diagnostic> {
-    Box::new(Diagnostic::new(PROTOCOL_VIOLATION, format!("invalid call: {message}")))
+    Box::new(Diagnostic::new(code::PROTOCOL_VIOLATION, format!("invalid call: {message}")))
 }
 
 /// Makes the error for a call that arrives at the end of the server.

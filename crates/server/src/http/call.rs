@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::{
     authorization::log_in,
-    error::{HttpError, HttpResult, PROTOCOL_VIOLATION},
+    error::{HttpError, HttpResult},
 };
 use crate::{
     ServerSettings,
@@ -148,7 +148,10 @@ impl HttpCall {
             })?;
             let Some(part) = part else { break };
             let part = part.map_err(|error| {
-                Diagnostic::new(PROTOCOL_VIOLATION, format!("unexpected end of the body: {error}"))
+                Diagnostic::new(
+                    code::PROTOCOL_VIOLATION,
+                    format!("unexpected end of the body: {error}"),
+                )
             })?;
             let size = first.len() + bytes.len() + part.len();
             if u64::try_from(size).is_ok_and(|size| size > settings.body_bytes_max) {

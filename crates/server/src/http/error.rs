@@ -9,23 +9,14 @@ use serde_json::json;
 
 use crate::work_pool::{NoResult, stuck};
 
-/// The SQLSTATE of a server that has no free connection or thread.
-pub(crate) const OVERLOADED: &str = "53300";
-
-/// The SQLSTATE of a server that is about to end.
-pub(crate) const SHUTTING_DOWN: &str = "57P01";
-
-/// The SQLSTATE of a request that breaks the protocol.
-pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
-
 /// How a client may log in.
 const LOGIN_SCHEMES: [&str; 2] =
     ["Basic realm=\"lockstep\", charset=\"UTF-8\"", "Bearer realm=\"lockstep\""];
 
 /// The status of each SQLSTATE; the first prefix that fits.
 const STATUSES: &[(&str, StatusCode)] = &[
-    (OVERLOADED, StatusCode::TOO_MANY_REQUESTS),
-    (SHUTTING_DOWN, StatusCode::SERVICE_UNAVAILABLE),
+    (code::TOO_MANY, StatusCode::TOO_MANY_REQUESTS),
+    (code::SESSION_ENDED, StatusCode::SERVICE_UNAVAILABLE),
     (code::DATABASE_CLOSED, StatusCode::SERVICE_UNAVAILABLE),
     (code::LOG_STOPPED, StatusCode::SERVICE_UNAVAILABLE),
     (code::OUT_OF_MEMORY, StatusCode::INSUFFICIENT_STORAGE),
@@ -33,7 +24,7 @@ const STATUSES: &[(&str, StatusCode)] = &[
     (code::QUERY_CANCELED, StatusCode::GATEWAY_TIMEOUT),
     (code::VALUE_TOO_LARGE, StatusCode::PAYLOAD_TOO_LARGE),
     (code::READ_ONLY, StatusCode::FORBIDDEN),
-    ("42501", StatusCode::FORBIDDEN),
+    (code::INSUFFICIENT_PRIVILEGE, StatusCode::FORBIDDEN),
     ("28", StatusCode::UNAUTHORIZED),
     (code::UNDEFINED_TABLE, StatusCode::NOT_FOUND),
     (code::UNDEFINED_DATABASE, StatusCode::NOT_FOUND),
@@ -71,7 +62,7 @@ pub(crate) type HttpResult<T> = Result<T, HttpError>;
 impl HttpError {
     /// Makes an error of the protocol itself, with the status that HTTP has for it.
     pub(crate) fn protocol(status: StatusCode, message: impl Into<String>) -> Self {
-        let diagnostic = Box::new(Diagnostic::new(PROTOCOL_VIOLATION, message));
+        let diagnostic = Box::new(Diagnostic::new(code::PROTOCOL_VIOLATION, message));
         Self { diagnostic, status: Some(status), openmldb: None }
     }
 
@@ -148,11 +139,11 @@ impl From<Diagnostic> for HttpError {
 impl From<NoResult> for HttpError {
     fn from(reason: NoResult) -> Self {
         match reason {
-            NoResult::Overloaded => Diagnostic::new(OVERLOADED, "the server is overloaded")
+            NoResult::Overloaded => Diagnostic::new(code::TOO_MANY, "the server is overloaded")
                 .with_kind(Kind::Retry)
                 .with_hint("Retry later, or raise the queue limits in the settings admission.*.")
                 .into(),
-            NoResult::Closed => Diagnostic::new(SHUTTING_DOWN, "the server is shutting down")
+            NoResult::Closed => Diagnostic::new(code::SESSION_ENDED, "the server is shutting down")
                 .with_kind(Kind::Retry)
                 .into(),
             NoResult::Stuck => stuck().into(),
@@ -185,7 +176,7 @@ fn kind_name(kind: Kind) -> &'static str {
 mod tests {
     use lockstep_diagnostic::code;
 
-    use super::{OVERLOADED, status_of};
+    use super::status_of;
 
     #[test]
     fn the_status_follows_from_the_code() {
@@ -202,7 +193,7 @@ mod tests {
             (code::INTERNAL_ERROR, 500),
             (code::DATA_CORRUPTED, 500),
             (code::QUERY_CANCELED, 504),
-            (OVERLOADED, 429),
+            (code::TOO_MANY, 429),
             ("28P01", 401),
             ("42501", 403),
         ] {

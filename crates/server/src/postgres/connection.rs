@@ -15,7 +15,7 @@ use super::{
     execution::StatementAnswer,
     fatal_error,
     frame::{FrameError, FrameStream},
-    message::{ClientMessage, PROTOCOL_VIOLATION},
+    message::ClientMessage,
     portal::PreparedObjects,
     response::{
         RowFormat, Severity, bare, character_position, command_complete, ready_for_query, report,
@@ -81,7 +81,7 @@ fn check_unbound(statement: TokenCursor<'_>) -> Result<(), Box<Diagnostic>> {
         return Ok(());
     };
     let message = format!("there is no parameter {}", token.text(statement.sql()));
-    Diagnostic::new("42P02", message)
+    Diagnostic::new(code::UNDEFINED_PARAMETER, message)
         .with_kind(Kind::FixRequest)
         .at(Span::new(token.start(), token.end()))
         .with_hint("Use the extended query protocol, which binds values to parameters.")
@@ -221,7 +221,7 @@ impl Connection {
     /// Reports an error of the extended protocol: what follows is skipped up to the next Sync. The
     /// client may wait for the error before it sends that.
     async fn fail_extended(&mut self, error: &Diagnostic, sql: &str) -> Result<(), FrameError> {
-        if error.code == PROTOCOL_VIOLATION {
+        if error.code == code::PROTOCOL_VIOLATION {
             self.objects.clear_portals();
         }
         self.report_error(error, sql);

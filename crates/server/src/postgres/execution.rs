@@ -297,7 +297,9 @@ impl Connection {
             ClientCommand::Discard(Discarded::All) => {
                 if self.transaction != Transaction::Idle {
                     let message = "DISCARD ALL cannot run inside a transaction block";
-                    return Diagnostic::new("25001", message).with_kind(Kind::FixRequest).err();
+                    return Diagnostic::new(code::ACTIVE_TRANSACTION, message)
+                        .with_kind(Kind::FixRequest)
+                        .err();
                 }
                 self.objects.clear_portals();
                 self.objects.clear_statements();
@@ -311,7 +313,7 @@ impl Connection {
             ClientCommand::Deallocate(Some(name)) => {
                 if !self.objects.remove_statement(name) {
                     let message = format!("prepared statement \"{name}\" does not exist");
-                    return Diagnostic::new("26000", message).err();
+                    return Diagnostic::new(code::UNDEFINED_STATEMENT, message).err();
                 }
                 StatementAnswer::done("DEALLOCATE")
             }

@@ -4,7 +4,7 @@
 //! more.
 
 use bytes::{Buf, Bytes};
-use lockstep_diagnostic::{Diagnostic, Kind, Result};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::failpoint;
 
 use super::{
@@ -12,9 +12,6 @@ use super::{
     types::Oid,
     value_input::{WireFormat, text_of},
 };
-
-/// The SQLSTATE of a message that breaks the protocol.
-pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
 
 /// A message of a client in a session.
 #[derive(Debug)]
@@ -109,7 +106,7 @@ impl ClientMessage {
 
 /// Makes the error for a message that breaks the protocol.
 pub(crate) fn violation<T>(message: impl Into<String>) -> Result<T> {
-    Diagnostic::new(PROTOCOL_VIOLATION, message).with_kind(Kind::FixRequest).err()
+    Diagnostic::new(code::PROTOCOL_VIOLATION, message).with_kind(Kind::FixRequest).err()
 }
 
 /// Reads the parts of a body.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::{Parameter, PreparedStatement};
 
 use super::{
@@ -71,7 +71,7 @@ impl PreparedObjects {
     ) -> Result<()> {
         if !name.is_empty() && self.statements.contains_key(&name) {
             let message = format!("prepared statement \"{name}\" already exists");
-            return Diagnostic::new("42P05", message).err();
+            return Diagnostic::new(code::DUPLICATE_STATEMENT, message).err();
         }
         if self.statements.len() >= STATEMENTS_MAX && !self.statements.contains_key(&name) {
             return too_many("prepared statements", STATEMENTS_MAX);
@@ -85,7 +85,7 @@ impl PreparedObjects {
         self.statements.get(name).cloned().map_or_else(
             || {
                 let message = format!("prepared statement \"{name}\" does not exist");
-                Diagnostic::new("26000", message).err()
+                Diagnostic::new(code::UNDEFINED_STATEMENT, message).err()
             },
             Ok,
         )
@@ -112,7 +112,7 @@ impl PreparedObjects {
     pub(crate) fn insert_portal(&mut self, name: String, portal: Portal) -> Result<()> {
         if !name.is_empty() && self.portals.contains_key(&name) {
             let message = format!("cursor \"{name}\" already exists");
-            return Diagnostic::new("42P03", message).err();
+            return Diagnostic::new(code::DUPLICATE_PORTAL, message).err();
         }
         if self.portals.len() >= PORTALS_MAX && !self.portals.contains_key(&name) {
             return too_many("portals", PORTALS_MAX);
@@ -124,7 +124,10 @@ impl PreparedObjects {
     /// Takes a portal, which has to be given back where it stays.
     pub(crate) fn take_portal(&mut self, name: &str) -> Result<Portal> {
         self.portals.remove(name).map_or_else(
-            || Diagnostic::new("34000", format!("portal \"{name}\" does not exist")).err(),
+            || {
+                Diagnostic::new(code::UNDEFINED_PORTAL, format!("portal \"{name}\" does not exist"))
+                    .err()
+            },
             Ok,
         )
     }
@@ -158,7 +161,7 @@ pub(crate) fn check_described(described: &[ResultColumn], found: &[ResultColumn]
 
 fn too_many<T>(what: &str, most: usize) -> Result<T> {
     let message = format!("number of {what} exceeds the session limit of {most}");
-    Diagnostic::new("53400", message)
+    Diagnostic::new(code::TOO_MANY_OBJECTS, message)
         .with_hint("Close unused prepared statements and portals.")
         .err()
 }

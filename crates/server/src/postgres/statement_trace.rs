@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use lockstep_diagnostic::code;
+
 use super::{ClientFailure, connection::Connection};
 use crate::{
     call_id::{CallContext, CallId},
@@ -15,12 +17,6 @@ use crate::{
 
 /// The key of a comment with the id of the call.
 const REQUEST_ID: &str = "request_id";
-
-/// The SQLSTATE of a statement that was done.
-const SUCCESSFUL_COMPLETION: &str = "00000";
-
-/// The SQLSTATE of a statement whose client is gone: `connection_failure`.
-const CONNECTION_FAILURE: &str = "08006";
 
 /// The longest first word of a statement that names its span.
 const NAME_BYTES_MAX: usize = 32;
@@ -128,9 +124,9 @@ impl Connection {
         let Some(call) = self.call.take() else { return };
         let Some(trace) = call.trace() else { return };
         let code = match failure {
-            None => SUCCESSFUL_COMPLETION,
+            None => code::SUCCESS,
             Some(ClientFailure::Error(error)) => error.code,
-            Some(ClientFailure::Connection(_)) => CONNECTION_FAILURE,
+            Some(ClientFailure::Connection(_)) => code::CONNECTION_FAILURE,
         };
         trace.set_text("db.response.status_code", code);
         trace.finish(name_of(sql), failure.map(|_| format!("SQLSTATE {code}")));

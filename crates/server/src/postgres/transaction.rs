@@ -78,7 +78,7 @@ impl Connection {
             Transaction::Failed { .. } if !command.ends_failure() => {
                 let message = "current transaction is aborted, commands ignored until end of \
                                transaction block";
-                Diagnostic::new("25P02", message)
+                Diagnostic::new(code::FAILED_TRANSACTION, message)
                     .with_hint("Use ROLLBACK to end the transaction block.")
                     .err()
             }
@@ -97,7 +97,9 @@ impl Connection {
             if chain == TransactionChain::Chained && before == Transaction::Idle {
                 let message =
                     format!("{} AND CHAIN can only be used in transaction blocks", command.tag());
-                return Diagnostic::new("25P01", message).with_kind(Kind::FixRequest).err();
+                return Diagnostic::new(code::NO_ACTIVE_TRANSACTION, message)
+                    .with_kind(Kind::FixRequest)
+                    .err();
             }
             self.restore_settings()?;
         }

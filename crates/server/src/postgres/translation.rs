@@ -92,7 +92,7 @@ impl Translation {
                 (Value::Null, _) => i64::MAX,
                 (_, Some(number)) if number >= 0 => number,
                 _ => {
-                    let code = if is_offset { "2201X" } else { "2201W" };
+                    let code = if is_offset { code::INVALID_OFFSET } else { code::INVALID_LIMIT };
                     let message = "LIMIT and OFFSET require a whole number that is not negative";
                     return Diagnostic::new(code, message).err();
                 }

@@ -16,9 +16,6 @@ pub(super) const DAYS_TO_2000: i32 = 10_957;
 /// The microseconds from 1970-01-01 to 2000-01-01.
 pub(super) const MICROSECONDS_TO_2000: i64 = DAYS_TO_2000 as i64 * 86_400_000_000;
 
-/// The SQLSTATE of a time that the format does not hold: its ends stand for infinity.
-pub(super) const TIME_OUT_OF_RANGE: &str = "22008";
-
 /// Appends a value that is not NULL and is of this type.
 pub(crate) fn write_binary(
     out: &mut Vec<u8>,
@@ -59,7 +56,7 @@ pub(crate) fn write_binary(
 
 fn out_of_range<T>(what: &str) -> Result<T> {
     let message = format!("{what} out of range for the binary format");
-    Diagnostic::new(TIME_OUT_OF_RANGE, message).with_hint("Request the text format.").err()
+    Diagnostic::new(code::DATETIME_OVERFLOW, message).with_hint("Request the text format.").err()
 }
 
 /// Appends an array of one dimension.

@@ -13,7 +13,7 @@ use lockstep_row::{DataType, Value};
 use super::{
     catalog::type_of_number,
     types::{Oid, element_oid, oid, type_name, type_of_oid},
-    value_binary::{DAYS_TO_2000, MICROSECONDS_TO_2000, TIME_OUT_OF_RANGE},
+    value_binary::{DAYS_TO_2000, MICROSECONDS_TO_2000},
 };
 
 /// The rules of a session by which values are read.
@@ -38,7 +38,7 @@ impl WireFormat {
             1 => Ok(Self::Binary),
             _ => {
                 let message = format!("unsupported format code: {number}");
-                Diagnostic::new("08P01", message).err()
+                Diagnostic::new(code::PROTOCOL_VIOLATION, message).err()
             }
         }
     }
@@ -239,17 +239,20 @@ fn is_infinite(bytes: &[u8]) -> bool {
 /// Makes the error for infinity, which is no time of the engine.
 fn infinite_time<T>(data_type: &DataType) -> Result<T> {
     let name = type_name(data_type);
-    Diagnostic::new(TIME_OUT_OF_RANGE, format!("{name} out of range: infinity is not supported"))
-        .with_kind(Kind::FixData)
-        .with_hint("Send NULL, or a time in the distant past or future.")
-        .err()
+    Diagnostic::new(
+        code::DATETIME_OVERFLOW,
+        format!("{name} out of range: infinity is not supported"),
+    )
+    .with_kind(Kind::FixData)
+    .with_hint("Send NULL, or a time in the distant past or future.")
+    .err()
 }
 
 fn invalid_bytes<T>(bytes: &[u8], number: Oid) -> Result<T> {
     let count = bytes.len();
     let message =
         format!("incorrect binary data format for type with OID {number} ({count} bytes)");
-    Diagnostic::new("22P03", message).with_kind(Kind::FixRequest).err()
+    Diagnostic::new(code::INVALID_BINARY_VALUE, message).with_kind(Kind::FixRequest).err()
 }
 
 /// Reads the next number of four bytes.
@@ -265,7 +268,7 @@ pub(crate) fn text_of(bytes: &[u8]) -> Result<&str> {
         Ok(text) if !text.contains('\0') => Ok(text),
         _ => {
             let message = "invalid byte sequence for encoding \"UTF8\"";
-            Diagnostic::new("22021", message).with_kind(Kind::FixData).err()
+            Diagnostic::new(code::INVALID_ENCODING, message).with_kind(Kind::FixData).err()
         }
     }
 }

@@ -16,7 +16,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::Session;
 use lockstep_function::scalar::CaseSensitivity;
 use lockstep_host::{query::current, with_large_stack};
@@ -154,7 +154,7 @@ impl<'s> Evaluator<'s> {
         let rows = self.query(query, Some(scope))?.rows;
         if rows.len() > 1 {
             let message = "more than one row returned by a subquery used as an expression";
-            return Diagnostic::new("21000", message).err();
+            return Diagnostic::new(code::CARDINALITY_VIOLATION, message).err();
         }
         Ok(rows.first().map_or(CatalogValue::Null, |row| only(row)))
     }

@@ -6,7 +6,7 @@ use super::{
     evaluation::Evaluator,
     from::unsupported,
     limits::{JOINED_ROWS_MAX, check_row_count},
-    object_name::{INVALID_SCHEMA, ObjectPath},
+    object_name::ObjectPath,
     static_type::{type_number, type_word},
     text_function::{call_on_texts, text_parts},
     types::{type_of_number, type_of_word},
@@ -279,7 +279,7 @@ impl Evaluator<'_> {
 /// Returns whether an error says that a name is one of nothing.
 fn is_missing(error: &Diagnostic) -> bool {
     let codes = [code::UNDEFINED_TABLE, code::UNDEFINED_OBJECT, code::UNDEFINED_FUNCTION];
-    codes.contains(&error.code) || error.code == INVALID_SCHEMA
+    codes.contains(&error.code) || error.code == code::UNDEFINED_SCHEMA
 }
 
 /// Returns a type that is written as a name as one word.

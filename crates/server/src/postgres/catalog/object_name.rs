@@ -12,12 +12,6 @@ use super::{
     value::CatalogValue,
 };
 
-/// SQLSTATE of a schema that does not exist.
-pub(super) const INVALID_SCHEMA: &str = "3F000";
-
-/// SQLSTATE of a text that is no name.
-const INVALID_NAME: &str = "42602";
-
 /// A part of a name, as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NamePart {
@@ -66,7 +60,7 @@ impl ObjectPath {
 }
 
 fn invalid<T>(text: &str) -> Result<T> {
-    Diagnostic::new(INVALID_NAME, format!("invalid name syntax: \"{text}\"")).err()
+    Diagnostic::new(code::INVALID_NAME, format!("invalid name syntax: \"{text}\"")).err()
 }
 
 /// Reads the parts of a name.
@@ -156,7 +150,7 @@ impl Evaluator<'_> {
         match &path.schema {
             Some(schema) if !SCHEMAS.iter().any(|known| schema.is(known)) => {
                 let message = format!("schema \"{}\" does not exist", schema.text);
-                Diagnostic::new(INVALID_SCHEMA, message)
+                Diagnostic::new(code::UNDEFINED_SCHEMA, message)
                     .with_hint("Use the schema public, which contains all tables and views.")
                     .err()
             }
@@ -186,7 +180,7 @@ impl Evaluator<'_> {
             }
             "pg_namespace" => {
                 let message = format!("schema \"{}\" does not exist", path.text);
-                Diagnostic::new(INVALID_SCHEMA, message).err()
+                Diagnostic::new(code::UNDEFINED_SCHEMA, message).err()
             }
             _ => {
                 let message = format!("role \"{}\" does not exist", path.text);

@@ -7,10 +7,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::TablePrivilege;
 
 use super::{
-    evaluation::Evaluator,
-    from::unsupported,
-    object_name::{INVALID_SCHEMA, ObjectPath},
-    value::CatalogValue,
+    evaluation::Evaluator, from::unsupported, object_name::ObjectPath, value::CatalogValue,
 };
 
 impl Evaluator<'_> {
@@ -58,7 +55,7 @@ impl Evaluator<'_> {
                         return Ok(CatalogValue::Bool(true));
                     }
                     let message = format!("schema \"{schema}\" does not exist");
-                    Diagnostic::new(INVALID_SCHEMA, message).err()
+                    Diagnostic::new(code::UNDEFINED_SCHEMA, message).err()
                 }
                 _ => Ok(CatalogValue::Bool(true)),
             },

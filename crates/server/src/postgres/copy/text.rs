@@ -220,7 +220,7 @@ fn text(bytes: Vec<u8>) -> Result<String> {
         Ok(text) if !text.contains('\0') => Ok(text),
         _ => {
             let message = "invalid byte sequence for encoding \"UTF8\"";
-            Diagnostic::new("22021", message).with_kind(Kind::FixData).err()
+            Diagnostic::new(code::INVALID_ENCODING, message).with_kind(Kind::FixData).err()
         }
     }
 }
