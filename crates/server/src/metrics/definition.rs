@@ -262,7 +262,7 @@ pub fn metrics_reference() -> String {
     let mut page = "# Metrics\n\n\
         <!-- Written by `cargo xtask reference` from the declarations in \
         crates/server/src/metrics/definition.rs. -->\n\n\
-        `GET /metrics` of a [server](../server.md#watch) answers with these, in the text form of Prometheus, version 0.0.4.\n\
+        `GET /metrics` of a [server](../server.md#monitoring) answers with these, in the text form of Prometheus, version 0.0.4.\n\
         Of deployments, tables and indexes a user gets those that the user may see.\n\
         A histogram has `_bucket` with the label `le`, `_sum` and `_count`, all in seconds.\n\
         Counters begin with 0 when the process starts.\n\n\
