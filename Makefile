@@ -148,7 +148,7 @@ $(ZIG)/cc: release/zig-tools
 
 # Measures the release build. Quick by default: each workload takes less than a minute. FULL=1
 # repeats everything five times, with more data and the sweeps, and rewrites the tables of
-# docs/benchmarks.md. PROFILE=dev measures the build of the tests.
+# docs/benchmarks/results.md. PROFILE=dev measures the build of the tests.
 WORKLOADS ?= M1 M2 M3 M4 M5 M6 M8 M9 M10 M11 M13 M14 M15
 FULL ?=
 ifeq ($(FULL),)
@@ -177,7 +177,7 @@ endif
 	    $(BENCH_PROGRAM) $$workload $(BENCH) || exit 1; \
 	done
 ifneq ($(FULL),)
-	$(BENCH_PROGRAM) --out bench/results --publish docs/benchmarks.md
+	$(BENCH_PROGRAM) --out bench/results --publish docs/benchmarks/results.md
 endif
 
 # Built once, outside the target directory, whose profile and features it does not share.

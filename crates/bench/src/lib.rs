@@ -4,7 +4,7 @@
 //! side by side in one run on one machine, with a *speed-of-light* baseline: the same answer from a
 //! hand-written loop over arrays. Before anything is timed, every system must answer sampled
 //! requests as Lockstep does. Uses the engine's public interface only, as a user's program would;
-//! holds no logic of the database. `docs/benchmarks.md` is its manual.
+//! holds no logic of the database. `docs/benchmarks/method.md` is its manual.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,5 +1,5 @@
 //! Results as tables of the manual: reads the JSON files of a folder and writes the part of
-//! `docs/benchmarks.md` between two markers.
+//! `docs/benchmarks/results.md` between two markers.
 
 use std::{fmt::Write as _, path::Path};
 

@@ -16,6 +16,10 @@ use crate::{tidy, workspace_dir};
 const UNSEEN_MAX: &[(&str, usize)] =
     &[("sql", 0), ("function", 0), ("plan", 0), ("batch", 3), ("engine", 3)];
 
+/// The crates whose messages are errors and warnings of statements.
+pub(crate) const STATEMENT_CRATES: &[&str] =
+    &["sql", "function", "plan", "request", "batch", "table", "engine"];
+
 /// Where a call of `Diagnostic` begins; its last argument is the message.
 const CALLS: &[&str] = &["Diagnostic::new(", "Diagnostic::unsupported("];
 
@@ -34,7 +38,7 @@ pub fn run() -> bool {
         let unseen: Vec<&Template> =
             templates.iter().filter(|template| !template.is_seen(&golden)).collect();
         for template in &unseen {
-            println!("{name}/{}: {}", template.file, template.pieces.join("…"));
+            println!("{name}/{}: {}", template.file, template.shown());
         }
         println!("messages: {name}: {} of {} not seen", unseen.len(), templates.len());
         is_good &= unseen.len() <= *most;
@@ -44,25 +48,43 @@ pub fn run() -> bool {
 
 /// The template of a message.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Template {
+pub(crate) struct Template {
     /// The fixed texts between its arguments.
     pieces: Vec<String>,
+    /// The message with `…` for each argument.
+    shown: String,
     /// The source file.
     file: String,
 }
 
 impl Template {
+    fn of(format: &str, file: &str) -> Self {
+        let all = all_pieces(format);
+        let shown = all.join("…");
+        debug_assert_eq!(shown.matches('…').count() + 1, all.len() + format.matches('…').count());
+        let pieces = all.into_iter().filter(|piece| !piece.is_empty()).collect();
+        Self { pieces, shown, file: file.to_owned() }
+    }
+
     fn is_seen(&self, golden: &[String]) -> bool {
-        golden.iter().any(|line| {
-            let mut rest = line.as_str();
-            self.pieces.iter().all(|piece| match rest.find(piece.as_str()) {
-                Some(at) => {
-                    rest = &rest[at + piece.len()..];
-                    true
-                }
-                None => false,
-            })
+        golden.iter().any(|line| self.is_in(line))
+    }
+
+    /// Returns whether a line has the fixed texts in their order.
+    pub(crate) fn is_in(&self, line: &str) -> bool {
+        let mut rest = line;
+        self.pieces.iter().all(|piece| match rest.find(piece.as_str()) {
+            Some(at) => {
+                rest = &rest[at + piece.len()..];
+                true
+            }
+            None => false,
         })
+    }
+
+    /// Returns the message with `…` for each argument.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
     }
 }
 
@@ -97,7 +119,7 @@ fn each_file(folder: &Path, extension: &str, use_text: &mut dyn FnMut(&str)) {
     }
 }
 
-fn templates_of(crate_name: &str) -> BTreeSet<Template> {
+pub(crate) fn templates_of(crate_name: &str) -> BTreeSet<Template> {
     let mut templates = BTreeSet::new();
     let source = format!("{crate_name}/src/");
     tidy::each_source(|path, text| {
@@ -126,15 +148,13 @@ fn templates_in(source: &str, file: &str) -> BTreeSet<Template> {
             if texts.is_empty() {
                 texts = given_to(source, function_around(&source[..at]));
             }
-            let templates =
-                texts.iter().map(|text| Template { pieces: pieces(text), file: file.to_owned() });
+            let templates = texts.iter().map(|text| Template::of(text, file));
             found.extend(templates.filter(|template| letters(template) >= LETTERS_MIN));
         }
     }
     for (at, opening) in source.match_indices("#[error(") {
         let texts = literals(balanced(&source[at + opening.len()..]));
-        let templates =
-            texts.iter().map(|text| Template { pieces: pieces(text), file: file.to_owned() });
+        let templates = texts.iter().map(|text| Template::of(text, file));
         found.extend(templates.filter(|template| letters(template) >= LETTERS_MIN));
     }
     found
@@ -273,8 +293,8 @@ fn unescaped(literal: &str) -> String {
     text
 }
 
-/// Returns the fixed parts of a format string.
-fn pieces(template: &str) -> Vec<String> {
+/// Returns the fixed parts of a format string, empty ones as well: arguments are between them.
+fn all_pieces(template: &str) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut characters = template.chars().peekable();
     while let Some(c) = characters.next() {
@@ -292,13 +312,12 @@ fn pieces(template: &str) -> Vec<String> {
             _ => pieces.last_mut().expect("there is one").push(c),
         }
     }
-    pieces.retain(|piece| !piece.is_empty());
     pieces
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Template, UNSEEN_MAX, golden_lines, pieces, templates_in, templates_of};
+    use super::{Template, UNSEEN_MAX, golden_lines, templates_in, templates_of};
 
     #[test]
     fn golden_tests_see_every_message() {
@@ -328,12 +347,12 @@ mod tests {
         "#;
         let found: Vec<String> = templates_in(source, "x.rs")
             .into_iter()
-            .map(|template| template.pieces.join("…"))
+            .map(|template| template.shown().to_owned())
             .collect();
         assert_eq!(
             found,
             [
-                " cannot be cast to ",
+                "… cannot be cast to …",
                 "a window needs a frame",
                 "no table of that kind ('x')",
                 "table `…` does not exist",
@@ -343,8 +362,9 @@ mod tests {
 
     #[test]
     fn a_template_is_seen_in_a_line_with_its_words() {
-        let template = Template { pieces: pieces("`{}` has {{{n}}} rows"), file: String::new() };
+        let template = Template::of("`{}` has {{{n}}} rows{rest}", "");
         assert_eq!(template.pieces, ["`", "` has {", "} rows"]);
+        assert_eq!(template.shown(), "`…` has {…} rows…");
         assert!(template.is_seen(&["error[1]: table `t` has {2} rows".to_owned()]));
         assert!(!template.is_seen(&["error[1]: table `t` has 2 rows".to_owned()]));
     }

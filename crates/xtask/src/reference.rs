@@ -6,6 +6,7 @@
 //! introductions.
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
 
+mod messages;
 mod types;
 
 use std::{fmt::Write as _, fs};
@@ -55,11 +56,12 @@ pub fn is_current() -> bool {
     is_current
 }
 
-fn pages() -> [Page; 6] {
+fn pages() -> [Page; 7] {
     [
         ("docs/reference/functions.md", functions()),
         ("docs/reference/statements.md", lockstep_sql::grammar::reference()),
         ("docs/reference/types.md", types::types()),
+        ("docs/reference/messages.md", messages::messages()),
         ("docs/reference/lints.md", lockstep_engine::lint::reference()),
         ("docs/reference/metrics.md", lockstep_server::metrics_reference()),
         ("docs/compatibility.md", compatibility()),

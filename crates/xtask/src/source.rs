@@ -110,6 +110,35 @@ pub(crate) fn code_of(text: &str) -> String {
     String::from_utf8(code).expect("whole characters were replaced")
 }
 
+/// Returns the string literals outside tests without their quotes, each with its offset. A
+/// backslash at the end of a line is left out with the space after it; other escapes stay.
+pub(crate) fn strings_outside_tests(text: &str) -> Vec<(usize, String)> {
+    let bytes = text.as_bytes();
+    let tests = test_items(&tokens(&code_of(text)));
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = literal_end(bytes, at);
+        debug_assert!(at <= end && end <= bytes.len(), "{at} to {end}");
+        let literal = text.get(at..end).unwrap_or("");
+        let opening = literal.trim_start_matches(['r', 'b', 'c', '#']);
+        if opening.starts_with('"') && !tests.iter().any(|test| test.contains(&at)) {
+            let body = opening[1..].trim_end_matches('#');
+            found.push((at, joined(body.strip_suffix('"').unwrap_or(body))));
+        }
+        at = end.max(at + 1);
+    }
+    found
+}
+
+/// Joins the lines of a literal that a backslash continues.
+fn joined(literal: &str) -> String {
+    let mut lines = literal.split("\\\n");
+    let mut text = lines.next().unwrap_or("").to_owned();
+    lines.for_each(|line| text.push_str(line.trim_start()));
+    text
+}
+
 /// Returns the end of the comment or the literal that begins here; `at` when none does.
 fn literal_end(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
 
 mod assertions;
+mod english;
 mod ratchet;
 mod sizes;
 mod type_names;
@@ -28,7 +29,6 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("meaning of queries", &["plan"]),
     ("execution", &["request", "batch"]),
     ("database", &["engine"]),
-    ("messages", &["protocol"]),
     ("messages between server and client", &["protocol"]),
     ("protocols", &["server", "client"]),
     ("front ends", &["cli"]),

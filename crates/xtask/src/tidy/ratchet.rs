@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use super::{Violations, assertions, type_names, words};
+use super::{Violations, assertions, english, type_names, words};
 use crate::workspace_dir;
 
 const HEADER: &str = "\
@@ -56,6 +56,7 @@ pub(crate) fn tighten_file() {
 pub(crate) fn measures() -> Vec<Measure> {
     let files = crate::source::files_of_crates();
     let mut measures = words::measures();
+    measures.extend(english::measures());
     measures.push(type_names::measure(&files));
     measures.extend(assertions::measures(&files));
     measures
