@@ -7,6 +7,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WHEELS := $(CARGO_TARGET_DIR)/wheels
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+# Runs a command, and prints what it does and how much time is left.
+STAGE := @$(PYTHON) python/build/stage.py
 DENY_VERSION := 0.20.2
 DENY := $(CARGO_TARGET_DIR)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
@@ -25,9 +28,9 @@ help:
 	@echo "make bench  measures Lockstep beside DuckDB, MariaDB, PostgreSQL, Redis and SQLite"
 
 demo: install
-	$(BIN)/lockstep demo flights
+	$(STAGE) "demonstration" "less than a minute" -- $(BIN)/lockstep demo flights
 
-examples: install
+examples: install $(VENV)/.test
 	@for name in card_fraud recommendation trip_duration; do \
 	    $(BIN)/python examples/$$name/$$name.py || exit 1; \
 	done
@@ -37,13 +40,13 @@ test: test-rust test-python
 test-rust:
 	cargo test --locked --workspace
 
-test-python: install $(VENV)/.docs
+test-python: install $(VENV)/.test $(VENV)/.docs
 	$(BIN)/python -m pytest
 
 # SEED=N draws another run of everything that is drawn.
 SEED ?= 1
 # Two halves side by side, each of which runs one thing at a time.
-nightly: install
+nightly: install $(VENV)/.test
 	$(MAKE) --jobs 2 --output-sync=line nightly-differential nightly-generated
 
 nightly-differential:
@@ -70,8 +73,8 @@ nightly-generated:
 	cargo xtask miri
 
 # Spark, and readers of training sets that are too large for every run; needs Java 17.
-nightly-training: install
-	$(BIN)/pip install --quiet --disable-pip-version-check -r python/requirements-training.txt
+nightly-training: install $(VENV)/.test
+	$(PIP) -r python/requirements-training.txt
 	LOCKSTEP_SPARK_QUERIES=200 LOCKSTEP_SPARK_SEED=$(SEED) LOCKSTEP_SPARK_CASES=all \
 	    $(BIN)/python -m pytest -s python/tests/test_spark.py \
 	    python/tests/test_spark_conformance.py python/tests/test_training.py
@@ -80,7 +83,7 @@ nightly-training: install
 advisories: $(DENY)
 	$(DENY) --locked check advisories
 
-lint: $(VENV)/.tools $(DENY)
+lint: $(VENV)/.test $(DENY)
 	cargo xtask lint
 	$(BIN)/ruff check python release examples
 	$(BIN)/ruff format --check python release examples
@@ -89,13 +92,18 @@ lint: $(VENV)/.tools $(DENY)
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+$(VENV)/.test: python/requirements-test.txt $(VENV)/.tools
+	$(PIP) -r python/requirements-test.txt
+	@touch $@
+
 $(VENV)/.docs: python/requirements-docs.txt $(VENV)/.tools
-	$(BIN)/pip install --quiet --disable-pip-version-check -r python/requirements-docs.txt
+	$(PIP) -r python/requirements-docs.txt
 	@touch $@
 
 wheel: $(VENV)/.tools
 	@rm -f $(WHEELS)/lockstep*.whl
-	$(BIN)/maturin build --locked --profile dev --strip --out $(WHEELS)
+	$(STAGE) "wheel" "minutes when nothing is compiled yet, seconds when nothing has changed" -- \
+	    $(BIN)/maturin build --locked --profile dev --strip --out $(WHEELS)
 
 install: wheel
 	$(BIN)/pip install --quiet --force-reinstall --no-deps $(WHEELS)/lockstep*.whl
@@ -139,7 +147,7 @@ release-try:
 	release/try $(DIST)
 
 $(VENV)/.release: release/requirements.txt $(VENV)/.tools
-	$(BIN)/pip install --quiet --disable-pip-version-check -r release/requirements.txt
+	$(PIP) -r release/requirements.txt
 	@touch $@
 
 $(ZIG)/cc: release/zig-tools
@@ -187,7 +195,7 @@ $(DENY):
 
 $(VENV)/.tools: python/requirements.txt
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv is missing: apt-get install python3-venv" >&2; exit 1; }
-	$(BIN)/pip install --quiet --disable-pip-version-check -r python/requirements.txt
+	$(STAGE) "Python packages" "about a minute" -- $(PIP) -r python/requirements.txt
 	@touch $@
 
 clean:

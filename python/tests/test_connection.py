@@ -267,7 +267,7 @@ NOTHING = {"a": [1, 2], "b": [None, None]}
 )
 @pytest.mark.parametrize("declared", ["INT", "DOUBLE", "STRING", "TIMESTAMP", "DATE", "BOOL"])
 def test_a_column_of_only_none_is_null_of_its_type(db, make, declared):
-    with pytest.raises(lockstep.Error, match="`b` has no value that gives it a type") as caught:
+    with pytest.raises(lockstep.Error, match="`b` has no value|type of column `b`") as caught:
         db.append("t", make(NOTHING))
     assert "CREATE TABLE" in caught.value.hint
     db.execute(f"CREATE TABLE t (a INT, b {declared})")
@@ -280,7 +280,7 @@ def test_a_column_of_only_none_is_null_of_its_type(db, make, declared):
 def test_a_repeated_column_is_refused(db):
     db.execute("CREATE TABLE t (a INT)")
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-    with pytest.raises(lockstep.Error, match="`a` twice"):
+    with pytest.raises(lockstep.Error, match="column `a` more than once"):
         db.append("t", twice)
     with pytest.raises(lockstep.Error, match="Duplicate column names"):
         db.append("t", pd.DataFrame([[1, 2]], columns=["a", "a"]))
@@ -350,7 +350,8 @@ def test_times_and_dates_are_taken_as_text(db, make):
     else:
         assert pa.table(answer)["ts"].to_pylist() == [ts for ts, _ in expected]
     for wrong in ("yesterday", "2024-13-01", "12:00", ""):
-        with pytest.raises(lockstep.Error, match="column `day` is DATE") as caught:
+        message = "column `day`: invalid input syntax for type DATE"
+        with pytest.raises(lockstep.Error, match=message) as caught:
             db.append("t", make([{"ts": None, "day": "2024-01-01"}, {"ts": None, "day": wrong}]))
         assert f"'{wrong}'" in str(caught.value) and "row 2" in str(caught.value)
 
@@ -379,7 +380,7 @@ def test_times_are_cut_to_the_millisecond(db, tmp_path):
     db.append("t", pd.DataFrame({"ts": [before]}))
     pa.parquet.write_table(pa.table({"ts": [before]}), tmp_path / "t.parquet")
     load = f"LOAD DATA INFILE '{tmp_path}/t.parquet' INTO TABLE t"
-    with pytest.warns(lockstep.LockstepWarning, match="finer than a millisecond"):
+    with pytest.warns(lockstep.LockstepWarning, match="more than millisecond precision"):
         db.execute(load)
     expected = dt.datetime(1969, 12, 31, 23, 59, 59, 999_000)
     assert db.sql("SELECT ts FROM t").fetchall() == [(expected,)] * 3
@@ -427,7 +428,7 @@ def test_question_marks_stand_for_values() -> None:
     assert db.sql("SELECT v FROM t WHERE k = ? AND at = ?", ("a", moment)).fetchall() == [(1,)]
     assert db.sql("SELECT v + ? AS w FROM t WHERE v > ?", (1, 5)).fetchall() == [(2**40 + 1,)]
     assert db.sql("SELECT v FROM t WHERE k = ?", [None]).fetchall() == []
-    with pytest.raises(lockstep.Error, match="2 `\\?`, and 1 values"):
+    with pytest.raises(lockstep.Error, match="1 parameters supplied, but the statement requires 2"):
         db.execute("SELECT ? + ?", (1,))
 
 

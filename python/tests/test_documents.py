@@ -19,13 +19,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_examples_of_the_readme_run(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", text, re.DOTALL)
     assert blocks
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
-    shown = capsys.readouterr().out
-    assert "{'user': 'ann', 'clicks': 3, 'price_avg': 20.833333333333332}" in shown
-    assert shown.splitlines()[-1] == "True"
+    for code, output in blocks:
+        exec(compile(code, "README.md", "exec"), {})
+        assert capsys.readouterr().out == output
 
 
 def pages_with(language: str) -> list[str]:
@@ -101,3 +100,100 @@ def test_the_documents_name_files_that_exist():
             assert (path.parent / link).exists(), f"{path.name} links to {link}"
         for name in re.findall(r"`((?:crates|python|docs|tests)/[^`*…]+)`", text):
             assert (ROOT / name).exists(), f"{path.name} names {name}"
+
+
+def test_every_query_of_the_cookbook_deploys_with_the_values_of_batch_mode():
+    db = lockstep.connect()
+    verified = 0
+    for block in blocks_of("docs/guide/cookbook.md", "sql"):
+        if not block.startswith("SELECT"):
+            db.execute(block)
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", lockstep.LockstepWarning)
+            db.execute(f"DEPLOY recipe{verified} AS {block}")
+            verification = db.verify(f"recipe{verified}")
+        assert verification.ok, block
+        assert verification.requests == 6, block
+        verified += 1
+    assert verified >= 20
+
+
+def prose() -> list[tuple[str, str]]:
+    """Returns the lines of the README and of the manual that people wrote, with their places."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    generated = {"reference", "adr"}
+    lines = []
+    for page in pages:
+        name = page.relative_to(ROOT).as_posix()
+        if generated & set(page.parts) or name in {
+            "docs/compatibility.md",
+            "docs/benchmarks/results.md",
+        }:
+            continue
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            lines.append((f"{name}:{number}", line))
+    assert len(lines) > 1_000
+    return lines
+
+
+def test_every_code_that_the_documents_name_exists():
+    reference = ROOT / "docs" / "reference"
+    codes = set(re.findall(r"^\| `(\w{5})` \|", (reference / "errors.md").read_text(), re.M))
+    lints = set(re.findall(r"\((01L\d\d)\)", (reference / "lints.md").read_text()))
+    assert codes
+    assert lints
+    assert not codes & lints
+    classes = {code[:2] for code in codes}
+    written = re.compile(rf"(?<![-\w.'])((?:{'|'.join(sorted(classes))})[0-9A-Z]{{3}})\b(?![:'])")
+    sizes = re.compile(r"\d+(?:MB|GB|ms)")
+    unknown = [
+        f"{place}: {code}"
+        for place, line in prose()
+        for code in written.findall(line)
+        if code not in codes | lints and not sizes.fullmatch(code)
+    ]
+    assert not unknown, unknown
+
+
+def test_every_setting_that_the_documents_name_exists():
+    done = subprocess.run(
+        [sys.executable, "-m", "lockstep", "serve", "--print-config"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    settings, section = set(), ""
+    for line in done.stdout.splitlines():
+        if heading := re.match(r"\[(\w+)\]", line):
+            section = heading[1]
+        elif setting := re.match(r"(?:# ?)?(\w+) =", line):
+            settings.add(f"{section}.{setting[1]}")
+    sections = "|".join({setting.split(".")[0] for setting in settings})
+    db = lockstep.connect()
+    variables = set()
+    for statement in ["SHOW VARIABLES", "SHOW GLOBAL VARIABLES"]:
+        variables |= {row[0] for row in db.execute(statement).fetchall()}
+    assert len(settings) > 30
+    assert len(variables) > 20
+    unknown = []
+    for place, line in prose():
+        for name in re.findall(rf"`((?:{sections})\.[a-z_]+)[`= ]", line):
+            unknown += [f"{place}: {name}"] if name not in settings else []
+        for name in re.findall(r"\bSET (?:GLOBAL |SESSION )?([a-z_]+) ?=", line):
+            unknown += [f"{place}: {name}"] if name not in variables else []
+    assert not unknown, unknown
+
+
+def test_every_option_that_the_documents_name_exists():
+    statements = (ROOT / "docs" / "reference" / "statements.md").read_text()
+    options = {name.lower() for name in re.findall(r"^\| `(\w+)`", statements, re.M)}
+    assert len(options) > 20
+    unknown = [
+        f"{place}: {name}"
+        for place, line in prose()
+        for listed in re.findall(r"OPTIONS ?\(([^)…]*)", line)
+        for name in re.findall(r"(\w+) ?=", listed)
+        if name.lower() not in options
+    ]
+    assert not unknown, unknown

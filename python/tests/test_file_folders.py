@@ -87,7 +87,7 @@ def test_a_user_reads_nothing_beside_the_listed_folder(tmp_path):
             assert answer["error"]["code"] == code, (statement, answer)
         found = server.sql(f"SELECT * FROM read_csv('{folder}/parts')")["error"]["message"]
         link = folder / "parts" / "day=1" / "b.csv"
-        assert found == f"file `{link}` is outside of the folders that users may name"
+        assert found == f"file `{link}` is outside the directories that users may access"
         assert server.sql("SELECT k FROM t")["rows"] == [["inside"]]
 
 
@@ -123,7 +123,7 @@ def test_a_log_that_ends_before_its_last_clean_close_is_damaged(tmp_path):
     for damaged, text in {
         whole[:before].ljust(len(whole), b"\0"): "the log ends before the position at which",
         whole[:before]: "the log ends before the position at which",
-        whole[:-8]: "the file is shorter than its header says",
+        whole[:-8]: "the file is shorter than its header specifies",
     }.items():
         segment.write_bytes(damaged)
         with pytest.raises(lockstep.Error, match=text) as caught:
@@ -174,5 +174,5 @@ def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path):
     assert len(exports) == 5, exports
     for line in exports:
         assert line.startswith("53100 "), line
-        assert "could not write file `" in line and "No space is left on the disk." in line, line
+        assert "could not write file `" in line and ": no space left on device" in line, line
     assert (backup, left) == ("53100", "[]")

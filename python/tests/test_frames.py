@@ -118,7 +118,7 @@ LATIN_1 = pa.array([b"ok", None, b"caf\xe9"])
 def test_text_that_is_not_utf_8_does_not_come_in(texts: pa.Array, tmp_path: Path) -> None:
     """It would be stored as it is, and the directory could not be opened any more."""
     mine = pa.table({"n": [1, 2, 3], "a": texts})
-    message = "column `a`, row 3: the text is not valid UTF-8"
+    message = "column `a`, row 3: the string is not valid UTF-8"
     with lockstep.connect(tmp_path / "db") as db:
         db.execute("CREATE TABLE there (n BIGINT, a STRING)")
         db.execute("DEPLOY d AS SELECT a FROM there")
@@ -145,12 +145,12 @@ def test_arrow_data_that_is_not_valid_does_not_come_in(local: lockstep.Connectio
     stray = pa.DictionaryArray.from_arrays(keys, pa.array(["x"]), safe=False)
     # The bytes of a text end where the last offset says, which is before those of the first row.
     for column, row in ((backwards, 1), (stray, 2)):
-        problem = f"column `a`, row {row}: the Arrow data is not valid"
+        problem = f"column `a`, row {row}: the Arrow data is invalid"
         with refused("42804", problem, "Arrow says"):
             local.append("t", pa.table({"a": column}))
     text = pa.array([b"caf\xe9"]).view(pa.string())
     encoded = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), text)
-    with refused("22021", "column `a`: the text is not valid UTF-8"):
+    with refused("22021", "column `a`: the string is not valid UTF-8"):
         local.append("t", pa.table({"a": encoded}))
 
 
@@ -176,10 +176,10 @@ def test_dates_outside_of_python_are_numbers(local: lockstep.Connection) -> None
 def test_a_table_without_usable_columns_names_them(local: lockstep.Connection) -> None:
     """A query could read nothing of it."""
     mine = pa.table({"d": pa.array([1], pa.duration("ms")), "x": pa.nulls(1)})
-    with refused("42804", "`mine` has no column that can be read", "`d`", "Duration(ms)", "`x`"):
+    with refused("42804", "`mine` has no readable column", "`d`", "Duration(ms)", "`x`"):
         local.sql("SELECT * FROM mine")
     nothing = pa.table({})
-    with refused("42804", "`nothing` has no column that can be read", "It has no columns."):
+    with refused("42804", "`nothing` has no readable column", "The source has no columns."):
         local.sql("SELECT * FROM nothing")
     assert (mine.num_rows, nothing.num_rows) == (1, 0)
 

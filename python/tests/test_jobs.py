@@ -43,7 +43,7 @@ def test_a_job_of_a_killed_process_has_failed(tmp_path: Path) -> None:
         with lockstep.connect(str(path)) as db:
             columns = "id, state, ended, error, step, fraction"
             jobs = db.sql(f"SELECT {columns} FROM lockstep.jobs ORDER BY id").fetchall()
-            lost = (1, "failed", None, "the process ended while the job ran", None, None)
+            lost = (1, "failed", None, "the process ended while the job was running", None, None)
             assert jobs[0] == lost
             assert all(job[1] == "finished" for job in jobs[1:])
             db.execute(f"SELECT v FROM t LIMIT 1 INTO OUTFILE '{tmp_path}/{len(jobs)}.csv'")

@@ -21,7 +21,7 @@ STATEMENTS = [
     ("SELECT clicks.user, avgg(price) OVER w FROM clicks", "Did you mean `avg`?"),
     ("SELEC price FROM clicks", "Did you mean `SELECT`?"),
     ("SELECT price FORM clicks", "Did you mean `FROM`?"),
-    ("SELECT from FROM clicks", "put it in back-quotes"),
+    ("SELECT from FROM clicks", "Enclose the word in back-quotes"),
     ("USE defualt", "Did you mean `default`?"),
     ("DROP DEPLOYMENT pricee", "Did you mean `price`?"),
     ("SET pre_agregation = 'off'", "pre_aggregation"),
@@ -41,21 +41,21 @@ STATEMENTS = [
     ("SELECT median(price), user FROM clicks", "GROUP BY"),
     (
         "SELECT price FROM clicks QUALIFY row_number() OVER (PARTITION BY user ORDER BY ts) = 1",
-        "sub-query",
+        "subquery",
     ),
     # What other databases have.
-    ("UPDATE clicks SET price = 1", "INSERT a newer one"),
-    ("BEGIN", "Each statement is done as a whole or not at all"),
+    ("UPDATE clicks SET price = 1", "INSERT a newer row"),
+    ("BEGIN", "each statement takes effect completely or not at all"),
     ("COPY clicks TO 'x.csv'", "INTO OUTFILE"),
     ("ALTER TABLE clicks RENAME TO visits", "CREATE TABLE u AS SELECT"),
     ("ALTER TABLE clicks DROP COLUMN pric", "Did you mean `price`?"),
-    ("CREATE MATERIALIZED VIEW v AS SELECT user FROM clicks", "CREATE VIEW names a query"),
+    ("CREATE MATERIALIZED VIEW v AS SELECT user FROM clicks", "Use CREATE VIEW to name a query"),
     ("CREATE VIEW v (a) AS SELECT user FROM clicks", "Name the columns in the query, with AS"),
     ("SELECT user FROM clicks WHERE price = (SELECT max(price) FROM clicks)", "LAST JOIN"),
     ("SELECT price // 2 AS p FROM clicks", "DIV"),
     ("SELECT string_agg(user, ',') AS s FROM clicks", "topn_frequency"),
     ("SELECT arg_max(user, price) AS s FROM clicks", "LAST JOIN"),
-    ("SELECT * EXCLUDE (price) FROM clicks", "name those that are wanted"),
+    ("SELECT * EXCLUDE (price) FROM clicks", "list the columns to select"),
     ("SELECT c.price FROM clicks c ASOF JOIN clicks d ON c.user = d.user", "LAST JOIN"),
     ("PRAGMA table_info('clicks')", "SHOW VARIABLES"),
     ("SHOW ALL", "SHOW VARIABLES"),
@@ -72,7 +72,7 @@ STATEMENTS = [
     ),
     ("SELECT * FROM 'nowhere.parquet'", "nowhere.parquet"),
     ("SELECT user FROM clicks INTO OUTFILE 'no/such/folder/x.csv'", "folder"),
-    ("SELECT price + user AS n FROM clicks", "Its form is a + b"),
+    ("SELECT price + user AS n FROM clicks", "The signature is a + b"),
 ]
 
 
@@ -133,7 +133,7 @@ def test_there_are_more_than_forty():
 
 
 def test_a_query_that_writes_a_file_is_no_relation(clicks):
-    message = "a query with INTO OUTFILE writes a file, and gives no rows"
+    message = "a query with INTO OUTFILE writes a file and returns no rows"
     with pytest.raises(lockstep.Error, match=message) as refused:
         clicks.sql("SELECT user FROM clicks INTO OUTFILE 'x.csv'").fetchall()
     assert "execute" in refused.value.hint

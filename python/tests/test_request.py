@@ -41,7 +41,8 @@ def test_what_was_prepared_from_a_dropped_definition_says_so(deployed):
         prepared(ROW)
     assert (error.value.code, error.value.kind) == ("55000", "prepare again")
     message = error.value.message
-    assert re.fullmatch(r"deployment `\w+\.spent` was dropped since this was prepared", message)
+    expected = r"deployment `\w+\.spent` was dropped after the query was prepared"
+    assert re.fullmatch(expected, message)
     # A request by name uses the new deployment.
     assert deployed.request("spent", ROW)["spent"] == 0.3
     assert deployed.prepare("spent")(ROW)["spent"] == 0.3
@@ -111,7 +112,7 @@ def test_a_dropped_row_is_none(purchases):
 
 
 def test_a_missing_column_is_named_with_its_type(deployed):
-    with pytest.raises(lockstep.Error, match="column `price` is missing; it is DOUBLE"):
+    with pytest.raises(lockstep.Error, match="missing value for column `price` of type DOUBLE"):
         deployed.request("spent", {"user": "ann", "ts": 1})
     with pytest.raises(lockstep.Error, match="`price`"):
         deployed.request("spent", pd.DataFrame([{"user": "ann", "ts": 1}]))

@@ -89,12 +89,12 @@ def test_a_query_that_reads_all_rows_needs_no_other_columns_either(clicks):
 @pytest.mark.parametrize(
     ("row", "message", "hint"),
     [
-        ({"user": "ann", "ts": 1}, "column `price` is missing; it is DOUBLE", "Give NULL"),
-        ({}, "columns `user` (STRING), `price` (DOUBLE), `ts` (TIMESTAMP) are missing", ""),
+        ({"user": "ann", "ts": 1}, "missing value for column `price` of type DOUBLE", "Use NULL"),
+        ({}, "missing values for columns `user` (STRING), `price` (DOUBLE), `ts` (TIMESTAMP)", ""),
         (
             {"User": "ann", "prise": 1.0, "ts": 1},
-            "columns `user` (STRING), `price` (DOUBLE) are missing",
-            "`User` may be `user`. `prise` may be `price`.",
+            "missing values for columns `user` (STRING), `price` (DOUBLE)",
+            "Did you mean `user` instead of `User`? Did you mean `price` instead of `prise`?",
         ),
         (None, "a request row is a dict or a tuple, found a Python `NoneType`", "Give a dict"),
         (5, "a request row is a dict or a tuple, found a Python `int`", "Give a dict"),
@@ -116,14 +116,14 @@ def test_a_table_of_requests_without_columns_names_them_all(clicks):
     with pytest.raises(lockstep.Error) as error:
         clicks.request("spent", rows)
     assert "columns `user` (STRING), `price` (DOUBLE), `ts` (TIMESTAMP)" in error.value.message
-    assert "`usr` may be `user`." in error.value.hint
+    assert "Did you mean `user` instead of `usr`?" in error.value.hint
 
 
 def test_a_column_that_is_read_takes_no_null_where_the_table_takes_none(clicks):
     sql = "SELECT label + 1 AS l FROM clicks"
-    with pytest.raises(lockstep.Error, match="column `label` does not take NULL"):
+    with pytest.raises(lockstep.Error, match="null value in column `label` violates"):
         clicks.request(sql, {"label": None})
-    with pytest.raises(lockstep.Error, match="column `label` is missing; it is INT"):
+    with pytest.raises(lockstep.Error, match="missing value for column `label` of type INT"):
         clicks.request(sql, {"user": "ann"})
 
 
@@ -201,7 +201,7 @@ def test_a_file_is_appended_by_its_path(tmp_path):
     path.write_text("a,b\n1,x\n2,y\n")
     assert db.append("c", path, replace=True) == 2
     assert db.sql("SELECT a, b FROM c").fetchall() == [(1, "x"), (2, "y")]
-    with pytest.raises(lockstep.Error, match="does not say the format of the file"):
+    with pytest.raises(lockstep.Error, match="cannot determine the format of file"):
         db.append("another", "abc")
     with pytest.raises(lockstep.Error, match="durability of the table or the session"):
         db.append("c", path, durability="os")
@@ -274,7 +274,8 @@ def test_append_replaces_a_table(db):
 
 def test_a_table_that_cannot_be_replaced_stays(db):
     db.append("t", [{"k": "a", "v": 1}])
-    with pytest.raises(lockstep.Error, match="no value that gives it a type"):
+    message = "no value that gives it a type|cannot determine the type"
+    with pytest.raises(lockstep.Error, match=message):
         db.append("t", [{"k": None}], replace=True)
     db.execute("DEPLOY d AS SELECT k, v + 1 AS more FROM t")
     with pytest.raises(lockstep.Error, match="has associated deployments: `d`") as refused:

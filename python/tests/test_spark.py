@@ -114,15 +114,15 @@ def test_the_order_of_files_is_that_of_arrival(spark, tmp_path):
     ("sql", "message"),
     [
         ("SELECT count(*) AS n FROM clicks", "an aggregate without OVER"),
-        ("SELECT user FROM clicks GROUP BY user", "GROUP BY is not split"),
-        ("SELECT id FROM clicks ORDER BY id", "ORDER BY is not split"),
-        ("SELECT id FROM clicks LIMIT 3", "LIMIT is not split"),
-        ("SELECT DISTINCT id FROM clicks", "DISTINCT is not split"),
-        ("SELECT id FROM clicks UNION ALL SELECT id FROM clicks", "UNION is not split"),
-        ("SELECT id FROM (SELECT id FROM clicks) AS s", "a sub-query in FROM"),
+        ("SELECT user FROM clicks GROUP BY user", "GROUP BY cannot be split"),
+        ("SELECT id FROM clicks ORDER BY id", "ORDER BY cannot be split"),
+        ("SELECT id FROM clicks LIMIT 3", "LIMIT cannot be split"),
+        ("SELECT DISTINCT id FROM clicks", "DISTINCT cannot be split"),
+        ("SELECT id FROM clicks UNION ALL SELECT id FROM clicks", "UNION cannot be split"),
+        ("SELECT id FROM (SELECT id FROM clicks) AS s", "a subquery in FROM"),
         (
             "SELECT id FROM clicks WHERE item IN (SELECT item FROM ratings)",
-            "a sub-query in an expression",
+            "a subquery in an expression",
         ),
         (
             "SELECT c.id FROM clicks c JOIN ratings r ON c.item = r.item",

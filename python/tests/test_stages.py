@@ -150,19 +150,19 @@ def test_an_order_that_is_not_known_is_refused(arrivals, message):
 def test_the_outline_refuses_other_forms_with_their_position():
     sql = "SELECT k FROM t LAST JOIN (SELECT k FROM u) AS v ON t.k = v.k"
     with pytest.raises(
-        lockstep.Error, match="a sub-query in FROM or UNION is not split into stages"
+        lockstep.Error, match="a subquery in FROM or UNION cannot be split into stages"
     ) as e:
         _lockstep.outline(sql)
     assert (e.value.code, sql[e.value.position :][:8]) == ("0A000", "SELECT k")
     refused = {
         "SELECT 1": "a query without FROM",
-        "DROP TABLE t": "a statement that is no query",
+        "DROP TABLE t": "a statement other than a query",
         "SELECT k FROM t; SELECT k FROM t": "a script",
         "SELECT k FROM t WHERE k = ?": "a parameter",
-        "SELECT k FROM d.t": "a table of a database",
+        "SELECT k FROM d.t": "a table name with a database",
         "SELECT k FROM 'x.csv'": "a file in FROM",
         "WITH a AS (SELECT k FROM t) SELECT k FROM a": "WITH",
     }
     for text, what in refused.items():
-        with pytest.raises(lockstep.Error, match=f"{what}.* is not split into stages"):
+        with pytest.raises(lockstep.Error, match=f"{what}.* cannot be split into stages"):
             _lockstep.outline(text)

@@ -183,7 +183,7 @@ def test_the_limit_is_one_for_all_queries(folder: Path, tmp_path: Path) -> None:
             db.sql(query).fetchall()
         error = caught.value
         assert error.code == "53100"
-        assert error.message == "the query needs more temporary space than is left"
+        assert error.message == "temporary files exceed max_temp_directory_size"
         assert str(tmp_path) in str(error.detail)
         assert "of 102400 bytes" in str(error.detail)
         assert "max_temp_directory_size" in str(error.hint)
@@ -208,7 +208,7 @@ def test_a_full_disk_is_an_error_that_says_where(folder: Path, tmp_path: Path) -
     shown, errors = child.communicate(timeout=WAIT_S)
     code, message, detail, hint, left = shown.splitlines() or [errors] * 5
     assert code == "53100", errors
-    assert message == "the disk is full: the query cannot write its temporary files"
+    assert message == "could not write temporary files: no space left on device"
     assert str(tmp_path) in detail
     assert "temp_directory" in hint
     assert left == "[]"
@@ -247,9 +247,9 @@ def test_a_folder_that_was_removed_is_named(folder: Path, tmp_path: Path) -> Non
         error = caught.value
         assert (error.code, error.message) == (
             "58030",
-            f"could not write temporary files in folder `{gone}`",
+            f"could not write temporary files in directory `{gone}`",
         )
-        assert error.hint == "SET temp_directory = '…' names another folder."
+        assert error.hint == "Set temp_directory to another directory."
 
 
 def same_with_a_limit(query: str, limit: str) -> pa.Table:

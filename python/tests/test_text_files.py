@@ -95,11 +95,11 @@ def test_dates_and_times_of_every_year_are_read_back(db, tmp_path):
 def test_an_encoding_is_named(db, tmp_path):
     wide = tmp_path / "wide.csv"
     wide.write_bytes("a,b\n1,2\n".encode("utf-16"))
-    expected = f"file `{wide}` is in UTF-16, expected UTF-8"
+    expected = f"file `{wide}` is encoded in UTF-16, expected UTF-8"
     assert expected in refusal(db, f"SELECT * FROM '{wide}'")
     latin = tmp_path / "latin.csv"
     latin.write_bytes("größe,id\n5,1\n".encode("latin-1"))
-    expected = f"file `{latin}`, line 1: the name of column 1 is not UTF-8"
+    expected = f"file `{latin}`, line 1: the name of column 1 is not valid UTF-8"
     assert expected in refusal(db, f"SELECT * FROM '{latin}'")
 
 
@@ -114,5 +114,5 @@ def test_a_compressed_file_is_known_by_its_bytes(db, tmp_path, name):
 def test_a_record_without_an_end_is_refused(db, tmp_path: Path):
     path = tmp_path / "endless.csv.gz"
     path.write_bytes(gzip.compress(b'a\n1\n"' + b"x" * (257 << 20), compresslevel=1))
-    expected = f"file `{path}`, line 3: a record has more than 256 MiB"
+    expected = f"file `{path}`, line 3: record exceeds the limit of 256 MiB"
     assert expected in refusal(db, f"SELECT * FROM '{path}'")

@@ -98,21 +98,21 @@ def test_xgboost_reads_libsvm(db, tmp_path):
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        ("n, binary_label(paid) AS y", "libsvm: column `n` has no role"),
-        ("continuous(n) AS n", "libsvm: no column is a label"),
+        ("n, binary_label(paid) AS y", "libsvm: column `n` is neither a label nor a feature"),
+        ("continuous(n) AS n", "libsvm: the query has no label"),
         (
             "binary_label(paid) AS a, regression_label(n) AS b",
             "libsvm: column `b` is a second label",
         ),
         (
             "binary_label(paid) AS y, discrete(city) AS c",
-            "libsvm: column `c` has no number of buckets",
+            "libsvm: column `c` has no bucket count",
         ),
         ("regression_label(price) AS y, continuous(n) AS n", "libsvm: row 1 has no label"),
-        ("city", "libsvm: row 3 is no line"),
+        ("city", "libsvm: row 3 is not a valid line"),
         (
             "binary_label(paid) AS y, discrete(city, 2147483647) AS c, continuous(n) AS n",
-            "needs slots above 2147483647",
+            "exceeds the limit of 2147483647 slots",
         ),
     ],
 )
@@ -235,7 +235,7 @@ def test_tfrecord_has_the_rows_as_examples(db, tmp_path):
     packed = tmp_path / "rows.tfrecord.gz"
     relation.write(packed)
     assert examples(gzip.decompress(packed.read_bytes())) == expected
-    with pytest.raises(lockstep.Error, match="the file would have two columns `n`"):
+    with pytest.raises(lockstep.Error, match="the file would have more than one column named `n`"):
         db.sql("SELECT n, n FROM clicks").write(tmp_path / "x.tfrecord")
     with pytest.raises(lockstep.Error, match="tfrecord: column `m` is MAP"):
         db.sql("SELECT map('a', n) AS m FROM clicks").write(tmp_path / "x.tfrecord")

@@ -79,7 +79,8 @@ def test_what_is_gone_is_told(stored):
     for table, row in late_rows(50):
         stored.append(table, [row])
     stored.execute("DELETE FROM r WHERE k = 'a'")
-    with pytest.warns(lockstep.LockstepWarning, match="rows of `r` that were known may be gone"):
+    message = "known rows of table `r` may have been removed"
+    with pytest.warns(lockstep.LockstepWarning, match=message):
         list(stored.training_set(None, "spent", as_known=True))
 
 
@@ -101,10 +102,10 @@ def test_a_main_table_has_what_the_answers_depend_on(stored):
         return list(stored.training_set(table, "spent", as_known=True))
 
     assert known("events") == [(1, 1, 2.5, None)]
-    expected = "the main table has no column `id`, on which answers depend"
+    expected = "the main table has no column `id`, which the query reads"
     assert refused(known, "labels") == ("42703", expected)
     assert refused(known, "other") == ("42804", "column `id` of the main table is STRING, not INT")
-    expected = "`events` is not the table of the deployment's requests"
+    expected = "`events` is not the request table of the deployment"
     assert refused(stored.training_set, "events", "spent") == ("0A000", expected)
     assert refused(stored.training_set, None, "nope", as_known=True)[0] == "42704"
     assert refused(stored.training_set, "nope", "spent", as_known=True)[0] == "42P01"
@@ -113,7 +114,7 @@ def test_a_main_table_has_what_the_answers_depend_on(stored):
 def test_a_request_is_not_as_known(stored):
     query = "SELECT id FROM t AS KNOWN AT ARRIVAL"
     row = {"id": 1}
-    expected = ("0A000", "a request sees all rows that have arrived")
+    expected = ("0A000", "a request cannot use AS KNOWN AT")
     assert refused(stored.request, query, row) == expected
 
 

@@ -34,7 +34,7 @@ def test_a_view_is_there_again_when_its_directory_is_opened(tmp_path):
 
 
 def test_a_view_takes_no_parameters(db):
-    with pytest.raises(lockstep.Error, match="a view takes no parameters") as refused:
+    with pytest.raises(lockstep.Error, match="a view cannot have parameters") as refused:
         db.execute("CREATE VIEW v AS SELECT k FROM t WHERE v > ?", [1])
     assert refused.value.code == "0A000"
 
@@ -51,7 +51,7 @@ def test_a_view_of_files(tmp_path):
     with lockstep.connect(folder) as db:
         with pytest.raises(lockstep.Error, match="does not exist") as error:
             db.sql("SELECT * FROM e")
-        assert "It is in the query of the view `e`." in error.value.detail
+        assert "The error is in the query of view `e`." in error.value.detail
         path.write_text("k,v\nc,3\n")
         assert db.sql("SELECT * FROM v").fetchall() == [("c", 6)]
         assert db.sql("SELECT * FROM e").fetchall() == [("c", 3)]

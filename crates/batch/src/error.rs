@@ -42,10 +42,10 @@ pub(crate) fn from_arrow(error: &ArrowError) -> Box<Diagnostic> {
             }
         }
         ArrowError::OffsetOverflowError(size) => {
-            let message = "a text column of the result grew past 2 GiB";
+            let message = "a string column of the result exceeds the limit of 2 GiB";
             let diagnostic = Diagnostic::new(code::OUT_OF_MEMORY, message)
                 .with_kind(Kind::FreeResources)
-                .with_detail(format!("It would have taken {size} bytes."))
+                .with_detail(format!("The column would use {size} bytes."))
                 .with_hint("Compute the training set in several parts.");
             Box::new(diagnostic)
         }
@@ -74,35 +74,35 @@ pub(crate) fn from_io_at(error: &io::Error, doing: &str, path: &dyn Display) -> 
             Diagnostic::new(code::UNDEFINED_FILE, format!("file `{path}` does not exist"))
         }
         io::ErrorKind::AlreadyExists => {
-            Diagnostic::new(code::DUPLICATE_FILE, format!("file `{path}` exists already"))
+            Diagnostic::new(code::DUPLICATE_FILE, format!("file `{path}` already exists"))
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => disk_full(path),
         _ => Diagnostic::new(code::IO_ERROR, format!("could not {doing} file `{path}`"))
-            .with_detail(format!("The system says: {error}.")),
+            .with_detail(format!("{error}.")),
     };
     Box::new(diagnostic)
 }
 
 /// Makes the error of a file for which the disk has no space.
 fn disk_full(path: &dyn Display) -> Diagnostic {
-    Diagnostic::new(code::DISK_FULL, format!("could not write file `{path}`"))
+    let message = format!("could not write file `{path}`: no space left on device");
+    Diagnostic::new(code::DISK_FULL, message)
         .with_kind(Kind::FreeResources)
-        .with_detail("No space is left on the disk.")
-        .with_hint("Free space on the disk, or write to another one.")
+        .with_hint("Free space on the disk, or write to another disk.")
 }
 
 /// Makes the error of a file that is not opened although the system would open it.
 fn refused_file(refused: RefusedFile, path: &dyn Display) -> Diagnostic {
     match refused {
         RefusedFile::Outside => {
-            let message = format!("file `{path}` is outside of the folders that users may name");
+            let message = format!("file `{path}` is outside the directories that users may access");
             Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message)
-                .with_hint("Replace the link that leads there by the file itself.")
+                .with_hint("Replace the symbolic link with the file itself.")
         }
         RefusedFile::Special(kind) => {
             Diagnostic::new(code::WRONG_OBJECT_TYPE, format!("file `{path}` is {kind}"))
-                .with_detail("Only regular files are read and written.")
-                .with_hint("Copy what it holds into a file, or remove it from the folder.")
+                .with_detail("Only regular files can be read and written.")
+                .with_hint("Copy its contents to a regular file, or remove it from the directory.")
         }
     }
 }
@@ -113,14 +113,10 @@ pub(crate) fn interrupted(interrupt: Interrupt) -> Box<Diagnostic> {
 }
 
 fn out_of_memory(detail: &str) -> Box<Diagnostic> {
-    let diagnostic =
-        Diagnostic::new(code::OUT_OF_MEMORY, "the query needs more memory than it may use")
-            .with_kind(Kind::FreeResources)
-            .with_detail(first_sentence(detail))
-            .with_hint(
-                "SET memory_limit = '…' allows more, 0 any; INTO OUTFILE writes a result of any \
-                 size to a file.",
-            );
+    let diagnostic = Diagnostic::new(code::OUT_OF_MEMORY, "the query exceeds its memory limit")
+        .with_kind(Kind::FreeResources)
+        .with_detail(first_sentence(detail))
+        .with_hint("Raise memory_limit (0 means no limit), or write the result with INTO OUTFILE.");
     Box::new(diagnostic)
 }
 

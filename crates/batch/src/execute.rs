@@ -565,10 +565,10 @@ pub(crate) fn runtime() -> Result<&'static Runtime> {
             .build()
     };
     RUNTIME.get_or_make(make).map_err(|error| {
-        let message = "no thread could be started for batch execution";
+        let message = "could not start a thread for batch execution";
         let diagnostic = Diagnostic::new(lockstep_diagnostic::code::OUT_OF_MEMORY, message)
             .with_kind(lockstep_diagnostic::Kind::FreeResources)
-            .with_detail(format!("The system says: {error}."));
+            .with_detail(format!("{error}."));
         Box::new(diagnostic)
     })
 }

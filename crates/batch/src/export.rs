@@ -257,19 +257,24 @@ impl Exporter {
         if found.len() == names.len() && is_same {
             return Ok(());
         }
-        let message = format!("file `{}` has other columns", self.path.display());
+        let message =
+            format!("the columns of file `{}` do not match the query", self.path.display());
         let is_permuted = found.iter().all(|name| names.contains(name));
         let detail = if found.len() != names.len() {
             let (found, written) = (found.len(), names.len());
-            format!("Its first line has {found} fields, the query {written} columns.")
+            format!("The first line has {found} fields, but the query has {written} columns.")
         } else if is_permuted {
-            "Its first line has the names of the query's columns in another order.".to_owned()
+            "The first line has the names of the query's columns in a different order.".to_owned()
         } else {
-            format!("Its columns are {}, the query's {}.", found.join(", "), names.join(", "))
+            format!(
+                "The file has the columns {}; the query has the columns {}.",
+                found.join(", "),
+                names.join(", ")
+            )
         };
         Diagnostic::new(code::DATATYPE_MISMATCH, message)
             .with_detail(detail)
-            .with_hint("Appending needs the same columns in the same order; check the delimiter.")
+            .with_hint("Select the columns of the file in the same order, and check the delimiter.")
             .err()
     }
 
@@ -281,11 +286,10 @@ impl Exporter {
         if append {
             let old = open_parquet(&InputFile::local(self.path.clone()))?;
             if !has_same_columns(old.schema(), &self.schema) {
-                let message = format!("file `{}` has other columns", self.path.display());
+                let path = self.path.display();
+                let message = format!("the columns of file `{path}` do not match the query");
                 return Diagnostic::new(code::DATATYPE_MISMATCH, message)
-                    .with_hint(
-                        "Appending needs columns of the same names and types in the same order.",
-                    )
+                    .with_hint("Select columns with the names, types and order of the file.")
                     .err();
             }
             for batch in old.rows() {
@@ -315,9 +319,9 @@ impl Exporter {
 
     fn start_arrow(&self, file: File, append: bool) -> Result<Sink> {
         if append {
-            let message = format!("file `{}` cannot be appended to", self.path.display());
+            let message = format!("cannot append to Arrow IPC file `{}`", self.path.display());
             return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
-                .with_hint("Write Arrow IPC to a file of its own; a query reads several as one.")
+                .with_hint("Write to a separate file; a query can read several files together.")
                 .err();
         }
         let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::ZSTD));
@@ -451,7 +455,7 @@ pub fn export(
 
 fn exists(path: &Path) -> Box<Diagnostic> {
     let mut diagnostic = from_io(&io::ErrorKind::AlreadyExists.into(), "write", path);
-    diagnostic.hint = Some("Say `mode = 'overwrite'` or `mode = 'append'`.".to_owned());
+    diagnostic.hint = Some("Use `mode = 'overwrite'` or `mode = 'append'`.".to_owned());
     diagnostic
 }
 
@@ -478,7 +482,7 @@ fn writer_failed(path: &Path, error: &(dyn std::error::Error + 'static)) -> Box<
     let message = format!("could not write file `{}`", path.display());
     let diagnostic = Diagnostic::new(code::IO_ERROR, message)
         .with_kind(Kind::FreeResources)
-        .with_detail(format!("The writer says: {error}."));
+        .with_detail(format!("The writer reported: {error}."));
     Box::new(diagnostic)
 }
 
@@ -488,9 +492,13 @@ fn check_compression(path: &Path, format: ExportFormat) -> Result<()> {
     let is_text = !matches!(format, ExportFormat::Table(Parquet | Arrow));
     match text_file::compression(path) {
         Some(end) if !is_text => {
-            let message =
-                format!("file `{}` would not be compressed as its name says", path.display());
-            let hint = format!("Parquet and Arrow IPC are compressed inside; leave out `{end}`.");
+            let message = format!(
+                "file `{}` has a compression suffix, which Parquet and Arrow IPC do not support",
+                path.display()
+            );
+            let hint = format!(
+                "Remove `{end}` from the name; both formats compress their data internally."
+            );
             Diagnostic::new(code::INVALID_PARAMETER, message).with_hint(hint).err()
         }
         _ => Ok(()),

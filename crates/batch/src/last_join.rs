@@ -249,7 +249,9 @@ impl HeldRows {
             let others = pool.reserved().saturating_sub(memory.size());
             match pool.memory_limit() {
                 MemoryLimit::Finite(limit) if memory.size() > limit.saturating_sub(others) / 2 => {
-                    resources_err!("the right rows leave half of the memory to other operators")
+                    resources_err!(
+                        "The right side of a LAST JOIN exceeds half of the free query memory"
+                    )
                 }
                 _ => Ok(()),
             }

@@ -47,7 +47,7 @@ impl MemoryPool for MachinePool {
             return self.0.try_grow(reservation, additional);
         }
         Err(resources_datafusion_err!(
-            "The process may take no more memory of the machine, and {bytes} bytes were wanted"
+            "The process exceeds its memory limit and cannot allocate {bytes} more bytes"
         ))
     }
 

@@ -106,7 +106,7 @@ impl OperatorOptions {
     /// Fails, as a full memory does, where the rows are to go to disk.
     pub(crate) fn check_in_memory(&self) -> Result<()> {
         match self.on_disk {
-            true => resources_err!("the rows go to disk"),
+            true => resources_err!("The rows must be written to disk"),
             false => Ok(()),
         }
     }

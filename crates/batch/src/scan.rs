@@ -100,7 +100,7 @@ impl ScanMemory<'_> {
         match pool.memory_limit() {
             MemoryLimit::Finite(limit) if pool.reserved() > limit / 2 => {
                 self.memory.shrink(bytes);
-                resources_err!("the columns of tables leave half of the memory to operators")
+                resources_err!("The columns of tables exceed half of the query's memory")
             }
             _ => Ok(()),
         }

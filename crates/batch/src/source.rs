@@ -135,7 +135,8 @@ impl ExternalRows {
             schema.find_column(&column.name).is_some_and(|first| first < at)
         };
         if let Some(at) = schema.columns.iter().enumerate().position(is_second) {
-            let message = format!("`{name}` has two columns `{}`", schema.columns[at].name);
+            let message =
+                format!("column `{}` occurs more than once in `{name}`", schema.columns[at].name);
             return Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData).err();
         }
         let arrow_schema = arrow_schema(&schema);
@@ -237,9 +238,9 @@ impl ExternalRows {
 /// Returns a warning for each column that is left out.
 fn left_out_warnings(shown: &str, left_out: &[(String, String)]) -> Vec<Diagnostic> {
     let warnings = left_out.iter().map(|(name, data_type)| {
-        let message = format!("column `{name}` of `{shown}` is left out");
+        let message = format!("column `{name}` of `{shown}` is ignored");
         Diagnostic::new(code::DATATYPE_MISMATCH, message)
-            .with_detail(format!("Its type is {data_type}, which the dialect does not have."))
+            .with_detail(format!("Its type {data_type} is not supported."))
     });
     warnings.collect()
 }

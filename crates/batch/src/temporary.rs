@@ -124,40 +124,40 @@ pub(crate) fn find_error<'e>(
 pub(crate) fn diagnostic(error: &TemporaryError) -> Diagnostic {
     match error {
         TemporaryError::LimitReached { folder, wanted, used, limit } => {
-            let message = "the query needs more temporary space than is left";
+            let message = "temporary files exceed max_temp_directory_size";
             let detail = format!(
-                "It needs {wanted} bytes more in folder `{}`; the temporary files of all queries \
-                 have {used} of {limit} bytes.",
+                "The query needs {wanted} more bytes in directory `{}`; the temporary files of all \
+                 queries use {used} of {limit} bytes.",
                 folder.display(),
             );
             Diagnostic::new(code::DISK_FULL, message)
                 .with_kind(Kind::FreeResources)
                 .with_detail(detail)
                 .with_hint(
-                    "SET GLOBAL max_temp_directory_size = '…' allows more, 0 any; with a larger \
-                     memory_limit a query needs less.",
+                    "Raise max_temp_directory_size with SET GLOBAL (0 means no limit), or raise \
+                     memory_limit so that queries write less to disk.",
                 )
         }
         TemporaryError::DiskFull { folder, wanted, source } => {
-            let message = "the disk is full: the query cannot write its temporary files";
+            let message = "could not write temporary files: no space left on device";
             let detail = format!(
-                "It needs {wanted} bytes more in folder `{}`. The system says: {source}.",
+                "The query needs {wanted} more bytes in directory `{}`. {source}.",
                 folder.display(),
             );
             Diagnostic::new(code::DISK_FULL, message)
                 .with_kind(Kind::FreeResources)
                 .with_detail(detail)
                 .with_hint(
-                    "Free space there, or SET temp_directory = '…' to a folder of another disk; \
-                     with a larger memory_limit a query needs less.",
+                    "Free space on the disk, set temp_directory to a directory on another disk, or \
+                     raise memory_limit so that queries write less to disk.",
                 )
         }
         TemporaryError::System { folder, source } => {
             let folder = folder.display();
-            let message = format!("could not write temporary files in folder `{folder}`");
+            let message = format!("could not write temporary files in directory `{folder}`");
             Diagnostic::new(code::IO_ERROR, message)
-                .with_detail(format!("The system says: {source}."))
-                .with_hint("SET temp_directory = '…' names another folder.")
+                .with_detail(format!("{source}."))
+                .with_hint("Set temp_directory to another directory.")
         }
         // Only a task that nobody waits for sees it.
         TemporaryError::Ended => Diagnostic::interrupted(None),

@@ -32,119 +32,155 @@ pub enum Kind {
 
 /// The SQLSTATE codes in use, each with its standard meaning.
 pub mod code {
-    /// Success, where a record has a code.
+    /// Successful completion, in records that contain a code.
     pub const SUCCESS: &str = "00000";
-    /// Something was done beside what the statement says: a warning.
+    /// A warning without a more specific code.
     pub const WARNING: &str = "01000";
-    /// The text is not a statement of the dialect.
+    /// A syntax error.
     pub const SYNTAX_ERROR: &str = "42601";
-    /// A column name that a result has twice where each has to be another one.
+    /// A column name that occurs twice in a result whose column names must be unique.
     pub const DUPLICATE_COLUMN: &str = "42701";
-    /// A column name that no input provides.
+    /// A column that does not exist in any input.
     pub const UNDEFINED_COLUMN: &str = "42703";
-    /// A position in ORDER BY or GROUP BY that the select list does not have, an ORDER BY without a
-    /// column, or a list of names of columns that does not fit its columns.
+    /// A position in ORDER BY or GROUP BY that is not in the select list, an ORDER BY without a
+    /// column, or a list of column names that does not match the columns.
     pub const INVALID_COLUMN_REFERENCE: &str = "42P10";
-    /// A column name that several inputs provide.
+    /// A column name that occurs in several inputs.
     pub const AMBIGUOUS_COLUMN: &str = "42702";
-    /// A function name, or a function for these argument types, that does not exist.
+    /// A function that does not exist, or does not exist for these argument types.
     pub const UNDEFINED_FUNCTION: &str = "42883";
     /// A table that does not exist.
     pub const UNDEFINED_TABLE: &str = "42P01";
-    /// A view where a statement takes tables only.
+    /// A view in a statement that requires a table.
     pub const WRONG_OBJECT_TYPE: &str = "42809";
-    /// A table that exists already.
+    /// A table that already exists.
     pub const DUPLICATE_TABLE: &str = "42P07";
     /// A database that does not exist.
     pub const UNDEFINED_DATABASE: &str = "3D000";
-    /// A database that exists already.
+    /// A database that already exists.
     pub const DUPLICATE_DATABASE: &str = "42P04";
     /// A deployment, index, window or setting that does not exist.
     pub const UNDEFINED_OBJECT: &str = "42704";
-    /// A deployment, index, window or column that exists already.
+    /// A deployment, index, window or column that already exists.
     pub const DUPLICATE_OBJECT: &str = "42710";
-    /// Types that do not go together, or a value of another type than was expected.
+    /// Incompatible types, or a value of an unexpected type.
     pub const DATATYPE_MISMATCH: &str = "42804";
-    /// A column that is neither grouped nor aggregated.
+    /// A column that is neither grouped nor aggregated, or an aggregate that is not allowed.
     pub const GROUPING_ERROR: &str = "42803";
-    /// A window definition that breaks a rule.
+    /// An invalid window definition.
     pub const WINDOWING_ERROR: &str = "42P20";
-    /// A table or index definition that breaks a rule.
+    /// An invalid table or index definition.
     pub const INVALID_TABLE_DEFINITION: &str = "42P16";
-    /// An object that others still depend on.
+    /// An object on which other objects depend.
     pub const DEPENDENT_OBJECTS: &str = "2BP01";
-    /// A table or deployment of a prepared request or query was dropped or replaced since.
+    /// A prepared request or query whose table or deployment has been dropped or replaced.
     pub const STALE_DEFINITION: &str = "55000";
-    /// A form of the language that is not supported.
+    /// A feature or syntax that is not supported.
     pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
-    /// A parameter or option value outside its range.
+    /// An invalid value of a parameter or an option.
     pub const INVALID_PARAMETER: &str = "22023";
-    /// A negative number of rows after LIMIT.
+    /// A negative number of rows in LIMIT.
     pub const INVALID_LIMIT: &str = "2201W";
-    /// A negative number of rows after OFFSET.
+    /// A negative number of rows in OFFSET.
     pub const INVALID_OFFSET: &str = "2201X";
-    /// A distance of a frame that is negative.
+    /// A negative distance in a window frame.
     pub const INVALID_FRAME_DISTANCE: &str = "22013";
-    /// Text that is longer than its column takes.
+    /// A string that exceeds the length of its column.
     pub const STRING_TOO_LONG: &str = "22001";
-    /// Text that is not a value of the wanted type.
+    /// A string that is not a valid value of the required type.
     pub const INVALID_TEXT: &str = "22P02";
-    /// Text that is not UTF-8.
+    /// Text that is not valid UTF-8.
     pub const INVALID_ENCODING: &str = "22021";
-    /// Text that is not a date or a time.
+    /// A string that is not a valid date or time.
     pub const INVALID_DATETIME: &str = "22007";
     /// A malformed row in a file.
     pub const BAD_COPY_FORMAT: &str = "22P04";
     /// A number outside the range of its type.
     pub const OUT_OF_RANGE: &str = "22003";
-    /// Several rows were returned where one was expected.
+    /// Several rows when only one was expected.
     pub const CARDINALITY_VIOLATION: &str = "21000";
-    /// NULL where it is not allowed.
+    /// NULL that is not allowed.
     pub const NOT_NULL_VIOLATION: &str = "23502";
-    /// A statement nested deeper, or longer, than the limit.
+    /// A statement that is nested too deeply, or is too long.
     pub const STATEMENT_TOO_COMPLEX: &str = "54001";
-    /// A value longer than the limit.
+    /// A value that exceeds the size limit.
     pub const VALUE_TOO_LARGE: &str = "54000";
-    /// The memory budget is used up.
+    /// A memory limit was exceeded.
     pub const OUT_OF_MEMORY: &str = "53200";
-    /// There is no space on the disk.
+    /// No space left on the disk.
     pub const DISK_FULL: &str = "53100";
-    /// A write to a database that was opened to be read only.
+    /// A write to a database that was opened read-only.
     pub const READ_ONLY: &str = "25006";
-    /// A database that was closed.
+    /// The database is closed.
     pub const DATABASE_CLOSED: &str = "08003";
-    /// A directory that another process has open, or a job that runs.
+    /// A directory that another process has open, or a job that is running.
     pub const DATABASE_IN_USE: &str = "55006";
-    /// The log takes no writes since a sync of the disk failed.
+    /// The log accepts no writes because a disk sync failed.
     pub const LOG_STOPPED: &str = "58L01";
-    /// A directory of a newer format.
+    /// A directory whose format is newer than this version supports.
     pub const NEWER_FORMAT: &str = "58L02";
-    /// Stored data that is not as it was written.
+    /// Stored data is corrupted.
     pub const DATA_CORRUPTED: &str = "XX001";
     /// A statement that was cancelled, or exceeded its time limit.
     pub const QUERY_CANCELED: &str = "57014";
     /// A file that does not exist.
     pub const UNDEFINED_FILE: &str = "58P01";
-    /// A file that exists already.
+    /// A file that already exists.
     pub const DUPLICATE_FILE: &str = "58P02";
-    /// Reading or writing a file failed.
+    /// A file could not be read or written.
     pub const IO_ERROR: &str = "58030";
-    /// Rows were accepted that had expired already: a warning.
+    /// A warning: accepted rows had already expired.
     pub const ROWS_EXPIRED: &str = "01L11";
-    /// A privilege that the user does not have.
+    /// A warning: rows that were known at the time of a training row may have been removed.
+    pub const KNOWN_ROWS_REMOVED: &str = "01L18";
+    /// The user lacks a required privilege.
     pub const INSUFFICIENT_PRIVILEGE: &str = "42501";
-    /// A password, a token or another proof that is not right.
+    /// An invalid password, token or other credential.
     pub const INVALID_PASSWORD: &str = "28P01";
-    /// A user that was removed, or a token that is no longer valid.
+    /// A user that was dropped, or a token that is no longer valid.
     pub const INVALID_AUTHORIZATION: &str = "28000";
-    /// A privilege or a role that cannot be granted so.
+    /// A privilege or a role that cannot be granted in this way.
     pub const INVALID_GRANT: &str = "0LP01";
-    /// A session that KILL ended.
+    /// The session was ended by KILL.
     pub const SESSION_ENDED: &str = "57P01";
-    /// More of something at once than is allowed.
+    /// Too many concurrent calls, sessions or other objects.
     pub const TOO_MANY: &str = "53300";
-    /// A defect of Lockstep.
+    /// An internal error: a bug in Lockstep.
     pub const INTERNAL_ERROR: &str = "XX000";
+    /// NULL where the caller of the Python package requires a value.
+    pub const NULL_NOT_ALLOWED: &str = "22004";
+    /// A server that could not be reached.
+    pub const NOT_CONNECTED: &str = "08001";
+    /// A connection that was lost during a call.
+    pub const CONNECTION_FAILURE: &str = "08006";
+    /// A message that violates the protocol.
+    pub const PROTOCOL_VIOLATION: &str = "08P01";
+    /// A date or time outside the range of its type, over PostgreSQL's protocol.
+    pub const DATETIME_OVERFLOW: &str = "22008";
+    /// An invalid binary value, over PostgreSQL's protocol.
+    pub const INVALID_BINARY_VALUE: &str = "22P03";
+    /// BEGIN within a transaction block, over PostgreSQL's protocol.
+    pub const ACTIVE_TRANSACTION: &str = "25001";
+    /// A statement that requires a transaction block, over PostgreSQL's protocol.
+    pub const NO_ACTIVE_TRANSACTION: &str = "25P01";
+    /// A statement in a transaction block that has failed, over PostgreSQL's protocol.
+    pub const FAILED_TRANSACTION: &str = "25P02";
+    /// A prepared statement that does not exist, over PostgreSQL's protocol.
+    pub const UNDEFINED_STATEMENT: &str = "26000";
+    /// A portal that does not exist, over PostgreSQL's protocol.
+    pub const UNDEFINED_PORTAL: &str = "34000";
+    /// A schema that does not exist in PostgreSQL's catalogs.
+    pub const UNDEFINED_SCHEMA: &str = "3F000";
+    /// An invalid name of an object in PostgreSQL's catalogs.
+    pub const INVALID_NAME: &str = "42602";
+    /// A parameter that does not exist, over PostgreSQL's protocol.
+    pub const UNDEFINED_PARAMETER: &str = "42P02";
+    /// A portal that already exists, over PostgreSQL's protocol.
+    pub const DUPLICATE_PORTAL: &str = "42P03";
+    /// A prepared statement that already exists, over PostgreSQL's protocol.
+    pub const DUPLICATE_STATEMENT: &str = "42P05";
+    /// More prepared statements or portals than a connection may have.
+    pub const TOO_MANY_OBJECTS: &str = "53400";
 }
 
 /// An error (or a warning) for a user.
@@ -219,8 +255,7 @@ impl Diagnostic {
 
     /// Makes the diagnostic of a defect of Lockstep; the hint asks for a report.
     pub fn internal(message: impl Into<String>) -> Self {
-        let hint =
-            "This is a defect of Lockstep. Please report it with the statement that caused it.";
+        let hint = "This is a bug in Lockstep. Please report it with the statement that caused it.";
         Self::new(code::INTERNAL_ERROR, message).with_kind(Kind::ReportBug).with_hint(hint)
     }
 
@@ -239,7 +274,7 @@ impl Diagnostic {
         let message = format!("the statement ran longer than statement_timeout ({limit_ms} ms)");
         Self::new(code::QUERY_CANCELED, message)
             .with_kind(Kind::FreeResources)
-            .with_hint("SET statement_timeout = '…' gives it longer; 0 is no limit.")
+            .with_hint("Raise statement_timeout (0 means no limit).")
     }
 
     /// Sets the action to take.

@@ -215,7 +215,7 @@ impl UserIdentity {
     fn check_present(&self, objects: &Objects, now_ms: i64) -> Result<()> {
         let found = objects.users().by_name().get(&self.name).filter(|user| user.id() == self.id);
         let Some(user) = found else {
-            let message = format!("user `{}` was removed", self.name);
+            let message = format!("user `{}` was dropped", self.name);
             return Diagnostic::new(code::INVALID_AUTHORIZATION, message).err();
         };
         let Some(token) = &self.token else { return Ok(()) };
@@ -247,9 +247,9 @@ impl SessionToken {
     }
 
     fn gone(&self, user: &str) -> Result<()> {
-        let message = format!("the token of user `{user}` was removed or has expired");
+        let message = format!("the token of user `{user}` was dropped or has expired");
         Diagnostic::new(code::INVALID_AUTHORIZATION, message)
-            .with_hint("CREATE TOKEN makes another one.")
+            .with_hint("Create another token with CREATE TOKEN.")
             .err()
     }
 }
@@ -263,8 +263,9 @@ fn refused(user: &str, missing: &Requirement) -> Diagnostic {
         NeededPrivilege::One(privilege) => privilege.name(),
         NeededPrivilege::Any => example(object),
     };
-    let message = format!("user `{user}` does not have {what} on {object}");
+    let message = format!("permission denied for {object}");
     let error = Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message)
+        .with_detail(format!("User `{user}` lacks {what}."))
         .with_hint(format!("GRANT {grant} ON {object} TO {};", name_of(user)));
     match missing.span {
         Some(span) => error.at(span),

@@ -110,7 +110,7 @@ impl AnswerLog {
             // Relaxed: the number itself is all that is shared.
             if self.not_logged.fetch_add(1, Ordering::Relaxed) == 0 {
                 let table = &self.entry.definition.name().name;
-                let text = format!("answers are not logged to `{table}`: {}", error.message);
+                let text = format!("could not log answers to table `{table}`: {}", error.message);
                 lockstep_host::log::warn(&text);
             }
         }
@@ -168,7 +168,7 @@ pub(crate) fn fingerprint(source: &QuerySource) -> String {
 
 /// Makes the error for a deployment whose answers cannot be logged.
 pub(crate) fn not_logged(reason: &str) -> Diagnostic {
-    Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "the answers of this deployment cannot be logged")
+    Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "cannot log the answers of this deployment")
         .with_detail(reason)
 }
 

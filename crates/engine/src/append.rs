@@ -87,12 +87,13 @@ impl Session {
             return Ok(());
         }
         let message = format!(
-            "tables hold {} bytes, which is {percent} percent of max_memory or more",
+            "insert_memory_usage_limit exceeded: tables use {} bytes, at least {percent} percent \
+             of max_memory",
             now.used
         );
         Diagnostic::new(code::OUT_OF_MEMORY, message)
             .with_kind(Kind::FreeResources)
-            .with_hint("Delete rows, SET GLOBAL max_memory, or SET insert_memory_usage_limit = 0.")
+            .with_hint("Delete rows, raise max_memory, or SET insert_memory_usage_limit = 0.")
             .err()
     }
 }
@@ -127,10 +128,12 @@ fn expired_warning(appended: Appended) -> Option<Diagnostic> {
         let message = format!("{expired} of {rows} rows had expired before they arrived");
         Diagnostic::new(code::ROWS_EXPIRED, message)
             .with_detail(
-                "No index of the table keeps them: they are older than its TTL, or there are \
-                 enough newer rows of their key. Nothing shows them.",
+                "No index of the table retains them: they are older than its TTL, or their key has \
+                 enough newer rows. No query returns them.",
             )
-            .with_hint("DESC says for how long the indexes keep rows; CREATE INDEX takes a TTL.")
+            .with_hint(
+                "Check the TTL of the indexes with DESC, or create an index with a longer TTL.",
+            )
     })
 }
 
@@ -243,7 +246,7 @@ pub(crate) fn conform(
     let mut positions: HashMap<&str, usize> = HashMap::with_capacity(schema.fields().len());
     for (at, field) in schema.fields().iter().enumerate() {
         if positions.insert(field.name(), at).is_some() {
-            let message = format!("the data has column `{}` twice", field.name());
+            let message = format!("the data contains column `{}` more than once", field.name());
             return Diagnostic::new(code::AMBIGUOUS_COLUMN, message).with_kind(Kind::FixData).err();
         }
     }
@@ -251,7 +254,7 @@ pub(crate) fn conform(
         let known: HashSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         let stray = schema.fields().iter().find(|field| !known.contains(field.name().as_str()));
         if let Some(field) = stray {
-            let message = format!("the table has no column `{}`", field.name());
+            let message = format!("column `{}` does not exist in the table", field.name());
             return Diagnostic::new(code::UNDEFINED_COLUMN, message)
                 .with_nearest(field.name(), columns.iter().map(|column| column.name.as_str()))
                 .err();
@@ -315,18 +318,18 @@ pub(crate) fn table_error(error: &TableError) -> Box<Diagnostic> {
         return log_error(failure.error());
     }
     if matches!(error, TableError::MachineFull { .. }) {
-        let hint =
-            "Delete rows, or give the process more memory; SHOW MEMORY says what holds how much.";
+        let hint = "Delete rows, or allow the process more memory; SHOW MEMORY lists memory use.";
         let diagnostic = Diagnostic::new(code::OUT_OF_MEMORY, message).with_hint(hint);
         return Box::new(diagnostic.with_kind(Kind::FreeResources));
     }
     if matches!(error, TableError::OutOfMemory { .. }) {
-        let hint = "Delete rows, or SET GLOBAL max_memory; SHOW MEMORY says what holds how much.";
+        let hint = "Delete rows, or raise max_memory with SET GLOBAL; SHOW MEMORY lists memory \
+                    use.";
         let diagnostic = Diagnostic::new(code::OUT_OF_MEMORY, message).with_hint(hint);
         return Box::new(diagnostic.with_kind(Kind::FreeResources));
     }
     if matches!(error, TableError::Damaged) {
-        let hint = "TRUNCATE TABLE or DROP TABLE makes it take rows again; please report it.";
+        let hint = "Truncate the table, or drop and re-create it; please report this error.";
         let diagnostic = Diagnostic::new(code::INTERNAL_ERROR, message).with_hint(hint);
         return Box::new(diagnostic.with_kind(Kind::ReportBug));
     }

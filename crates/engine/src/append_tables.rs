@@ -123,7 +123,7 @@ fn append_all(
 
 /// Says which table has refused its rows.
 fn refused_for(error: Diagnostic, table: &str) -> Box<Diagnostic> {
-    let which = format!("These are rows for table `{table}`; no table has taken any.");
+    let which = format!("These rows are for table `{table}`; no rows were stored in any table.");
     let detail = match &error.detail {
         Some(detail) => format!("{detail} {which}"),
         None => which,

@@ -214,8 +214,8 @@ impl Database {
                 let caller = Caller { user: Some(Arc::new(identity)) };
                 Ok(Session::new(self.clone(), caller, client.clone()))
             }
-            None => Diagnostic::new(code::INVALID_PASSWORD, "the user or its proof is not right")
-                .with_hint("Check the name and the password or token; a token may have expired.")
+            None => Diagnostic::new(code::INVALID_PASSWORD, "authentication failed")
+                .with_hint("Check the user name and the password or token; tokens can expire.")
                 .err(),
         };
         self.audit(AuditEvent {

@@ -184,11 +184,11 @@ impl Definition {
 
 /// Makes the error for the use of a program whose definition was dropped.
 fn stale(kind: ObjectKind, name: &QualifiedName) -> Diagnostic {
-    let message = format!("{kind} `{name}` was dropped since this was prepared");
+    let message = format!("{kind} `{name}` was dropped after the query was prepared");
     Diagnostic::new(code::STALE_DEFINITION, message)
         .with_kind(Kind::PrepareAgain)
-        .with_detail("If the name exists now, it is another definition.")
-        .with_hint("Prepare it again.")
+        .with_detail("If the name exists now, it refers to another definition.")
+        .with_hint("Prepare the query again.")
 }
 
 /// A table in the catalog.

@@ -138,7 +138,7 @@ fn opening_findings(path: &Path, options: &OpenOptions) -> Vec<CheckFinding> {
         let counts = table.row_counts();
         for (index, rows) in counts.by_index.iter().filter(|(_, rows)| *rows != counts.scanned) {
             let scanned = counts.scanned;
-            let what = format!("index `{index}` shows {rows} rows of {scanned}");
+            let what = format!("index `{index}` contains {rows} of {scanned} rows");
             let finding = CheckFinding::new(path, 0, what);
             findings.push(CheckFinding { tables: vec![name.clone()], ..finding });
         }
@@ -151,7 +151,7 @@ fn uncheckable(error: &Error) -> Box<Diagnostic> {
     let diagnostic = log_error(error);
     match error {
         Error::NoDatabase { .. } => {
-            Box::new(diagnostic.with_hint("Name the directory of a database."))
+            Box::new(diagnostic.with_hint("Specify the directory of a database."))
         }
         _ => diagnostic,
     }

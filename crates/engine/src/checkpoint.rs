@@ -148,8 +148,8 @@ impl Database {
     /// writes go on; the copy is as the database was at the position that is returned.
     pub fn backup(&self, path: &Path) -> Result<Checkpoint> {
         let Some(store) = self.store() else {
-            return Diagnostic::unsupported("a database in memory has no backup")
-                .with_hint("Connect to a directory; or write tables with SELECT … INTO OUTFILE.")
+            return Diagnostic::unsupported("cannot back up an in-memory database")
+                .with_hint("Connect to a directory, or export tables with SELECT … INTO OUTFILE.")
                 .err();
         };
         self.host().threads.in_background("lockstep-backup", || {

@@ -38,7 +38,9 @@ impl CheckpointThread {
             run(&engine, &is_over);
         });
         if started.is_err() {
-            lockstep_host::log::warn("no thread writes checkpoints: CHECKPOINT does");
+            lockstep_host::log::warn(
+                "could not start the checkpoint thread; only CHECKPOINT writes checkpoints",
+            );
         }
     }
 
@@ -117,7 +119,7 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
         }
         let written = database.checkpoint();
         if let Err(error) = &written {
-            lockstep_host::log::warn(&format!("a checkpoint failed: {}", error.message));
+            lockstep_host::log::warn(&format!("checkpoint failed: {}", error.message));
         }
         schedule.note(before, look(), written.is_ok());
     }

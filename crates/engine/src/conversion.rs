@@ -104,7 +104,7 @@ impl Conversion {
         }
         let array = if self.nan_is_null { without_nan(array) } else { ArrayRef::clone(array) };
         import_array(&in_milliseconds(&array), to).map_err(|error| {
-            let message = format!("column `{}` is {to}: {error}", column.name);
+            let message = format!("column `{}` is of type {to}: {error}", column.name);
             Box::new(Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData))
         })
     }
@@ -134,13 +134,13 @@ impl Conversion {
 /// Makes the error for text that is not a DATE or a TIMESTAMP; `place` names the column.
 pub fn time_text_error(place: &str, text: &str, data_type: &DataType) -> Box<Diagnostic> {
     let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
-    let message = format!("{place} is {data_type}, '{shown}' is not");
+    let message = format!("{place}: invalid input syntax for type {data_type}: '{shown}'");
     let form = match data_type {
         DataType::Date => "yyyy-mm-dd",
         _ => "yyyy-mm-dd hh:mm:ss, with or without milliseconds and an offset such as +02:00",
     };
     let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData);
-    Box::new(diagnostic.with_hint(format!("Write {form}.")))
+    Box::new(diagnostic.with_hint(format!("Use the format {form}.")))
 }
 
 fn is_null(arrow_type: &ArrowType) -> bool {
@@ -227,7 +227,7 @@ mod tests {
         let message = "row 2: column `c` is TIMESTAMP, 'yesterday' is not";
         check(false, wrong, DataType::Timestamp, Err(message));
         let number: ArrayRef = Arc::new(StringArray::from(vec!["7"]));
-        let message = "column `c` is INT: a column of Arrow type Utf8 cannot become INT";
+        let message = "column `c` is INT: cannot convert a column of Arrow type Utf8 to INT";
         check(false, number, DataType::Int, Err(message));
     }
 
@@ -245,7 +245,7 @@ mod tests {
         let nan = [vec![Value::Double(f64::NAN)], rest.to_vec()].concat();
         check(false, floats(), DataType::Double, Ok(nan));
         check(true, floats(), DataType::Double, Ok([vec![Value::Null], rest.to_vec()].concat()));
-        let refused = "column `c` is INT: row 1: the value does not fit INT exactly";
+        let refused = "column `c` is INT: row 1: the value cannot be converted to INT exactly";
         check(false, floats(), DataType::Int, Err(refused));
         check(true, floats(), DataType::Int, Ok(vec![Value::Null, Value::Int(1), Value::Null]));
     }
@@ -256,7 +256,7 @@ mod tests {
         let cut = [1, -1].map(Value::Timestamp).to_vec();
         check(false, fine, DataType::Timestamp, Ok(cut));
         let odd = Arc::new(Int32Array::from(vec![16_777_217]));
-        let message = "column `c` is FLOAT: row 1: the value does not fit FLOAT exactly";
+        let message = "column `c` is FLOAT: row 1: the value cannot be converted to FLOAT exactly";
         check(false, odd, DataType::Float, Err(message));
     }
 }

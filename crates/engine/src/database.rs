@@ -474,7 +474,7 @@ impl Database {
             return Ok(());
         }
         Diagnostic::new(code::DATABASE_CLOSED, "the database was closed")
-            .with_hint("Connect to it again.")
+            .with_hint("Connect to the database again.")
             .err()
     }
 
@@ -591,7 +591,7 @@ impl Database {
 fn alert(now: MemoryUse) -> String {
     let limit = now.limit.unwrap_or(0);
     format!(
-        "tables hold {} of the {limit} bytes that max_memory allows; above it, writes are refused",
+        "tables use {} of {limit} bytes of max_memory; writes that would exceed it are rejected",
         now.used
     )
 }

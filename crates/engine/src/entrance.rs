@@ -91,10 +91,10 @@ pub(crate) fn request_id() -> Option<String> {
 
 /// Makes the error for a result of too many rows.
 pub(crate) fn too_many_rows(rows_max: u64) -> Diagnostic {
-    let message = format!("the query has more than {rows_max} rows, which is the most here");
+    let message = format!("result exceeds the limit of {rows_max} rows");
     Diagnostic::new(code::VALUE_TOO_LARGE, message)
         .with_kind(Kind::FreeResources)
-        .with_hint("Add a LIMIT, or a WHERE that selects fewer rows.")
+        .with_hint("Add a LIMIT clause, or a more selective WHERE clause.")
 }
 
 /// A call that is about to be made.
@@ -165,7 +165,7 @@ impl Session {
         operation: &CallDescription<'_>,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        debug_assert!(!operation.action.is_empty(), "the audit record says what a call did");
+        debug_assert!(!operation.action.is_empty(), "a call has an action for the audit record");
         let context = QueryContext::opening(self.database.file_access(self.caller()));
         let started_ms = self.database.now_ms();
         let _listed = self.shared.list(&context, started_ms, operation.text);
@@ -342,10 +342,10 @@ impl Database {
         if self.query_memory().reserve(bytes) {
             return Ok(QueryMemoryReservation { database: self.as_unowned(), bytes });
         }
-        let message = format!("other queries have reserved the memory: {bytes} bytes are not free");
+        let message = format!("cannot reserve {bytes} bytes of query memory");
         Diagnostic::new(code::OUT_OF_MEMORY, message)
             .with_kind(Kind::Retry)
-            .with_hint("Try again when they have ended.")
+            .with_hint("Retry when other queries finish.")
             .err()
     }
 }

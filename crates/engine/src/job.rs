@@ -24,7 +24,7 @@ const JOBS_MAX: usize = 1_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The error of a job whose process ended first.
-const LOST: &str = "the process ended while the job ran";
+const LOST: &str = "the process ended while the job was running";
 
 /// A job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -230,8 +230,8 @@ impl Database {
     pub(crate) fn delete_job(&self, id: &str) -> Result<()> {
         let mut jobs = self.jobs();
         if jobs.find_running(id).is_some() {
-            return Diagnostic::new(code::DATABASE_IN_USE, format!("job {id} runs"))
-                .with_hint(format!("STOP JOB {id} ends it."))
+            return Diagnostic::new(code::DATABASE_IN_USE, format!("job {id} is running"))
+                .with_hint(format!("Stop it with STOP JOB {id}."))
                 .err();
         }
         if jobs.find(id).is_some() {
@@ -360,10 +360,10 @@ fn of_timeout(
     if error.code != code::QUERY_CANCELED {
         return error;
     }
-    let message = format!("the job ran longer than job_timeout ({timed_out} ms)");
+    let message = format!("job exceeded job_timeout ({timed_out} ms)");
     let diagnostic = Diagnostic::new(code::QUERY_CANCELED, message)
         .with_kind(Kind::FreeResources)
-        .with_hint("SET job_timeout = '…' gives it longer; 0 is no limit.");
+        .with_hint("Raise job_timeout with SET (0 means no limit).");
     Box::new(diagnostic)
 }
 

@@ -90,8 +90,8 @@ impl KnownQuery {
             let message = format!("{clause} with AS KNOWN AT is not supported");
             return Diagnostic::unsupported(message)
                 .at(*span)
-                .with_detail("The query is answered for each row of its first table, in order.")
-                .with_hint("Write the result to a table or a file, and query that.")
+                .with_detail("The query is evaluated for each row of its first table, in order.")
+                .with_hint("Store the result in a table or a file, and query that.")
                 .err();
         }
         let count = |limit: &RowLimit| limit.count;
@@ -107,16 +107,17 @@ impl KnownQuery {
     /// Fails where a query that is compiled for requests has AS KNOWN AT.
     pub(crate) fn refuse(query: &Query) -> Result<()> {
         let Some(known_at) = &query.known_at else { return Ok(()) };
-        Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "a request sees all rows that have arrived")
+        Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "a request cannot use AS KNOWN AT")
             .at(known_at.span)
-            .with_hint("AS KNOWN AT is for a SELECT in batch mode.")
+            .with_detail("A request reads all rows that have arrived.")
+            .with_hint("Use AS KNOWN AT in a SELECT in batch mode.")
             .err()
     }
 
     /// Makes the error for a query that answers the requests of its CONFIG, or reads offline data.
     pub(crate) fn not_online(&self) -> Diagnostic {
-        Diagnostic::unsupported("AS KNOWN AT needs execute_mode 'online'").at(self.span).with_hint(
-            "Offline data keeps no arrivals: name the files in FROM, and AS KNOWN AT a column.",
+        Diagnostic::unsupported("AS KNOWN AT requires execute_mode 'online'").at(self.span).with_hint(
+            "Offline data has no arrivals: name the files in FROM, and a column after AS KNOWN AT.",
         )
     }
 
@@ -133,8 +134,5 @@ impl KnownQuery {
 pub(crate) fn does_not_fit() -> Diagnostic {
     Diagnostic::new(code::OUT_OF_MEMORY, "the query needs more memory than it may use")
         .with_kind(Kind::FreeResources)
-        .with_hint(
-            "SET memory_limit = '…' allows more, 0 any; INTO OUTFILE writes a result of any size to a \
-             file.",
-        )
+        .with_hint("Raise memory_limit (0 means no limit), or write the result with INTO OUTFILE.")
 }

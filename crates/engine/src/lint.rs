@@ -225,32 +225,32 @@ fn listed(windows: &[String]) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!(" It is about {} windows: {}{more}.", windows.len(), names.join(", "))
+    format!(" {} windows are affected: {}{more}.", windows.len(), names.join(", "))
 }
 
 /// Writes the manual's page about lints.
 pub fn reference() -> String {
     let mut page = "# Lints\n\n\
         <!-- Written by `cargo xtask reference` from the declarations in crates/engine/src/lint. -->\n\n\
-        `DEPLOY`, `CREATE PROCEDURE` and `EXPLAIN` look for what may go wrong with a query that is right as SQL.\n\
-        What they find is a warning; the statement works all the same.\n\
-        Some lints also look at a `SELECT` in batch mode and at the training set of a deployment, whose rows train a model: a session warns once of each query.\n\
+        `DEPLOY`, `CREATE PROCEDURE` and `EXPLAIN` check a query for problems that are not errors of SQL.\n\
+        Each finding is a warning; the statement still succeeds.\n\
+        Some lints also check a `SELECT` in batch mode and the training set of a deployment, whose rows train a model: a session warns once per query.\n\
         Each warning has a code, the position in the statement, a reason and a fix.\n"
         .to_owned();
     for lint in LINTS {
         let Lint { code, name, fires, reason, fix, example, .. } = lint;
         let mut fires = fires.replace(". ", ".\n");
         match lint.scope {
-            LintScope::Serving => fires.push_str("\n`EXPLAIN` leaves it out."),
+            LintScope::Serving => fires.push_str("\n`EXPLAIN` does not report it."),
             LintScope::Plans => {}
-            LintScope::Queries => fires.push_str("\nQueries and training sets warn, too."),
+            LintScope::Queries => fires.push_str("\nQueries and training sets report it, too."),
         }
         writeln!(
             page,
             "\n## {name} ({code})\n\n{fires}\n\n**Reason.** {reason}\n\n**Fix.** {fix}\n\n\
              ```sql\n{example}\n```"
         )
-        .expect("a text takes what is written to it");
+        .expect("writing to a string does not fail");
     }
     page
 }

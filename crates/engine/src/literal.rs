@@ -79,11 +79,13 @@ impl ConstantPosition<'_> {
         };
         let is_number = value.as_scalar().is_some_and(|datum| datum.as_f64().is_some());
         let mut error = if to.is_float() && is_number {
-            let message = format!("column `{}` is {to}, which does not hold {shown}", self.column);
-            Diagnostic::new(code::OUT_OF_RANGE, message)
-                .with_hint("An integer must be exact, and a decimal in range.")
+            let message = format!("column `{}` of type {to} cannot represent {shown}", self.column);
+            Diagnostic::new(code::OUT_OF_RANGE, message).with_hint(
+                "Use an integer that the type represents exactly, or a decimal in range.",
+            )
         } else {
-            let message = format!("column `{}` is {to}, {shown} is not", self.column);
+            let message =
+                format!("column `{}` is of type {to} but the value is {shown}", self.column);
             Diagnostic::new(code::DATATYPE_MISMATCH, message)
         };
         error.span = self.span;

@@ -9,9 +9,11 @@ use lockstep_wal::Error;
 /// Returns the diagnostic of an error of the log.
 pub(crate) fn log_error(error: &Error) -> Box<Diagnostic> {
     if let Some(folder) = missing_folder(error) {
-        let message = format!("folder `{}` does not exist", folder.display());
+        let message = format!("directory `{}` does not exist", folder.display());
         let diagnostic = Diagnostic::new(code::UNDEFINED_FILE, message);
-        return Box::new(diagnostic.with_hint("Create it, or name a directory in another folder."));
+        return Box::new(
+            diagnostic.with_hint("Create it, or specify a path in an existing directory."),
+        );
     }
     let mut message = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -75,53 +77,54 @@ fn kind_of(error: &Error) -> Kind {
 fn hint_of(error: &Error) -> &'static str {
     match error {
         Error::Stopped { .. } => {
-            "Reads go on. Find out what the disk says, then open the directory again: what was \
-             acknowledged is there."
+            "Reads still work. Check the disk, then reopen the directory; acknowledged writes are \
+             preserved."
         }
         Error::CheckpointsStopped { .. } => {
-            "Reads and writes go on. Find out what the disk says, then open the directory again."
+            "Reads and writes still work. Check the disk, then reopen the directory."
         }
         Error::Full { .. } => {
-            "Nothing of the statement was stored. Reads go on, and writes as soon as there is space."
+            "The statement stored nothing. Reads still work, and writes resume when space is \
+             available."
         }
         Error::TooLarge { .. } => "Write fewer rows at once.",
-        Error::ManifestTooLarge { .. } => "Drop tables, and CHECKPOINT again.",
+        Error::ManifestTooLarge { .. } => "Drop tables, and run CHECKPOINT again.",
         Error::ReadOnly { .. } => {
-            "The directory was opened to be read only; connect without read_only to write."
+            "The directory was opened read-only; connect without read_only to write."
         }
         Error::Closed => "Connect to the directory again.",
         Error::Forked { .. } => {
-            "A forked process has no part in the databases of its parent. Start it with the start \
-             method `spawn`, pass rows between the processes, or connect after the fork, to a \
-             directory that no other process has open."
+            "A forked process cannot use its parent's databases. Use the start method `spawn`, \
+             pass rows between the processes, or connect after the fork to a directory that no \
+             other process has open."
         }
         Error::NewerFormat { .. } => {
-            "Open it with the version of Lockstep that wrote it, or a newer one."
+            "Open the directory with the version of Lockstep that wrote it, or a newer version."
         }
-        Error::ByteOrder { .. } => "Open it on a machine like the one that wrote it.",
+        Error::ByteOrder { .. } => "Open the directory on a machine with the same byte order.",
         Error::Damaged { .. }
         | Error::Foreign { .. }
         | Error::LogMissing { .. }
         | Error::CheckpointDamaged { .. } => {
-            "`lockstep check` lists what is damaged; with --salvage it writes what can be read to \
-             another directory."
+            "Run `lockstep check` to list the damage; with --salvage, it writes the readable data \
+             to another directory."
         }
         Error::InUse { .. } => {
-            "One process at a time writes to a directory, and nobody reads it meanwhile: end the \
-             other one, or connect to it."
+            "A directory that one process writes cannot be opened by another: stop the other \
+             process, or connect to it."
         }
         Error::NotADirectory { .. } | Error::ForeignFiles { .. } => {
-            "Name a directory of a database, an empty one, or one that does not exist yet."
+            "Specify a database directory, an empty directory, or a path that does not exist."
         }
-        Error::NoDatabase { .. } => "Connect without read_only to create one.",
+        Error::NoDatabase { .. } => "Connect without read_only to create a database.",
         Error::NotWritable { .. } => {
-            "Give this user the right to write there, or connect with read_only."
+            "Grant this user write access to the directory, or connect with read_only."
         }
         Error::NoLocks { .. } => {
-            "Use a directory on a local disk: without locks two processes could write to it."
+            "Use a directory on a local disk: without locks, two processes could write to it."
         }
         Error::Disk { .. } | Error::Thread { .. } | Error::NotHere { .. } => {
-            "What was acknowledged is not affected."
+            "Acknowledged writes are not affected."
         }
     }
 }

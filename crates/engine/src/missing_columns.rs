@@ -11,32 +11,32 @@ use lockstep_row::DataType;
 /// use lockstep_row::DataType;
 ///
 /// let error = missing_columns(&[("price", &DataType::Double)], ["prise"]);
-/// assert_eq!(error.message, "column `price` is missing; it is DOUBLE");
-/// assert!(error.hint.unwrap().starts_with("`prise` may be `price`."));
+/// assert_eq!(error.message, "missing value for column `price` of type DOUBLE");
+/// assert!(error.hint.unwrap().starts_with("Did you mean `price` instead of `prise`?"));
 /// ```
 pub fn missing_columns<'a>(
     missing: &[(&str, &DataType)],
     others: impl IntoIterator<Item = &'a str>,
 ) -> Diagnostic {
-    debug_assert!(!missing.is_empty(), "something is missing");
+    debug_assert!(!missing.is_empty(), "at least one column is missing");
     let message = match missing {
-        [(name, data_type)] => format!("column `{name}` is missing; it is {data_type}"),
+        [(name, data_type)] => format!("missing value for column `{name}` of type {data_type}"),
         _ => {
             let columns = missing.iter().map(|(name, data_type)| format!("`{name}` ({data_type})"));
-            format!("columns {} are missing", columns.collect::<Vec<_>>().join(", "))
+            format!("missing values for columns {}", columns.collect::<Vec<_>>().join(", "))
         }
     };
     let names = || missing.iter().map(|(name, _)| *name);
     let mut hints: Vec<String> = Vec::new();
     for found in others {
         if let Some(name) = nearest(found, names()) {
-            hints.push(format!("`{found}` may be `{name}`."));
+            hints.push(format!("Did you mean `{name}` instead of `{found}`?"));
         }
         if hints.len() == NEAR_NAMES_MAX {
             break;
         }
     }
-    hints.push("Give NULL where there is no value.".to_owned());
+    hints.push("Use NULL for a missing value.".to_owned());
     Diagnostic::new(code::UNDEFINED_COLUMN, message)
         .with_kind(Kind::FixData)
         .with_hint(hints.join(" "))

@@ -147,11 +147,11 @@ impl NamedSources {
         else {
             return error;
         };
-        let message = format!("column `{name}` cannot be read");
+        let message = format!("cannot read column `{name}`");
         let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message)
             .with_kind(Kind::FixData)
-            .with_detail(format!("Its type is {data_type}, which the dialect does not have."))
-            .with_hint("Convert it to numbers, texts, truth values, dates or times.");
+            .with_detail(format!("Its type {data_type} is not supported."))
+            .with_hint("Convert it to a numeric, string, Boolean, date or timestamp type.");
         Box::new(match error.span {
             Some(span) => diagnostic.at(span),
             None => diagnostic,
@@ -227,11 +227,11 @@ fn check_columns(name: &str, source: &ExternalRows, warnings: &[Diagnostic]) -> 
         format!("{}: {detail}", warning.message)
     });
     let detail = left_out.collect::<Vec<_>>().join(" ");
-    let detail = if detail.is_empty() { "It has no columns.".to_owned() } else { detail };
-    Diagnostic::new(code::DATATYPE_MISMATCH, format!("`{name}` has no column that can be read"))
+    let detail = if detail.is_empty() { "The source has no columns.".to_owned() } else { detail };
+    Diagnostic::new(code::DATATYPE_MISMATCH, format!("`{name}` has no readable column"))
         .with_kind(Kind::FixData)
         .with_detail(detail)
-        .with_hint("Convert one to numbers, texts, truth values, dates or times.")
+        .with_hint("Convert a column to a numeric, string, Boolean, date or timestamp type.")
         .err()
 }
 
@@ -266,8 +266,8 @@ fn table_of(source: ExternalRows, database: String, name: String) -> Arc<Catalog
 
 /// Makes the error for a statement that needs stored rows and names others.
 pub(crate) fn not_stored(name: &str) -> Diagnostic {
-    let message = format!("the rows of `{name}` are not stored");
+    let message = format!("`{name}` is not a stored table");
     Diagnostic::unsupported(&message)
-        .with_detail("A deployment, a request and VERIFY read tables.")
-        .with_hint("CREATE TABLE … LIKE PARQUET and LOAD DATA make a table of files.")
+        .with_detail("Deployments, requests and VERIFY read stored tables.")
+        .with_hint("Create a table from the files with CREATE TABLE … LIKE PARQUET and LOAD DATA.")
 }

@@ -162,7 +162,7 @@ impl OfflineData {
     /// Links a path: ALTER TABLE … ADD `offline_path`.
     fn add_path(&mut self, path: &str, span: Span) -> Result<()> {
         if self.files.iter().any(|file| file.path == path) {
-            let message = format!("the table has the offline path '{path}' already");
+            let message = format!("offline path '{path}' already exists");
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(span).err();
         }
         let options = LoadOptions { format: FileFormat::Parquet, ..LoadOptions::default() };
@@ -174,7 +174,7 @@ impl OfflineData {
     /// Unlinks a path: ALTER TABLE … DROP `offline_path`.
     fn drop_path(&mut self, path: &str, span: Span) -> Result<()> {
         let Some(at) = self.files.iter().position(|file| file.path == path) else {
-            let message = format!("the table has no offline path '{path}'");
+            let message = format!("offline path '{path}' does not exist");
             return Diagnostic::new(code::UNDEFINED_OBJECT, message)
                 .at(span)
                 .with_nearest(path, self.files.iter().map(|file| file.path.as_str()))
@@ -266,9 +266,9 @@ impl OfflineData {
 
 /// Fails because the table has offline data.
 fn exists<T>(span: Span) -> Result<T> {
-    Diagnostic::new(code::DUPLICATE_OBJECT, "the table has offline data already")
+    Diagnostic::new(code::DUPLICATE_OBJECT, "the table already has offline data")
         .at(span)
-        .with_hint("mode='append' adds to it.")
+        .with_hint("Use mode='append' to add to it.")
         .err()
 }
 

@@ -42,14 +42,14 @@ impl<T> OptionTable<'_, T> {
     pub(crate) fn read(&self, items: &[OptionItem], values: &mut T) -> Result<Vec<Diagnostic>> {
         debug_assert!(
             self.specs.iter().all(|spec| spec.name == spec.name.to_ascii_lowercase()),
-            "the parser gives keys in lower case"
+            "keys are in lower case"
         );
         let mut warnings = Vec::new();
         for (at, item) in items.iter().enumerate() {
             if self.has(&item.key.text)
                 && items[..at].iter().any(|other| other.key.text == item.key.text)
             {
-                let message = format!("option `{}` is given twice", item.key.text);
+                let message = format!("option `{}` is specified more than once", item.key.text);
                 return Diagnostic::new(code::SYNTAX_ERROR, message).at(item.key.span).err();
             }
             match self.specs.iter().find(|spec| spec.name == item.key.text) {
@@ -113,7 +113,7 @@ impl OptionArgument<'_> {
     pub(crate) fn string(&self) -> Result<String> {
         match word(&self.item.value) {
             Some(text) => Ok(text.to_owned()),
-            None => self.invalid("takes a string"),
+            None => self.invalid("requires a string"),
         }
     }
 
@@ -121,7 +121,7 @@ impl OptionArgument<'_> {
     pub(crate) fn boolean(&self) -> Result<bool> {
         match &self.item.value {
             OptionValue::Literal(Literal::Bool(value)) => Ok(*value),
-            _ => self.invalid("takes true or false"),
+            _ => self.invalid("requires a Boolean value"),
         }
     }
 
@@ -131,7 +131,7 @@ impl OptionArgument<'_> {
             .and_then(|text| words.iter().position(|word| word.eq_ignore_ascii_case(text)));
         match found {
             Some(position) => Ok(position),
-            None => self.invalid(&format!("takes one of {}", words.join(", "))),
+            None => self.invalid(&format!("must be one of {}", words.join(", "))),
         }
     }
 
@@ -140,7 +140,7 @@ impl OptionArgument<'_> {
         match self.string()?.as_bytes() {
             [] => Ok(None),
             [byte] => Ok(Some(*byte)),
-            _ => self.invalid("takes one character"),
+            _ => self.invalid("must be a single one-byte character"),
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         OptionSpec {
             name: "size",
             set: |values, argument| {
-                values.size = argument.integer(1..=9, "takes a whole number from 1 to 9")?;
+                values.size = argument.integer(1..=9, "must be an integer from 1 to 9")?;
                 Ok(())
             },
         },
@@ -224,14 +224,14 @@ mod tests {
         let (values, warnings) = read(UnknownOption::Warning, "size=2, color='BLUE'").unwrap();
         assert_eq!((values.size, values.color, warnings.len()), (2, 1, 0));
         let error = read(UnknownOption::Warning, "size=2, color='BLUE', SIZE=2").err().unwrap();
-        assert_eq!(error, "option `size` is given twice");
+        assert_eq!(error, "option `size` is specified more than once");
     }
 
     #[test]
     fn a_value_that_an_option_does_not_take_is_an_error() {
         let error = |written| read(UnknownOption::Warning, written).err().unwrap();
-        assert_eq!(error("size=10"), "option `size` takes a whole number from 1 to 9");
-        assert_eq!(error("color=7"), "option `color` takes one of red, blue");
+        assert_eq!(error("size=10"), "option `size` must be an integer from 1 to 9");
+        assert_eq!(error("color=7"), "option `color` must be one of red, blue");
     }
 
     #[test]

@@ -28,28 +28,28 @@ use serde_json::{Value, json};
 pub fn outline(sql: &str) -> Result<String> {
     let statements = lockstep_sql::parse(sql)?;
     let [parsed] = statements.as_slice() else {
-        return refused("a script", Span::new(0, sql.len()), "Give one SELECT.");
+        return refused("a script", Span::new(0, sql.len()), "Pass a single SELECT.");
     };
     let Statement::Query(query) = &parsed.statement else {
-        return refused("a statement that is no query", parsed.span, "Give one SELECT.");
+        return refused("a statement other than a query", parsed.span, "Pass a single SELECT.");
     };
     if parsed.parameter_count > 0 {
-        return refused("a parameter `?`", parsed.span, "Write its value.");
+        return refused("a parameter `?`", parsed.span, "Replace it with its value.");
     }
     Ok(select(query)?.to_string())
 }
 
 /// Makes the error of a part that is not split.
 fn refused<T>(what: &str, span: Span, hint: &str) -> Result<T> {
-    let message = format!("{what} is not split into stages");
+    let message = format!("{what} cannot be split into stages");
     Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).at(span).with_hint(hint).err()
 }
 
 fn select(query: &Query) -> Result<Value> {
     let SetExpr::Select(body) = &query.body else {
-        return refused("UNION", query.span, "Run the sides one by one, and unite the results.");
+        return refused("UNION", query.span, "Run each side separately, and union the results.");
     };
-    let hint = "Do it with the DataFrame that is returned, or with the one that is given.";
+    let hint = "Apply it to the returned DataFrame, or to the input DataFrame.";
     let clauses = [
         (!query.with.is_empty(), "WITH"),
         (!query.order_by.is_empty(), "ORDER BY"),
@@ -65,7 +65,7 @@ fn select(query: &Query) -> Result<Value> {
         return refused(what, query.span, hint);
     }
     let Some(from) = &body.from else {
-        return refused("a query without FROM", query.span, "Name a table.");
+        return refused("a query without FROM", query.span, "Add FROM with a table.");
     };
     let mut joins = Vec::new();
     let base = leftmost(from, &mut joins)?;
@@ -104,11 +104,15 @@ fn leftmost<'t>(from: &'t TableRef, joins: &mut Vec<Value>) -> Result<&'t TableR
 
 fn last_join(join: &Join) -> Result<Value> {
     if join.kind != JoinKind::Last {
-        let hint = "Only LAST JOIN is; join DataFrames with Spark before.";
+        let hint = "Use LAST JOIN, or join the DataFrames in Spark first.";
         return refused("a join other than LAST JOIN", join.span, hint);
     }
     let Some(on) = &join.on else {
-        return refused("a join without ON", join.span, "Write ON with equal keys.");
+        return refused(
+            "a join without ON",
+            join.span,
+            "Add ON with equality conditions on the keys.",
+        );
     };
     let mut pairs = Vec::new();
     let mut rest = vec![on];
@@ -136,7 +140,7 @@ fn order_by(keys: &[ast::OrderBy]) -> Result<Vec<Value>> {
     keys.iter()
         .map(|key| {
             if key.moves_nulls() {
-                let hint = "Leave it out.";
+                let hint = "Omit NULLS FIRST or NULLS LAST.";
                 return refused("NULLS FIRST or LAST", key.expr.span, hint);
             }
             Ok(json!({"expr": expression(&key.expr)?, "descending": key.descending}))
@@ -153,20 +157,26 @@ fn table(table: &TableRef) -> Result<Value> {
         }
         TableRef::Table { name, .. } => {
             let span = name.database.as_ref().map_or(name.name.span, |database| database.span);
-            ("a table of a database", span, "Give each table one name in `tables`.")
+            (
+                "a table name with a database",
+                span,
+                "Use a name without a database for each table in `tables`.",
+            )
         }
         TableRef::Subquery { query, .. } => {
-            let hint = "Make a DataFrame of it, and give it as a table.";
-            ("a sub-query in FROM or UNION", query.span, hint)
+            let hint = "Create a DataFrame from it, and pass the DataFrame as a table.";
+            ("a subquery in FROM or UNION", query.span, hint)
         }
         TableRef::Files { files, .. } => {
-            let hint = "Read it with Spark, and give it as a table.";
+            let hint = "Read it with Spark, and pass the DataFrame as a table.";
             ("a file in FROM", files.span, hint)
         }
         TableRef::Renamed { columns, .. } => {
-            ("a list of names of columns", columns[0].span, "Rename them with Spark before.")
+            ("a list of column names", columns[0].span, "Rename the columns in Spark first.")
         }
-        TableRef::Join(join) => ("a join in parentheses", join.span, "Write the joins in a row."),
+        TableRef::Join(join) => {
+            ("a join in parentheses", join.span, "Write the joins without parentheses.")
+        }
     };
     refused(what, span, hint)
 }
@@ -210,8 +220,8 @@ impl Reads {
                 Ok(())
             }
             ExprKind::SubQuery { .. } => {
-                let hint = "Write a LAST JOIN, or make a DataFrame of it.";
-                refused("a sub-query in an expression", expr.span, hint)
+                let hint = "Use LAST JOIN, or create a DataFrame from it.";
+                refused("a subquery in an expression", expr.span, hint)
             }
             ExprKind::Call(call) => self.add_call(call, expr.span, is_within_window),
             kind => {
@@ -224,7 +234,7 @@ impl Reads {
         let name = call.name.text.as_str();
         let is_aggregate = aggregate::find(name).is_some() && scalar::find(name).is_none();
         if call.over.is_none() && is_aggregate && !is_within_window {
-            let hint = "Name its window with OVER; group whole tables with Spark.";
+            let hint = "Add a window with OVER, or aggregate whole tables in Spark.";
             return refused("an aggregate without OVER", span, hint);
         }
         if let Some(over) = &call.over {

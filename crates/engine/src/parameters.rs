@@ -192,7 +192,7 @@ impl Session {
 
 /// Makes the error for a script with parameters that is not one statement.
 fn not_one_statement() -> Diagnostic {
-    Diagnostic::new(code::SYNTAX_ERROR, "parameters need exactly one statement")
+    Diagnostic::new(code::SYNTAX_ERROR, "parameters require a single statement")
         .with_hint("Run the statements of a script one by one.")
 }
 
@@ -208,12 +208,12 @@ pub(crate) fn check_parameters(parsed: &Parsed, parameters: &[Parameter]) -> Res
     if let Some(at) = refused {
         let message = match &parameters[at].0 {
             Value::Array(_) => {
-                format!("parameter {} is an ARRAY, which no statement takes", at + 1)
+                format!("parameter {} is an ARRAY, which statements do not support", at + 1)
             }
-            _ => format!("parameter {} is a MAP, which no query takes", at + 1),
+            _ => format!("parameter {} is a MAP, which queries do not support", at + 1),
         };
         return Diagnostic::unsupported(message)
-            .with_hint("Give each element a parameter of its own.")
+            .with_hint("Pass each element as a separate parameter.")
             .at(parsed.span)
             .err();
     }
@@ -221,7 +221,7 @@ pub(crate) fn check_parameters(parsed: &Parsed, parameters: &[Parameter]) -> Res
     if expected == found {
         return Ok(());
     }
-    let message = format!("the statement has {expected} `?`, and {found} values were given");
+    let message = format!("{found} parameters supplied, but the statement requires {expected}");
     Diagnostic::new(code::INVALID_PARAMETER, message).at(parsed.span).err()
 }
 
@@ -229,7 +229,7 @@ pub(crate) fn check_parameters(parsed: &Parsed, parameters: &[Parameter]) -> Res
 pub(crate) fn only_rows(parsed: &Parsed) -> Result<&Query> {
     let message = match &parsed.statement {
         Statement::Query(query) if query.into_outfile.is_none() => return Ok(query),
-        Statement::Query(_) => "a query with INTO OUTFILE writes a file, and gives no rows",
+        Statement::Query(_) => "a query with INTO OUTFILE writes a file and returns no rows",
         _ => "this statement is not a query",
     };
     let error = Diagnostic::new(code::SYNTAX_ERROR, message).at(parsed.span);

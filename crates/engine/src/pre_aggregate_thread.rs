@@ -66,7 +66,7 @@ enum Turned {
 
 /// What the thread waits for.
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is so")]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags")]
 struct WorkSignal {
     has_work: bool,
     is_started: bool,
@@ -122,7 +122,9 @@ impl PreAggregateWork {
             let run = move || while work.upgrade().is_some_and(|work| work.next_turn()) {};
             let started = self.threads.spawn_background("lockstep-pre-aggregates", run);
             if started.is_err() && self.threads == Threads::System {
-                lockstep_host::log::warn("no thread makes pre-aggregates: requests read rows");
+                lockstep_host::log::warn(
+                    "could not start the pre-aggregate thread; requests read rows instead",
+                );
             }
         }
         self.wake();

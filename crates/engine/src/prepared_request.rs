@@ -502,19 +502,22 @@ impl PreparedRequest {
         if row.len() != self.compiled.columns.len() {
             let (expected, found) = (self.compiled.columns.len(), row.len());
             let message =
-                format!("the request row has {found} values, the table {expected} columns");
+                format!("the request row has {found} values, but the table has {expected} columns");
             return Diagnostic::new(code::DATATYPE_MISMATCH, message).err();
         }
         let columns = self.compiled.columns.iter().zip(&self.compiled.reads);
         for (value, (column, is_read)) in row.iter().zip(columns) {
             if value.is_null() {
                 if !column.nullable && *is_read {
-                    let message = format!("column `{}` does not take NULL", column.name);
+                    let message = format!(
+                        "null value in column `{}` violates not-null constraint",
+                        column.name
+                    );
                     return Diagnostic::new(code::NOT_NULL_VIOLATION, message).err();
                 }
             } else if !value.is_of_type(&column.data_type) {
                 let message = format!(
-                    "column `{}` is {}, the request has {}",
+                    "column `{}` is of type {} but the request value is of type {}",
                     column.name,
                     column.data_type,
                     value.data_type()

@@ -233,7 +233,7 @@ impl<'d> EngineRecovery<'d> {
         }
         let wrong = |what: &str| {
             let file = directory.path().join("MANIFEST");
-            let message = format!("{} cannot be read: {what}", file.display());
+            let message = format!("could not read {}: {what}", file.display());
             Diagnostic::new(code::DATA_CORRUPTED, message).with_kind(Kind::FixData)
         };
         let body: CheckpointBody =
@@ -243,25 +243,24 @@ impl<'d> EngineRecovery<'d> {
         }
         for job in body.jobs {
             if !self.database.jobs().restore(job) {
-                return Err(Box::new(wrong("jobs are not in their order")));
+                return Err(Box::new(wrong("jobs are out of order")));
             }
         }
         self.catalog_position = body.catalog_position;
         if body.next_table_id > TABLE_ID_END {
-            return wrong("the next table has no id").err();
+            return wrong("the next table id is out of range").err();
         }
         self.next_table_id = self.next_table_id.max(body.next_table_id);
         let mut ids = BTreeSet::new();
         for checkpoint in body.tables {
             if !ids.insert(checkpoint.id) {
-                return wrong("a table is listed twice").err();
+                return wrong("a table is listed more than once").err();
             }
             let find = |number: u64| manifest.files.iter().find(|file| file.number == number);
             let extents = checkpoint.extents.iter();
             let extents = extents.map(|extent| find(extent.file).map(|file| (*extent, *file)));
-            let extents: Vec<(Extent, DataFile)> = extents
-                .collect::<Option<_>>()
-                .ok_or_else(|| wrong("a file of rows is not listed"))?;
+            let extents: Vec<(Extent, DataFile)> =
+                extents.collect::<Option<_>>().ok_or_else(|| wrong("a data file is not listed"))?;
             if !checkpoint.is_in_order() {
                 return wrong("the files of a table are not in order of arrival").err();
             }
@@ -282,7 +281,7 @@ impl<'d> EngineRecovery<'d> {
     ) -> Result<()> {
         let TableCheckpoint { id, position, indexes, now_ms, .. } = checkpoint;
         let Some(found) = self.tables.get_mut(id) else {
-            return Err(damaged(*position, &format!("there is no table {id}")));
+            return Err(damaged(*position, &format!("table {id} does not exist")));
         };
         found.position = *position;
         let ReplayedTable { table, replay } = &found.replayed;
@@ -336,7 +335,7 @@ impl<'d> EngineRecovery<'d> {
         match TableRecord::read(entry.kind, entry.payload) {
             Ok(Some(record)) => self.apply_table(&record, entry),
             Ok(None) => {
-                let what = format!("its kind {} is not known", entry.kind);
+                let what = format!("unknown record kind {}", entry.kind);
                 Err(damaged(entry.position, &what))
             }
             Err(error) => Err(damaged(entry.position, &error.to_string())),
@@ -351,7 +350,7 @@ impl<'d> EngineRecovery<'d> {
             if record.table < self.next_table_id {
                 return Ok(());
             }
-            return Err(damaged(position, &format!("there is no table {}", record.table)));
+            return Err(damaged(position, &format!("table {} does not exist", record.table)));
         };
         if position < *from {
             return Ok(());
@@ -372,7 +371,7 @@ impl<'d> EngineRecovery<'d> {
                 let condition = LoggedCondition::read(condition);
                 let condition = condition.map_err(|error| damaged(position, &error.to_string()))?;
                 if !condition.is_of(&table.schema()) {
-                    return Err(damaged(position, "its condition is of another table"));
+                    return Err(damaged(position, "its condition belongs to another table"));
                 }
                 replay.delete(table, position, *horizon, |row| condition.holds(row))
             }
@@ -443,7 +442,7 @@ impl<'d> EngineRecovery<'d> {
                 let Some(RecoveredTable { replayed, owner: RowsOwner::Table, .. }) =
                     self.tables.get(&of)
                 else {
-                    return Err(damaged(position, &format!("there is no table {of}")));
+                    return Err(damaged(position, &format!("table {of} does not exist")));
                 };
                 let schema = replayed.table.schema();
                 let owner = RowsOwner::OfflineDataOf(of);
@@ -462,7 +461,7 @@ impl<'d> EngineRecovery<'d> {
             }
             CatalogRecord::StartJob { job } => match self.database.jobs().restore(job) {
                 true => Ok(()),
-                false => Err(damaged(position, "jobs are not in their order")),
+                false => Err(damaged(position, "jobs are out of order")),
             },
             CatalogRecord::EndJob { job } => match self.database.jobs().restore_end(job) {
                 true => Ok(()),
@@ -535,14 +534,14 @@ impl<'d> EngineRecovery<'d> {
     /// Makes a table that has no name and no rows yet.
     fn make_table(&mut self, id: u64, schema: &TableSchema, position: u64) -> Result<()> {
         if self.tables.contains_key(&id) {
-            return Err(damaged(position, &format!("there is a table {id} already")));
+            return Err(damaged(position, &format!("table {id} already exists")));
         }
         if id >= TABLE_ID_END {
-            return Err(damaged(position, &format!("no table has the id {id}")));
+            return Err(damaged(position, &format!("table id {id} is out of range")));
         }
         let mut names = HashSet::new();
         if !schema.columns.iter().all(|column| names.insert(column.name.as_str())) {
-            return Err(damaged(position, &format!("table {id} has two columns of a name")));
+            return Err(damaged(position, &format!("table {id} has two columns of the same name")));
         }
         let made = self.database.make_unlogged_table(schema.clone());
         let table = made.map_err(|error| crate::append::table_error(&error))?;
@@ -565,15 +564,15 @@ impl<'d> EngineRecovery<'d> {
         position: u64,
     ) -> Result<Arc<Table>> {
         let Some(found) = self.tables.get_mut(&id) else {
-            return Err(damaged(position, &format!("there is no table {id}")));
+            return Err(damaged(position, &format!("table {id} does not exist")));
         };
         let keeps = matches!(owner, RowsOwner::OfflineDataOf(_)) && found.owner == owner;
         if found.owner != RowsOwner::None && !keeps {
-            return Err(damaged(position, &format!("there is a table {id} already")));
+            return Err(damaged(position, &format!("table {id} already exists")));
         }
         let table = &found.replayed.table;
         if table.schema().columns != columns {
-            return Err(damaged(position, &format!("table {id} has other columns")));
+            return Err(damaged(position, &format!("table {id} has different columns")));
         }
         found.owner = owner;
         Ok(Arc::clone(table))
@@ -593,7 +592,7 @@ impl<'d> EngineRecovery<'d> {
         self.finish_rows()?;
         for (id, found) in &self.tables {
             if found.replayed.table.snapshot().visible_arrival() > end {
-                return Err(damaged(end, &format!("table {id} has rows from behind the end")));
+                return Err(damaged(end, &format!("table {id} has rows after the end of the log")));
             }
         }
         for RecoveredTable { replayed: ReplayedTable { table, replay }, .. } in
@@ -613,7 +612,7 @@ impl<'d> EngineRecovery<'d> {
                     QueryKind::Deployment => "deployment",
                     QueryKind::Procedure => "procedure",
                 };
-                let message = format!("{of} `{name}` cannot be compiled: {}", error.message);
+                let message = format!("could not compile {of} `{name}`: {}", error.message);
                 refuse(Box::new(Diagnostic { message, span: None, ..*error }))?;
             }
         }
@@ -675,8 +674,8 @@ fn compile(
 
 /// Makes the error of a record that cannot be applied.
 fn damaged(position: u64, what: &str) -> Box<Diagnostic> {
-    let message = format!("the record at position {position} of the log cannot be applied: {what}");
-    let hint = "`lockstep check` reads the whole directory and lists what is wrong with it.";
+    let message = format!("could not apply the log record at position {position}: {what}");
+    let hint = "Run `lockstep check` to list all damage in the directory.";
     let diagnostic = Diagnostic::new(code::DATA_CORRUPTED, message).with_hint(hint);
     Box::new(diagnostic.with_kind(Kind::FixData))
 }

@@ -99,7 +99,7 @@ impl Session {
             }
             _ => Diagnostic::new(
                 code::SYNTAX_ERROR,
-                "a request needs a deployment's name or one query",
+                "a request requires the name of a deployment or a single query",
             )
             .err(),
         }

@@ -222,10 +222,10 @@ impl Session {
         if self.storage() == Storage::Online {
             return Ok(());
         }
-        let message = format!("{statement} needs execute_mode 'online'");
+        let message = format!("{statement} requires execute_mode 'online'");
         Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
             .at(span)
-            .with_hint("SET @@execute_mode = 'online'; offline data is loaded with LOAD DATA.")
+            .with_hint("Run SET @@execute_mode = 'online', or load offline data with LOAD DATA.")
             .err()
     }
 

@@ -150,7 +150,7 @@ impl SessionShared {
 /// Makes the error for a call of a session that KILL has ended.
 #[cold]
 fn ended() -> Result<()> {
-    Diagnostic::new(code::SESSION_ENDED, "KILL ended the session").err()
+    Diagnostic::new(code::SESSION_ENDED, "session terminated by KILL").err()
 }
 
 impl Session {
@@ -222,7 +222,7 @@ impl Database {
         let Some(session) = self.session_list().find(id) else {
             let message = format!("session {id} does not exist");
             return Diagnostic::new(code::UNDEFINED_OBJECT, message)
-                .with_hint("SELECT id FROM lockstep.sessions lists them.")
+                .with_hint("List the sessions with SELECT id FROM lockstep.sessions.")
                 .err();
         };
         if !query_only {

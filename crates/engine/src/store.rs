@@ -261,7 +261,7 @@ impl Database {
         }
         // The log has everything all the same.
         if let Err(error) = self.checkpoint() {
-            lockstep_host::log::warn(&format!("a checkpoint failed: {}", error.message));
+            lockstep_host::log::warn(&format!("checkpoint failed: {}", error.message));
         }
     }
 

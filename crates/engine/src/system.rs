@@ -101,7 +101,7 @@ pub(crate) fn find(name: &str) -> Option<Arc<CatalogTable>> {
 pub(crate) fn read_only(name: &str) -> Diagnostic {
     let message = format!("`{SYSTEM_DATABASE}.{name}` is a system table");
     Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message)
-        .with_detail("SELECT reads it in batch mode; no other statement or request uses it.")
+        .with_detail("Only a SELECT in batch mode can read a system table.")
 }
 
 impl Database {

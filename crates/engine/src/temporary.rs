@@ -73,8 +73,8 @@ impl Session {
 fn no_folder(path: &str, span: Span) -> Diagnostic {
     Diagnostic::new(
         code::INVALID_PARAMETER,
-        format!("variable `temp_directory` cannot be '{path}'"),
+        format!("invalid value for variable `temp_directory`: '{path}'"),
     )
     .at(span)
-    .with_hint("It is the path of a folder that exists; '' is the system's.")
+    .with_hint("Use the path of an existing directory, or '' for the system's directory.")
 }

@@ -130,10 +130,11 @@ impl Session {
         if as_known {
             return Ok(Some(entry));
         }
-        let message = format!("`{}` is not the table of the deployment's requests", name.name.text);
+        let message = format!("`{}` is not the request table of the deployment", name.name.text);
         Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
             .with_hint(
-                "Another main table needs as_known: its rows arrived among those of the tables.",
+                "Use as_known for another main table: it places the table's rows by arrival among \
+                 the rows of the deployment's tables.",
             )
             .err()
     }

@@ -46,7 +46,7 @@ pub(crate) struct User {
     tokens: BTreeMap<String, AccessToken>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_zero(id: &u64) -> bool {
     *id == 0
 }
@@ -179,7 +179,7 @@ impl Users {
             if change.conditional {
                 return Ok(());
             }
-            let message = format!("user `{}` exists already", name.text);
+            let message = format!("user `{}` already exists", name.text);
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(name.span).err();
         }
         let mut user = User { id: change.id, ..User::default() };
@@ -326,7 +326,7 @@ const OPTIONS: OptionTable<'_, PasswordChange> = OptionTable {
                 *password = PasswordChange::Set(Verifier::of_password(text));
                 Ok(())
             }
-            _ => argument.invalid("takes a quoted string"),
+            _ => argument.invalid("must be a quoted string"),
         },
     }],
     unknown: UnknownOption::Error,

@@ -298,31 +298,31 @@ impl Variable {
         let hint = match self.data_type {
             VariableType::Any => return Ok(()),
             VariableType::OneOf(values) if values.contains(&lower) => return Ok(()),
-            VariableType::OneOf(values) => format!("It is one of {}.", values.join(", ")),
+            VariableType::OneOf(values) => format!("Use one of {}.", values.join(", ")),
             VariableType::Number { least, most } => match lower.parse::<i64>() {
                 Ok(number) if (least..=most).contains(&number) => return Ok(()),
-                _ => format!("It is a whole number from {least} to {most}."),
+                _ => format!("Use an integer from {least} to {most}."),
             },
             VariableType::Bytes if bytes(lower).is_some() => return Ok(()),
             VariableType::Bytes => {
-                "It is a number of bytes, such as '2GB', '512MB' or 0 for no limit.".to_owned()
+                "Use a number of bytes, such as '2GB' or '512MB', or 0 for no limit.".to_owned()
             }
             VariableType::Duration if duration_ms(lower).is_some() => return Ok(()),
             VariableType::Duration => {
-                "It is a duration, such as '30s', '500ms', '10min' or 0 for no limit; a number \
-                 without a unit is milliseconds."
+                "Use a duration, such as '30s', '500ms' or '10min', or 0 for no limit; a number \
+                 without a unit is in milliseconds."
                     .to_owned()
             }
             VariableType::Window if window_ms(lower).is_some() => return Ok(()),
             VariableType::Window => {
-                "It is a duration from 1ms to 1h, such as '1s' or '200ms'.".to_owned()
+                "Use a duration from 1ms to 1h, such as '1s' or '200ms'.".to_owned()
             }
             VariableType::Share if share_ppm(lower).is_some() => return Ok(()),
-            VariableType::Share => "It is from 0 to 1.".to_owned(),
+            VariableType::Share => "Use a number from 0 to 1.".to_owned(),
             VariableType::Fraction if fraction_ppm(lower).is_some() => return Ok(()),
-            VariableType::Fraction => "It is more than 0, and at most 1.".to_owned(),
+            VariableType::Fraction => "Use a number greater than 0 and at most 1.".to_owned(),
         };
-        let message = format!("variable `{}` cannot be '{text}'", self.name);
+        let message = format!("invalid value for variable `{}`: '{text}'", self.name);
         Diagnostic::new(code::INVALID_PARAMETER, message).at(span).with_hint(hint).err()
     }
 }
@@ -331,13 +331,13 @@ impl Variable {
 fn without_effect(name: &str, value: &str) -> Option<&'static str> {
     match (name, value) {
         ("deploy_stats", "on") => {
-            Some("Times of requests are not collected: measure them where they are made.")
+            Some("Measure request times in the client; the engine does not collect them.")
         }
-        ("enable_trace", "true") => Some("Errors say all that is known of them without it."),
-        ("spark_config", config) if !config.is_empty() => {
-            Some("Batch mode runs in this process; SET memory_limit limits what a query may hold.")
-        }
-        ("sync_job", "false") => Some("A statement returns when its job is over."),
+        ("enable_trace", "true") => Some("Errors are always reported in full."),
+        ("spark_config", config) if !config.is_empty() => Some(
+            "Limit the memory of a query with SET memory_limit; batch mode runs in this process.",
+        ),
+        ("sync_job", "false") => Some("A statement returns when its job has ended."),
         _ => None,
     }
 }
@@ -349,7 +349,7 @@ impl Variables {
         let (_, value) = self.all().find(|(known, _)| *known == wanted)?;
         let hint = match wanted.as_str() {
             DURABILITY | DURABILITY_WINDOW if self.is_in_memory => {
-                Some("The database is in memory; connect to a directory to keep it.")
+                Some("Connect to a directory for durable data; this database is in memory.")
             }
             _ => without_effect(&wanted, value),
         }?;
@@ -583,9 +583,12 @@ fn text(value: &OptionValue, span: Span) -> Result<String> {
         },
         OptionValue::Literal(Literal::Double(value)) => value.to_string(),
         _ => {
-            return Diagnostic::new(code::INVALID_PARAMETER, "a variable takes a constant")
-                .at(span)
-                .err();
+            return Diagnostic::new(
+                code::INVALID_PARAMETER,
+                "the value of a variable must be a constant",
+            )
+            .at(span)
+            .err();
         }
     })
 }

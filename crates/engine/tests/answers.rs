@@ -127,7 +127,7 @@ fn what_was_deleted_or_has_expired_is_told() {
     run(&session, "INSERT INTO t VALUES (1, 1, 100)");
     assert_eq!(request(&session, 1, 5, 500), Some(6));
     run(&session, "DELETE FROM t WHERE k = 1");
-    assert_eq!(verify(&session).1, ["0|s|6|5|deleted|rows of `t` are gone"]);
+    assert_eq!(verify(&session).1, ["0|s|6|5|deleted|rows of `t` no longer exist"]);
     let clock = Arc::new(ManualClock::new(NOW_MS));
     let session = Database::with_clock(Arc::<ManualClock>::clone(&clock)).session();
     run(&session, "CREATE TABLE t (k INT, v BIGINT, ts BIGINT, INDEX(KEY=k, TS=ts, TTL=1m))");
@@ -137,7 +137,7 @@ fn what_was_deleted_or_has_expired_is_told() {
     assert_eq!(request(&session, 1, 5, NOW_MS), Some(6));
     assert_eq!(verify(&session).0, "1|2|0|");
     clock.advance_ms(120_000);
-    assert_eq!(verify(&session).1, ["0|s|6|5|expired|rows of `t` are gone"]);
+    assert_eq!(verify(&session).1, ["0|s|6|5|expired|rows of `t` no longer exist"]);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_table_of_answers_grows_with_its_deployment() {
     let refused = SUM.replace("sum(v)", "avg(v)");
     let refused = format!("DEPLOY OR REPLACE d OPTIONS(log_answers = 'a') AS {refused}");
     let refused = session.execute(&refused).expect_err("the column is BIGINT");
-    assert_eq!(refused.message, "column `answer_s` of `a` is BIGINT, not DOUBLE");
+    assert_eq!(refused.message, "column `answer_s` of table `a` is of type BIGINT, not DOUBLE");
     assert_eq!(text(&run(&session, "SELECT answer_s, answer_m FROM a")), "|6||; |4|3|; |3||");
 }
 
@@ -264,20 +264,20 @@ fn what_cannot_be_logged_is_refused() {
     };
     let (code, message) = deploy("b", "SELECT k, count(*) AS n FROM t GROUP BY k");
     assert_eq!(code, code::FEATURE_NOT_SUPPORTED);
-    assert_eq!(message, "the answers of this deployment cannot be logged");
+    assert_eq!(message, "cannot log the answers of this deployment");
     let (code, message) = deploy("t", SUM);
-    assert_eq!((code, message.as_str()), (code::INVALID_PARAMETER, "the query reads `t`"));
+    assert_eq!((code, message.as_str()), (code::INVALID_PARAMETER, "the query reads table `t`"));
     run(&session, "CREATE TABLE small (x INT)");
     let (code, message) = deploy("small", SUM);
     assert_eq!(code, code::INVALID_TABLE_DEFINITION);
-    assert_eq!(message, "`small` has no column `answered_at` TIMESTAMP");
+    assert_eq!(message, "table `small` has no column `answered_at` of type TIMESTAMP");
     let (code, message) = deploy("b", "SELECT k, v AS k FROM t");
     assert_eq!(code, code::DUPLICATE_OBJECT, "{message}");
-    assert_eq!(message, "answers have two columns `answer_k`");
+    assert_eq!(message, "the answers have more than one column named `answer_k`");
     let other = SUM.replace("sum(v)", "avg(v)");
     let (code, message) = refused(&format!("DEPLOY e OPTIONS(log_answers = 'a') AS {other}"));
     assert_eq!(code, code::INVALID_TABLE_DEFINITION);
-    assert_eq!(message, "column `answer_s` of `a` is BIGINT, not DOUBLE");
+    assert_eq!(message, "column `answer_s` of table `a` is of type BIGINT, not DOUBLE");
     let (code, _) = refused("DROP TABLE a");
     assert_eq!(code, code::DEPENDENT_OBJECTS);
     run(&session, &format!("DEPLOY plain AS {SUM}"));
@@ -293,7 +293,7 @@ fn what_cannot_be_logged_is_refused() {
     );
     let (code, message) = refused("VERIFY DEPLOYMENT d AGAINST ANSWERS");
     assert_eq!(code, code::DATA_CORRUPTED);
-    assert_eq!(message, "answer 1 does not say what it saw of each table");
+    assert_eq!(message, "answer 1 does not record which rows of each table it read");
     run(&session, "DROP DEPLOYMENT d; DROP TABLE a");
 }
 

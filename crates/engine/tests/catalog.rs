@@ -48,8 +48,8 @@ fn what_was_prepared_from_a_replaced_deployment_says_so() {
     let row = [Datum::String("a"), Datum::BigInt(10), Datum::Timestamp(3000)];
     let error = first.answer(&row, &arena).unwrap_err();
     assert_eq!(error.kind, Kind::PrepareAgain);
-    assert_eq!(error.message, "deployment `default.f` was dropped since this was prepared");
-    assert_eq!(error.hint.as_deref(), Some("Prepare it again."));
+    assert_eq!(error.message, "deployment `default.f` was dropped after the query was prepared");
+    assert_eq!(error.hint.as_deref(), Some("Prepare the query again."));
     let error = first.answer_rows(&row, &arena, |_| {}).unwrap_err();
     assert_eq!(error.code, code::STALE_DEFINITION);
 }

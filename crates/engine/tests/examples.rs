@@ -169,7 +169,7 @@ fn a_format_says_what_is_wrong_with_its_arguments() {
     );
     check(
         "SELECT libsvm(binary_label(true), regression_label(1))",
-        "function `libsvm`: a line has one label; this is another",
+        "function `libsvm`: only one label is allowed",
         "regression_label(1)",
     );
     check(
@@ -179,13 +179,13 @@ fn a_format_says_what_is_wrong_with_its_arguments() {
     );
     check(
         "SELECT continuous(1) + 1",
-        "function `continuous`: marks a feature, and stands only as an argument of gcformat, csv \
-         or libsvm, or as a whole item of a select list",
+        "function `continuous`: must be an argument of gcformat, csv or libsvm, or a whole item of \
+         a select list",
         "continuous(1)",
     );
     check(
         "SELECT discrete('a', 0)",
-        "function `discrete`: argument 2 must be a constant number of buckets, at least 1",
+        "function `discrete`: argument 2 must be a positive constant integer",
         "0",
     );
 }

@@ -331,7 +331,10 @@ fn a_folder_that_contains_itself_has_an_end() {
     let (_database, ann) = folders.session();
     let (found, message) = ann.refused("SELECT * FROM read_csv('~/in/loop')");
     assert_eq!(found, code::WRONG_OBJECT_TYPE);
-    assert_eq!(message, "folder `~/in/loop/a=1` is a link to a folder above it");
+    assert_eq!(
+        message,
+        "directory `~/in/loop/a=1` is a symbolic link to one of its parent directories"
+    );
 }
 
 /// Opens the directory of a database.

@@ -111,8 +111,8 @@ fn a_job_is_listed_while_it_runs_and_stopped_by_another_session() {
         assert_eq!((listed[4].as_str(), listed[10].as_str()), ("NULL", "0"));
         assert!(listed[5].starts_with("SELECT a.v FROM"));
         let refused = root.execute("DELETE JOB 1").unwrap_err();
-        assert_eq!((refused.code, refused.message.as_str()), ("55006", "job 1 runs"));
-        assert_eq!(refused.hint.as_deref(), Some("STOP JOB 1 ends it."));
+        assert_eq!((refused.code, refused.message.as_str()), ("55006", "job 1 is running"));
+        assert_eq!(refused.hint.as_deref(), Some("Stop it with STOP JOB 1."));
         root.execute("STOP JOB 1").unwrap();
         let stopped = jobs(&root).remove(0);
         assert_eq!(
@@ -157,8 +157,8 @@ fn job_timeout_ends_a_job_and_nothing_else() {
     session.execute("USE db; SET job_timeout = '20ms'").unwrap();
     let error = session.execute(&file.statement()).unwrap_err();
     assert_eq!(error.code, code::QUERY_CANCELED);
-    assert_eq!(error.message, "the job ran longer than job_timeout (20 ms)");
-    assert!(error.hint.as_ref().is_some_and(|hint| hint.starts_with("SET job_timeout")));
+    assert_eq!(error.message, "job exceeded job_timeout (20 ms)");
+    assert!(error.hint.as_ref().is_some_and(|hint| hint.starts_with("Raise job_timeout")));
     assert_eq!(jobs(&session)[0][2], "Failed");
     // A query is no job.
     let pairs =

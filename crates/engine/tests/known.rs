@@ -58,9 +58,9 @@ fn retention_is_that_of_the_moment_and_what_was_removed_is_told() {
     run(&session, "DELETE FROM u WHERE k = 1");
     let output = run(&session, sql);
     let warnings: Vec<&str> = output.warnings.iter().map(|one| one.message.as_str()).collect();
-    assert_eq!(warnings, ["rows of `u` that were known may be gone"], "{}", text(&output));
+    assert_eq!(warnings, ["known rows of table `u` may have been removed"], "{}", text(&output));
     assert_eq!(text(&output), "1; 2");
-    assert_eq!(output.warnings[0].code, code::ROWS_EXPIRED);
+    assert_eq!(output.warnings[0].code, code::KNOWN_ROWS_REMOVED);
     let mut batches = 0;
     let warnings = known(&session, None, "d").run_each(None, &mut |_| {
         batches += 1;
@@ -88,8 +88,8 @@ fn another_table_is_the_main_table() {
     // What the deployment's own table would be needs no other one.
     assert_eq!(text(&collected(&known(&session, Some("t"), "d"))), "a 1 0; a 2 1");
     for (main_table, expected) in [
-        ("narrow", "the main table has no column `id`, on which answers depend"),
-        ("other", "column `k` of the main table is INT, not STRING"),
+        ("narrow", "the main table has no column `id`, which the query reads"),
+        ("other", "column `k` of the main table is of type INT, not STRING"),
     ] {
         let error = known(&session, Some(main_table), "d").collect(None).expect_err(main_table);
         assert_eq!(error.message, expected);
@@ -99,7 +99,7 @@ fn another_table_is_the_main_table() {
     assert_eq!(error.code, code::NOT_NULL_VIOLATION);
     let batch = TrainingSetOptions { main_table: Some("labels".to_owned()), as_known: false };
     let error = session.training_set("d", &batch).expect_err("batch mode has its own main table");
-    assert_eq!(error.message, "`labels` is not the table of the deployment's requests");
+    assert_eq!(error.message, "`labels` is not the request table of the deployment");
     let error = session.training_set("nope", &batch).expect_err("there is none");
     assert_eq!(error.code, code::UNDEFINED_OBJECT);
     let batch = session.training_set("d", &TrainingSetOptions::default()).expect("it is there");
@@ -161,7 +161,7 @@ fn explain_says_how_rows_are_known() {
     // A request sees what has arrived, and has no AS KNOWN.
     let error =
         session.prepare_request("SELECT id FROM t AS KNOWN AT ARRIVAL").expect_err("refused");
-    assert_eq!(error.message, "a request sees all rows that have arrived");
+    assert_eq!(error.message, "a request cannot use AS KNOWN AT");
 }
 
 #[test]

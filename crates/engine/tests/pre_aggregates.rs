@@ -177,7 +177,7 @@ fn nodes_are_made_by_themselves_when_memory_is_free_again() {
     database.make_pre_aggregates();
     assert_eq!(figure(&session, "memory_bytes"), 0);
     assert_eq!(figure(&session, "keys_waiting"), 1, "the keys are still to be looked for");
-    assert!(text(&session, "SHOW JOBS").contains("default.d: 1 keys wait, 0 rows are folded"));
+    assert!(text(&session, "SHOW JOBS").contains("default.d: 1 keys pending, 0 rows aggregated"));
     // No write, no request and no deployment follows.
     database.set_max_memory(None);
     let is_made = || {

@@ -16,7 +16,7 @@ fn login(database: &Database, user: &str, proof: Proof<'_>) -> Option<Session> {
         Ok(session) => Some(session),
         Err(error) => {
             assert_eq!(error.code, code::INVALID_PASSWORD);
-            assert_eq!(error.message, "the user or its proof is not right");
+            assert_eq!(error.message, "authentication failed");
             None
         }
     }

@@ -64,9 +64,9 @@ pub struct Addition {
 pub const DIFFERENCES: &[CompatibilityDifference] = &[
     CompatibilityDifference {
         name: "integer arithmetic",
-        standard: "What the result's type does not hold is NULL.",
-        openmldb: "Wraps at the width of the type.",
-        why: "A number that wraps looks like a value.",
+        standard: "A result that is out of range of its type is NULL.",
+        openmldb: "The result wraps at the width of the type.",
+        why: "A number that wraps looks like a valid value.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "2147483647 + 1",
@@ -79,7 +79,7 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         name: "INT and BIGINT with FLOAT",
         standard: "The result is DOUBLE.",
         openmldb: "The result is FLOAT.",
-        why: "A FLOAT holds 24 bits: a time in milliseconds loses its minutes.",
+        why: "A FLOAT has 24 significant bits: a time in milliseconds loses its minutes.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "16777217 + float(0)",
@@ -90,9 +90,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "integer compared with FLOAT",
-        standard: "Both sides as DOUBLE.",
-        openmldb: "Both sides as FLOAT, so that 16777217 equals 16777216.0.",
-        why: "A comparison must not depend on how many digits a FLOAT can hold.",
+        standard: "Both sides are converted to DOUBLE.",
+        openmldb: "Both sides are converted to FLOAT, so that 16777217 equals 16777216.0.",
+        why: "A comparison must not depend on the precision of FLOAT.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "16777217 = float(16777216)",
@@ -103,9 +103,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "comparisons with NaN (also IN, BETWEEN, simple CASE, joins, nullif, DELETE)",
-        standard: "NaN is equal to itself and greater than every number, as in ORDER BY, GROUP BY, max and in PostgreSQL.",
-        openmldb: "IEEE 754: NaN is neither equal to, less than nor greater than anything.",
-        why: "A row whose value is NaN must not be lost on both sides of a condition, nor leave its own group.",
+        standard: "NaN equals itself and is greater than every number, as in ORDER BY, GROUP BY, max and PostgreSQL.",
+        openmldb: "As in IEEE 754, NaN is neither equal to, less than nor greater than anything.",
+        why: "A row whose value is NaN must not fail both a condition and its negation, nor be excluded from its own group.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "double('nan') = double('nan')",
@@ -116,9 +116,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "negative distances in frames",
-        standard: "Are refused.",
-        openmldb: "Mean CURRENT ROW.",
-        why: "A frame that is not the one that is written gives wrong features without an error.",
+        standard: "A negative distance is an error.",
+        openmldb: "A negative distance means CURRENT ROW.",
+        why: "A frame other than the one that is written computes wrong features without an error.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "CREATE TABLE framed (v INT, ts TIMESTAMP); INSERT INTO framed VALUES (1, 1000); SELECT sum(v) OVER (PARTITION BY v ORDER BY ts ROWS BETWEEN 1 PRECEDING AND -1 PRECEDING) FROM framed",
@@ -128,10 +128,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "text compared with another type (also nullif, minimum, maximum, least, greatest)",
-        standard: "A text that is written as a constant is read in the other side's type, and refused where it is no value of it; a text that is stored or computed compares with texts only.",
-        openmldb: "Both sides are compared by their texts.",
-        why: "As a text, '9' is greater than '10', and no day is equal to a time of that day; whoever writes a constant in quotes means its value.",
+        name: "string compared with another type (also nullif, minimum, maximum, least, greatest)",
+        standard: "A string constant is converted to the type of the other side, and is an error if it is not a valid value of that type; a string that is stored or computed can be compared only with strings.",
+        openmldb: "Both sides are compared as strings.",
+        why: "As a string, '9' is greater than '10', and no day equals a time of that day; a constant in quotes stands for its value.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "'9' < 10",
@@ -141,10 +141,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "text in double quotes that is also the name of a column",
-        standard: "Is refused; single quotes say that a text is meant, and back-quotes that the column is.",
-        openmldb: "Is a text.",
-        why: "Other systems take it for the column, and the wrong one of the two gives a wrong result without an error.",
+        name: "string in double quotes that is also the name of a column",
+        standard: "It is an error; single quotes denote a string, and back-quotes a column.",
+        openmldb: "It is a string.",
+        why: "Other systems read it as the column, and the wrong interpretation leads to a wrong result without an error.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "CREATE TABLE quoted (k STRING); INSERT INTO quoted VALUES ('a'), ('k'); SELECT k FROM quoted WHERE \"k\" = k",
@@ -155,9 +155,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "the length of VARCHAR(n)",
-        standard: "A text of more characters is refused by a column, and cut off by a cast.",
-        openmldb: "Is read and not enforced.",
-        why: "A limit that is declared is meant.",
+        standard: "A string with more than `n` characters is rejected by a column, and truncated by a cast.",
+        openmldb: "The length is parsed but not enforced.",
+        why: "A limit that is declared must be enforced.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "CREATE TABLE short (k VARCHAR(2)); INSERT INTO short VALUES ('abc'); SELECT k FROM short",
@@ -168,8 +168,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "DELETE with `column = NULL`",
-        standard: "Deletes nothing, since nothing is equal to NULL; `column IS NULL` says which rows are meant.",
-        openmldb: "Deletes the rows whose column is NULL.",
+        standard: "No rows are deleted, since nothing equals NULL; `column IS NULL` selects the rows.",
+        openmldb: "The rows whose column is NULL are deleted.",
         why: "A parameter that happens to be NULL must not delete rows.",
         example: Example {
             form: ExampleForm::Statements,
@@ -181,8 +181,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "GROUP BY a FLOAT or DOUBLE",
-        standard: "Groups rows; the two zeros are one group, and so are all NaNs.",
-        openmldb: "Is refused.",
+        standard: "Rows are grouped; the two zeros form one group, and so do all NaNs.",
+        openmldb: "It is an error.",
         why: "A float is a value like any other.",
         example: Example {
             form: ExampleForm::Statements,
@@ -194,9 +194,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "names of result columns without an alias",
-        standard: "The expression as SQL that can be written again.",
-        openmldb: "The expression with six decimals in floats, type names for casts, and neither quotes nor parentheses.",
-        why: "A name with `1.500000` for 1.5 surprises, and different expressions could have the same name.",
+        standard: "The name is the expression as SQL that can be executed again.",
+        openmldb: "The name is the expression with six decimals in floats, type names for casts, and neither quotes nor parentheses.",
+        why: "The name `1.500000` for 1.5 is unexpected, and different expressions could have the same name.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "SELECT `1 + 1.5` FROM (SELECT 1 + 1.5)",
@@ -207,9 +207,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "aliases in HAVING",
-        standard: "A name that no column has may be an alias of the select list.",
-        openmldb: "Are refused.",
-        why: "It is what was meant, as in GROUP BY and ORDER BY.",
+        standard: "A name that is not the name of a column may be an alias of the select list.",
+        openmldb: "An alias is an error.",
+        why: "The meaning is clear, as in GROUP BY and ORDER BY.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "SELECT count(*) AS n FROM (SELECT 1 AS d) GROUP BY d HAVING n > 0",
@@ -220,8 +220,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "integer to a narrower integer",
-        standard: "NULL where it does not fit.",
-        openmldb: "Keeps the low bits.",
+        standard: "A value that is out of range is NULL.",
+        openmldb: "The low bits are kept.",
         why: "The low bits of a number are another number.",
         example: Example {
             form: ExampleForm::Expression,
@@ -233,9 +233,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "FLOAT and DOUBLE to integer and TIMESTAMP, out of range",
-        standard: "NULL, for NaN too.",
-        openmldb: "Not defined; here it saturates, and NaN is 0.",
-        why: "The end of the range is not the value.",
+        standard: "The result is NULL, also for NaN.",
+        openmldb: "The result is undefined; under the setting it saturates, and NaN is 0.",
+        why: "The limit of the range is not the value.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "int(1e10)",
@@ -245,10 +245,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "text of FLOAT and DOUBLE",
-        standard: "The fewest digits that read back as the same value; an exponent below 1e-4 and from 1e15 on; NaN and Infinity.",
-        openmldb: "Six significant digits: 12345678.9 prints as 1.23457e+07; nan and inf in lower case.",
-        why: "Six digits lose what the number was, and make different numbers equal as texts.",
+        name: "FLOAT and DOUBLE to STRING",
+        standard: "The string has the fewest digits that read back as the same value, and an exponent below 1e-4 and from 1e15 on; also NaN and Infinity.",
+        openmldb: "The string has six significant digits: 12345678.9 is 1.23457e+07; nan and inf are in lower case.",
+        why: "Six digits lose part of the number, and make different numbers equal as strings.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "string(12345678.9)",
@@ -258,10 +258,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "floats inside texts (top, topn_frequency, *_cate, gcformat, csv, libsvm)",
-        standard: "As everywhere else: the fewest digits that read back.",
-        openmldb: "Six digits after the point.",
-        why: "A small number becomes 0, and a large one is cut.",
+        name: "floats in strings (top, topn_frequency, *_cate, gcformat, csv, libsvm)",
+        standard: "A float has the fewest digits that read back as the same value, as everywhere else.",
+        openmldb: "A float has six digits after the decimal point.",
+        why: "A small number becomes 0, and a large number loses digits.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "csv(continuous(0.00000025))",
@@ -272,9 +272,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "floats and TIMESTAMP in CSV files (INTO OUTFILE)",
-        standard: "A float as the fewest digits that read back, a TIMESTAMP as ISO 8601 with milliseconds.",
-        openmldb: "A float with six digits after the point, a TIMESTAMP as integer milliseconds.",
-        why: "What is exported must be what was stored, and readable by other tools.",
+        standard: "A float has the fewest digits that read back as the same value; a TIMESTAMP is in ISO 8601 with milliseconds.",
+        openmldb: "A float has six digits after the decimal point; a TIMESTAMP is an integer number of milliseconds.",
+        why: "Exported values must equal the stored values, and other tools must be able to read them.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "SELECT timestamp(1001) AS t, 0.00000025 AS x INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite'); CREATE TABLE lines (line STRING); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE lines OPTIONS(delimiter=';', header=false, mode='append'); SELECT line FROM lines WHERE line NOT LIKE 't,%'",
@@ -285,9 +285,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "INTO OUTFILE in offline mode",
-        standard: "A file, or the parts of a folder where the path is one or ends in `/`.",
-        openmldb: "A folder of parts, whatever the path looks like.",
-        why: "Who writes `result.csv` wants a file; scripts that look for parts go on with the setting.",
+        standard: "The result is a file, or a directory of parts if the path is a directory or ends in `/`.",
+        openmldb: "The result is a directory of parts, whatever the path is.",
+        why: "The path `result.csv` is meant to be a file; scripts that read parts still work under the setting.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "SET @@execute_mode = 'offline'; SELECT 1 AS a INTO OUTFILE '{folder}/parts.csv'; CREATE TABLE parts (a INT); LOAD DATA INFILE '{folder}/parts.csv/part-*' INTO TABLE parts; SELECT a FROM parts",
@@ -298,9 +298,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "NULL in CSV files (INTO OUTFILE)",
-        standard: "An empty field, unless the option `null_value` is given.",
-        openmldb: "The word null, unless the option `null_value` is given.",
-        why: "An empty field is NULL to most readers, and the word a text.",
+        standard: "NULL is an empty field, unless the option `null_value` is specified.",
+        openmldb: "NULL is the word null, unless the option `null_value` is specified.",
+        why: "Most readers read an empty field as NULL, and the word as a string.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "SELECT CAST(NULL AS STRING) AS s, 1 AS n INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite'); CREATE TABLE lines (line STRING); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE lines OPTIONS(delimiter=';', header=false, mode='append'); SELECT line FROM lines WHERE line NOT LIKE 's,%'",
@@ -311,9 +311,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "an empty field of a STRING in CSV files (LOAD DATA)",
-        standard: "Is NULL; the empty text is `\"\"`.",
-        openmldb: "Is the empty text, unless the option `null_value` is `''`.",
-        why: "An empty field is NULL to most readers.",
+        standard: "An empty field is NULL; the empty string is `\"\"`.",
+        openmldb: "An empty field is the empty string, unless the option `null_value` is `''`.",
+        why: "Most readers read an empty field as NULL.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "SELECT CAST(NULL AS STRING) AS s, 1 AS n INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite', null_value=''); CREATE TABLE lines (s STRING, n INT); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE lines OPTIONS(mode='append'); SELECT s IS NULL AS missing FROM lines",
@@ -323,10 +323,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "a text that reads like NULL in CSV files (INTO OUTFILE)",
-        standard: "In quotes, and so read back as a text.",
-        openmldb: "Bare, and so read back as NULL, unless the option `quote` is given.",
-        why: "What is exported must be what was stored.",
+        name: "a string that reads like NULL in CSV files (INTO OUTFILE)",
+        standard: "The string is quoted, and therefore read back as a string.",
+        openmldb: "The string is not quoted, and therefore read back as NULL, unless the option `quote` is specified.",
+        why: "Exported values must equal the stored values.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "SELECT 'null' AS s, 1 AS n INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite'); CREATE TABLE lines (line STRING); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE lines OPTIONS(delimiter=';', quote='', header=false, mode='append'); SELECT line FROM lines WHERE line NOT LIKE 's,%'",
@@ -336,10 +336,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "text of TIMESTAMP",
-        standard: "With its milliseconds, where it has some.",
-        openmldb: "To the second.",
-        why: "Two different times must not have one text.",
+        name: "TIMESTAMP to STRING",
+        standard: "The string includes milliseconds unless they are 0.",
+        openmldb: "The string is truncated to seconds.",
+        why: "Different times must not have the same string.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "string(timestamp(1001))",
@@ -349,10 +349,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "text to TIMESTAMP and DATE",
-        standard: "Also blanks around it, `T` for the blank within, no seconds or a fraction of them, and `Z`, `UTC` or an offset at the end.",
-        openmldb: "Only YYYY-MM-DD HH:MM:SS, YYYY-MM-DD and YYYYMMDD.",
-        why: "Everything else would be NULL, without a word, for the form that most systems write.",
+        name: "STRING to TIMESTAMP and DATE",
+        standard: "The string may also have blanks around it, `T` for the blank within, no seconds or a fraction of a second, and `Z`, `UTC` or an offset at the end.",
+        openmldb: "The string must have the form YYYY-MM-DD HH:MM:SS, YYYY-MM-DD or YYYYMMDD.",
+        why: "Strings in the forms that most systems write would otherwise be NULL, without a warning.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "timestamp('2020-05-22T10:43:40Z')",
@@ -362,10 +362,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "text of a year before 1900 to TIMESTAMP and DATE",
-        standard: "The time or the day.",
-        openmldb: "NULL.",
-        why: "A table holds such days, and their texts must be read back.",
+        name: "STRING with a year before 1900 to TIMESTAMP and DATE",
+        standard: "The result is the time or the day.",
+        openmldb: "The result is NULL.",
+        why: "Tables can contain such days, and their strings must be readable.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "date('1850-06-01')",
@@ -376,9 +376,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "char_length, substring, left, right, locate",
-        standard: "Count characters.",
-        openmldb: "Count bytes.",
-        why: "A position inside a character is of no use; where OpenMLDB's result is not UTF-8, U+FFFD replaces the part of a character.",
+        standard: "Lengths and positions are counted in characters.",
+        openmldb: "Lengths and positions are counted in bytes.",
+        why: "A position inside a character is useless; if OpenMLDB's result is not UTF-8, U+FFFD replaces the partial character.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "char_length('é')",
@@ -389,9 +389,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "LIKE, ILIKE",
-        standard: "`_` stands for one character; ILIKE ignores case in every script.",
-        openmldb: "`_` stands for one byte; ILIKE ignores the case of ASCII only.",
-        why: "One character is what a user sees.",
+        standard: "`_` matches one character; ILIKE ignores case in every script.",
+        openmldb: "`_` matches one byte; ILIKE ignores the case of ASCII letters only.",
+        why: "Users see characters, not bytes.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "'é' LIKE '_'",
@@ -402,8 +402,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "ucase, lcase",
-        standard: "Change every letter that has the other case.",
-        openmldb: "Change ASCII letters only.",
+        standard: "Every letter that has the other case is converted.",
+        openmldb: "Only ASCII letters are converted.",
         why: "`ucase('é')` is expected to be `É`.",
         example: Example {
             form: ExampleForm::Expression,
@@ -415,9 +415,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "reverse",
-        standard: "Reverses characters.",
-        openmldb: "Reverses bytes.",
-        why: "Reversed bytes are not a text outside ASCII.",
+        standard: "Characters are reversed.",
+        openmldb: "Bytes are reversed.",
+        why: "Reversed bytes are not valid UTF-8 outside ASCII.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "reverse('aé')",
@@ -428,9 +428,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "char",
-        standard: "The character with that Unicode code; NULL where there is none.",
-        openmldb: "One byte, of the code modulo 256.",
-        why: "A byte from 128 on is not a text; under the setting it is U+FFFD.",
+        standard: "The result is the character with that Unicode code point, or NULL if the code point is not valid.",
+        openmldb: "The result is one byte, the code modulo 256.",
+        why: "A byte from 128 on is not valid UTF-8; under the setting it is U+FFFD.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "char(321)",
@@ -440,10 +440,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "hex of a text",
-        standard: "Two digits for each byte.",
-        openmldb: "Digits are not padded, and bytes from 0x80 on get six F before them.",
-        why: "The result must read back with `unhex`.",
+        name: "hex of a STRING",
+        standard: "Each byte has two digits.",
+        openmldb: "Digits are not padded, and bytes from 0x80 on are prefixed with six F.",
+        why: "`unhex` must be able to read the result.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "hex('é')",
@@ -454,9 +454,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "hex of a negative integer",
-        standard: "The digits of 64 bits.",
-        openmldb: "The digits of the argument's type.",
-        why: "The same number has the same digits in every type.",
+        standard: "The result has the digits of 64 bits.",
+        openmldb: "The result has the digits of the argument's type.",
+        why: "The same number must have the same digits in every type.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "hex(-1)",
@@ -467,8 +467,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "RLIKE and regexp_like with a constant pattern that is not valid",
-        standard: "Is an error.",
-        openmldb: "Returns NULL.",
+        standard: "The statement fails.",
+        openmldb: "The result is NULL.",
         why: "A query with a mistake in its pattern would find nothing, without an error.",
         example: Example {
             form: ExampleForm::Expression,
@@ -480,9 +480,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "unhex",
-        standard: "NULL where the bytes are not UTF-8.",
-        openmldb: "Gives any bytes.",
-        why: "A STRING is UTF-8; under the setting U+FFFD stands for what is not.",
+        standard: "The result is NULL if the bytes are not UTF-8.",
+        openmldb: "The result may have any bytes.",
+        why: "A STRING is UTF-8; under the setting U+FFFD replaces invalid bytes.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "unhex('C3')",
@@ -493,9 +493,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "split, split_by_key, split_by_value",
-        standard: "Hold everything.",
-        openmldb: "Hold 4096 bytes and drop what comes after.",
-        why: "A list that is cut silently is a wrong feature.",
+        standard: "The result is complete.",
+        openmldb: "The result is limited to 4096 bytes; the rest is dropped.",
+        why: "A list that is truncated silently is a wrong feature.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "size(split(rpad('', 9000, 'a,'), ','))",
@@ -506,9 +506,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "array_join",
-        standard: "Writes the delimiter between the elements it writes.",
-        openmldb: "Writes the delimiter before every element but the first, so that a leading NULL leaves one.",
-        why: "A delimiter with nothing before it is an extra, empty element to whoever splits the text.",
+        standard: "The delimiter is between the elements that are not NULL.",
+        openmldb: "The delimiter precedes every element except the first, so that a leading NULL leaves a delimiter.",
+        why: "A delimiter with nothing before it is an extra, empty element when the string is split.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "array_join([NULL, 'b'], ',')",
@@ -519,8 +519,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "last_day, dayofyear before 1970",
-        standard: "The result, as for any other time.",
-        openmldb: "NULL for a TIMESTAMP before 1970.",
+        standard: "The result is the same as for any other time.",
+        openmldb: "The result is NULL for a TIMESTAMP before 1970.",
         why: "Times before 1970 are ordinary.",
         example: Example {
             form: ExampleForm::Expression,
@@ -532,9 +532,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "gcformat, libsvm with two labels",
-        standard: "Are refused, as two indexes are.",
-        openmldb: "The last one counts.",
-        why: "A line has one label; the other was meant to be something else.",
+        standard: "Two labels are an error, and so are two indexes.",
+        openmldb: "The last label is used.",
+        why: "A line has one label; the other one is a mistake.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "libsvm(binary_label(true), regression_label(2))",
@@ -545,9 +545,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "ceil of a BIGINT",
-        standard: "Returns it as it is.",
-        openmldb: "Converts it to DOUBLE and back, so that beyond 2^53 another number is returned.",
-        why: "A whole number needs no rounding.",
+        standard: "The argument is returned unchanged.",
+        openmldb: "The argument is converted to DOUBLE and back, so that beyond 2^53 another number is returned.",
+        why: "An integer needs no rounding.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "ceil(9007199254740993)",
@@ -558,8 +558,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "minimum and maximum with NULL",
-        standard: "Return NULL if either argument is NULL.",
-        openmldb: "Return the right argument if the left one is NULL.",
+        standard: "The result is NULL if either argument is NULL.",
+        openmldb: "The result is the right argument if the left one is NULL.",
         why: "The result must not depend on the order of the arguments; `least` and `greatest` ignore NULL.",
         example: Example {
             form: ExampleForm::Expression,
@@ -571,8 +571,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "sum of integers",
-        standard: "BIGINT; NULL where 64 bits do not hold it.",
-        openmldb: "Has the type of its argument and wraps.",
+        standard: "The result is BIGINT, or NULL if it is out of range of 64 bits.",
+        openmldb: "The result has the type of the argument and wraps.",
         why: "A sum of SMALLINT that wraps is a wrong feature.",
         example: Example {
             form: ExampleForm::Aggregate,
@@ -584,9 +584,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "median of integers",
-        standard: "Adds the two middle integers exactly.",
-        openmldb: "Adds them in their own type, which may wrap.",
-        why: "A mean lies between its values.",
+        standard: "The two middle integers are added exactly.",
+        openmldb: "The two middle integers are added in their own type, which may wrap.",
+        why: "A mean must lie between its values.",
         example: Example {
             form: ExampleForm::Aggregate,
             sql: "median(2147483647 - x)",
@@ -597,8 +597,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "distinct_count",
-        standard: "Does not count NULL.",
-        openmldb: "Counts NULL as the zero, or the empty text, of the type.",
+        standard: "NULL is not counted.",
+        openmldb: "NULL counts as the zero, or the empty string, of the type.",
         why: "NULL is the absence of a value.",
         example: Example {
             form: ExampleForm::Aggregate,
@@ -610,9 +610,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "topn_frequency of few values",
-        standard: "Lists the values there are.",
-        openmldb: "Fills up with the word NULL.",
-        why: "The word cannot be told from a text that says NULL.",
+        standard: "The list has only the values that occur.",
+        openmldb: "The list is padded with the word NULL.",
+        why: "The word cannot be distinguished from a string that contains NULL.",
         example: Example {
             form: ExampleForm::Aggregate,
             sql: "topn_frequency(c, 3)",
@@ -622,10 +622,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "aggregates that make lists (*_cate, top_n_*, window_split*)",
-        standard: "Hold everything.",
-        openmldb: "Hold 4096 bytes and drop what comes after.",
-        why: "A list that is cut silently is a wrong feature.",
+        name: "aggregates that return lists (*_cate, top_n_*, window_split*)",
+        standard: "The result is complete.",
+        openmldb: "The result is limited to 4096 bytes; the rest is dropped.",
+        why: "A list that is truncated silently is a wrong feature.",
         example: Example {
             form: ExampleForm::Aggregate,
             sql: "char_length(count_cate(x, rpad(c, 3000, c)))",
@@ -636,8 +636,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "sum_where, avg_where",
-        standard: "Take in values that are 0.",
-        openmldb: "Pass over them: the mean leaves them out, and the sum of nothing but zeros is NULL.",
+        standard: "Values that are 0 are included.",
+        openmldb: "Values that are 0 are skipped: the mean excludes them, and a sum of zeros only is NULL.",
         why: "0 is a value.",
         example: Example {
             form: ExampleForm::Aggregate,
@@ -648,10 +648,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "INSERT of an integer that does not fit its column",
-        standard: "Is refused.",
-        openmldb: "Keeps the low bits.",
-        why: "A value that changes on its way in cannot be found again.",
+        name: "INSERT of an integer that is out of range of its column",
+        standard: "The statement fails.",
+        openmldb: "The low bits are kept.",
+        why: "A value that is changed by INSERT cannot be found again.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "CREATE TABLE narrow (k INT); INSERT INTO narrow VALUES (4294967297); SELECT k FROM narrow",
@@ -661,10 +661,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "INSERT of a number that FLOAT or DOUBLE does not hold",
-        standard: "An integer that would lose digits is refused, and so is a decimal out of range.",
-        openmldb: "An integer is rounded, and a decimal out of range is infinite.",
-        why: "A value that changes on its way in cannot be found again.",
+        name: "INSERT of a number that FLOAT or DOUBLE cannot represent",
+        standard: "An integer that would lose digits is an error, and so is a decimal that is out of range.",
+        openmldb: "An integer is rounded, and a decimal that is out of range is infinite.",
+        why: "A value that is changed by INSERT cannot be found again.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "CREATE TABLE wide (k INT, f FLOAT); INSERT INTO wide VALUES (1, 16777217); SELECT bigint(f) FROM wide",
@@ -675,9 +675,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "LOAD DATA of files with other columns than the table",
-        standard: "Columns are matched by name; a name that the table does not have is an error. Options: `match_by = 'position'`, `unknown_columns = 'ignore'`.",
-        openmldb: "The first line of a CSV file is left out and its columns go by their order; columns of a Parquet file that the table does not have are left out. A warning says so.",
-        why: "Nobody sees that two columns of numbers were swapped.",
+        standard: "Columns are matched by name; a name that is not a column of the table is an error. Options: `match_by = 'position'`, `unknown_columns = 'ignore'`.",
+        openmldb: "The first line of a CSV file is ignored and its columns are matched by position; columns of a Parquet file that are not columns of the table are ignored. A warning reports it.",
+        why: "Swapped columns of numbers go unnoticed.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "SELECT 1 AS b, 2 AS c INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite'); CREATE TABLE swapped (c INT, b INT); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE swapped OPTIONS(mode='append'); SELECT c FROM swapped",
@@ -688,9 +688,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "LOAD DATA with deep_copy=false and mode='overwrite'",
-        standard: "Replaces the offline data of the table.",
-        openmldb: "Is refused where the table has offline data.",
-        why: "To overwrite is to replace what is there.",
+        standard: "The offline data of the table is replaced.",
+        openmldb: "The statement fails if the table has offline data.",
+        why: "To overwrite means to replace existing data.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "SELECT 1 AS k INTO OUTFILE '{folder}/linked.csv' OPTIONS(mode='overwrite'); CREATE TABLE linked (k INT); SET @@execute_mode = 'offline'; LOAD DATA INFILE '{folder}/linked.csv' INTO TABLE linked OPTIONS(deep_copy=false, mode='overwrite'); LOAD DATA INFILE '{folder}/linked.csv' INTO TABLE linked OPTIONS(deep_copy=false, mode='overwrite'); SELECT k FROM linked",
@@ -700,10 +700,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "INSERT of a text into a TIMESTAMP",
-        standard: "Reads the text as CAST does.",
-        openmldb: "Is refused.",
-        why: "CAST reads it; an INSERT should too.",
+        name: "INSERT of a string into a TIMESTAMP",
+        standard: "The string is converted as by CAST.",
+        openmldb: "The statement fails.",
+        why: "INSERT should accept what CAST accepts.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "CREATE TABLE late (t TIMESTAMP); INSERT INTO late VALUES ('2020-05-22'); SELECT t FROM late",
@@ -714,9 +714,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "time zone",
-        standard: "The session's time zone, UTC by default.",
-        openmldb: "UTC+8, always.",
-        why: "The setting leaves the time zone alone; `SET time_zone = 'Etc/GMT-8'` gives OpenMLDB's results.",
+        standard: "The session's time zone is used, UTC by default.",
+        openmldb: "The time zone is always UTC+8.",
+        why: "The setting does not change the time zone; `SET time_zone = 'Etc/GMT-8'` restores OpenMLDB's results.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "hour(timestamp(0))",
@@ -727,9 +727,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "CREATE TABLE without INDEX",
-        openmldb: "The table has an index over its first column that is not FLOAT or DOUBLE, which DELETE goes by.",
+        openmldb: "The table has an index on its first column that is not FLOAT or DOUBLE, and DELETE must compare that column.",
         standard: "The table has no declared index; DELETE may compare any column.",
-        why: "Nobody needs to declare an index; no query gives another result for it.",
+        why: "An index need not be declared; no query returns another result because of it.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "CREATE TABLE plain (k INT, v INT); INSERT INTO plain VALUES (1, 5); DELETE FROM plain WHERE v = 5; SELECT count(*) FROM plain",
@@ -740,9 +740,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "rows that one index keeps and another does not",
-        openmldb: "A query whose WHERE fixes the key of an index sees the rows that this index keeps; so does a request through the index that its windows and joins read. An index that DEPLOY makes keeps the newest row of a key for a LAST JOIN and the rows of the frame for a window, also where a further condition passes over some of them; VERIFY shows what a request then misses.",
-        standard: "A row is seen everywhere as long as one declared index keeps it.",
-        why: "Which rows there are must not depend on how a query is written.",
+        openmldb: "A query whose WHERE fixes the key of an index sees the rows that this index keeps; so does a request through the index that its windows and joins read. An index that DEPLOY creates keeps the newest row of a key for a LAST JOIN, and the rows of the frame for a window, even if a further condition excludes some of them; VERIFY reports the rows that a request then misses.",
+        standard: "A row is visible everywhere while at least one declared index keeps it.",
+        why: "The rows that a query sees must not depend on how it is written.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "CREATE TABLE kept (k INT, g INT, t TIMESTAMP, INDEX(KEY=k, TS=t, TTL=1, TTL_TYPE=latest), INDEX(KEY=g, TS=t)); INSERT INTO kept VALUES (1, 1, 1000), (1, 2, 2000); SELECT count(*) FROM kept WHERE k = 1",
@@ -754,8 +754,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     CompatibilityDifference {
         name: "INTERVAL",
         standard: "`INTERVAL '5' MINUTE` and `5m` are a number of milliseconds, of type BIGINT.",
-        openmldb: "A duration stands only in a frame, a TTL or an option.",
-        why: "`ts + INTERVAL '5' MINUTE` is how SQL writes it.",
+        openmldb: "A duration is allowed only in a frame, a TTL or an option.",
+        why: "`ts + INTERVAL '5' MINUTE` is standard SQL.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "INTERVAL '5' MINUTE",
@@ -766,9 +766,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "TIMESTAMP - TIMESTAMP",
-        standard: "The milliseconds between the two, of type BIGINT.",
-        openmldb: "There is no such operator.",
-        why: "The age of a row is an ordinary feature.",
+        standard: "The result is the number of milliseconds between the two, of type BIGINT.",
+        openmldb: "The operator is not supported.",
+        why: "The age of a row is a common feature.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "timestamp(3000) - timestamp(1000)",
@@ -778,10 +778,10 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
         is_restored: true,
     },
     CompatibilityDifference {
-        name: "one OVER behind an expression with several aggregates",
-        standard: "Belongs to the aggregate before it; the others need an OVER of their own.",
-        openmldb: "Is the window of all aggregates in the expression.",
-        why: "In standard SQL an aggregate without OVER is over a group.",
+        name: "one OVER after an expression with several aggregates",
+        standard: "OVER applies to the aggregate before it; each of the others needs its own OVER.",
+        openmldb: "OVER is the window of all aggregates in the expression.",
+        why: "In standard SQL an aggregate without OVER is computed over a group.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "CREATE TABLE spread (k STRING, ts TIMESTAMP, d INT, INDEX(KEY=k, TS=ts)); INSERT INTO spread VALUES ('a', 1, 4); SELECT max(d) - min(d) OVER w FROM spread WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)",
@@ -792,9 +792,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "a window without a frame",
-        standard: "Over an order it is that of all rows up to the current one, as in standard SQL.",
-        openmldb: "A window needs a frame.",
-        why: "Queries from other databases leave it out.",
+        standard: "A window with ORDER BY has the frame of all rows up to the current row, as in standard SQL.",
+        openmldb: "A window requires a frame.",
+        why: "Queries from other databases omit it.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "CREATE TABLE frameless (k INT, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts)); INSERT INTO frameless VALUES (1, 1, 1000), (1, 2, 2000); SELECT sum(v) OVER (PARTITION BY k ORDER BY ts) AS s FROM frameless LIMIT 1 OFFSET 1",
@@ -805,9 +805,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "row_number, rank and dense_rank",
-        standard: "They number the rows of a window up to the current one, whatever its frame.",
-        openmldb: "There are no such functions.",
-        why: "They are standard SQL, and need no later row.",
+        standard: "The functions number the rows of a window up to the current row, whatever its frame.",
+        openmldb: "The functions are not supported.",
+        why: "They are standard SQL, and do not depend on later rows.",
         example: Example {
             form: ExampleForm::Statements,
             sql: "CREATE TABLE numbered (k INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts)); INSERT INTO numbered VALUES (1, 1000), (1, 2000); SELECT row_number() OVER (PARTITION BY k ORDER BY ts) AS n FROM numbered LIMIT 1 OFFSET 1",
@@ -818,12 +818,12 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "a window without PARTITION BY",
-        standard: "All rows have one key, as in standard SQL.",
-        openmldb: "A window needs PARTITION BY.",
-        why: "What happened to everybody in the last minutes is a feature, too.",
+        standard: "All rows have the same key, as in standard SQL.",
+        openmldb: "A window requires PARTITION BY.",
+        why: "An aggregate over the last minutes of all keys is a feature, too.",
         example: Example {
             form: ExampleForm::Statements,
-            sql: "CREATE TABLE everybody (k INT, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts)); INSERT INTO everybody VALUES (1, 1, 1000), (2, 2, 2000); SELECT sum(v) OVER (ORDER BY ts) AS s FROM everybody LIMIT 1 OFFSET 1",
+            sql: "CREATE TABLE keyless (k INT, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts)); INSERT INTO keyless VALUES (1, 1, 1000), (2, 2, 2000); SELECT sum(v) OVER (ORDER BY ts) AS s FROM keyless LIMIT 1 OFFSET 1",
             standard: "3",
             openmldb: "error",
         },
@@ -831,8 +831,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "RANGE in a frame",
-        standard: "It is another word for ROWS_RANGE: the frame is over event time.",
-        openmldb: "Only ROWS_RANGE is.",
+        standard: "RANGE is a synonym for ROWS_RANGE: the frame is over event time.",
+        openmldb: "RANGE is not supported, only ROWS_RANGE.",
         why: "RANGE BETWEEN INTERVAL … is standard SQL.",
         example: Example {
             form: ExampleForm::Statements,
@@ -844,8 +844,8 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "unix_timestamp of NULL and ''",
-        standard: "NULL.",
-        openmldb: "The current time.",
+        standard: "The result is NULL.",
+        openmldb: "The result is the current time.",
         why: "A feature must not depend on when it is computed.",
         example: Example {
             form: ExampleForm::Expression,
@@ -857,9 +857,9 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
     },
     CompatibilityDifference {
         name: "date_format beyond 80 bytes",
-        standard: "The whole text.",
-        openmldb: "Fails.",
-        why: "There is no buffer to run over.",
+        standard: "The result is complete.",
+        openmldb: "The function fails.",
+        why: "The result is not written to a buffer of fixed size.",
         example: Example {
             form: ExampleForm::Expression,
             sql: "char_length(date_format(date('2020-05-22'), rpad('', 100, 'x')))",
@@ -874,20 +874,20 @@ pub const DIFFERENCES: &[CompatibilityDifference] = &[
 pub const ADDITIONS: &[Addition] = &[
     Addition {
         name: "more functions",
-        what: "coalesce, nullif, if, least, greatest, trim, ltrim, rtrim, lpad, rpad, left, right, octet_length, starts_with, ends_with, sign, date_trunc, quarter, timestampadd, now, current_timestamp, current_date, percentile and approx_distinct.",
-        why: "Their users miss them.",
+        what: "The functions coalesce, nullif, if, least, greatest, trim, ltrim, rtrim, lpad, rpad, left, right, octet_length, starts_with, ends_with, sign, date_trunc, quarter, timestampadd, now, current_timestamp, current_date, percentile and approx_distinct are supported.",
+        why: "Queries from other databases use them.",
         cases: &[],
     },
     Addition {
         name: "`||`",
-        what: "Joins the texts of two values.",
-        why: "It is SQL, and OpenMLDB refuses it.",
+        what: "Concatenates two values as strings.",
+        why: "It is standard SQL, and OpenMLDB rejects it.",
         cases: &[],
     },
     Addition {
         name: "LIKE, ILIKE, like_match, ilike_match with a NULL pattern or escape",
-        what: "The result is NULL; OpenMLDB refuses the literal NULL here and accepts a NULL that is not a literal.",
-        why: "NULL is a value like any other, and a parameter may be NULL.",
+        what: "The result is NULL; OpenMLDB rejects the literal NULL here, and accepts a NULL that is not a literal.",
+        why: "NULL is a valid value, and a parameter may be NULL.",
         cases: &[
             "function/expression/test_like#17_0",
             "function/expression/test_like#17_3",
@@ -902,8 +902,8 @@ pub const ADDITIONS: &[Addition] = &[
     },
     Addition {
         name: "CAST of a DATE to a number",
-        what: "Is NULL of that type.",
-        why: "Newer releases of OpenMLDB do the same; older ones refuse it.",
+        what: "The result is NULL of that type.",
+        why: "Newer releases of OpenMLDB return the same; older releases reject it.",
         cases: &[
             "function/expression/test_type#5_0",
             "function/expression/test_type#5_2",
@@ -913,26 +913,26 @@ pub const ADDITIONS: &[Addition] = &[
     },
     Addition {
         name: "aggregates over a whole table",
-        what: "`count(1)` and its like work without a window and without GROUP BY, in every mode.",
-        why: "One row for a table is an ordinary question.",
+        what: "`count(1)` and other aggregates are supported without a window and without GROUP BY, in every mode.",
+        why: "One result row for a table is a common query.",
         cases: &["function/v040/test_udaf#1"],
     },
     Addition {
         name: "names in double quotes",
-        what: "Where only a name can stand (a table, an alias, a window, a column of INSERT or CREATE TABLE, both sides of a dot), `\"x\"` is a name.",
-        why: "It is SQL, and there is nothing else that it could mean.",
+        what: "`\"x\"` is a name in every place in which only a name is allowed (a table, an alias, a window, a column of INSERT or CREATE TABLE, both sides of a dot).",
+        why: "It is standard SQL, and has no other meaning in these places.",
         cases: &[],
     },
     Addition {
         name: "DELETE with `column IS NULL`",
-        what: "Deletes the rows whose column is NULL.",
-        why: "It says what is meant.",
+        what: "The rows whose column is NULL are deleted.",
+        why: "The condition states the intent.",
         cases: &[],
     },
     Addition {
         name: "arrays of arrays",
-        what: "ARRAY<ARRAY<INT>> is a type like any other.",
-        why: "There is no reason to stop at one level.",
+        what: "ARRAY<ARRAY<INT>> is a valid type.",
+        why: "Nesting needs no limit of one level.",
         cases: &["plan/error_unsupport_sql#array_1"],
     },
 ];

@@ -101,12 +101,13 @@ fn exceeded() -> Result<()> {
 
 /// Makes the error of a text or a list that exceeds a limit.
 pub fn error() -> Diagnostic {
-    Diagnostic::new(code::VALUE_TOO_LARGE, "a function would make a value that is too long")
+    Diagnostic::new(code::VALUE_TOO_LARGE, "the result of a function exceeds the size limit")
         .with_kind(Kind::FixData)
         .with_detail(format!(
-            "A text has at most {TEXT_BYTES_MAX} bytes and a list {LIST_ITEMS_MAX} items."
+            "A STRING is limited to {TEXT_BYTES_MAX} bytes, and an ARRAY to {LIST_ITEMS_MAX} \
+             elements and {LIST_BYTES_MAX} bytes."
         ))
-        .with_hint("Cut the arguments, for example with substring.")
+        .with_hint("Shorten the arguments, for example with substring.")
 }
 
 #[cfg(test)]

@@ -41,10 +41,10 @@ pub struct FileAccess {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RefusedFile {
     /// It is not below a folder of the call.
-    #[error("it is outside of the folders of the call")]
+    #[error("the file is outside the permitted directories")]
     Outside,
     /// It is neither a file nor a folder.
-    #[error("it is {0}")]
+    #[error("the file is {0}")]
     Special(&'static str),
 }
 

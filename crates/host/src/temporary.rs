@@ -42,7 +42,7 @@ const ATTEMPTS_MAX: u32 = 1_000;
 #[derive(Debug, thiserror::Error)]
 pub enum TemporaryError {
     /// The space for temporary files is used up.
-    #[error("the temporary space is used up: {wanted} bytes more than {used} of {limit}")]
+    #[error("temporary space exhausted: {wanted} more bytes needed, {used} of {limit} in use")]
     LimitReached {
         /// Where the file is.
         folder: PathBuf,
@@ -54,7 +54,7 @@ pub enum TemporaryError {
         limit: u64,
     },
     /// The disk has no space, or the system allows no more.
-    #[error("the disk is full: {wanted} bytes could not be written")]
+    #[error("could not write {wanted} bytes of a temporary file: no space left on device")]
     DiskFull {
         /// Where the file is.
         folder: PathBuf,
@@ -64,7 +64,7 @@ pub enum TemporaryError {
         source: io::Error,
     },
     /// The system refused something else.
-    #[error("temporary files could not be written")]
+    #[error("could not write temporary files")]
     System {
         /// Where the file is, or was to be.
         folder: PathBuf,
@@ -358,7 +358,7 @@ impl OwnFolder {
                 }
             }
         }
-        Err(io::Error::new(io::ErrorKind::AlreadyExists, "no name for a folder is free"))
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "no unused directory name found"))
     }
 }
 

@@ -95,9 +95,12 @@ pub(crate) fn cast(
     }
     let from = operand.data_type.clone();
     let Some(implementation) = casts::implementation(&from, to, &settings) else {
-        return Diagnostic::new(code::DATATYPE_MISMATCH, format!("{from} cannot be cast to {to}"))
-            .at(span)
-            .err();
+        return Diagnostic::new(
+            code::DATATYPE_MISMATCH,
+            format!("cannot cast type {from} to {to}"),
+        )
+        .at(span)
+        .err();
     };
     let constants = [constant(&operand.expr)];
     let name = format!("cast_{}", to.to_string().to_lowercase());
@@ -115,10 +118,10 @@ pub(crate) fn common_type<'a>(types: impl Iterator<Item = &'a DataType>) -> Data
 pub(crate) fn misplaced(call: &ast::Call, takes_over: bool, span: Span) -> Result<TypedExpr> {
     let name = &call.name.text;
     let hint = match takes_over {
-        true => "Compute it in a sub-query, or name its window with OVER.",
-        false => "Compute it in a sub-query in FROM.",
+        true => "Compute the aggregate in a subquery, or specify its window with OVER.",
+        false => "Compute the aggregate in a subquery in FROM.",
     };
-    Diagnostic::new(code::GROUPING_ERROR, format!("aggregate `{name}` may not be used here"))
+    Diagnostic::new(code::GROUPING_ERROR, format!("aggregate `{name}` is not allowed here"))
         .at(span)
         .with_hint(hint)
         .err()
@@ -166,7 +169,7 @@ pub(crate) fn signature(
     };
     Diagnostic::new(code, format!("{shown}: {error}"))
         .at(at)
-        .with_hint(format!("Its form is {form}."))
+        .with_hint(format!("The signature is {form}."))
 }
 
 /// Returns the SQL spelling of an operator.

@@ -68,7 +68,8 @@ pub(crate) fn comparison(
         return called.map_err(|error| match types {
             [DataType::Date, DataType::Timestamp] | [DataType::Timestamp, DataType::Date] => {
                 Box::new(error.with_hint(
-                    "Write timestamp(d) for the midnight of a DATE, or date(t) for the day of a TIMESTAMP.",
+                    "Write timestamp(d) for midnight of a DATE, or date(t) for the day of a \
+                     TIMESTAMP.",
                 ))
             }
             _ => error,
@@ -202,11 +203,11 @@ fn text_beside(
     let Some(Value::String(written)) = constant(&text.expr) else {
         return Diagnostic::new(
             code::DATATYPE_MISMATCH,
-            format!("STRING does not compare with {to}"),
+            format!("cannot compare STRING with {to}"),
         )
         .at(span)
         .with_hint(format!(
-            "Write CAST(… AS {to}) around the text, or CAST(… AS STRING) around the other side."
+            "Cast the string with CAST(… AS {to}), or the other operand with CAST(… AS STRING)."
         ))
         .err();
     };
@@ -238,32 +239,32 @@ fn not_a_value<T>(
     let shown: String = written.chars().take(MESSAGE_CHARS_MAX).collect();
     let (code, message) = match (error, to) {
         (TextError::Range, _) => {
-            (code::OUT_OF_RANGE, format!("'{shown}{cut}' is out of range of {to}"))
+            (code::OUT_OF_RANGE, format!("value '{shown}{cut}' is out of range for type {to}"))
         }
         (TextError::TimeOfDay, _) => (
             code::INVALID_DATETIME,
-            format!("'{shown}{cut}' has a time of day, and is compared with a DATE"),
+            format!("invalid input syntax for type DATE: '{shown}{cut}' has a time of day"),
         ),
         (TextError::Form, DataType::Timestamp | DataType::Date) => {
-            (code::INVALID_DATETIME, format!("'{shown}{cut}' is not a value of type {to}"))
+            (code::INVALID_DATETIME, format!("invalid input syntax for type {to}: '{shown}{cut}'"))
         }
         (TextError::Form, _) => {
-            (code::INVALID_TEXT, format!("'{shown}{cut}' is not a value of type {to}"))
+            (code::INVALID_TEXT, format!("invalid input syntax for type {to}: '{shown}{cut}'"))
         }
     };
     let is_time = read_constant(written, &DataType::Timestamp, &settings).is_ok();
     let hint = match (error, to) {
         (TextError::TimeOfDay, _) => {
-            "Write the day alone, or compare times: CAST(… AS TIMESTAMP).".to_owned()
+            "Write only the day, or compare times with CAST(… AS TIMESTAMP).".to_owned()
         }
         (_, DataType::Timestamp) => {
-            "Write '2024-01-31' or '2024-01-31 12:00:00'; milliseconds are a number.".to_owned()
+            "Write '2024-01-31' or '2024-01-31 12:00:00', or milliseconds as a number.".to_owned()
         }
         (_, DataType::Date) => "Write '2024-01-31'.".to_owned(),
         (_, to) if to.is_integer() && is_time => {
             format!("For milliseconds, write bigint(timestamp('{shown}')).")
         }
-        _ => "To compare texts, write CAST(… AS STRING) around the other side.".to_owned(),
+        _ => "To compare strings, cast the other operand with CAST(… AS STRING).".to_owned(),
     };
     Diagnostic::new(code, message).at(span).with_hint(hint).err()
 }

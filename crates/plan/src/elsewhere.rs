@@ -4,21 +4,24 @@
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
         &["row_number", "rank", "dense_rank"],
-        "It numbers the rows of a window where compatibility is 'standard': write OVER (PARTITION BY … ORDER BY …) behind it.",
+        "The function requires compatibility = 'standard' and a window: add OVER (PARTITION BY … \
+         ORDER BY …) after the call.",
     ),
     (&["nth_value"], "Write first_value(x), last_value(x), or lag(x, n)."),
     (
         &["lead", "ntile", "percent_rank", "cume_dist"],
-        "It needs rows that come later, which a feature does not see; lag(x, n) reads earlier ones.",
+        "The function requires later rows, which a feature cannot read; use lag(x, n) to read \
+         earlier rows.",
     ),
     (
         &["array_agg", "list", "string_agg", "group_concat", "listagg"],
-        "No aggregate returns a list; top(x, n) and topn_frequency(x, n) return texts.",
+        "Aggregates cannot return lists; use top(x, n) or topn_frequency(x, n), which return \
+         strings.",
     ),
     (&["any_value", "arbitrary"], "Write last_value(x), or min(x)."),
     (
         &["arg_max", "max_by", "argmax", "arg_min", "min_by", "argmin"],
-        "LAST JOIN … ORDER BY finds the row with the greatest value.",
+        "Use LAST JOIN … ORDER BY to find the row with the largest value.",
     ),
     (&["mode"], "Write topn_frequency(x, 1)."),
     (
@@ -36,18 +39,21 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["extract", "datepart"], "Write extract(year FROM t) or date_part('year', t)."),
     (
         &["age", "date_diff", "timestampdiff"],
-        "Write t1 - t2, which is milliseconds, or datediff(t1, t2).",
+        "Write t1 - t2 for milliseconds, or datediff(t1, t2).",
     ),
     (
         &["date_sub", "dateadd"],
-        "Write t + 5m or t - INTERVAL '1' DAY; add_months(t, n) adds months.",
+        "Write t + 5m or t - INTERVAL '1' DAY, or add_months(t, n) to add months.",
     ),
     (
         &["from_unixtime", "strptime", "str_to_date", "parse_datetime"],
-        "Write timestamp(x), which takes a text or milliseconds, or to_timestamp(seconds).",
+        "Write timestamp(x) to convert a string or milliseconds, or to_timestamp(seconds).",
     ),
     (&["to_date"], "Write date(x)."),
-    (&["epoch_ms", "to_unixtime"], "Write bigint(t): milliseconds; unix_timestamp(t): seconds."),
+    (
+        &["epoch_ms", "to_unixtime"],
+        "Write bigint(t) for milliseconds, or unix_timestamp(t) for seconds.",
+    ),
     (&["epoch"], "Write unix_timestamp(t)."),
     (&["to_char", "strftime"], "Write date_format(t, '%Y-%m-%d')."),
     (&["instr", "position", "strpos", "charindex"], "Write locate(part, text)."),
@@ -61,15 +67,18 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["md5", "sha1", "sha256", "sha2", "crc32"], "Write hash64(x)."),
     (
         &["random", "rand", "uuid", "gen_random_uuid", "newid"],
-        "A feature has the same value whenever it is computed; draw in your program, or write hash64(x) % n.",
+        "A feature must have the same value whenever it is computed; generate random values in the \
+         application, or write hash64(x) % n.",
     ),
     (
         &["row", "struct_pack", "tuple"],
-        "No value is a row: select the values one by one, or write array(a, b) or map(key, value).",
+        "Row values are not supported: select the values one by one, or write array(a, b) or \
+         map(key, value).",
     ),
     (
         &["covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept", "regr_r2"],
-        "No aggregate is over pairs; avg(x * y) - avg(x) * avg(y) is the covariance.",
+        "Aggregates over pairs of values are not supported; avg(x * y) - avg(x) * avg(y) is the \
+         covariance.",
     ),
     (
         &[
@@ -80,13 +89,14 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
             "array_distinct",
             "list_distinct",
         ],
-        "No function changes a list.",
+        "Functions that modify lists are not supported.",
     ),
-    (&["try_cast"], "CAST gives NULL for a text that is no value."),
-    (&["unnest", "explode", "generate_series"], "No expression returns several rows."),
+    (&["try_cast"], "Use CAST, which returns NULL for a string that is not a valid value."),
+    (&["unnest", "explode", "generate_series"], "Expressions cannot return several rows."),
     (
         &["rollup", "cube", "grouping"],
-        "Write a GROUP BY for each set of columns, and UNION ALL between them.",
+        "Write a query with GROUP BY for each set of columns, and combine the queries with UNION \
+         ALL.",
     ),
 ];
 
@@ -94,24 +104,28 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
 const TYPES: &[(&[&str], &str)] = &[
     (
         &["decimal", "numeric", "number", "money"],
-        "Write DOUBLE, to which decimal values of Python, Arrow and Parquet are rounded, or BIGINT for a number of the smallest unit.",
+        "Write DOUBLE, to which decimal values of Python, Arrow and Parquet are rounded, or BIGINT \
+         for a count of the smallest unit.",
     ),
     (&["uuid", "json", "jsonb", "xml", "enum", "inet"], "Write STRING."),
-    (&["bytea", "blob", "binary", "varbinary"], "Write STRING, for a text such as hex digits."),
+    (&["bytea", "blob", "binary", "varbinary"], "Write STRING, for example with hex digits."),
     (
         &["timestamp_s", "timestamp_us", "timestamp_ns"],
         "Write TIMESTAMP: milliseconds since 1970, UTC.",
     ),
     (
         &["char", "character", "bpchar", "nchar", "nvarchar", "varchar2", "name"],
-        "Write STRING, or VARCHAR(n) for texts of at most n characters.",
+        "Write STRING, or VARCHAR(n) for strings of at most n characters.",
     ),
     (&["time", "interval"], "Write BIGINT, for a number of milliseconds."),
     (&["serial", "bigserial", "hugeint", "ubigint"], "Write BIGINT."),
-    (&["uinteger", "uint"], "Write BIGINT, which holds every value of it."),
-    (&["tinyint", "utinyint"], "Write SMALLINT, which holds every value of it."),
-    (&["usmallint"], "Write INT, which holds every value of it."),
-    (&["struct", "list", "array", "vector"], "A column holds one value; store a text."),
+    (&["uinteger", "uint"], "Write BIGINT, which can represent all values of the type."),
+    (&["tinyint", "utinyint"], "Write SMALLINT, which can represent all values of the type."),
+    (&["usmallint"], "Write INT, which can represent all values of the type."),
+    (
+        &["struct", "list", "array", "vector"],
+        "Columns cannot contain lists or structures; store a string.",
+    ),
 ];
 
 /// Returns what to write for a type of another database.

@@ -208,11 +208,15 @@ impl ExprBinder<'_> {
             None if self.sub_queries.is_some_and(|queries| queries.is_of_outer_query(path)) => {
                 let parts: Vec<&str> = path.iter().map(|part| part.text.as_str()).collect();
                 let message = format!(
-                    "correlated sub-queries are not supported: `{}` is a column of the outer query",
+                    "correlated subqueries are not supported: `{}` is a column of the outer query",
                     parts.join(".")
                 );
                 let error = Diagnostic::unsupported(message).at(span);
-                error.with_hint("Join the tables: LAST JOIN finds one row for each row.").err()
+                error
+                    .with_hint(
+                        "Join the tables instead; LAST JOIN finds one matching row for each row.",
+                    )
+                    .err()
             }
             None => Err(missing),
         }
@@ -265,7 +269,8 @@ impl ExprBinder<'_> {
     fn parameter(&self, index: usize, span: Span) -> Result<(Expr, DataType)> {
         let Some((value, data_type)) = self.parameters.get(index) else {
             let found = self.parameters.len();
-            let message = format!("parameter {} has no value: {found} were given", index + 1);
+            let message =
+                format!("missing value for parameter {}; values supplied: {found}", index + 1);
             return Diagnostic::new(code::INVALID_PARAMETER, message).at(span).err();
         };
         Ok((Expr::Literal(scalar_value(value, data_type), None), data_type.clone()))
@@ -577,7 +582,7 @@ impl ExprBinder<'_> {
             return self.unknown(call);
         }
         if call.star || call.distinct {
-            let message = format!("function `{}` takes neither `*` nor DISTINCT", call.name.text);
+            let message = format!("function `{}` does not accept `*` or DISTINCT", call.name.text);
             return Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err();
         }
         self.scalar_call(call, span)
@@ -638,7 +643,7 @@ impl ExprBinder<'_> {
     ) -> Result<T> {
         let Some(over) = over else { return bind(self) };
         let Some(aggregates) = self.aggregates.as_deref_mut() else {
-            let message = "OVER names the window of an aggregate, and none may be here";
+            let message = "window aggregates are not allowed here";
             return Diagnostic::new(code::WINDOWING_ERROR, message).at(over.span()).err();
         };
         aggregates.enter(over)?;
@@ -658,10 +663,10 @@ impl TypedExpr {
 
 /// Returns the error of a text in double quotes that is also the name of a column.
 pub fn quoted_name(text: &str, span: Span) -> Diagnostic {
-    let message = format!("\"{text}\" is a string, and also the name of a column");
+    let message = format!("\"{text}\" is ambiguous: it can be a string or a column");
     Diagnostic::new(code::AMBIGUOUS_COLUMN, message)
         .at(span)
-        .with_hint(format!("Write '{text}' for the text, or `{text}` for the column."))
+        .with_hint(format!("Write '{text}' for the string, or `{text}` for the column."))
 }
 
 /// Builds a native binary expression.
@@ -690,9 +695,10 @@ fn check_typed_text(operand: &ast::Expr, to: &ast::TypeName, settings: Settings)
     if is_value {
         return Ok(());
     }
-    let message = format!("`{text}` is no {}", to.name.text.to_uppercase());
+    let message =
+        format!("invalid input syntax for type {}: '{text}'", to.name.text.to_uppercase());
     Diagnostic::new(code::DATATYPE_MISMATCH, message)
         .at(operand.span)
-        .with_hint(format!("Write it as '{example}'."))
+        .with_hint(format!("Write the value as '{example}'."))
         .err()
 }

@@ -44,7 +44,7 @@ impl ExprBinder<'_> {
                 let at = call.arguments.get(error.position).map_or(span, |argument| argument.span);
                 let message = format!("function `{}`: {error}", format.name);
                 Diagnostic::new(code::INVALID_PARAMETER, message).at(at).with_hint(
-                    "Keep one of them; with compatibility = 'openmldb' the last one counts.",
+                    "Keep only one of them; with compatibility = 'openmldb', the last one is used.",
                 )
             })
             .map_err(Box::new)?;
@@ -98,7 +98,7 @@ impl ExprBinder<'_> {
             return Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .at(argument.span)
                 .with_hint(
-                    "Put it into continuous(…), discrete(…), binary_label(…), \
+                    "Wrap the argument in continuous(…), discrete(…), binary_label(…), \
                      multiclass_label(…) or regression_label(…).",
                 )
                 .err();

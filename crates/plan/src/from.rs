@@ -221,12 +221,14 @@ fn find_in(
     if let Some(view) = catalog.find_view(database, &name.name.text) {
         let (what, hint) = match view.is_external_table {
             true => (
-                "an external table, whose rows are in files",
-                "CREATE TABLE … AS SELECT stores them; INTO OUTFILE writes files.",
+                "an external table",
+                "The rows are in files. Use CREATE TABLE … AS SELECT to store the rows, or INTO \
+                 OUTFILE to write files.",
             ),
             false => (
-                "a view, which has no rows of its own",
-                "Name a table that it reads; SHOW CREATE VIEW shows its query.",
+                "a view",
+                "A view stores no rows. Use a table that the view reads; SHOW CREATE VIEW shows \
+                 its query.",
             ),
         };
         let message = format!("`{}` is {what}", name.name.text);
@@ -237,7 +239,7 @@ fn find_in(
     let message = format!("table `{}` does not exist in database `{database}`", name.name.text);
     let error = Diagnostic::new(code::UNDEFINED_TABLE, message).at(name.name.span);
     if names.is_empty() {
-        let hint = "CREATE TABLE makes it, and append from Python does.";
+        let hint = "Create the table with CREATE TABLE, or with `append` in Python.";
         return error.with_hint(hint).err();
     }
     let names = names.iter().map(String::as_str);

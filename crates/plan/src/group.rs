@@ -64,7 +64,7 @@ impl<'a> GroupCalls<'a> {
             keys.push(key.expr.clone());
             let (settings, span) = (self.binder.settings, key.span);
             if key.data_type.is_float() && settings.compatibility == Compatibility::OpenMldb {
-                let message = format!("rows cannot be grouped by {}", key.data_type);
+                let message = format!("cannot group by type {}", key.data_type);
                 return Diagnostic::new(code::DATATYPE_MISMATCH, message).at(span).err();
             }
             let key = match key.data_type.is_float() {
@@ -114,7 +114,7 @@ impl Grouped {
             None => Ok(rewritten.data),
             Some(name) => Diagnostic::new(
                 code::GROUPING_ERROR,
-                format!("column `{name}` must be in GROUP BY or inside an aggregate"),
+                format!("column `{name}` must appear in GROUP BY or be used in an aggregate"),
             )
             .at(span)
             .err(),
@@ -193,9 +193,9 @@ impl Aggregates for GroupCalls<'_> {
 }
 
 fn windows_do_not_mix<T>(span: Span) -> Result<T> {
-    Diagnostic::new(code::WINDOWING_ERROR, "a SELECT has either groups or windows")
+    Diagnostic::new(code::WINDOWING_ERROR, "groups and windows cannot be combined in a SELECT")
         .at(span)
-        .with_hint("Compute one of them in a sub-query.")
+        .with_hint("Compute either the groups or the windows in a subquery.")
         .err()
 }
 

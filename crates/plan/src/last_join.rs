@@ -183,26 +183,31 @@ impl Binder<'_> {
     ) -> Result<Option<(TypedExpr, Option<Span>)>> {
         let [item] = order_by else {
             let Some(second) = order_by.get(1) else { return Ok(None) };
-            return Diagnostic::unsupported("LAST JOIN orders by one column")
-                .at(second.expr.span)
-                .err();
+            return Diagnostic::unsupported(
+                "LAST JOIN with more than one ORDER BY column is not supported",
+            )
+            .at(second.expr.span)
+            .err();
         };
         if item.nulls.is_some() {
             return Diagnostic::unsupported("NULLS FIRST or LAST in a LAST JOIN is not supported")
                 .at(item.expr.span)
-                .with_hint("Rows whose value is NULL come before all others.")
+                .with_hint(
+                    "Omit NULLS FIRST or NULLS LAST; NULLs are sorted before all other values.",
+                )
                 .err();
         }
         let bound = self.scalar_binder(right).bind(&item.expr)?;
         if bound.expr.column_refs().is_empty() {
-            let message = "LAST JOIN orders by a column of its right side, not by a constant";
+            let message =
+                "ORDER BY of LAST JOIN requires a column of the right side, not a constant";
             return Diagnostic::new(code::INVALID_COLUMN_REFERENCE, message)
                 .at(item.expr.span)
                 .err();
         }
         if !is_order_type(&bound.data_type) {
             let message = format!(
-                "LAST JOIN orders by SMALLINT, INT, BIGINT or TIMESTAMP, not {}",
+                "ORDER BY of LAST JOIN must be of type SMALLINT, INT, BIGINT or TIMESTAMP, not {}",
                 bound.data_type
             );
             let error = Diagnostic::new(code::DATATYPE_MISMATCH, message).at(item.expr.span);

@@ -12,7 +12,7 @@ use crate::elsewhere;
 pub fn type_of(name: &ast::TypeName) -> Result<DataType> {
     let sized = name.arguments.iter().find(|argument| argument.length.is_some());
     if let Some(sized) = sized {
-        let message = "the length of a text within another type is not supported";
+        let message = "the length of a string within another type is not supported";
         let error = Diagnostic::unsupported(message).at(sized.name.span);
         return error.with_hint("Write STRING.").err();
     }

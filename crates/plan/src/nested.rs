@@ -99,7 +99,7 @@ impl<'a, 'b> InnerCalls<'a, 'b> {
         }
         Diagnostic::new(code::GROUPING_ERROR, "aggregates over groups cannot be nested")
             .at(inner.span)
-            .with_hint("Compute the inner aggregate in a sub-query in FROM.")
+            .with_hint("Compute the inner aggregate in a subquery in FROM.")
             .err()
     }
 
@@ -198,14 +198,12 @@ impl InnerCalls<'_, '_> {
             return Ok(());
         }
         let (code, message) = match self.is_same_window {
-            Some(_) => {
-                (code::WINDOWING_ERROR, "an aggregate inside another is over the same window")
-            }
+            Some(_) => (code::WINDOWING_ERROR, "nested aggregates must use the same window"),
             None => (code::GROUPING_ERROR, "an aggregate over groups cannot contain a window"),
         };
         Diagnostic::new(code, message)
             .at(over.span())
-            .with_hint("Compute the inner aggregate in a sub-query.")
+            .with_hint("Compute the inner aggregate in a subquery.")
             .err()
     }
 }

@@ -114,7 +114,8 @@ impl Binder<'_> {
         let mut names = HashSet::new();
         for table in &query.with {
             if !names.insert(&table.name.text) {
-                let message = format!("`{}` is defined twice in WITH", table.name.text);
+                let message =
+                    format!("WITH query name `{}` specified more than once", table.name.text);
                 return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(table.name.span).err();
             }
             let (mut relation, weight) = self.size.weighed(|| self.query(&table.query))?;
@@ -219,7 +220,8 @@ fn check_sides(sides: &[BoundRelation], written: &[SetExpr]) -> Result<()> {
             }
             None if first.len() != columns.len() => {
                 let (found, expected) = (columns.len(), first.len());
-                let detail = format!("It has {found} columns; the first side has {expected}.");
+                let detail =
+                    format!("This side has {found} columns; the first side has {expected}.");
                 (detail, "Select the same columns on each side.".to_owned())
             }
             None => continue,
@@ -242,7 +244,7 @@ fn side_hint(expected: &ScopeColumn, found: &ScopeColumn) -> String {
         parsed.is_ok_and(|expr| matches!(expr.kind, ExprKind::Column(path) if path.len() == 1))
     };
     let Some(name) = Some(expected).filter(is_name) else {
-        return "Give the column a name with AS, and one type, on each side.".to_owned();
+        return "Use the same column name (with AS) and type on each side.".to_owned();
     };
     let name = &name.name;
     let value = Some(found).filter(is_name).map_or("…", |found| found.name.as_str());

@@ -56,7 +56,7 @@ impl Numbering {
     ) -> Result<ast::Call> {
         let name = &call.name.text;
         if !call.arguments.is_empty() || call.star || call.distinct {
-            let message = format!("`{name}` takes no argument");
+            let message = format!("function `{name}` does not accept arguments");
             return Diagnostic::new(code::SYNTAX_ERROR, message)
                 .at(span)
                 .with_hint(format!("Write {name}() OVER (PARTITION BY key ORDER BY time)."))
@@ -64,7 +64,7 @@ impl Numbering {
         }
         let order = order_by.first().filter(|_| self != Self::RowNumber);
         if order.is_none() && self != Self::RowNumber {
-            let message = format!("the window of `{name}` needs ORDER BY");
+            let message = format!("function `{name}` requires a window with ORDER BY");
             return Diagnostic::new(code::WINDOWING_ERROR, message).at(span).err();
         }
         let text = match self {

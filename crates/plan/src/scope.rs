@@ -60,7 +60,7 @@ impl NameScope {
                 format!("column `{}` is ambiguous", written(path)),
             )
             .at(span(path))
-            .with_hint("Write the table's name or alias before it.")
+            .with_hint("Qualify the column with the name or alias of its table.")
             .err();
         }
         Ok(first)
@@ -81,7 +81,7 @@ impl NameScope {
     pub(crate) fn rename(&mut self, names: &[Ident]) -> Result<()> {
         if let Some(excess) = names.get(self.columns.len()) {
             let (columns, names) = (self.columns.len(), names.len());
-            let message = format!("there are {names} names for {columns} columns");
+            let message = format!("{columns} columns available but {names} names specified");
             return Diagnostic::new(code::INVALID_COLUMN_REFERENCE, message).at(excess.span).err();
         }
         for (column, name) in self.columns.iter_mut().zip(names) {

@@ -156,10 +156,13 @@ impl Binder<'_> {
         };
         let sort = self.sort_keys(order_by, &items, &scope, &mut calls)?;
         if let Some(having) = select.having.as_ref().filter(|_| calls.is_empty()) {
-            return Diagnostic::new(code::GROUPING_ERROR, "HAVING needs GROUP BY or an aggregate")
-                .at(having.span)
-                .with_hint("A condition on single rows belongs in WHERE.")
-                .err();
+            return Diagnostic::new(
+                code::GROUPING_ERROR,
+                "HAVING requires GROUP BY or an aggregate",
+            )
+            .at(having.span)
+            .with_hint("Use WHERE for a condition on single rows.")
+            .err();
         }
         let grouped = calls.group(input.plan)?;
         let items = items
@@ -267,7 +270,7 @@ impl Binder<'_> {
         };
         let hint = match text.filter(|text| scope.has_name(text)) {
             Some(text) => format!("Write `{text}` for the column."),
-            None => "Name a column, or write an expression over columns.".to_owned(),
+            None => "Use a column, or an expression over columns.".to_owned(),
         };
         Diagnostic::new(code::SYNTAX_ERROR, format!("constant in {clause}"))
             .at(item.span)
@@ -516,7 +519,7 @@ fn star(qualifier: Option<&ast::ObjectName>, span: Span, scope: &NameScope) -> R
     };
     if columns.is_empty() {
         let message = match qualifier {
-            None => "`*` needs a FROM".to_owned(),
+            None => "`*` requires FROM".to_owned(),
             Some(name) => format!("table `{}` is not part of this query", name.name.text),
         };
         return Diagnostic::new(code::UNDEFINED_TABLE, message).at(span).err();
@@ -540,7 +543,7 @@ fn unique_windows(windows: &[ast::NamedWindow]) -> Result<()> {
     let mut seen = HashSet::new();
     for window in windows {
         if !seen.insert(&window.name.text) {
-            let message = format!("window `{}` is defined twice", window.name.text);
+            let message = format!("window `{}` is already defined", window.name.text);
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(window.name.span).err();
         }
     }

@@ -65,8 +65,8 @@ impl Size {
             return Ok(());
         }
         let detail = format!(
-            "The limit is {EXPRESSIONS_MAX} expressions and columns; a common table counts as \
-             often as it is used."
+            "The limit is {EXPRESSIONS_MAX} expressions and columns; each use of a common table \
+             counts separately."
         );
         too_complex("the statement has too many expressions", detail, span)
     }
@@ -97,7 +97,7 @@ impl Size {
         if total > PLAN_OPERATORS_MAX {
             let detail = format!(
                 "The limit is {PLAN_OPERATORS_MAX} tables, windows and other operators; a join \
-                 counts as {JOIN_OPERATORS}, and a common table as often as it is used."
+                 counts as {JOIN_OPERATORS}, and each use of a common table counts separately."
             );
             return too_complex("the statement has too many tables and joins", detail, span);
         }
@@ -120,8 +120,8 @@ impl Size {
         if height <= PLAN_HEIGHT_MAX {
             return Ok(());
         }
-        let detail = format!("The limit is {PLAN_HEIGHT_MAX} operators one above the other.");
-        too_complex("too many queries are built upon each other", detail, span)
+        let detail = format!("The limit is {PLAN_HEIGHT_MAX} levels of operators.");
+        too_complex("queries are nested too deeply", detail, span)
     }
 
     /// Binds a query without counting it, and returns its weight, which counts at each use.
@@ -149,6 +149,6 @@ impl Size {
 fn too_complex<T>(message: &str, detail: String, span: Span) -> Result<T> {
     let error = Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message)
         .with_detail(detail)
-        .with_hint("Split the statement: store what it builds upon in a table.");
+        .with_hint("Split the statement, and store intermediate results in tables.");
     if span == Span::default() { error.err() } else { error.at(span).err() }
 }

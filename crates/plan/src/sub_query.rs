@@ -110,7 +110,7 @@ impl Binder<'_> {
         if count == 1 {
             return Ok(relation);
         }
-        let message = format!("IN takes a sub-query of one column, not {count}");
+        let message = format!("subquery of IN must return one column, not {count}");
         Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err()
     }
 
@@ -156,10 +156,11 @@ impl SubQueries for Binder<'_> {
             _ => return not_here(span).err(),
         };
         if !is_of_from {
-            let message = "the operand of IN (SELECT …) is computed over a window or a group";
+            let message =
+                "IN (SELECT …) is not supported for an operand computed over a window or a group";
             return Diagnostic::unsupported(message)
                 .at(operand.span)
-                .with_hint("Compute it in a sub-query in FROM, and write IN around it.")
+                .with_hint("Compute the operand in a subquery in FROM, and apply IN to the result.")
                 .err();
         }
         let right = self.values(query, span)?;
@@ -213,9 +214,9 @@ impl SubQueries for Binder<'_> {
 
 /// Makes the error for a sub-query where none may stand.
 pub(crate) fn not_here(span: Span) -> Diagnostic {
-    Diagnostic::unsupported("a sub-query cannot stand here").at(span).with_hint(
-        "`x IN (SELECT …)` can stand in WHERE and in a select list without GROUP BY; LAST JOIN looks \
-         a row up in another table.",
+    Diagnostic::unsupported("subqueries are not allowed here").at(span).with_hint(
+        "Use `x IN (SELECT …)`, which is allowed in WHERE and in a select list without GROUP BY, \
+         or LAST JOIN to look up a row in another table.",
     )
 }
 

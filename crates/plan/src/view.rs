@@ -94,7 +94,7 @@ impl Binder<'_> {
 
 /// Makes an error in the query of a view one at its use.
 pub fn in_view(error: Diagnostic, name: &ast::ObjectName) -> Box<Diagnostic> {
-    let text = format!("It is in the query of the view `{}`.", name.name.text);
+    let text = format!("The error is in the query of view `{}`.", name.name.text);
     let detail = match &error.detail {
         Some(detail) => format!("{detail} {text}"),
         None => text,

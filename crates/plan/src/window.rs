@@ -45,7 +45,7 @@ impl Binder<'_> {
     ) -> Result<BoundWindow> {
         let spec = &extended(spec, named)?;
         if spec.partition_by.is_empty() && self.settings.compatibility == Compatibility::OpenMldb {
-            return windowing("a window needs PARTITION BY", spec.span);
+            return windowing("a window requires PARTITION BY", spec.span);
         }
         let mut partition_by = Vec::new();
         for key in &spec.partition_by {
@@ -53,7 +53,7 @@ impl Binder<'_> {
             if bound.data_type.is_float()
                 || matches!(bound.data_type, DataType::Map(..) | DataType::Array(_))
             {
-                let message = format!("a window cannot be partitioned by {}", bound.data_type);
+                let message = format!("cannot partition a window by type {}", bound.data_type);
                 return windowing(&message, key.span);
             }
             partition_by.push(bound.expr);
@@ -70,7 +70,7 @@ impl Binder<'_> {
             instance_not_in_window: has(WindowAttribute::InstanceNotInWindow),
         };
         if window.exclude_current_time && window.order_by.is_none() {
-            return windowing("EXCLUDE CURRENT_TIME needs ORDER BY", spec.span);
+            return windowing("EXCLUDE CURRENT_TIME requires ORDER BY", spec.span);
         }
         let unions = spec.unions.iter().map(|source| self.union_source(source));
         let unions = unions.collect::<Result<_>>()?;
@@ -91,19 +91,19 @@ impl Binder<'_> {
     ) -> Result<Option<datafusion::logical_expr::Expr>> {
         let Some(item) = order_by.first() else { return Ok(None) };
         if let Some(second) = order_by.get(1) {
-            return windowing("a window orders by one column", second.expr.span);
+            return windowing("a window must have at most one ORDER BY column", second.expr.span);
         }
         if item.descending {
-            return windowing("a window orders by ascending event time", item.expr.span);
+            return windowing("a window must be ordered by ascending event time", item.expr.span);
         }
         if item.moves_nulls() {
-            let message = "a window has rows without an event time last";
+            let message = "a window must sort NULL event times last";
             return windowing(message, item.expr.span);
         }
         let bound = self.window_column(&item.expr, scopes)?;
         if !is_order_type(&bound.data_type) {
             let message = format!(
-                "a window orders by SMALLINT, INT, BIGINT or TIMESTAMP, not {}",
+                "ORDER BY of a window must be of type SMALLINT, INT, BIGINT or TIMESTAMP, not {}",
                 bound.data_type
             );
             let error = Diagnostic::new(code::WINDOWING_ERROR, message).at(item.expr.span);
@@ -141,12 +141,14 @@ fn extended(spec: &ast::WindowSpec, named: &NamedWindows<'_>) -> Result<ast::Win
     while let Some(base) = &top.base {
         top = &named.find(base)?.spec;
         if chain.len() > named.by_name.len() {
-            return windowing("window definitions extend each other in a circle", base.span);
+            return windowing("window definitions are circular", base.span);
         }
         if chain.len() > EXTENSIONS_MAX {
-            let message = "too many windows extend each other";
+            let message = "chain of window definitions is too long";
             return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message)
-                .with_detail(format!("The limit is {EXTENSIONS_MAX} in a row."))
+                .with_detail(format!(
+                    "The limit is {EXTENSIONS_MAX} windows that extend each other."
+                ))
                 .at(base.span)
                 .err();
         }
@@ -221,8 +223,9 @@ struct FrameEnd {
 }
 
 /// What to write for a window without a frame and without an order.
-const FRAMELESS: &str = "A feature sees the rows up to its own. Write ORDER BY the event time, or ROWS BETWEEN UNBOUNDED PRECEDING \
-     AND CURRENT ROW; an aggregate without OVER is over all rows.";
+const FRAMELESS: &str = "A feature reads only the rows up to its own. Add ORDER BY the event \
+    time, or ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW; to aggregate over all rows, omit \
+    OVER.";
 
 /// Binds the frame. As in standard SQL one that is not written, over an order, is that of all rows up to
 /// this one, and RANGE is over event time, as `ROWS_RANGE` is; OpenMLDB has neither.
@@ -235,11 +238,11 @@ fn frame(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) 
         let hint = match is_standard {
             true => FRAMELESS,
             false => {
-                "Write, for example, ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW, \
-                 or ROWS BETWEEN 10 PRECEDING AND CURRENT ROW."
+                "Write, for example, ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW, or ROWS \
+                 BETWEEN 10 PRECEDING AND CURRENT ROW."
             }
         };
-        return Diagnostic::new(code::WINDOWING_ERROR, "a window needs a frame")
+        return Diagnostic::new(code::WINDOWING_ERROR, "a window requires a frame")
             .at(spec.span)
             .with_hint(hint)
             .err();
@@ -251,7 +254,7 @@ fn frame(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) 
     if unit == FrameUnit::Range {
         return Diagnostic::new(code::WINDOWING_ERROR, "a RANGE frame is not supported")
             .at(frame.span)
-            .with_hint("ROWS_RANGE is the frame over event time.")
+            .with_hint("Use ROWS_RANGE for a frame over event time.")
             .err();
     }
     if is_standard {
@@ -261,15 +264,15 @@ fn frame(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) 
     let start = end(&frame.start, unit)?;
     let end = end(&frame.end, unit)?;
     let Some(end_distance) = end.distance else {
-        return windowing("a frame cannot end at UNBOUNDED PRECEDING", end.span);
+        return windowing("frame end cannot be UNBOUNDED PRECEDING", end.span);
     };
     if start.distance.is_some_and(|start| start < end_distance) {
-        return windowing("a frame starts after it ends", frame.span);
+        return windowing("frame start cannot be after frame end", frame.span);
     }
     debug_assert!(end_distance >= 0, "a frame does not reach into the future");
     let has_offset = start.distance.is_some_and(|distance| distance > 0) || end_distance > 0;
     if unit == FrameUnit::RowsRange && has_offset && !has_order {
-        return windowing("a ROWS_RANGE frame with a distance needs ORDER BY", frame.span);
+        return windowing("a ROWS_RANGE frame with a distance requires ORDER BY", frame.span);
     }
     // Distances are not negative, so one less than the start fits.
     let from = start.distance.map(|distance| distance - i64::from(start.open));
@@ -278,7 +281,7 @@ fn frame(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) 
     }
     match end_distance.checked_add(i64::from(end.open)) {
         Some(to) => Ok(Frame::Range { from, to }),
-        None => windowing("the end of the frame does not fit 64 bits", end.span),
+        None => windowing("frame end is out of range for type BIGINT", end.span),
     }
 }
 
@@ -304,10 +307,10 @@ fn not_negative(bound: &ast::FrameBound, which: &str) -> Result<()> {
     if !is_negative {
         return Ok(());
     }
-    let message = format!("the distance of a frame's {which} must not be negative");
+    let message = format!("distance of the frame {which} must not be negative");
     Diagnostic::new(code::INVALID_FRAME_DISTANCE, message)
         .at(bound.span)
-        .with_hint("CURRENT ROW is the newest row that a frame can have.")
+        .with_hint("Use CURRENT ROW, which is the newest row that a frame can contain.")
         .err()
 }
 
@@ -318,7 +321,7 @@ fn end(bound: &ast::FrameBound, unit: FrameUnit) -> Result<FrameEnd> {
         FrameBoundKind::CurrentRow => Some(0),
         FrameBoundKind::Preceding(count) => Some(count.max(0)),
         FrameBoundKind::PrecedingInterval(_) if unit == FrameUnit::Rows => {
-            return windowing("a ROWS frame counts rows, not time", bound.span);
+            return windowing("a ROWS frame requires a number of rows, not a duration", bound.span);
         }
         FrameBoundKind::PrecedingInterval(interval) => match interval.milliseconds() {
             Some(milliseconds) => Some(milliseconds.max(0)),
@@ -328,10 +331,16 @@ fn end(bound: &ast::FrameBound, unit: FrameUnit) -> Result<FrameEnd> {
         FrameBoundKind::Following(_)
         | FrameBoundKind::FollowingInterval(_)
         | FrameBoundKind::UnboundedFollowing => {
-            return Diagnostic::new(code::WINDOWING_ERROR, "a frame cannot reach into the future")
-                .at(bound.span)
-                .with_hint("A feature may only use what is known at its row: end the frame at CURRENT ROW.")
-                .err();
+            return Diagnostic::new(
+                code::WINDOWING_ERROR,
+                "a window frame cannot extend past the current row",
+            )
+            .at(bound.span)
+            .with_hint(
+                "A feature can use only data that is known at its row: end the frame at CURRENT \
+                 ROW.",
+            )
+            .err();
         }
     };
     let open = bound.open && distance.is_some();

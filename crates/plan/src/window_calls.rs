@@ -218,7 +218,7 @@ impl<'a> WindowCalls<'a> {
         let Some(count) = count else {
             return Diagnostic::new(
                 code::INVALID_PARAMETER,
-                "the offset must be a constant that is not negative",
+                "the offset must be a non-negative integer constant",
             )
             .at(offset.span)
             .err();
@@ -288,7 +288,7 @@ impl<'a> WindowCalls<'a> {
         let reads = |expr: &Expr| expr.column_refs().iter().any(|column| columns.contains(column));
         let read = joins.first().filter(|_| self.expressions().any(reads));
         let Some(join) = of_filter.first().or(read) else { return Ok(()) };
-        let detail = "A window with UNION would read it, for rows of another table.";
+        let detail = "A window with UNION would read the subquery for rows of another table.";
         not_here(join.span).with_detail(detail).err()
     }
 
@@ -457,8 +457,8 @@ pub(crate) fn bind_aggregate(
             function.name == "lag" && matches!(error, SignatureError::Type { position: 3, .. });
         Box::new(match is_default {
             true => error_of_call.with_hint(
-                "Its third argument is whether rows without a value are passed over; write \
-                 coalesce(lag(x, 1), 0) for a default.",
+                "The third argument specifies whether NULLs are skipped; write coalesce(lag(x, 1), \
+                 0) for a default.",
             ),
             false => error_of_call,
         })
@@ -542,7 +542,9 @@ fn check_same_columns(main: &NameScope, source: &BoundRelation, span: Span) -> R
     let names: HashSet<&String> = main.iter().map(|(name, _)| name).collect();
     let detail = match main.iter().zip(&source).find(|(l, r)| l != r) {
         Some((l, r)) => format!("Column `{} {}` corresponds to `{} {}`.", l.0, l.1, r.0, r.1),
-        None => format!("The main table has {} columns, the source {}.", names.len(), source.len()),
+        None => {
+            format!("The main table has {} columns; the source has {}.", names.len(), source.len())
+        }
     };
     let error: Result<()> =
         windowing("a UNION source must have the columns of the main table", span);

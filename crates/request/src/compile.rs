@@ -266,7 +266,7 @@ impl<'c> Compiler<'c> {
         }
         let Some(stored) = self.tables.table(catalog_table.id) else {
             let (database, name) = (&catalog_table.database, &catalog_table.name);
-            let message = format!("table `{database}.{name}` does not exist any more");
+            let message = format!("table `{database}.{name}` no longer exists");
             return Diagnostic::new(code::UNDEFINED_TABLE, message).err();
         };
         tables.push(ProgramTable { catalog: catalog_table.clone(), stored });
@@ -458,15 +458,15 @@ fn hold_error(
     let name = format!("{}.{}", table.database, table.name);
     Box::new(match error {
         TableError::Dropped => {
-            let message = format!("table `{name}` was dropped since this was prepared");
+            let message = format!("table `{name}` was dropped after the query was prepared");
             Diagnostic::new(code::STALE_DEFINITION, message)
                 .with_kind(Kind::PrepareAgain)
-                .with_hint("Prepare it again.")
+                .with_hint("Prepare the query again.")
         }
         TableError::OutOfMemory { .. } | TableError::MachineFull { .. } => {
-            let message = format!("an index of table `{name}` does not fit into memory: {error}");
+            let message = format!("could not build an index on table `{name}`: {error}");
             Diagnostic::new(code::OUT_OF_MEMORY, message).with_kind(Kind::FreeResources).with_hint(
-                "Delete rows, or SET GLOBAL max_memory; SHOW MEMORY says what holds how much.",
+                "Delete rows, or raise max_memory with SET GLOBAL; SHOW MEMORY lists memory use.",
             )
         }
         _ => return tables.refusal(error),

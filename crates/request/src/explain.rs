@@ -65,7 +65,9 @@ impl ProgramResources {
         let ProgramTable { catalog, stored } = &self.tables[table];
         let name = format!("{}.{}", catalog.database, catalog.name);
         let AccessPath::Index { index, .. } = source.access else {
-            return format!("fallback: every row of {name}{and_row}, no index can hold its keys");
+            return format!(
+                "fallback: every row of {name}{and_row}, because no index can hold its keys"
+            );
         };
         let schema = stored.schema();
         let column = |position: usize| schema.columns[position].name.as_str();

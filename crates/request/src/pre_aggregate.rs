@@ -267,7 +267,9 @@ pub(crate) fn obstacle(aggregates: &ScanAggregates) -> Option<String> {
     let reads_oldest = aggregates.picks.iter().any(|pick| pick.row == PickedRow::Oldest);
     rows.or_else(|| {
         let is_idle = is_empty && !reads_oldest;
-        is_idle.then(|| "only rows at a distance from the newest are read".to_owned())
+        is_idle.then(|| {
+            "the windows read only rows at a fixed distance from the newest row".to_owned()
+        })
     })
 }
 
@@ -432,9 +434,9 @@ impl fmt::Display for PreAggregateUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LevelsSize { keys, bytes, waiting, .. } = self.size;
         let all = self.rows_in_nodes + self.rows_read;
-        write!(f, "{keys} keys, {bytes} bytes, {waiting} keys wait")?;
+        write!(f, "{keys} keys, {bytes} bytes, {waiting} keys waiting")?;
         if let Some(percent) = (self.rows_in_nodes * 100).checked_div(all) {
-            write!(f, "; {percent} % of the rows of answers come from them")?;
+            write!(f, "; {percent} % of rows in results from pre-aggregates")?;
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ pub struct Program {
 /// How a plan is compiled. Answers are the same, bit for bit, whatever is chosen here, except for
 /// `index_rows_only`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is done")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent option")]
 pub struct CompileOptions {
     /// Whether aggregates that have a fold are computed block by block, in states that calls share.
     /// Otherwise each call has a state that is updated row by row.
@@ -240,9 +240,9 @@ impl Program {
             [] => Ok(None),
             [row] => Ok(Some(row)),
             rows => {
-                let message = format!("the query returns {} rows for the request", rows.len());
+                let message = format!("the query returns {} rows for one request", rows.len());
                 Diagnostic::new(code::CARDINALITY_VIOLATION, message)
-                    .with_hint("Ask for the answer as a table, or make the join a LAST JOIN.")
+                    .with_hint("Fetch the result as a table, or use a LAST JOIN.")
                     .err()
             }
         }
@@ -306,7 +306,7 @@ impl Program {
     ) -> Result<Option<&'a [Datum<'a>]>> {
         if !self.is_compiled() {
             let message =
-                "a query that reads all rows of its tables cannot answer for a stored row";
+                "a query that reads all rows of its tables cannot be computed for a stored row";
             return Diagnostic::unsupported(message).err();
         }
         self.check_width(request)?;

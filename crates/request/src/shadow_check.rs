@@ -182,7 +182,7 @@ impl Program {
         };
         let (request, answer) = (&sample.request, &sample.answer);
         Some((!is_same).then(|| {
-            format!("request {request:?}: answered {answer:?}, from rows alone {again:?}")
+            format!("request {request:?}: result {answer:?}, recomputed from rows {again:?}")
         }))
     }
 }

@@ -64,7 +64,9 @@ pub(crate) fn refuse_offset(plan: &LogicalPlan) -> Result<()> {
         && !matches!(limit.get_skip_type(), Ok(SkipType::Literal(0)))
     {
         return Diagnostic::unsupported("OFFSET is not supported in request mode")
-            .with_hint("A request is for one row; remove OFFSET, or run the query in batch mode.")
+            .with_hint(
+                "Remove OFFSET, since a request is for one row, or run the query in batch mode.",
+            )
             .err();
     }
     plan.inputs().first().map_or(Ok(()), |input| refuse_offset(input))

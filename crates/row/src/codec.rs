@@ -74,7 +74,7 @@ pub enum RowError {
         found: usize,
     },
     /// A value is not of its column's type.
-    #[error("column `{column}` is {expected}, the value is {found}")]
+    #[error("column `{column}` is of type {expected} but the value is of type {found}")]
     Type {
         /// The column.
         column: String,
@@ -84,15 +84,13 @@ pub enum RowError {
         found: DataType,
     },
     /// NULL in a column that does not take it.
-    #[error("column `{column}` does not take NULL")]
+    #[error("null value in column `{column}` violates not-null constraint")]
     Null {
         /// The column.
         column: String,
     },
     /// A text that is longer than its column takes.
-    #[error(
-        "column `{column}` takes texts of at most {length_max} characters, the value has {length}"
-    )]
+    #[error("value too long for column `{column}`: {length} characters, the limit is {length_max}")]
     Length {
         /// The column.
         column: String,
@@ -102,7 +100,7 @@ pub enum RowError {
         length: usize,
     },
     /// A row, or one of its texts, is longer than the format can hold.
-    #[error("the row takes {size} bytes, the most is {size_max}")]
+    #[error("row size of {size} bytes exceeds the limit of {size_max} bytes")]
     Size {
         /// Bytes it would take.
         size: usize,

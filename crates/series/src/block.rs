@@ -165,7 +165,7 @@ impl LogBlock {
     /// Returns the row that starts at an offset below the end. The caller keeps the block for `'a`.
     #[inline]
     pub(crate) fn row<'a>(&self, offset: usize) -> RowRef<'a> {
-        debug_assert!(offset < self.rows_end(), "a row is read where rows were published");
+        debug_assert!(offset < self.rows_end(), "a row is read from published rows");
         // SAFETY: offsets are 0 and sums of the sizes of rows, and below the published end.
         unsafe { RowRef::from_raw(self.data.as_ptr().add(offset)) }
     }
@@ -239,5 +239,6 @@ impl Drop for LogBlock {
 
 /// Returns the layout of a block of this size.
 fn layout(size: usize) -> Layout {
-    Layout::from_size_align(size, TIME_ENTRY_SIZE).expect("a block is small, or as big as one row")
+    Layout::from_size_align(size, TIME_ENTRY_SIZE)
+        .expect("a block is small, or has the size of one row")
 }

@@ -489,7 +489,7 @@ impl Series {
         // Relaxed: a number to report.
         let shards = self.shards.iter().map(|shard| shard.memory_bytes.load(Ordering::Relaxed));
         let taken: i64 = shards.sum();
-        u64::try_from(taken).expect("no shard gives back more than it took") + Self::empty_bytes()
+        u64::try_from(taken).expect("no shard returns more than it reserved") + Self::empty_bytes()
     }
 
     /// Returns the bytes of memory that every series takes beside its buckets.

@@ -187,7 +187,9 @@ impl<'a> Parser<'a> {
                 _ => false,
             };
             if is_used_as_name && error.hint.is_none() {
-                return error.with_hint("To use it as a name, put it in back-quotes.").err();
+                return error
+                    .with_hint("Enclose the word in back-quotes to use it as a name.")
+                    .err();
             }
             return error.err();
         }
@@ -219,7 +221,7 @@ impl<'a> Parser<'a> {
         }
         let name = self.any_ident()?;
         if self.at_symbol(".") {
-            let message = "a name of more than a database and an object is not supported";
+            let message = "names with more than two parts (database and object) are not supported";
             return Diagnostic::unsupported(message).at(self.peek().span()).err();
         }
         Ok(ObjectName { database: Some(first), name })
@@ -295,7 +297,7 @@ impl<'a> Parser<'a> {
             "expression or query has too many operators in a row",
         )
         .with_detail(format!("The limit is {TREE_HEIGHT_MAX} levels in the tree of a statement."))
-        .with_hint("Group the operands with parentheses, or use a sub-query.")
+        .with_hint("Group the operands with parentheses, or use a subquery.")
         .at(self.peek().span())
         .err()
     }

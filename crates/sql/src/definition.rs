@@ -76,11 +76,12 @@ impl Parser<'_> {
     fn refused_modifier(&self, temporary: bool, at: Span) -> Diagnostic {
         if temporary {
             let error = self.unsupported("a temporary object").at(at);
-            return error.with_hint("CREATE TABLE makes one that stays until DROP TABLE.");
+            return error
+                .with_hint("Use CREATE TABLE, and DROP TABLE when the table is no longer needed.");
         }
-        let error = self.unsupported("CREATE OR REPLACE of this object").at(at);
+        let error = self.unsupported("CREATE OR REPLACE for this kind of object").at(at);
         error.with_hint(
-            "Tables, views and procedures take OR REPLACE, and DEPLOY OR REPLACE replaces a deployment.",
+            "OR REPLACE is supported for tables, views and procedures, and in DEPLOY OR REPLACE.",
         )
     }
 
@@ -89,9 +90,9 @@ impl Parser<'_> {
         let start = self.start();
         let if_not_exists = self.if_not_exists();
         if if_not_exists && or_replace {
-            let message = "OR REPLACE and IF NOT EXISTS exclude each other";
+            let message = "OR REPLACE and IF NOT EXISTS cannot be used together";
             let error = Diagnostic::new(code::SYNTAX_ERROR, message).at(self.span_from(start));
-            return error.with_hint("Leave out one of them.").err();
+            return error.with_hint("Remove one of the two clauses.").err();
         }
         Ok(if_not_exists)
     }
@@ -153,8 +154,8 @@ impl Parser<'_> {
         let if_not_exists = self.if_not_exists_without(or_replace)?;
         let name = self.object_name()?;
         if self.at_symbol("(") {
-            let hint = "The files have the columns. CREATE VIEW with CAST gives them other names \
-                and types.";
+            let hint = "The columns are those in the files. Use CREATE VIEW with CAST to change \
+                their names and types.";
             return self.unexpected().with_hint(hint).err();
         }
         let query = self.external_files()?;
@@ -227,7 +228,7 @@ impl Parser<'_> {
         if !BEGINNINGS.iter().any(|words| begins(words)) {
             return Ok(());
         }
-        self.unsupported("a constraint of a table").with_hint(elsewhere::CONSTRAINT).err()
+        self.unsupported("this table constraint").with_hint(elsewhere::CONSTRAINT).err()
     }
 
     fn index_definition(&mut self) -> Result<IndexDefinition> {
@@ -236,7 +237,7 @@ impl Parser<'_> {
         let options = self.option_list()?;
         let span = self.span_from(start);
         if options.is_empty() {
-            let message = "an index needs at least a KEY or TS";
+            let message = "an index requires a KEY or a TS";
             return Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err();
         }
         Ok(IndexDefinition { name: None, options, span })
@@ -287,7 +288,9 @@ impl Parser<'_> {
             };
             if is_repeated {
                 let name = &column.name.text;
-                let message = format!("column `{name}` has NULL, NOT NULL or DEFAULT twice");
+                let message = format!(
+                    "conflicting or redundant NULL, NOT NULL or DEFAULT for column `{name}`"
+                );
                 return Diagnostic::new(code::SYNTAX_ERROR, message)
                     .at(self.span_from(start))
                     .err();
@@ -383,8 +386,8 @@ impl Parser<'_> {
             self.eat_word("COLUMN");
             let column = self.ident()?;
             if column.text.eq_ignore_ascii_case("to") && !self.at_word("TO") {
-                let error = self.unsupported("RENAME of a table").at(column.span);
-                let hint = "CREATE TABLE u AS SELECT * FROM t copies its rows.";
+                let error = self.unsupported("renaming a table").at(column.span);
+                let hint = "Use CREATE TABLE u AS SELECT * FROM t to copy its rows.";
                 return error.with_hint(hint).err();
             }
             self.expect_word("TO")?;

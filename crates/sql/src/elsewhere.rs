@@ -7,30 +7,45 @@
 const STATEMENTS: &[(&[&str], &str)] = &[
     (
         &["UPDATE", "MERGE", "REPLACE", "UPSERT"],
-        "A row is an event, which stays: INSERT a newer one, or DELETE it.",
+        "Rows are events and cannot be updated: INSERT a newer row, or DELETE the row.",
     ),
-    (&["BEGIN", "START", "COMMIT", "ROLLBACK"], "Each statement is done as a whole or not at all."),
-    (&["COPY"], "LOAD DATA INFILE 'path' INTO TABLE t reads, SELECT … INTO OUTFILE 'path' writes."),
-    (&["PRAGMA"], "Write SET name = value; SHOW VARIABLES lists the names."),
+    (
+        &["BEGIN", "START", "COMMIT", "ROLLBACK"],
+        "Transactions are not supported: each statement takes effect completely or not at all.",
+    ),
+    (
+        &["COPY"],
+        "Use LOAD DATA INFILE 'path' INTO TABLE t to read a file, or SELECT … INTO OUTFILE 'path' \
+         to write one.",
+    ),
+    (
+        &["PRAGMA"],
+        "Use SET name = value to change a setting, or SHOW VARIABLES to list the settings.",
+    ),
     (
         &["ATTACH", "DETACH"],
-        "Open another directory by another connection; CREATE DATABASE makes a name space.",
+        "Use another connection to open another directory, or CREATE DATABASE to create a \
+         namespace.",
     ),
     (&["FROM"], "Write SELECT * FROM."),
-    (&["VALUES"], "Write SELECT with the values; UNION ALL adds rows."),
+    (&["VALUES"], "Use SELECT with the values, and UNION ALL for several rows."),
     (
         &["SUMMARIZE", "SUMMARISE"],
-        "DESC shows the columns; SELECT min(x), max(x), count(x) their range.",
+        "Use DESC to list the columns, or SELECT min(x), max(x), count(x) to compute their ranges.",
     ),
-    (&["VACUUM", "ANALYZE", "OPTIMIZE"], "Memory and files are kept in order without it."),
-    (&["INSTALL"], "Nothing has to be installed: S3, HTTP, Parquet and JSON are built in."),
-    (&["COMMENT"], "Names and files of SQL carry the comments."),
-    (&["LOCK", "UNLOCK"], "A query reads one moment of the tables; there is nothing to lock."),
+    (&["VACUUM", "ANALYZE", "OPTIMIZE"], "No manual maintenance of memory and files is required."),
+    (&["INSTALL"], "No installation is required: S3, HTTP, Parquet and JSON are built in."),
+    (&["COMMENT"], "Comments on objects are not supported; use comments in SQL scripts."),
+    (
+        &["LOCK", "UNLOCK"],
+        "Locks are not required: a query reads a consistent snapshot of the tables.",
+    ),
     (
         &["EXPORT", "IMPORT"],
-        "BACKUP TO 'dir' copies a database; LOAD DATA and INTO OUTFILE move tables.",
+        "Use BACKUP TO 'dir' to copy a database, or LOAD DATA and INTO OUTFILE to import and \
+         export tables.",
     ),
-    (&["CLONE"], "CREATE TABLE … AS SELECT copies a table."),
+    (&["CLONE"], "Use CREATE TABLE … AS SELECT to copy a table."),
     (
         &["PIVOT", "UNPIVOT"],
         "Write an aggregate for each column: sum(x) FILTER (WHERE key = 'a') AS a.",
@@ -40,83 +55,107 @@ const STATEMENTS: &[(&[&str], &str)] = &[
 /// Places in the middle of a statement. A pattern is the tokens around the one at which the text cannot be
 /// read, which `^` marks; `_` stands for any token.
 const CLAUSES: &[(&[&str], &str)] = &[
-    (&["^QUALIFY"], "Compute the window in a sub-query, and filter around it with WHERE."),
-    (&["^ASOF"], "LAST JOIN is that: t LAST JOIN u ORDER BY u.ts ON t.k = u.k AND u.ts <= t.ts."),
+    (
+        &["^QUALIFY"],
+        "Compute the window in a subquery, and filter its result with WHERE in the outer query.",
+    ),
+    (&["^ASOF"], "Use LAST JOIN: t LAST JOIN u ORDER BY u.ts ON t.k = u.k AND u.ts <= t.ts."),
     (
         &["^LATERAL", "LATERAL ^("],
-        "LAST JOIN finds a row of another table for each row; an aggregate over several tables is a window with UNION.",
+        "Use LAST JOIN to find a row of another table for each row, or a window with UNION to \
+         aggregate over several tables.",
     ),
-    (&["^EXCLUDE", "* ^REPLACE"], "A star is all columns; name those that are wanted."),
-    (&["AS ^MATERIALIZED", "NOT ^MATERIALIZED"], "Leave the word out."),
+    (&["^EXCLUDE", "* ^REPLACE"], "`*` selects all columns; list the columns to select instead."),
+    (&["AS ^MATERIALIZED", "NOT ^MATERIALIZED"], "Omit MATERIALIZED or NOT MATERIALIZED."),
     (
         &["^MATERIALIZED"],
-        "CREATE VIEW names a query, CREATE TABLE … AS stores its rows, DEPLOY keeps what its requests read.",
+        "Use CREATE VIEW to name a query, CREATE TABLE … AS to store its rows, or DEPLOY to \
+         maintain the data that its requests read.",
     ),
     (
         &["^TABLESAMPLE", "^USING SAMPLE"],
-        "Write WHERE hash64(id) % 100 = 0 for a hundredth of the rows.",
+        "Write WHERE hash64(id) % 100 = 0 to select about one percent of the rows.",
     ),
     (
         &["^PIVOT", "^UNPIVOT"],
         "Write an aggregate for each column: sum(x) FILTER (WHERE key = 'a') AS a.",
     ),
-    (&["^SCHEMA"], "CREATE DATABASE makes a name space."),
-    (&["^SEQUENCE", "^TRIGGER", "^EXTENSION"], "There is no such object."),
-    (&["/ ^/"], "Write x DIV y to divide whole numbers."),
+    (&["^SCHEMA"], "Use CREATE DATABASE to create a namespace."),
+    (&["^SEQUENCE", "^TRIGGER", "^EXTENSION"], "Sequences, triggers and extensions do not exist."),
+    (&["/ ^/"], "Write x DIV y for integer division."),
     (&["* ^*"], "Write pow(x, y)."),
     (&["SHOW ^ALL"], "Write SHOW VARIABLES."),
-    (&["GROUP BY ^ALL", "ORDER BY ^ALL"], "Name the columns."),
+    (&["GROUP BY ^ALL", "ORDER BY ^ALL"], "List the columns."),
     (
         &["DISTINCT ^ON"],
-        "Number the rows of each key with row_number() in a sub-query, and keep those that are 1.",
+        "Number the rows of each key with row_number() in a subquery, and keep the rows with \
+         number 1.",
     ),
-    (&["TRY_CAST ( _ ^AS"], "CAST gives NULL for a text that is no value."),
+    (&["TRY_CAST ( _ ^AS"], "Use CAST, which returns NULL for a string that is not a valid value."),
     (&["^SIMILAR TO", "^~"], "Write text RLIKE 'pattern'."),
-    (&["- ^>"], "Write get_json_object(text, '/name') for JSON; there are no lambdas."),
+    (
+        &["- ^>"],
+        "Write get_json_object(text, '/name') for JSON; lambda expressions are not supported.",
+    ),
     (&["^{"], "Write map(key, value)."),
-    (&["^[ ]"], "A column holds no list: store a text, of which split(text, ',') makes one."),
-    (&["VALUES ^("], "Write SELECT with the values; UNION ALL adds rows."),
+    (
+        &["^[ ]"],
+        "Columns cannot contain lists: store a string, and split it with split(text, ',').",
+    ),
+    (&["VALUES ^("], "Use SELECT with the values, and UNION ALL for several rows."),
     (
         &["FROM _ ^(", "JOIN _ ^("],
-        "In FROM stand tables, sub-queries, 'files' and read_csv, read_parquet, read_json, read_arrow, read_delta, read_iceberg.",
+        "FROM accepts tables, subqueries, quoted file paths, and read_csv, read_parquet, \
+         read_json, read_arrow, read_delta and read_iceberg.",
     ),
-    (&["LIMIT _ ^%"], "LIMIT takes a number of rows."),
+    (&["LIMIT _ ^%"], "LIMIT requires a number of rows."),
     (
         &["^FOR UPDATE", "^FOR SHARE"],
-        "A query reads one moment of the tables; there is nothing to lock.",
+        "Locks are not required: a query reads a consistent snapshot of the tables.",
     ),
-    (&["^RETURNING"], "INSERT says how many rows it wrote, and SELECT reads them."),
+    (&["^RETURNING"], "INSERT returns the number of rows written; use SELECT to read the rows."),
     (
         &["^ON CONFLICT", "^ON DUPLICATE"],
-        "A row with the PRIMARY KEY of a stored row takes its place. ON CONFLICT DO NOTHING leaves it out, and \
-         INSERT OR IGNORE INTO leaves out a row that equals a stored one in all columns.",
+        "A row replaces the stored row with the same PRIMARY KEY. Use ON CONFLICT DO NOTHING to \
+         skip such rows, or INSERT OR IGNORE INTO to skip rows that equal a stored row in all \
+         columns.",
     ),
-    (&["^DEFAULT VALUES"], "Name a column and its value: INSERT INTO t (a) VALUES (1)."),
+    (&["^DEFAULT VALUES"], "Specify a column and its value: INSERT INTO t (a) VALUES (1)."),
     (&["^UNIQUE", "^REFERENCES", "^FOREIGN", "^CHECK", "^CONSTRAINT"], CONSTRAINT),
-    (&["^AUTO_INCREMENT", "^GENERATED", "^IDENTITY"], "Give the value with the row."),
+    (
+        &["^AUTO_INCREMENT", "^GENERATED", "^IDENTITY"],
+        "Generated values are not supported; insert the value with the row.",
+    ),
     (
         &["^UNSIGNED"],
-        "Write a larger type: INT for an unsigned SMALLINT, BIGINT for an unsigned INT.",
+        "Use a larger type: INT for an unsigned SMALLINT, BIGINT for an unsigned INT.",
     ),
-    (&["INDEX _ ON _ ^USING"], "There is one kind of index; leave USING out."),
+    (&["INDEX _ ON _ ^USING"], "Omit USING: only one type of index exists."),
     (
         &["^CASCADE", "^RESTRICT"],
-        "DROP TABLE and DROP VIEW take it; elsewhere drop first what the error of DROP names.",
+        "CASCADE and RESTRICT are supported in DROP TABLE and DROP VIEW; otherwise, first drop the \
+         objects that the error of DROP lists.",
     ),
-    (&["DROP VIEW _ ^,"], "Drop one in a statement."),
+    (&["DROP VIEW _ ^,"], "Use one DROP VIEW statement for each view."),
     (
         &["TABLE _ ^ALTER", "TABLE _ ^MODIFY"],
-        "CREATE OR REPLACE TABLE t AS SELECT CAST(x AS type) AS x, … FROM t changes the type of a column.",
+        "To change the type of a column, use CREATE OR REPLACE TABLE t AS SELECT CAST(x AS type) \
+         AS x, … FROM t.",
     ),
-    (&["DELETE FROM _ ^USING"], "The condition of DELETE is over columns of the table."),
-    (&["DESC ^SELECT", "DESCRIBE ^SELECT"], "EXPLAIN shows a query."),
-    (&["EXPLAIN ^ANALYZE"], "Leave ANALYZE out; \\timing in the shell shows the time."),
-    (&["^GROUPS"], "Write ROWS, or ROWS_RANGE for a time."),
-    (&["GROUPING ^SETS"], "Write a GROUP BY for each set of columns, and UNION ALL between them."),
+    (&["DELETE FROM _ ^USING"], "A condition of DELETE can use only columns of the table."),
+    (&["DESC ^SELECT", "DESCRIBE ^SELECT"], "Use EXPLAIN to show the plan of a query."),
+    (&["EXPLAIN ^ANALYZE"], "Omit ANALYZE; use \\timing in the shell to measure the time."),
+    (&["^GROUPS"], "Use ROWS for a number of rows, or ROWS_RANGE for a time."),
+    (
+        &["GROUPING ^SETS"],
+        "Write a query with GROUP BY for each set of columns, and combine the queries with UNION \
+         ALL.",
+    ),
     (&["WITH _ ^("], "Name the columns in the query, with AS."),
     (
         &["EXCLUDE ^CURRENT", "EXCLUDE ^TIES", "EXCLUDE ^GROUP", "EXCLUDE ^NO"],
-        "Write EXCLUDE CURRENT_ROW to leave the row itself out, or EXCLUDE CURRENT_TIME for the other rows of its time.",
+        "Use EXCLUDE CURRENT_ROW to exclude the current row, or EXCLUDE CURRENT_TIME to exclude \
+         the other rows with its event time.",
     ),
 ];
 
@@ -154,19 +193,21 @@ pub fn hints() -> impl Iterator<Item = &'static str> {
 }
 
 /// What to write for constraints other than PRIMARY KEY.
-pub(crate) const CONSTRAINT: &str = "A table stores every row that arrives and checks NOT NULL. INDEX(KEY=k, TS=ts) finds rows by \
-     key; PRIMARY KEY (k) as the only index keeps the newest row of each key.";
+pub(crate) const CONSTRAINT: &str = "Tables store every row that arrives, and check only NOT \
+    NULL. Use INDEX(KEY=k, TS=ts) to find rows by key, or PRIMARY KEY (k) as the only index to \
+    keep the newest row of each key.";
 
 /// What to write for ON CONFLICT DO UPDATE.
-pub(crate) const DO_UPDATE: &str = "Without ON CONFLICT, a row with the PRIMARY KEY of a stored row takes its place \
-     as a whole.";
+pub(crate) const DO_UPDATE: &str =
+    "Omit ON CONFLICT: a row then replaces the whole stored row with the same PRIMARY KEY.";
 
 /// What to write for EXCEPT and INTERSECT.
-pub(crate) const SET_OPERATION: &str =
-    "Write LAST JOIN u ON t.k = u.k, and keep the rows WHERE u.k IS NULL, or IS NOT NULL.";
+pub(crate) const SET_OPERATION: &str = "Use LAST JOIN u ON t.k = u.k with WHERE u.k IS NULL for \
+    EXCEPT, or WHERE u.k IS NOT NULL for INTERSECT.";
 
 /// What to write for ORDER BY in the parentheses of a call.
-pub(crate) const ORDER_IN_CALL: &str = "An aggregate reads the rows of its window in order: write OVER (PARTITION BY … ORDER BY …) behind it.";
+pub(crate) const ORDER_IN_CALL: &str = "An aggregate reads the rows of its window in order: add \
+    OVER (PARTITION BY … ORDER BY …) after the call.";
 
 /// What to write for IGNORE NULLS.
 pub(crate) const IGNORE_NULLS: &str =
@@ -179,11 +220,11 @@ pub(crate) const WITHIN_GROUP: &str = "Write percentile(x, 0.5), or median(x).";
 pub(crate) const ROW_OF_VALUES: &str = "Compare the values one by one: a = 1 AND b = 2.";
 
 /// What to write for DECIMAL(10, 2).
-pub(crate) const SCALE: &str = "Write DOUBLE, to which decimal values of Python, Arrow and Parquet are \
-     rounded, or BIGINT for a number of the smallest unit.";
+pub(crate) const SCALE: &str = "Write DOUBLE, to which decimal values of Python, Arrow and \
+    Parquet are rounded, or BIGINT for a count of the smallest unit.";
 
 /// What to write for WITH RECURSIVE.
-pub(crate) const RECURSIVE: &str = "A chain of a known length is as many LAST JOINs.";
+pub(crate) const RECURSIVE: &str = "For a chain of known length, use one LAST JOIN for each step.";
 
 /// What to write for NATURAL JOIN.
 pub(crate) const NATURAL: &str = "Write ON t.k = u.k.";

@@ -309,7 +309,7 @@ impl Parser<'_> {
     fn reject_second_comparison(&self) -> Result<()> {
         match self.infix()? {
             Some(infix) if infix.precedence() == Precedence::Comparison => {
-                let hint = "Comparisons do not chain: use AND, or parentheses.";
+                let hint = "Comparisons cannot be chained: use AND, or parentheses.";
                 self.unexpected().with_hint(hint).err()
             }
             _ => Ok(()),
@@ -427,7 +427,7 @@ impl Parser<'_> {
             let kind = ExprKind::SubQuery { exists: true, query };
             return Ok(Expr { kind, span: self.span_from(span.start) });
         } else if self.at_any_word(&["SELECT", "WITH"]) {
-            return self.unexpected().with_hint("Put the sub-query in parentheses.").err();
+            return self.unexpected().with_hint("Put the subquery in parentheses.").err();
         } else if self.at_interval() {
             let kind = ExprKind::Literal(self.interval()?);
             return Ok(Expr { kind, span: self.span_from(span.start) });
@@ -484,11 +484,11 @@ impl Parser<'_> {
         if let Some(literal) = literal::duration(&text) {
             return Ok(literal);
         }
-        Diagnostic::new(code::SYNTAX_ERROR, format!("`{text}` is no duration"))
+        Diagnostic::new(code::SYNTAX_ERROR, format!("invalid duration: '{text}'"))
             .at(self.span_from(start))
             .with_hint(
-                "Write INTERVAL '5' MINUTE, or 5m. The units are millisecond, second, minute, hour, day \
-                 and week; months and years differ in length.",
+                "Write INTERVAL '5' MINUTE, or 5m. The units are millisecond, second, minute, \
+                 hour, day and week; months and years vary in length.",
             )
             .err()
     }
@@ -584,14 +584,15 @@ impl Parser<'_> {
         }
         if self.at_symbol("(") {
             if parts.len() > 1 {
-                return self.unsupported("a function name with a database").err();
+                return self.unsupported("a qualified function name").err();
             }
             let name = parts.pop().expect("a name has a part");
             return self.call(name);
         }
         let span = self.span_from(start);
         if parts.len() > 3 {
-            let message = "a column name of more than database, table and column is not supported";
+            let message = "column names with more than three parts (database, table and column) \
+                are not supported";
             return Diagnostic::unsupported(message).at(span).err();
         }
         Ok(Expr { kind: ExprKind::Column(parts), span })
@@ -617,7 +618,7 @@ impl Parser<'_> {
             }
         }
         if self.at_words(&["ORDER", "BY"]) {
-            let error = self.unsupported("ORDER BY in a call");
+            let error = self.unsupported("ORDER BY in a function call");
             return error.with_hint(elsewhere::ORDER_IN_CALL).err();
         }
         self.expect_symbol(")")?;
@@ -640,7 +641,7 @@ impl Parser<'_> {
         let (what, hint) = if self.at_words(&["IGNORE", "NULLS"]) {
             ("IGNORE NULLS", elsewhere::IGNORE_NULLS)
         } else if self.at_words(&["RESPECT", "NULLS"]) {
-            ("RESPECT NULLS", "Leave it out: NULLs are values.")
+            ("RESPECT NULLS", "Omit RESPECT NULLS, which is the default.")
         } else if self.at_words(&["WITHIN", "GROUP"]) {
             ("WITHIN GROUP", elsewhere::WITHIN_GROUP)
         } else {
@@ -660,7 +661,7 @@ impl Parser<'_> {
         let value = self.expression()?;
         if self.at_word("DESC") {
             let error = self.unsupported("descending order in WITHIN GROUP");
-            return error.with_hint("Write 1 - p in place of p, and leave DESC out.").err();
+            return error.with_hint("Write 1 - p instead of p, and omit DESC.").err();
         }
         self.eat_word("ASC");
         self.expect_symbol(")")?;

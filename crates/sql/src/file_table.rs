@@ -61,7 +61,8 @@ impl Parser<'_> {
             } else if self.peek().kind == TokenKind::String && !self.nth_is_symbol(1, "=") {
                 files.paths.push(self.file_path()?);
             } else if files.paths.is_empty() {
-                let hint = format!("{}('path', …) names a file first.", function.text);
+                let hint =
+                    format!("Write a path as the first argument: {}('path', …).", function.text);
                 return self.unexpected().with_hint(hint).err();
             } else {
                 files.options.push(self.option_item()?);
@@ -81,12 +82,12 @@ impl Parser<'_> {
         self.expect_word("STORED")?;
         self.expect_word("AS")?;
         if !self.at_any_word(EXTERNAL_FORMATS) {
-            let hint = format!("The formats are {}.", EXTERNAL_FORMATS.join(", "));
+            let hint = format!("The supported formats are {}.", EXTERNAL_FORMATS.join(", "));
             return self.unexpected().with_hint(hint).err();
         }
         let format = self.any_ident()?;
         if self.at_words(&["PARTITIONED", "BY"]) {
-            let hint = "Folders named column=value are columns without it.";
+            let hint = "Omit PARTITIONED BY: directories named column=value are read as columns.";
             return self.unexpected().with_hint(hint).err();
         }
         let mut options = self.options_clause("OPTIONS")?;

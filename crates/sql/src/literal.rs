@@ -66,7 +66,7 @@ fn interval(digits: &str, unit: IntervalUnit, span: Span) -> Result<Literal> {
     let interval = Interval { amount: integer(digits, span)?, unit };
     match interval.milliseconds() {
         Some(_) => Ok(Literal::Interval(interval)),
-        None => out_of_range(digits, span, "BIGINT milliseconds").err(),
+        None => out_of_range(digits, span, "BIGINT (milliseconds)").err(),
     }
 }
 
@@ -166,13 +166,13 @@ fn interval_unit(suffix: &str) -> Option<IntervalUnit> {
 }
 
 fn out_of_range(text: &str, span: Span, type_name: &str) -> Diagnostic {
-    let message = format!("number `{text}` is out of range of {type_name}");
+    let message = format!("value '{text}' is out of range for type {type_name}");
     Diagnostic::new(code::OUT_OF_RANGE, message).at(span)
 }
 
 fn malformed(text: &str, span: Span) -> Diagnostic {
     Diagnostic::new(code::SYNTAX_ERROR, format!("syntax error at or near `{text}`"))
-        .with_hint("A number may end in L (BIGINT), f (FLOAT), or s, m, h, d (an interval).")
+        .with_hint("A number can end in L (BIGINT), f (FLOAT), or s, m, h, d (a duration).")
         .at(span)
 }
 
@@ -239,8 +239,8 @@ fn coded(rest: &str, skip: usize, count: usize, radix: u32) -> Option<(char, usi
 }
 
 fn malformed_escape(text: &str, span: Span) -> Diagnostic {
-    Diagnostic::new(code::SYNTAX_ERROR, format!("escape sequence `{text}` does not exist"))
-        .with_hint("Write two backslashes for a backslash.")
+    Diagnostic::new(code::SYNTAX_ERROR, format!("invalid escape sequence `{text}`"))
+        .with_hint("To include a backslash, write two backslashes.")
         .at(span)
 }
 
@@ -250,9 +250,11 @@ pub(crate) fn rejected(rejection: Rejection) -> Diagnostic {
         Rejection::Hexadecimal => ("a hexadecimal literal", "Write the number in decimal digits."),
         Rejection::Bytes => (
             "a bytes literal",
-            "There is no type of bytes. Write a string, such as hex digits: '…'.",
+            "A binary type does not exist. Write a string, for example with hex digits: '…'.",
         ),
-        Rejection::Raw => ("a raw string literal", "Write a string, and two backslashes for one."),
+        Rejection::Raw => {
+            ("a raw string literal", "Write a plain string, with each backslash doubled.")
+        }
         Rejection::Prefixed => ("this form of string literal", "Write a string: '…'."),
         Rejection::Parameter => ("a named or numbered parameter", "Write `?`."),
     };
@@ -336,7 +338,7 @@ mod tests {
     fn an_escape_that_does_not_exist_is_pointed_at() {
         let error = string(r"'ab\dc'", 10).unwrap_err();
         assert_eq!(error.span, Some(Span::new(13, 15)));
-        assert_eq!(error.message, r"escape sequence `\d` does not exist");
+        assert_eq!(error.message, r"invalid escape sequence `\d`");
         assert!(string(r"'\xff'", 0).is_err());
         assert!(string(r"'\ud800'", 0).is_err());
     }

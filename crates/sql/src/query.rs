@@ -53,8 +53,8 @@ impl Parser<'_> {
     pub(crate) fn query(&mut self) -> Result<Query> {
         let query = self.plain_query()?;
         if self.at_words(KNOWN_AT) {
-            let message = "AS KNOWN in a sub-query or another statement";
-            let hint = "Write it at the end of a SELECT by itself.";
+            let message = "AS KNOWN AT in a subquery or in another statement";
+            let hint = "Use AS KNOWN AT at the end of a top-level SELECT.";
             return self.unsupported(message).with_hint(hint).err();
         }
         Ok(query)
@@ -166,7 +166,8 @@ impl Parser<'_> {
             self.eat_word("ALL");
         }
         if self.at_word("TOP") && self.peek_nth(1).kind == TokenKind::Number {
-            let hint = format!("Write LIMIT {} behind the query.", self.text(self.peek_nth(1)));
+            let hint =
+                format!("Write LIMIT {} at the end of the query.", self.text(self.peek_nth(1)));
             return self.unsupported("TOP").with_hint(hint).err();
         }
         let items = self.select_items()?;
@@ -268,7 +269,7 @@ impl Parser<'_> {
             if self.at_word("USING") {
                 return self
                     .unsupported("JOIN … USING")
-                    .with_hint("Write the columns after ON.")
+                    .with_hint("Write a condition after ON: t.k = u.k.")
                     .err();
             }
             let on = if kind == JoinKind::Cross {
@@ -401,7 +402,10 @@ impl Parser<'_> {
     pub(crate) fn row_count(&mut self) -> Result<RowLimit> {
         let token = self.peek();
         if self.at_symbol("?") {
-            return self.unsupported("a parameter here").with_hint("Write a number.").err();
+            return self
+                .unsupported("a parameter in this clause")
+                .with_hint("Write a number.")
+                .err();
         }
         if self.at_symbol("-") && self.peek_nth(1).kind == TokenKind::Number {
             let span = token.span().to(self.peek_nth(1).span());
@@ -426,7 +430,7 @@ impl Parser<'_> {
         match count {
             Some(count) => Ok(RowLimit { count, span }),
             None => {
-                let message = "the number of rows must be a whole number";
+                let message = "the number of rows must be an integer";
                 Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err()
             }
         }

@@ -212,16 +212,19 @@ impl Parser<'_> {
         self.eat_word("AS");
         let query = self.top_level_query()?;
         if let Some(outfile) = &query.into_outfile {
-            let message = "a deployment answers requests, and writes no file";
+            let message = "INTO OUTFILE is not allowed in a deployment";
             return Diagnostic::new(code::SYNTAX_ERROR, message)
-                .with_hint("SELECT … INTO OUTFILE is a statement of its own.")
+                .with_hint("Use SELECT … INTO OUTFILE as a separate statement.")
                 .at(outfile.span)
                 .err();
         }
         if let Some(known_at) = &query.known_at {
-            let message = "a deployment answers requests, which see all rows that have arrived";
+            let message = "AS KNOWN AT is not allowed in a deployment";
             return Diagnostic::new(code::SYNTAX_ERROR, message)
-                .with_hint("AS KNOWN AT is for a SELECT by itself.")
+                .with_hint(
+                    "Use AS KNOWN AT in a separate SELECT; requests read all rows that have \
+                     arrived.",
+                )
                 .at(known_at.span)
                 .err();
         }

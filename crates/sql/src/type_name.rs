@@ -123,25 +123,25 @@ fn with_length(name: &Ident, length: &TypeLength) -> Result<TypeName> {
     }
     if is_any(TEXTS) || is_any(FIXED_TEXTS) {
         if length.value == 0 {
-            let message = format!("a length of type {} is at least 1", lower.to_uppercase());
+            let message = format!("length of type {} must be at least 1", lower.to_uppercase());
             return Diagnostic::new(code::INVALID_PARAMETER, message).at(length.span).err();
         }
         return Ok(of("varchar", Some(length.value)));
     }
     if is_any(TIMES) && !TIME_DIGITS.contains(&length.value) {
         let message =
-            format!("a {} of {} digits is not supported", lower.to_uppercase(), length.value);
+            format!("precision {} of type {} is not supported", length.value, lower.to_uppercase());
         return Diagnostic::unsupported(message)
             .at(length.span)
             .with_hint(
-                "Write TIMESTAMP, which has milliseconds; date_trunc('second', t) cuts them off.",
+                "Write TIMESTAMP, which has milliseconds; date_trunc('second', t) truncates them.",
             )
             .err();
     }
     if is_any(WITHOUT_LENGTH) {
-        let message = format!("type {} takes no length", lower.to_uppercase());
+        let message = format!("type {} does not accept a length", lower.to_uppercase());
         let error = Diagnostic::new(code::SYNTAX_ERROR, message).at(length.span);
-        return error.with_hint("Leave the parentheses out.").err();
+        return error.with_hint("Omit the parentheses.").err();
     }
     Ok(of(&name.text, None))
 }
@@ -154,9 +154,12 @@ fn float_type(digits: &TypeLength) -> Result<&'static str> {
     if (1..=DOUBLE_DIGITS_MAX).contains(&digits.value) {
         return Ok("double");
     }
-    let message = format!("precision {} of type FLOAT is out of range", digits.value);
+    let message = format!(
+        "precision {} of type FLOAT must be between 1 and {DOUBLE_DIGITS_MAX}",
+        digits.value
+    );
     Diagnostic::new(code::INVALID_PARAMETER, message)
         .at(digits.span)
-        .with_hint("FLOAT(1) to FLOAT(24) is FLOAT, FLOAT(25) to FLOAT(53) is DOUBLE.")
+        .with_hint("FLOAT(1) to FLOAT(24) mean FLOAT, and FLOAT(25) to FLOAT(53) mean DOUBLE.")
         .err()
 }

@@ -141,7 +141,8 @@ impl Parser<'_> {
         let is_preceding = self.eat_word("PRECEDING");
         let is_sum = self.peek().kind == TokenKind::Symbol && !self.at_symbol(")");
         if !is_preceding && is_sum && offset.is_some() {
-            let hint = "The distance is one number or duration: 2 PRECEDING, 1h PRECEDING.";
+            let hint = "The distance must be a single number or duration, such as 2 PRECEDING or \
+                1h PRECEDING.";
             return self.unexpected().with_hint(hint).err();
         }
         if !is_preceding {
@@ -171,7 +172,7 @@ impl Parser<'_> {
         }
         let token = self.peek();
         if self.at_symbol("?") {
-            return self.unsupported("a parameter in a frame").err();
+            return self.unsupported("a parameter in a window frame").err();
         }
         if token.kind != TokenKind::Number {
             return self.unexpected().err();
@@ -186,7 +187,7 @@ impl Parser<'_> {
                 Ok(Literal::Interval(interval))
             }
             _ => {
-                let message = "a frame is bounded by whole numbers and intervals";
+                let message = "a frame bound must be an integer or an interval";
                 Diagnostic::new(code::SYNTAX_ERROR, message)
                     .with_hint("Write `3 PRECEDING` or `30d PRECEDING`.")
                     .at(self.span_from(start))

@@ -237,7 +237,7 @@ impl Table {
             if is_new {
                 let schema = draft.schema(&change.state().schema);
                 let checked = state::check_spec(&schema.columns, &schema.indexes[position]);
-                assert_eq!(checked, Ok(()), "the plan asks for indexes that the table can have");
+                assert_eq!(checked, Ok(()), "the plan uses indexes that the table can have");
                 let built = self.realize(change, &draft);
                 assert_eq!(built, Ok(()), "the memory budget allows it");
             }

@@ -17,9 +17,7 @@ pub enum TableError {
         source: RowError,
     },
     /// NULL in the event-time column of a declared index.
-    #[error(
-        "column `{column}` is the event time of index `{index}`: it is NULL in row {row_number}"
-    )]
+    #[error("null value in event-time column `{column}` of index `{index}` in row {row_number}")]
     NullEventTime {
         /// The column.
         column: String,
@@ -32,10 +30,7 @@ pub enum TableError {
     #[error("the table was dropped")]
     Dropped,
     /// The engine's tables would take more memory than they may.
-    #[error(
-        "{needed} bytes more do not fit: the tables hold {used} of the {limit} bytes that \
-         max_memory allows"
-    )]
+    #[error("max_memory exceeded: {needed} more bytes needed, {used} of {limit} in use")]
     OutOfMemory {
         /// Bytes that the rows were expected to take.
         needed: u64,
@@ -45,7 +40,7 @@ pub enum TableError {
         limit: u64,
     },
     /// The machine would not give the process the memory.
-    #[error("{needed} bytes more do not fit: the process may take no more memory of the machine")]
+    #[error("memory limit of the process exceeded: {needed} more bytes needed")]
     MachineFull {
         /// Bytes that the rows were expected to take.
         needed: u64,
@@ -53,8 +48,8 @@ pub enum TableError {
     /// An append of the table panicked: how much of it was stored is not known, so nothing after it is
     /// shown.
     #[error(
-        "the table takes no more rows: an earlier append failed half-way; what was stored before it \
-         can still be read"
+        "the table accepts no appends: an earlier one failed midway; rows stored before it can be \
+         read"
     )]
     Damaged,
     /// The change could not be logged, and was not made.
@@ -65,8 +60,8 @@ pub enum TableError {
     Interrupted(Interrupt),
     /// A negative value in the event-time column of a declared index.
     #[error(
-        "column `{column}` is the event time of index `{index}`: it is {event_time} in row \
-         {row_number}, the least is 0"
+        "event-time column `{column}` of index `{index}` must not be negative: {event_time} in row \
+         {row_number}"
     )]
     NegativeEventTime {
         /// The column.
@@ -79,7 +74,7 @@ pub enum TableError {
         row_number: u64,
     },
     /// An index names a column that the table does not have.
-    #[error("index `{index}` is over column {position}, the table has {columns} columns")]
+    #[error("index `{index}` references column {position}, but the table has {columns} columns")]
     ColumnMissing {
         /// The index.
         index: String,
@@ -90,7 +85,8 @@ pub enum TableError {
     },
     /// The event-time column of an index is of a type that has no order in time.
     #[error(
-        "column `{column}` is {data_type}: an event time is BIGINT, TIMESTAMP, INT or SMALLINT"
+        "event-time column `{column}` must be of type BIGINT, TIMESTAMP, INT or SMALLINT, not \
+         {data_type}"
     )]
     EventTimeType {
         /// The column.
@@ -99,7 +95,7 @@ pub enum TableError {
         data_type: DataType,
     },
     /// A key column of an index is an array or a map.
-    #[error("column `{column}` is {data_type}, which cannot be part of an entity key")]
+    #[error("column `{column}` of type {data_type} cannot be part of an entity key")]
     KeyType {
         /// The column.
         column: String,
@@ -107,7 +103,7 @@ pub enum TableError {
         data_type: DataType,
     },
     /// Two indexes of one name.
-    #[error("index `{name}` exists already")]
+    #[error("index `{name}` already exists")]
     IndexExists {
         /// The name.
         name: String,

@@ -186,7 +186,7 @@ impl LoggedIndex {
 
 /// A record that does not have the form of its kind, although its checksum is right.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a record of kind {kind} is not as this program writes it: {what}")]
+#[error("invalid record of kind {kind}: {what}")]
 pub struct RecordError {
     /// The kind.
     pub kind: RecordKind,
@@ -202,7 +202,7 @@ impl<'p> TableRecord<'p> {
         }
         let fail = |what: &str| RecordError { kind, what: what.to_owned() };
         let mut fields = Fields(payload);
-        let short = || fail("it is too short");
+        let short = || fail("the record is too short");
         let table = fields.next().ok_or_else(short)?;
         let mut next = || fields.next().ok_or_else(short);
         let change = match kind {

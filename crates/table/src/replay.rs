@@ -21,13 +21,13 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// The bytes of rows are not rows of the table.
-    #[error("the rows at position {position} are not rows of the table")]
+    #[error("the rows at position {position} are not valid rows of the table")]
     Rows {
         /// The position of the record.
         position: u64,
     },
     /// The table refuses what it had accepted.
-    #[error("the change at position {position} was refused")]
+    #[error("the change at position {position} was rejected")]
     Refused {
         /// The position of the record.
         position: u64,

@@ -368,7 +368,7 @@ fn a_refused_append_leaves_nothing_behind() {
     let negative = table.append_timed([datums((None, Some(-1), 1))]).unwrap_err();
     assert_eq!(
         negative.to_string(),
-        "column `t` is the event time of index `i`: it is -1 in row 1, the least is 0"
+        "event-time column `t` of index `i` must not be negative: -1 in row 1"
     );
     let narrow = table.append([vec![Datum::Null]]);
     let source = RowError::Width { expected: 3, found: 1 };
@@ -465,11 +465,11 @@ fn an_index_over_no_such_column_is_refused() {
     };
     assert_eq!(
         refused(index("i", &[1], None, Retention::Forever)),
-        "index `i` is over column 1, the table has 1 columns"
+        "index `i` references column 1, but the table has 1 columns"
     );
     assert_eq!(
         refused(index("i", &[], Some(0), Retention::Forever)),
-        "column `s` is STRING: an event time is BIGINT, TIMESTAMP, INT or SMALLINT"
+        "event-time column `s` must be of type BIGINT, TIMESTAMP, INT or SMALLINT, not STRING"
     );
 }
 

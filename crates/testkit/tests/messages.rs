@@ -28,11 +28,11 @@ fn one_query_is_expected() {
     check(session.query("SHOW TABLES"), "error[42601]: this statement is not a query");
     check(
         session.prepare("SELECT 1; SELECT 2"),
-        "error[42601]: parameters need exactly one statement",
+        "error[42601]: parameters require a single statement",
     );
     check(
         session.prepare_request("SHOW TABLES"),
-        "error[42601]: a request needs a deployment's name or one query",
+        "error[42601]: a request requires the name of a deployment or a single query",
     );
 }
 
@@ -40,7 +40,7 @@ fn one_query_is_expected() {
 fn rows_fit_their_table() {
     let session = session();
     let stray = to_batch(&[("nope".to_owned(), DataType::Int)], &[vec![Value::Int(1)]]);
-    check(session.append("t", &[stray]), "error[42703]: the table has no column `nope`");
+    check(session.append("t", &[stray]), "error[42703]: column `nope` does not exist in the table");
     let interval = ArrowType::Interval(IntervalUnit::DayTime);
     let schema = Arc::new(Schema::new(vec![Field::new("a", interval, true)]));
     check(
@@ -56,10 +56,10 @@ fn a_request_row_fits_its_table() {
     let arena = Arena::new();
     check(
         request.answer(&[Datum::Int(1)], &arena),
-        "error[42804]: the request row has 1 values, the table 3 columns",
+        "error[42804]: the request row has 1 values, but the table has 3 columns",
     );
     check(
         request.answer(&[Datum::String("a"), Datum::Null, Datum::Null], &arena),
-        "error[42804]: column `id` is INT, the request has STRING",
+        "error[42804]: column `id` is of type INT but the request value is of type STRING",
     );
 }

@@ -158,7 +158,7 @@ pub fn read_unlisted_file(
         return Err(Error::CheckpointDamaged {
             file: name,
             offset: 0,
-            what: "its header is not whole",
+            what: "the file header is invalid",
         });
     };
     let manifest = Manifest::first(header.database_id);

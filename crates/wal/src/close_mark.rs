@@ -66,7 +66,7 @@ pub(crate) fn read(disk: &dyn Disk, directory: &Path, log_id: Option<LogId>) -> 
     let is_whole =
         filled == BYTES && bytes[0..8] == MAGIC && u32_at(&bytes, 12) == checksum(&bytes);
     if !is_whole {
-        let what = "the mark of the last clean close is not whole";
+        let what = "the mark of the last clean close is invalid";
         return Err(Error::Damaged { file: path, offset: 0, what, from: 0, to: 0 });
     }
     let found = u32_at(&bytes, 8);

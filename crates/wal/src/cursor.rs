@@ -124,7 +124,7 @@ impl Cursor {
                 Err(what) => return Ok(Step::Nothing(what)),
             };
             if header.is_internal() && records > 0 {
-                return Ok(Step::Nothing("a group has no last record"));
+                return Ok(Step::Nothing("a group of records is incomplete"));
             }
             self.durable = self.durable.max(header.durable);
             let Some(next) = header.position.checked_add(u64::from(header.rows)) else {
@@ -162,30 +162,30 @@ impl Cursor {
         kept: u64,
     ) -> Result<Result<RecordHeader, &'static str>, file::Error> {
         let bytes = self.window.view(segment, kept, offset, RECORD_HEADER_BYTES)?;
-        let Ok(bytes) = bytes.try_into() else { return Ok(Err("the file ends")) };
+        let Ok(bytes) = bytes.try_into() else { return Ok(Err("unexpected end of file")) };
         let Some(header) = RecordHeader::decode(bytes, segment.seed) else {
             let is_empty = bytes.iter().all(|byte| *byte == 0);
             return Ok(Err(if is_empty {
                 "no record"
             } else {
-                "the header of a record is not whole"
+                "the header of a record is invalid"
             }));
         };
         if let Some(what) = misplaced(&header, offset, position) {
             return Ok(Err(what));
         }
         if offset + header.size() > segment.header.length {
-            return Ok(Err("a record is longer than its segment"));
+            return Ok(Err("a record extends past the end of its segment"));
         }
         let length = header.payload as usize;
         let payload =
             self.window.view(segment, kept, offset + RECORD_HEADER_BYTES as u64, length)?;
         if payload.len() < length {
-            return Ok(Err("the file ends"));
+            return Ok(Err("unexpected end of file"));
         }
         let is_whole = crc32c::crc32c(payload) == header.payload_checksum;
         if !is_whole && !bug::is_seeded(Bug::ChecksumNotCompared) {
-            return Ok(Err("the payload of a record is not whole"));
+            return Ok(Err("the payload of a record is invalid"));
         }
         Ok(Ok(header))
     }
@@ -206,17 +206,17 @@ impl Cursor {
 fn misplaced(header: &RecordHeader, offset: u64, position: Option<u64>) -> Option<&'static str> {
     let is_first = offset == SEGMENT_HEADER_BYTES as u64;
     if position.is_some_and(|position| position != header.position) {
-        return Some("a record has another position than follows");
+        return Some("the position of a record is not the next one");
     }
     if header.durable > header.position {
-        return Some("a record says that it is on the disk itself");
+        return Some("the durable position in a record is after the record");
     }
     if is_first != (header.kind == BEGIN) {
-        return Some("a segment does not begin with its position");
+        return Some("a segment does not start with its position");
     }
     match header.kind {
         BEGIN | SEAL | MARK if header.rows == 0 && header.payload == 0 && header.is_last => None,
         _ if !header.is_internal() && header.rows > 0 => None,
-        _ => Some("a record is of no kind that this version knows"),
+        _ => Some("a record is of an unknown kind"),
     }
 }

@@ -297,7 +297,7 @@ pub(crate) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<(Manifest, u
     let file = disk.open(&path, OpenMode::Read)?;
     let length = file.length()?;
     if length > MANIFEST_BYTES_MAX {
-        let what = "it is longer than a manifest can be";
+        let what = "the manifest exceeds the maximum size";
         return Err(Error::CheckpointDamaged { file: path, offset: MANIFEST_BYTES_MAX, what });
     }
     let mut bytes = vec![0; usize::try_from(length).expect("it is limited")];

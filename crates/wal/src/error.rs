@@ -9,7 +9,7 @@ use lockstep_host::file;
 pub enum Error {
     /// A sync failed earlier: nobody knows what is on the disk, so this process writes no more.
     /// What was appended can be read; opening the log again finds what has survived.
-    #[error("the log accepts no writes since a sync failed")]
+    #[error("the log is read-only after a failed sync")]
     Stopped {
         /// The failure.
         source: Arc<file::Error>,
@@ -31,29 +31,26 @@ pub enum Error {
         source: file::Error,
     },
     /// A call failed that changes nothing that was appended; it may be tried again.
-    #[error("a call to the disk failed")]
+    #[error("disk operation failed")]
     Disk {
         /// The call.
         #[from]
         source: file::Error,
     },
     /// The thread that looks after the log could not be started.
-    #[error("could not start a thread")]
+    #[error("could not start the background thread of the log")]
     Thread {
         /// What the machine says.
         source: std::io::Error,
     },
     /// A group is larger than the log takes.
-    #[error(
-        "a group of {bytes} bytes is larger than the {} bytes that the log takes at once",
-        crate::GROUP_BYTES_MAX
-    )]
+    #[error("a write of {bytes} bytes exceeds the log's limit of {} bytes", crate::GROUP_BYTES_MAX)]
     TooLarge {
         /// The group's size, as it would be written.
         bytes: u64,
     },
     /// The records from a position on are not here any more, or are not here yet.
-    #[error("position {position} is not in the log, which has {first} to {end}")]
+    #[error("position {position} is not in the log, which contains positions {first} to {end}")]
     NotHere {
         /// The requested position.
         position: u64,
@@ -63,7 +60,7 @@ pub enum Error {
         end: u64,
     },
     /// Records that were on the disk are not there as they were written.
-    #[error("{} is damaged at byte {offset}: {what}; {} are in danger",
+    #[error("{} is damaged at byte {offset}: {what}; {} are at risk",
         file.display(), Positions(*from, *to))]
     Damaged {
         /// The damaged or missing file.
@@ -84,7 +81,10 @@ pub enum Error {
         file: PathBuf,
     },
     /// A newer version of the program has written a segment.
-    #[error("{} has format version {found}, this program reads up to {supported}", file.display())]
+    #[error(
+        "{} has format version {found}, but this program supports versions up to {supported}",
+        file.display()
+    )]
     NewerFormat {
         /// The segment.
         file: PathBuf,
@@ -105,19 +105,19 @@ pub enum Error {
     },
     /// A directory could not be synced earlier: nobody knows which manifest is on the disk, so this
     /// process commits no checkpoint any more. The log is not touched by this.
-    #[error("no checkpoint is taken since the directory of the database could not be synced")]
+    #[error("checkpoints are disabled after a failed sync of the database directory")]
     CheckpointsStopped {
         /// The failure.
         source: Arc<file::Error>,
     },
     /// A manifest is larger than it may be.
-    #[error("a manifest of {bytes} bytes is larger than {} bytes", crate::MANIFEST_BYTES_MAX)]
+    #[error("a manifest of {bytes} bytes exceeds the limit of {} bytes", crate::MANIFEST_BYTES_MAX)]
     ManifestTooLarge {
         /// Its size.
         bytes: u64,
     },
     /// Numbers in a file begin with the most significant byte.
-    #[error("{} was written with another byte order than this program's", file.display())]
+    #[error("{} was written with a different byte order than this machine's", file.display())]
     ByteOrder {
         /// The file.
         file: PathBuf,
@@ -129,13 +129,16 @@ pub enum Error {
         path: PathBuf,
     },
     /// There is no database to read.
-    #[error("{} holds no database", path.display())]
+    #[error("{} does not contain a database", path.display())]
     NoDatabase {
         /// The path that was given.
         path: PathBuf,
     },
     /// No database is created beside files that are not its own.
-    #[error("{} holds no database but other files: {}", path.display(), file.display())]
+    #[error(
+        "{} is not a database and contains other files, such as {}",
+        path.display(), file.display()
+    )]
     ForeignFiles {
         /// The path that was given.
         path: PathBuf,
@@ -143,7 +146,7 @@ pub enum Error {
         file: PathBuf,
     },
     /// This user may not write to the directory.
-    #[error("{} cannot be written to", path.display())]
+    #[error("{} is not writable", path.display())]
     NotWritable {
         /// The path that was given.
         path: PathBuf,
@@ -161,7 +164,7 @@ pub enum Error {
         is_read: bool,
     },
     /// The file system gives no locks, without which two processes could write at the same time.
-    #[error("the file system of {} has no locks", path.display())]
+    #[error("the file system of {} does not support locks", path.display())]
     NoLocks {
         /// The path that was given.
         path: PathBuf,
@@ -169,13 +172,13 @@ pub enum Error {
         source: file::Error,
     },
     /// The database has no log.
-    #[error("{} is missing or holds no log", path.display())]
+    #[error("{} is missing or contains no log", path.display())]
     LogMissing {
         /// The directory of the log.
         path: PathBuf,
     },
     /// The database was opened for reading.
-    #[error("{} is open for reading only", path.display())]
+    #[error("{} is open read-only", path.display())]
     ReadOnly {
         /// Its path.
         path: PathBuf,
@@ -190,7 +193,7 @@ impl fmt::Display for Positions {
         let Self(from, to) = self;
         match from < to {
             true => write!(f, "positions {from} to {to}"),
-            false => write!(f, "positions from {from} on"),
+            false => write!(f, "positions {from} and later"),
         }
     }
 }

@@ -52,7 +52,7 @@ const PLACE_BYTES: u64 = 1 << 20;
 pub(crate) const ENDS_EARLY: &str = "the log ends before the position at which it was last closed";
 
 /// What a segment lacks.
-pub(crate) const SHORT: &str = "the file is shorter than its header says";
+pub(crate) const SHORT: &str = "the file is shorter than its header specifies";
 
 /// What reading a log found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,7 +138,7 @@ pub fn read_log(
     let listing = segment::list(disk, directory)?;
     let mut recovery = Recovery::new(disk, directory, OpenMode::Read);
     if listing.numbers.is_empty() {
-        return Err(recovery.damaged(1, 0, "there is no segment", 0..needed));
+        return Err(recovery.damaged(1, 0, "the log has no segments", 0..needed));
     }
     recovery.open_segments(&listing.numbers)?;
     let (last, what) = recovery.walk(needed, visit)?;
@@ -192,7 +192,7 @@ impl<'d> Recovery<'d> {
     fn create(&self, options: &Options) -> Result<OpenedLog, Error> {
         let to = options.needed.max(self.closed);
         if to > 0 {
-            return Err(self.damaged(1, 0, "there is no segment", 0..to));
+            return Err(self.damaged(1, 0, "the log has no segments", 0..to));
         }
         let header = segment::header(options.log_id, 1, options.segment_bytes());
         let created = Segment::create(self.disk, &self.directory, header, Some(0));
@@ -260,7 +260,7 @@ impl<'d> Recovery<'d> {
             if index + 1 == self.segments.len() {
                 let number = segment.header.number + 1;
                 let from = self.cursor.position.unwrap_or_default();
-                let what = "the segment is missing that follows a sealed one";
+                let what = "the segment after a sealed segment is missing";
                 return Err(self.damaged(number, 0, what, from..from));
             }
         }
@@ -302,7 +302,7 @@ impl<'d> Recovery<'d> {
             return Err(self.damaged(
                 number,
                 offset,
-                "the log does not begin",
+                "the log has no start position",
                 0..needed.max(self.closed),
             ));
         };
@@ -324,7 +324,7 @@ impl<'d> Recovery<'d> {
             return Err(self.damaged(
                 self.segments[0].header.number,
                 SEGMENT_HEADER_BYTES as u64,
-                "the log begins behind the first position that is needed",
+                "the log starts after the first position that is needed",
                 needed..first,
             ));
         }

@@ -119,13 +119,13 @@ impl Segment {
         file.read_full_at(0, &mut bytes)?;
         let damaged = |what| Error::Damaged { file: path.clone(), offset: 0, what, from: 0, to: 0 };
         let header = SegmentHeader::decode(&bytes).map_err(|reason| match reason {
-            NoSegment::Damaged => damaged("its header is not whole"),
+            NoSegment::Damaged => damaged("the segment header is invalid"),
             NoSegment::Newer(found) => {
                 Error::NewerFormat { file: path.clone(), found, supported: FORMAT_VERSION }
             }
         })?;
         if header.number != number {
-            return Err(damaged("its header has the number of another segment"));
+            return Err(damaged("the segment header contains the number of another segment"));
         }
         Ok(Self::of(header, file))
     }
@@ -155,7 +155,7 @@ impl Segment {
     /// Copies a record to `offset`; gives the offset after it.
     pub(crate) fn write(&self, offset: u64, header: &RecordHeader, payload: &[u8]) -> u64 {
         let end = offset + header.size();
-        assert!(end <= self.header.length, "a record is written where there is space");
+        assert!(end <= self.header.length, "a record is written within the free space");
         assert_eq!(payload.len(), header.payload as usize, "the header is that of the payload");
         let mapping = self.mapping();
         let at = usize::try_from(offset).expect("a segment fits into memory");

@@ -119,7 +119,7 @@ struct Unreadable {
 impl Survey {
     fn open_segments(&mut self, disk: &dyn Disk, numbers: &[u64]) {
         let Some(first) = numbers.first() else {
-            return self.damage(1, 0, "there is no segment".into());
+            return self.damage(1, 0, "the log has no segments".into());
         };
         let mut expected = *first;
         for number in numbers {
@@ -141,7 +141,10 @@ impl Survey {
         })?;
         let log_id = *self.found.log_id.get_or_insert(segment.header.log_id);
         if log_id != segment.header.log_id {
-            return Err(Unreadable { offset: 16, what: "it belongs to another log".into() });
+            return Err(Unreadable {
+                offset: 16,
+                what: "the segment belongs to another log".into(),
+            });
         }
         Ok(segment)
     }
@@ -205,7 +208,7 @@ impl Survey {
                 Step::Sealed if index + 1 < self.segments.len() => return Ok(SegmentEnd::Sealed),
                 Step::Sealed => {
                     let number = self.segments[index].number + 1;
-                    let what = "the segment is missing that follows a sealed one";
+                    let what = "the segment after a sealed segment is missing";
                     self.damage(number, 0, what.into());
                     return Ok(SegmentEnd::End);
                 }
@@ -321,7 +324,7 @@ impl Survey {
         }
         if self.found.first.is_some_and(|first| first > self.needed) {
             let number = self.segments[0].number;
-            let what = "the log begins behind the first position that is needed";
+            let what = "the log starts after the first position that is needed";
             let positions = self.needed..self.found.first.unwrap_or_default();
             // A damage at the begin has said so already.
             if self.found.damages.iter().all(|damage| damage.positions.start >= positions.end) {

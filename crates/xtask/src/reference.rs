@@ -142,10 +142,11 @@ fn functions() -> String {
     let mut page = String::from(
         "# Functions and operators\n\n\
          <!-- Written by `cargo xtask reference` from the declarations in crates/function. -->\n\n\
-         Every example here is a test; those of aggregates run in batch mode and in request mode.\n\
-         Where `SET compatibility = 'openmldb'` changes a result, [compatibility](../compatibility.md) says so.\n\
-         A function gives NULL for a NULL argument unless its text says otherwise.\n\
-        A text that a function makes has at most 2 MiB and a list 131,072 items; beyond that the statement or the request fails with the error `54000`.\n\n",
+         Every example on this page is a test; the examples of aggregates run in batch mode and in request mode.\n\
+         The results that `SET compatibility = 'openmldb'` changes are listed in [Compatibility with OpenMLDB](../compatibility.md).\n\
+         A function returns NULL if an argument is NULL, unless its description specifies otherwise.\n\
+         A STRING that a function returns is limited to 2 MiB, and an ARRAY to 131,072 elements; \
+         beyond the limit the statement or the request fails with the error `54000`.\n\n",
     );
     let categories = categories(&entries);
     for (category, is_aggregate) in &categories {
@@ -213,19 +214,20 @@ fn push_entry(page: &mut String, entry: &FunctionPage) {
 
 /// The classes of states.
 const CLASSES: &str = "
-What is stored of the rows that an aggregate was computed over is its *state*, of one of four classes:
+The *state* of an aggregate is the data that is stored about its input rows.
+It has one of four classes:
 
-- *retractable*: the states of two sets of rows are merged, and a row is removed by undoing its addition.
-- *mergeable*: states are merged; a removal needs more than the state.
-- *ordered merge*: the states of rows that follow each other in time are merged.
-- *rows*: the rows themselves are the state.
+- *retractable*: the states of two sets of rows can be merged, and a row can be removed by undoing its addition.
+- *mergeable*: states can be merged; removing a row requires more than the state.
+- *ordered merge*: the states of two sets of rows can be merged if one set follows the other in time.
+- *rows*: the state consists of the rows themselves.
 ";
 
 /// Writes the rows of the examples of aggregates.
 fn sample() -> String {
     let mut text = String::from(
-        "\nThe examples of aggregates are computed over these rows of one partition, oldest first, \
-         in a window that holds them all:\n\n",
+        "\nThe examples of aggregates are computed over the following rows of one partition, oldest \
+         first, in a window that contains all of them:\n\n",
     );
     let names: Vec<&str> = SAMPLE.columns.iter().map(|(name, _)| *name).collect();
     let types: Vec<String> =
@@ -246,14 +248,15 @@ fn compatibility() -> String {
     page.push_str("\n## What the setting restores\n");
     push_differences(&mut page, true);
     page.push_str(
-        "\n## What the setting leaves\n\n\
-         These results of OpenMLDB depend on the clock, on the size of a buffer or on another setting.\n",
+        "\n## What the setting does not restore\n\n\
+         The setting does not restore the following results of OpenMLDB, which depend on the clock, \
+         on the size of a buffer or on another setting.\n",
     );
     push_differences(&mut page, false);
     page.push_str(
         "\n## Additions to OpenMLDB\n\n\
-         OpenMLDB refuses these, or does not have them; in Lockstep they work, with the setting and without.\n\n\
-         | what | does | why |\n|---|---|---|\n",
+         OpenMLDB rejects or lacks the following; Lockstep supports it, with and without the setting.\n\n\
+         | what | behavior | reason |\n|---|---|---|\n",
     );
     for addition in ADDITIONS {
         let (name, what, why) = (addition.name, addition.what, addition.why);
@@ -267,34 +270,34 @@ fn compatibility() -> String {
 const OVER_HTTP: &str = "
 ## Over HTTP
 
-[The server](server.md) has OpenMLDB's own HTTP API: `/dbs`, `/dbs/{db}`, `/dbs/{db}/tables`, `/dbs/{db}/tables/{table}`, `/dbs/{db}/deployments/{name}`, `/dbs/{db}/procedures/{name}`, `/refresh` and `/health`, and the same below `/apiserver`.
-All 84 public cases of this API pass against a served port (`cargo test --package lockstep-server openmldb_s_cases_pass`).
-What is not the same:
+[The server](server.md) implements OpenMLDB's HTTP API: `/dbs`, `/dbs/{db}`, `/dbs/{db}/tables`, `/dbs/{db}/tables/{table}`, `/dbs/{db}/deployments/{name}`, `/dbs/{db}/procedures/{name}`, `/refresh` and `/health`, and the same paths below `/apiserver`.
+All 84 public cases of this API pass against a running server (`cargo test --package lockstep-server openmldb_s_cases_pass`).
+The following differs:
 
-| what | why |
+| difference | reason |
 |---|---|
-| A call needs a user, as every call of the server. | OpenMLDB's API has none. |
-| An error has the object `error` beside `code` and `msg`, with the SQLSTATE and a hint. | Programs that read `code` and `msg` do not notice it. |
-| A path or method that does not exist has the status 404 or 405; logins, limits, overload and shutdown have theirs. | OpenMLDB answers 200, or does not have them. |
-| `default` is a database, and is listed where there is something in it. | Every directory has it. |
-| A table has one partition and one replica, whatever its options say. | There is one process. |
-| `common_cols_data` has the columns of a procedure that are copies of CONST columns, where the query only selects columns. | OpenMLDB also finds expressions over such columns. |
-| A body that is sent in parts or is empty is read like any other; without one, PUT says so. | |
-| New sessions have `compatibility = 'standard'`. | `SET GLOBAL compatibility = 'openmldb'` makes it that of `POST /dbs/{db}`; a deployment keeps its own. |
+| A call requires a user, like every call to the server. | OpenMLDB's API has no users. |
+| An error has the object `error`, with the SQLSTATE and a hint, in addition to `code` and `msg`. | Programs that read `code` and `msg` are not affected. |
+| A path or method that does not exist returns the status 404 or 405; failed logins, limits, overload and shutdown have their own status. | OpenMLDB returns 200, or does not have them. |
+| `default` is a database, and is listed if it is not empty. | Every directory has this database. |
+| A table has one partition and one replica, whatever its options specify. | Lockstep runs in one process. |
+| `common_cols_data` has the columns of a procedure that are copies of CONST columns, if the query only selects columns. | OpenMLDB also finds expressions over such columns. |
+| A body that is chunked or empty is read like any other body; a PUT without a body returns an error. | |
+| New sessions have `compatibility = 'standard'`. | `SET GLOBAL compatibility = 'openmldb'` also applies to `POST /dbs/{db}`; a deployment keeps its own value. |
 ";
 
 /// Appends the differences under the setting, from the lists of the conformance cases.
 fn push_remaining(page: &mut String) {
     page.push_str(
         "\n## What still differs under the setting\n\n\
-         OpenMLDB's own test cases run under the setting, each in every mode that it names.\n\
-         The cases with another result are listed in crates/xtask/conformance, whose lists may only shrink; \
-         these are the reasons.\n",
+         OpenMLDB's own test cases run under the setting, each in every mode that it specifies.\n\
+         The cases with a different result are listed in crates/xtask/conformance, whose lists may only shrink; \
+         the reasons are as follows.\n",
     );
     for (file, kind, title) in [
-        (lists::DEVIATIONS, "differs", "Other results, on purpose"),
-        (lists::PENDING, "missing", "Missing here"),
-        (lists::DEVIATIONS, "more", "Works in Lockstep and is refused by OpenMLDB"),
+        (lists::DEVIATIONS, "differs", "Intended differences"),
+        (lists::PENDING, "missing", "Not supported"),
+        (lists::DEVIATIONS, "more", "Supported by Lockstep and rejected by OpenMLDB"),
     ] {
         let list = List::read(file).expect("the lists are checked in");
         push(page, format_args!("\n### {title}\n\n| what | cases |\n|---|---|\n"));
@@ -314,18 +317,18 @@ const INTRODUCTION: &str = "\
 <!-- Written by `cargo xtask reference` from crates/function/src/compatibility.rs. -->
 
 Scripts written for OpenMLDB run unchanged.
-Where that system returns something that its user would call wrong (a sum that wraps, a character cut in half, digits lost in a text, NULL counted as a value), Lockstep returns the right result by default.
+If OpenMLDB returns a result that its users would consider wrong (a sum that wraps, a character cut in half, digits lost in a string, NULL counted as a value), Lockstep returns the right result by default.
 
-A model that was trained on the other results must keep getting them.
-For it there is one setting:
+A model that was trained on OpenMLDB's results must keep getting them.
+The following setting restores them:
 
 ```sql
 SET compatibility = 'openmldb';
 ```
 
-It holds for the session, and a deployment keeps the value that it was made with.
-The list below is closed: what is not in it is the same with the setting and without.
-Every example is run with both values by the tests; `error` stands for a statement that is refused.
+The setting applies to the session; a deployment keeps the value with which it was created.
+The list below is complete: everything else is the same with and without the setting.
+The tests run every example with both values; `error` stands for a statement that fails.
 ";
 
 fn push_differences(page: &mut String, is_restored: bool) {

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
 
 mod assertions;
+mod codes;
 mod english;
 mod ratchet;
 mod sizes;
@@ -107,6 +108,7 @@ const RULES: &[fn() -> Violations] = &[
     nothing_is_left_to_fix,
     atomics_name_their_partner,
     files_are_accessed_in_host,
+    codes::codes_are_declared_once,
     ratchet::ratchets_hold,
 ];
 
@@ -399,6 +401,11 @@ mod tests {
         let code = "if path.is_dir() && catalog.exists(name) { path.canonicalize()? }";
         assert_eq!(super::file_access_in("x.rs", code).len(), 2);
         assert!(found[0].starts_with("x.rs:2: `fs::read_dir`"), "{found:?}");
+    }
+
+    #[test]
+    fn codes_are_declared_once() {
+        check(&super::codes::codes_are_declared_once());
     }
 
     #[test]

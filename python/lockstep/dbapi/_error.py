@@ -114,7 +114,7 @@ class ProgrammingError(DatabaseError):
     ...     dbapi.connect().execute("SELECT ? AS one", [])
     ... except dbapi.ProgrammingError as error:
     ...     print(error.message)
-    the statement has 1 `?`, and 0 values were given
+    0 parameters supplied, but the statement requires 1
     """
 
 

@@ -38,8 +38,8 @@ impl Destination {
         if found.special.is_some() {
             let message = format!("file `{}` is not a regular file", path.display());
             return Diagnostic::new(code::WRONG_OBJECT_TYPE, message)
-                .with_detail("It is a pipe, a device or a socket, which an export would replace.")
-                .with_hint("Write to a regular file; the shell prints results to its output.")
+                .with_detail("An export would replace the pipe, device or socket.")
+                .with_hint("Write to a regular file, or print the result in the shell.")
                 .err();
         }
         let target = disk::resolve(path).map_err(|error| from_io(&error, "write", path))?;
@@ -59,7 +59,7 @@ impl Destination {
 }
 
 fn leads_nowhere(path: &Path) -> Box<Diagnostic> {
-    let message = format!("file `{}` is a link that leads nowhere", path.display());
+    let message = format!("file `{}` is a dangling symbolic link", path.display());
     let diagnostic = Diagnostic::new(code::UNDEFINED_FILE, message);
     Box::new(diagnostic.with_hint("Remove the link, or write to another file."))
 }
@@ -86,14 +86,14 @@ pub(super) fn not_created(error: &io::Error, path: &Path) -> Box<Diagnostic> {
     match folder {
         // As in `/proc`.
         Some(folder) if error.kind() == io::ErrorKind::NotFound && disk::is_folder(folder) => {
-            let message = format!("folder `{}` takes no files", folder.display());
+            let message = format!("cannot create files in directory `{}`", folder.display());
             let diagnostic = Diagnostic::new(code::IO_ERROR, message);
-            Box::new(diagnostic.with_hint("Write into another folder."))
+            Box::new(diagnostic.with_hint("Write to another directory."))
         }
         Some(folder) if error.kind() == io::ErrorKind::NotFound => {
-            let message = format!("folder `{}` does not exist", folder.display());
+            let message = format!("directory `{}` does not exist", folder.display());
             let diagnostic = Diagnostic::new(code::UNDEFINED_FILE, message);
-            Box::new(diagnostic.with_hint("Create it, or write into another folder."))
+            Box::new(diagnostic.with_hint("Create the directory, or write to another directory."))
         }
         _ => from_io(error, "write", path),
     }

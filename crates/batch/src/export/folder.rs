@@ -127,7 +127,7 @@ impl FolderExporter {
         let columns: Vec<usize> =
             (0..names.len()).filter(|column| !partition_by.contains(column)).collect();
         if columns.is_empty() {
-            let message = "partition_by has every column, and the files have none";
+            let message = "partition_by must leave at least one column for the files";
             return Diagnostic::new(code::INVALID_PARAMETER, message).err();
         }
         if disk::is_file(&folder) {

@@ -92,7 +92,10 @@ impl LibsvmWriter {
                         line.push_str(text);
                         Ok(())
                     }
-                    _ => row_error(*row_count, "is no line", "Its text is NULL or has line ends."),
+                    _ => {
+                        let detail = "The string is NULL or contains a line break.";
+                        row_error(*row_count, "is not a valid line", detail)
+                    }
                 };
             }
             Layout::Columns { label, features } => (*label, features),
@@ -111,7 +114,7 @@ impl LibsvmWriter {
         };
         match readers[label].get(row, arena) {
             Datum::Null => {
-                let detail = "A line begins with the label, which is NULL in this row.";
+                let detail = "A line starts with the label, which is NULL in this row.";
                 return row_error(*row_count, "has no label", detail);
             }
             value => push(line, value),
@@ -137,7 +140,7 @@ fn row_error(row: u64, what: &str, detail: &str) -> Result<()> {
     Diagnostic::new(code::INVALID_PARAMETER, format!("libsvm: row {row} {what}"))
         .with_kind(Kind::FixData)
         .with_detail(detail)
-        .with_hint("Leave such rows out with WHERE.")
+        .with_hint("Exclude such rows with WHERE.")
         .err()
 }
 
@@ -158,7 +161,7 @@ fn layout(schema: &SchemaRef, roles: &[Option<FeatureRole>]) -> Result<Layout> {
                 if label.replace(column).is_some() {
                     return refused(
                         &format!("column `{name}` is a second label"),
-                        "Keep one label.",
+                        "Select exactly one label.",
                     );
                 }
                 continue;
@@ -168,13 +171,13 @@ fn layout(schema: &SchemaRef, roles: &[Option<FeatureRole>]) -> Result<Layout> {
             Some(FeatureRole::Continuous) => 1,
             Some(FeatureRole::Discrete { bucket_count: Some(count) }) => count,
             Some(FeatureRole::Discrete { bucket_count: None }) => {
-                let message = format!("column `{name}` has no number of buckets");
-                return refused(&message, "Write discrete(value, bucket_count).");
+                let message = format!("column `{name}` has no bucket count");
+                return refused(&message, "Use discrete(value, bucket_count).");
             }
             None => {
-                let message = format!("column `{name}` has no role");
-                let hint = "Put it into continuous(…), discrete(…, buckets), binary_label(…), \
-                            multiclass_label(…) or regression_label(…), or leave it out.";
+                let message = format!("column `{name}` is neither a label nor a feature");
+                let hint = "Wrap the column in continuous(…), discrete(…, buckets), binary_label(…), \
+                            multiclass_label(…) or regression_label(…), or omit it.";
                 return refused(&message, hint);
             }
         };
@@ -182,15 +185,15 @@ fn layout(schema: &SchemaRef, roles: &[Option<FeatureRole>]) -> Result<Layout> {
         features.push(SlottedColumn { column, slot, is_bucket });
         slot = slot.saturating_add(width);
         if slot - 1 > SLOT_MAX {
-            let message = format!("column `{name}` needs slots above {SLOT_MAX}");
-            return refused(&message, "Give discrete features fewer buckets.");
+            let message = format!("column `{name}` exceeds the limit of {SLOT_MAX} slots");
+            return refused(&message, "Use fewer buckets for discrete features.");
         }
     }
     match label {
         Some(label) => Ok(Layout::Columns { label, features }),
         None => refused(
-            "no column is a label",
-            "Put one into binary_label(…), multiclass_label(…) or regression_label(…).",
+            "the query has no label",
+            "Wrap a column in binary_label(…), multiclass_label(…) or regression_label(…).",
         ),
     }
 }

@@ -99,7 +99,7 @@ fn a_replaced_file_keeps_its_mode_and_the_links_to_it() {
     symlink("nowhere.csv", path("broken.csv")).unwrap();
     let error = overwrite(&path("broken.csv")).unwrap_err();
     assert_eq!(error.code, code::UNDEFINED_FILE);
-    assert!(error.message.ends_with("is a link that leads nowhere"), "{}", error.message);
+    assert!(error.message.ends_with("is a dangling symbolic link"), "{}", error.message);
     assert!(!path("nowhere.csv").exists());
 }
 
@@ -124,7 +124,7 @@ fn what_is_no_regular_file_is_not_replaced() {
 #[test]
 fn a_folder_that_takes_no_files_is_named() {
     let error = overwrite(Path::new("/proc/rows.csv")).unwrap_err();
-    assert_eq!(error.message, "folder `/proc` takes no files");
+    assert_eq!(error.message, "cannot create files in directory `/proc`");
     let error = overwrite(Path::new("/proc/missing/rows.csv")).unwrap_err();
     assert_eq!(error.message, "folder `/proc/missing` does not exist");
 }
@@ -172,8 +172,9 @@ fn a_folder_without_rows_says_so_when_it_is_read() {
     let exporter = FolderExporter::new(&path, &names(), &schema, &options, &[1]).unwrap();
     assert_eq!(exporter.finish().unwrap(), 0);
     let error = infer_schema(&path, &LoadOptions::default(), &Settings::default()).unwrap_err();
-    assert_eq!(error.message, format!("folder `{path}` has no file to read"));
-    assert_eq!(error.detail.as_deref(), Some("It was written by a query without rows."));
+    assert_eq!(error.message, format!("directory `{path}` contains no files to read"));
+    let detail = "The directory was written by a query that returned no rows.";
+    assert_eq!(error.detail.as_deref(), Some(detail));
 }
 
 #[test]

@@ -57,9 +57,11 @@ impl TfRecordWriter {
             let name = field.name();
             let of = data_type(field.data_type()).unwrap_or(DataType::Null);
             let Some(kind) = list_kind(&of) else {
-                let message = format!("tfrecord: column `{name}` is {of}");
+                let message = format!("tfrecord: column `{name}` has unsupported type {of}");
                 return Diagnostic::new(code::DATATYPE_MISMATCH, message)
-                    .with_hint("A feature is a number, a text, a time, or an ARRAY of one of them.")
+                    .with_hint(
+                        "Convert the column to a number, a string, a time, or an ARRAY of these.",
+                    )
                     .err();
             };
             columns.push((name.clone(), kind));

@@ -134,7 +134,7 @@ struct PartScan {
 
 impl fmt::Display for PartScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a part of the rows, from disk")
+        f.write_str("a partition of the rows, from disk")
     }
 }
 

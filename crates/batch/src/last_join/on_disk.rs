@@ -69,7 +69,7 @@ pub(super) async fn on_disk(
     let [left, right] = &inputs;
     let right = split(&spec, right, (&spec.right_keys, &hasher), &context).await?;
     let left = split(&spec, left, (&spec.left_keys, &hasher), &context).await?;
-    let memory = MemoryConsumer::new("LAST JOIN part").register(context.memory_pool());
+    let memory = MemoryConsumer::new("LAST JOIN partition").register(context.memory_pool());
     let env = context.runtime_env();
     compute(move || {
         let joined = DiskJoin::new(&spec, [&left, &right], &memory, &env).join_parts()?;

@@ -71,10 +71,10 @@ fn is_stream(file: &InputFile) -> Result<bool> {
 }
 
 fn not_arrow(file: &InputFile, detail: &str) -> Box<Diagnostic> {
-    let message = format!("file `{file}` could not be read as Arrow IPC");
+    let message = format!("could not read file `{file}` as Arrow IPC");
     let diagnostic = Diagnostic::new(code::BAD_COPY_FORMAT, message)
         .with_kind(Kind::FixData)
-        .with_detail(format!("The reader says: {detail}."));
+        .with_detail(format!("The reader reported: {detail}."));
     Box::new(diagnostic)
 }
 

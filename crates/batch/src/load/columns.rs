@@ -104,10 +104,12 @@ pub(super) fn match_field_ids(
 ) -> Result<ColumnMapping> {
     let is_without_ids = columns.iter().all(|(_, id)| id.is_none());
     if is_without_ids && !columns.is_empty() && table.of_names.is_empty() {
-        let message = format!("file `{path}` has no field ids, by which its columns are known");
+        let message = format!("file `{path}` has no field IDs to identify its columns");
         return Diagnostic::new(code::BAD_COPY_FORMAT, message)
             .with_kind(Kind::FixData)
-            .with_hint("The table property `schema.name-mapping.default` gives ids to names.")
+            .with_hint(
+                "Set the table property `schema.name-mapping.default`, which maps names to IDs.",
+            )
             .err();
     }
     let id_of = |(name, id): &(String, Option<i32>)| match is_without_ids {
@@ -125,7 +127,7 @@ fn by_position(target: &LoadTarget, path: &InputFile, names: &[String]) -> Resul
     let expected = columns.len() - target.folder_columns.len();
     if names.len() != expected {
         let found = names.len();
-        let message = format!("file `{path}` has {found} columns, the table has {expected}");
+        let message = format!("file `{path}` has {found} columns, but the table has {expected}");
         return Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData).err();
     }
     let mut matched = in_order(target);
@@ -155,10 +157,10 @@ fn by_name(
     for (at, name) in names.iter().enumerate() {
         match find_column(target, names, name) {
             Some(column) if sources[column].is_some() => {
-                let message = format!("file `{path}` names column `{name}` twice");
+                let message = format!("column `{name}` occurs more than once in file `{path}`");
                 return Diagnostic::new(code::BAD_COPY_FORMAT, message)
                     .with_kind(Kind::FixData)
-                    .with_hint("OPTIONS(match_by = 'position') takes the columns in their order.")
+                    .with_hint("Use OPTIONS(match_by = 'position') to match columns by position.")
                     .err();
             }
             Some(column) => sources[column] = Some(at),
@@ -202,33 +204,33 @@ fn find_column(target: &LoadTarget, names: &[String], name: &str) -> Option<usiz
 
 fn unknown_column(target: &LoadTarget, path: &InputFile, name: &str) -> Box<Diagnostic> {
     let known = target.schema.columns.iter().map(|column| column.name.as_str());
-    let message = format!("file `{path}` has a column `{name}`, the table has none");
+    let message = format!("column `{name}` of file `{path}` does not exist in the table");
     let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message)
         .with_kind(Kind::FixData)
         .with_nearest(name, known)
         .with_detail(
-            "OPTIONS(unknown_columns = 'ignore') leaves it out, match_by = 'position' goes by the \
-             order of the columns.",
+            "OPTIONS(unknown_columns = 'ignore') skips such columns; \
+             OPTIONS(match_by = 'position') matches columns by position.",
         );
     Box::new(diagnostic)
 }
 
 fn nothing_in_common(target: &LoadTarget, path: &InputFile, names: &[String]) -> Box<Diagnostic> {
-    let message = format!("file `{path}` names no column of the table");
+    let message = format!("file `{path}` has no columns in common with the table");
     let mut diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message)
         .with_kind(Kind::FixData)
-        .with_detail(format!("Its columns are {}.", list(names)));
+        .with_detail(format!("The columns of the file are {}.", list(names)));
     if let Some(column) = target.schema.columns.first() {
         diagnostic = diagnostic.with_nearest(&column.name, names.iter().map(String::as_str));
     }
     if diagnostic.hint.is_none() {
         diagnostic = diagnostic.with_hint(match target.options.format {
             super::FileFormat::Csv => {
-                "Say OPTIONS(header = false) if the first line is a row, or \
-                 OPTIONS(match_by = 'position') if it has other names for the same columns."
+                "Use OPTIONS(header = false) if the first line is a row, or \
+                 OPTIONS(match_by = 'position') if only the names of the columns differ."
             }
             super::FileFormat::Parquet | super::FileFormat::Json | super::FileFormat::Arrow => {
-                "Say OPTIONS(match_by = 'position') if it has other names for the same columns."
+                "Use OPTIONS(match_by = 'position') if only the names of the columns differ."
             }
         });
     }
@@ -257,14 +259,19 @@ impl Note {
             ),
             Self::Unknown(names) => (
                 format!("file `{path}` has columns that the table does not have"),
-                format!("Ignored: {}.", list(names)),
+                format!("Ignored columns: {}.", list(names)),
             ),
             Self::OtherNames(names) => (
-                format!("the first line of file `{path}` names other columns than the table"),
-                format!("Its columns were matched by position; it names {}.", list(names)),
+                format!(
+                    "the first line of file `{path}` does not match the column names of the table"
+                ),
+                format!(
+                    "The columns were matched by position; the first line has the names {}.",
+                    list(names)
+                ),
             ),
             Self::Cut(name) => (
-                format!("file `{path}` has times that are finer than a millisecond"),
+                format!("file `{path}` contains times with more than millisecond precision"),
                 format!("The times of column `{name}` were truncated to milliseconds."),
             ),
         };

@@ -21,8 +21,8 @@ use crate::error::from_io_at;
 const SHOWN_CHARS_MAX: usize = 80;
 
 /// What to do about a quote that is not where CSV has one.
-const QUOTE_HINT: &str = "In a quoted field a quote is written twice; OPTIONS(quote = '') reads \
-                          quotes as text.";
+const QUOTE_HINT: &str = "Double each quote in a quoted field, or use OPTIONS(quote = '') to read \
+                          quotes as ordinary characters.";
 
 /// An open CSV file.
 #[derive(Debug)]
@@ -92,14 +92,17 @@ impl CsvLines {
 
     fn name(&self, field: usize) -> Result<String> {
         let Some(name) = self.records.text(field) else {
-            let what = format!("the name of column {} is not UTF-8", field + 1);
+            let what = format!("the name of column {} is not valid UTF-8", field + 1);
             return Err(self.error(code::BAD_COPY_FORMAT, &what));
         };
         let name = if self.records.is_quoted(field) { name } else { name.trim() };
         if name.len() > NAME_BYTES_MAX {
-            let what = format!("the name of a column has {} bytes", name.len());
-            let hint = "Say OPTIONS(header = false) if it is a row, and OPTIONS(delimiter = '…') if other signs \
-                        separate its fields.";
+            let what = format!(
+                "a column name of {} bytes exceeds the limit of {NAME_BYTES_MAX} bytes",
+                name.len()
+            );
+            let hint = "Use OPTIONS(header = false) if the first line is a row, and \
+                        OPTIONS(delimiter = '…') if another character separates the fields.";
             return self.error(code::BAD_COPY_FORMAT, &what).with_hint(hint).err();
         }
         Ok(name.to_owned())
@@ -191,13 +194,14 @@ fn read_row<'a>(
             continue;
         };
         let Some(text) = records.text(field) else {
-            let what = format!("column `{}`: the text is not UTF-8", column.name);
+            let what = format!("column `{}`: the value is not valid UTF-8", column.name);
             return Err(lines.error(code::BAD_COPY_FORMAT, &what));
         };
         let is_quoted = records.is_quoted(field);
         match read_field(text, is_quoted, null_value, &column.data_type, &target.settings) {
             Some(Datum::Null) if !column.nullable => {
-                let what = format!("column `{}` does not take NULL", column.name);
+                let what =
+                    format!("null value in column `{}` violates not-null constraint", column.name);
                 return Err(lines.error(code::NOT_NULL_VIOLATION, &what));
             }
             Some(value) => {
@@ -211,8 +215,8 @@ fn read_row<'a>(
                 row.push(value);
             }
             None => {
-                let (shown, expected) = (shorten(text), describe(&column.data_type));
-                let what = format!("column `{}`: `{shown}` is not {expected}", column.name);
+                let invalid = invalid_input(&column.data_type, text);
+                let what = format!("column `{}`: {invalid}", column.name);
                 return Err(lines.error(code::BAD_COPY_FORMAT, &what));
             }
         }
@@ -227,17 +231,16 @@ fn is_finer(text: &str) -> bool {
     digits.skip(3).any(|digit| digit != b'0')
 }
 
-pub(super) fn describe(data_type: &DataType) -> String {
-    match data_type {
-        DataType::Bool => "a BOOL (`true` or `false`)".to_owned(),
-        DataType::Timestamp => {
-            "a TIMESTAMP (`yyyy-mm-dd hh:mm:ss` or integer milliseconds)".to_owned()
-        }
-        DataType::Date => "a DATE (`yyyy-mm-dd`)".to_owned(),
-        DataType::Int => "an INT within its range".to_owned(),
-        integer if integer.is_integer() => format!("a {integer} within its range"),
-        other => format!("a {other}"),
-    }
+/// Returns the message about a text that is not a value of a type.
+pub(super) fn invalid_input(data_type: &DataType, text: &str) -> String {
+    let expected = match data_type {
+        DataType::Bool => " (expected `true` or `false`)",
+        DataType::Timestamp => " (expected `yyyy-mm-dd hh:mm:ss` or integer milliseconds)",
+        DataType::Date => " (expected `yyyy-mm-dd`)",
+        integer if integer.is_integer() => " (expected an integer within the range of the type)",
+        _ => "",
+    };
+    format!("invalid input syntax for type {data_type}: '{}'{expected}", shorten(text))
 }
 
 pub(super) fn shorten(text: &str) -> String {

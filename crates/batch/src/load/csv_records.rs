@@ -37,13 +37,13 @@ pub enum CsvError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The input ends within a quoted field.
-    #[error("a quoted field is not closed")]
+    #[error("unterminated quoted field")]
     Unclosed {
         /// The line in which the field begins, from 1.
         line: u64,
     },
     /// A record exceeds the limit.
-    #[error("a record has more than {} MiB", RECORD_BYTES_MAX >> 20)]
+    #[error("record exceeds the limit of {} MiB", RECORD_BYTES_MAX >> 20)]
     TooLong {
         /// The line in which the record begins, from 1.
         line: u64,
@@ -51,7 +51,7 @@ pub enum CsvError {
 }
 
 /// What is wrong with a record that has text after the closing quote of a field.
-pub const TEXT_AFTER_QUOTE: &str = "text follows the closing quote of a field";
+pub const TEXT_AFTER_QUOTE: &str = "unexpected text after the closing quote of a field";
 
 /// A field of the record.
 #[derive(Debug, Clone, Copy)]

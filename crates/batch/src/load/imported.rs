@@ -131,7 +131,7 @@ impl FileImport {
             let nulls = imported.logical_nulls();
             let first = nulls.and_then(|nulls| (0..nulls.len()).find(|row| nulls.is_null(*row)));
             let at = format!(", row {}", self.rows_read + first.unwrap_or(0) + 1);
-            let what = "it does not take NULL";
+            let what = "null value violates not-null constraint";
             return Err(self.error(code::NOT_NULL_VIOLATION, &target.name, &at, what));
         }
         Ok(imported)
@@ -147,8 +147,8 @@ fn describe(error: &ImportError) -> String {
     match error {
         ImportError::Unsupported { from, to } => {
             let from = importable(from).map_or_else(|| from.to_string(), |known| known.to_string());
-            format!("its values, which are {from}, cannot become {to}")
+            format!("cannot convert values of type {from} to {to}")
         }
-        ImportError::Inexact { to, .. } => format!("the value does not fit {to} exactly"),
+        ImportError::Inexact { to, .. } => format!("the value cannot be converted to {to} exactly"),
     }
 }

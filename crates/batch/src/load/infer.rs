@@ -29,10 +29,10 @@ pub fn infer_schema(path: &str, options: &LoadOptions, settings: &Settings) -> R
     let first = first.first().expect("a path that means no file is an error");
     let inferred = infer_columns(first, options, *settings)?;
     if let Some((name, found)) = inferred.left_out.first() {
-        let message = format!("column `{name}` of file `{first}` has no type of the dialect");
+        let message = format!("column `{name}` of file `{first}` has an unsupported type");
         return Diagnostic::new(code::DATATYPE_MISMATCH, message)
             .with_kind(Kind::FixData)
-            .with_detail(format!("Its type is {found}."))
+            .with_detail(format!("The type of the column is {found}."))
             .err();
     }
     unique(TableSchema { columns: inferred.columns, indexes: Vec::new() }, first)
@@ -114,7 +114,7 @@ pub(super) fn unique(schema: TableSchema, file: &dyn Display) -> Result<TableSch
         |(at, column): (usize, &Column)| schema.find_column(&column.name).is_some_and(|of| of < at);
     if let Some(at) = schema.columns.iter().enumerate().position(is_second) {
         let name = &schema.columns[at].name;
-        let message = format!("file `{file}` names column `{name}` twice");
+        let message = format!("column `{name}` occurs more than once in file `{file}`");
         return Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData).err();
     }
     Ok(schema)

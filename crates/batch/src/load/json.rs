@@ -32,7 +32,8 @@ use crate::error::from_io_at;
 const OBJECT_BYTES_MAX: u64 = 256 << 20;
 
 /// What is wrong with an escape that the parser refuses.
-const ESCAPE_HINT: &str = "A character beyond U+FFFF is written as two escapes, \\ud83d\\ude00.";
+const ESCAPE_HINT: &str =
+    "Write a character above U+FFFF as two escapes, for example \\ud83d\\ude00.";
 
 /// The members of an object, in the written order.
 #[derive(Debug)]
@@ -171,7 +172,7 @@ impl JsonObjects {
             (ObjectLayout::Lines, Some(_)) => self.read_line().map(|()| true),
             (ObjectLayout::Array(ArrayPart::End), None) => Ok(false),
             (ObjectLayout::Array(ArrayPart::End), Some(_)) => {
-                Err(self.error("text follows the array"))
+                Err(self.error("unexpected text after the array"))
             }
             (ObjectLayout::Array(ArrayPart::Start), Some(b']')) => {
                 self.input.consume(1);
@@ -187,7 +188,7 @@ impl JsonObjects {
         let read = limited.read_until(b'\n', &mut self.text);
         let read = read.map_err(|error| from_io_at(&error, "read", &self.file))?;
         if u64::try_from(read).unwrap_or(u64::MAX) >= OBJECT_BYTES_MAX {
-            return Err(self.error("the line is too long for an object"));
+            return Err(self.too_long("line"));
         }
         self.lines_read += line_ends(&self.text);
         self.text.truncate(self.text.trim_ascii_end().len());
@@ -202,7 +203,7 @@ impl JsonObjects {
             let part = part.map_err(|error| from_io_at(&error, "read", &self.file))?;
             if part.is_empty() {
                 self.line = self.lines_read + 1;
-                return Err(self.error("the array ends early"));
+                return Err(self.error("unterminated array"));
             }
             let end = item.find(part);
             let text = &part[..end.unwrap_or(part.len())];
@@ -218,7 +219,7 @@ impl JsonObjects {
                 return Ok(());
             }
             if u64::try_from(self.text.len()).unwrap_or(u64::MAX) >= OBJECT_BYTES_MAX {
-                return Err(self.error("the item of the array is too long for an object"));
+                return Err(self.too_long("array element"));
             }
         }
     }
@@ -234,10 +235,10 @@ impl JsonObjects {
             let what = error.to_string();
             let what = what.split(" at line").next().unwrap_or_default().to_owned();
             let line = self.line + u64::try_from(error.line().saturating_sub(1)).unwrap_or(0);
-            let mut diagnostic = self.error_in(line, &format!("not an object: {what}"));
+            let mut diagnostic = self.error_in(line, &format!("invalid JSON object: {what}"));
             let hint = match self.layout {
-                ObjectLayout::Lines => "Each line is one JSON object.",
-                ObjectLayout::Array(_) => "Each item of the array is one JSON object.",
+                ObjectLayout::Lines => "Write one JSON object on each line.",
+                ObjectLayout::Array(_) => "Write each array element as a JSON object.",
             };
             diagnostic.hint = Some(hint.to_owned());
             diagnostic
@@ -262,7 +263,7 @@ impl JsonObjects {
         let text = serde_json::from_str::<String>(written).map_err(|_error| {
             let shown = csv::shorten(written);
             let mut diagnostic =
-                self.error(&format!("column `{name}`: {shown} is not a valid JSON string"));
+                self.error(&format!("column `{name}`: invalid JSON string {shown}"));
             diagnostic.hint = Some(ESCAPE_HINT.to_owned());
             diagnostic
         })?;
@@ -272,6 +273,11 @@ impl JsonObjects {
     /// Makes an error about the object.
     fn error(&self, what: &str) -> Box<Diagnostic> {
         self.error_in(self.line, what)
+    }
+
+    /// Makes the error of an object whose text is too long.
+    fn too_long(&self, what: &str) -> Box<Diagnostic> {
+        self.error(&format!("{what} exceeds the limit of {} MiB", OBJECT_BYTES_MAX >> 20))
     }
 
     fn error_in(&self, line: u64, what: &str) -> Box<Diagnostic> {
@@ -364,7 +370,7 @@ impl JsonRows {
         for (name, value) in members.0 {
             match self.names.get(name.as_ref()) {
                 Some(column) if found[*column].is_some() => {
-                    return Err(objects.error(&format!("the object has key `{name}` twice")));
+                    return Err(objects.error(&format!("duplicate key `{name}`")));
                 }
                 Some(column) => found[*column] = Some(value),
                 None if is_strict => return Err(self.unknown_key(objects, &name)),
@@ -381,7 +387,7 @@ impl JsonRows {
         let known = columns.iter().map(|column| column.name.as_str());
         let mut error = objects.error(&format!("key `{name}` is not a column of the table"));
         error.code = code::UNDEFINED_COLUMN;
-        let detail = "OPTIONS(unknown_columns = 'ignore') leaves it out.";
+        let detail = "OPTIONS(unknown_columns = 'ignore') skips such keys.";
         Box::new(error.with_nearest(name, known).with_detail(detail))
     }
 
@@ -412,7 +418,10 @@ impl JsonRows {
         };
         match read {
             Some(JsonValue::Datum(Datum::Null)) if !declared.nullable => {
-                let what = format!("column `{}` does not take NULL", declared.name);
+                let what = format!(
+                    "null value in column `{}` violates not-null constraint",
+                    declared.name
+                );
                 let mut error = objects.error(&what);
                 error.code = code::NOT_NULL_VIOLATION;
                 Err(error)
@@ -427,9 +436,8 @@ impl JsonRows {
                 Ok(value)
             }
             None => {
-                let shown = csv::shorten(value.get());
-                let (name, data_type) = (&declared.name, &declared.data_type);
-                Err(objects.error(&format!("column `{name}`: `{shown}` is no {data_type}")))
+                let invalid = csv::invalid_input(&declared.data_type, value.get());
+                Err(objects.error(&format!("column `{}`: {invalid}", declared.name)))
             }
         }
     }

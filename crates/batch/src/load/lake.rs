@@ -136,22 +136,24 @@ fn into_files(table: LakeTable, path: &str, settings: Settings) -> Result<Inferr
 }
 
 /// What to do where a file of rows does not exist.
-const MISSING_HINT: &str = "The table's metadata names it: restore it, or read a state whose files \
-    have not been removed.";
+const MISSING_HINT: &str = "Restore the file, which the table's metadata lists, or read a version \
+    whose files still exist.";
 
 /// Returns the error of a file of a table's metadata that is damaged.
 fn damaged(file: &dyn Display, detail: impl Into<String>) -> Box<Diagnostic> {
-    let message = format!("file `{file}` of the table's metadata is damaged");
+    let message = format!("metadata file `{file}` of the table is damaged");
     let diagnostic = Diagnostic::new(code::BAD_COPY_FORMAT, message)
         .with_kind(Kind::FixData)
         .with_detail(detail)
-        .with_hint("Restore the file from the table's writer or a copy, or read an earlier state.");
+        .with_hint(
+            "Restore the file with the table's writer or from a copy, or read an earlier version.",
+        );
     Box::new(diagnostic)
 }
 
 /// Returns the error of a table that uses what is not read.
 fn refused(table: &dyn Display, feature: &str, hint: &str) -> Box<Diagnostic> {
-    let message = format!("table `{table}` uses {feature}, which is not supported");
+    let message = format!("table `{table}` uses an unsupported feature: {feature}");
     Box::new(Diagnostic::unsupported(message).with_kind(Kind::FixData).with_hint(hint))
 }
 

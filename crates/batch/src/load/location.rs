@@ -146,10 +146,10 @@ impl InputFile {
         let text = decompressed(joined(begin, plain), compression).map_err(failed)?;
         let (mut begin, text) = split_begin(text).map_err(failed)?;
         if let Some(encoding) = other_encoding(&begin) {
-            let message = format!("file `{self}` is in {encoding}, expected UTF-8");
+            let message = format!("file `{self}` is encoded in {encoding}, expected UTF-8");
             return Diagnostic::new(code::BAD_COPY_FORMAT, message)
                 .with_kind(Kind::FixData)
-                .with_hint(format!("Convert it: iconv -f {encoding} -t UTF-8."))
+                .with_hint(format!("Convert the file: iconv -f {encoding} -t UTF-8."))
                 .err();
         }
         if begin.starts_with(BYTE_ORDER_MARK) {
@@ -328,7 +328,9 @@ impl ChunkReader for FileChunks {
         // Memory is reserved for all of them.
         let end = u64::try_from(length).ok().and_then(|length| start.checked_add(length));
         if end.is_none_or(|end| end > self.len()) {
-            return Err(ParquetError::EOF(format!("{length} bytes at {start}")));
+            return Err(ParquetError::EOF(format!(
+                "could not read {length} bytes at offset {start}"
+            )));
         }
         match self {
             Self::Local(file) => file.get_bytes(start, length),
@@ -338,7 +340,9 @@ impl ChunkReader for FileChunks {
                 let bytes = bytes.map_err(|error| ParquetError::External(Box::new(error)))?;
                 match bytes.remaining() == length {
                     true => Ok(bytes),
-                    false => Err(ParquetError::EOF(format!("{length} bytes at {start}"))),
+                    false => Err(ParquetError::EOF(format!(
+                        "could not read {length} bytes at offset {start}"
+                    ))),
                 }
             }
         }

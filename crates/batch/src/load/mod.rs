@@ -256,20 +256,20 @@ impl LoadTarget {
         let missing = |detail: &str| {
             Diagnostic::new(
                 lockstep_diagnostic::code::NOT_NULL_VIOLATION,
-                format!("file `{file}` has no column `{}`", column.name),
+                format!("column `{}` does not exist in file `{file}`", column.name),
             )
             .with_kind(lockstep_diagnostic::Kind::FixData)
             .with_detail(detail)
         };
         if self.absent == AbsentColumns::Refused {
-            return missing("The first of the files has it.")
-                .with_hint("union_by_name = true reads NULL where a file does not have a column.")
+            return missing("The first file contains the column.")
+                .with_hint("Set union_by_name = true to read NULL for missing columns.")
                 .err();
         }
         match column.default.as_ref().and_then(lockstep_row::Value::as_scalar) {
             Some(value) => Ok(value),
             None if column.nullable => Ok(Datum::Null),
-            None => missing("The column does not take NULL and has no default.").err(),
+            None => missing("The column is NOT NULL and has no default.").err(),
         }
     }
 
@@ -282,9 +282,8 @@ impl LoadTarget {
     ) -> Result<Datum<'v>> {
         let Some(text) = text else { return Ok(Datum::Null) };
         csv_records::read_text(text, &column.data_type, &self.settings).ok_or_else(|| {
-            let (name, expected) = (&column.name, csv::describe(&column.data_type));
-            let message =
-                format!("file `{file}`: the partition value `{name}={text}` is not {expected}");
+            let (name, invalid) = (&column.name, csv::invalid_input(&column.data_type, text));
+            let message = format!("file `{file}`: partition column `{name}`: {invalid}");
             let diagnostic = Diagnostic::new(lockstep_diagnostic::code::BAD_COPY_FORMAT, message);
             Box::new(diagnostic.with_kind(lockstep_diagnostic::Kind::FixData))
         })

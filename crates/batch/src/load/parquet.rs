@@ -63,10 +63,10 @@ fn guarded<T>(read: impl FnOnce() -> ParquetResult<T>) -> std::result::Result<T,
 
 /// Returns the error of a file that is not Parquet, or is damaged.
 fn damaged(file: &dyn Display, detail: &str) -> Box<Diagnostic> {
-    let message = format!("file `{file}` could not be read as Parquet");
+    let message = format!("could not read file `{file}` as Parquet");
     let diagnostic = Diagnostic::new(code::BAD_COPY_FORMAT, message)
         .with_kind(Kind::FixData)
-        .with_detail(format!("The reader says: {detail}."));
+        .with_detail(format!("The reader reported: {detail}."));
     Box::new(diagnostic)
 }
 
@@ -184,7 +184,7 @@ impl ParquetRows {
             let rows = next.as_ref().map_or(0, RecordBatch::num_rows);
             match open.left.checked_sub(rows) {
                 Some(left) if next.is_some() || left == 0 => open.left = left,
-                _ => return Err(of_group("it has other rows than the footer says".to_owned())),
+                _ => return Err(of_group("the number of rows differs from the footer".to_owned())),
             }
             if next.is_some() {
                 self.open = Some(open);

@@ -61,10 +61,12 @@ fn check_file(file: &Path) -> Result<()> {
 
 /// Makes the error for a folder without files to read.
 fn without_files(folder: &Path) -> Box<Diagnostic> {
-    let message = format!("folder `{}` has no file to read", folder.display());
+    let message = format!("directory `{}` contains no files to read", folder.display());
     let diagnostic = Diagnostic::new(code::UNDEFINED_FILE, message);
     Box::new(match disk::is_file(&folder.join(MARKER)) {
-        true => diagnostic.with_detail("It was written by a query without rows."),
+        true => {
+            diagnostic.with_detail("The directory was written by a query that returned no rows.")
+        }
         false => diagnostic,
     })
 }
@@ -105,9 +107,12 @@ fn enter_folder(folder: &Path, above: &mut Vec<PathBuf>) -> Result<()> {
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let resolved = disk::resolve(here).map_err(|error| from_io(&error, "list", folder))?;
     if above.contains(&resolved) {
-        let message = format!("folder `{}` is a link to a folder above it", folder.display());
+        let message = format!(
+            "directory `{}` is a symbolic link to one of its parent directories",
+            folder.display()
+        );
         return Diagnostic::new(code::WRONG_OBJECT_TYPE, message)
-            .with_hint("Remove the link: what is below it has no end.")
+            .with_hint("Remove the link, which makes the directory tree infinite.")
             .err();
     }
     above.push(resolved);
@@ -126,7 +131,7 @@ fn expand_remote(url: &str) -> Result<Vec<InputFile>> {
     let mut wanted: Vec<_> = wanted.collect();
     wanted.sort_by(|left, right| left.0.cmp(&right.0));
     if wanted.is_empty() {
-        let message = format!("`{url}` names no file");
+        let message = format!("no file matches `{url}`");
         return Diagnostic::new(code::UNDEFINED_FILE, message).err();
     }
     debug_assert!(wanted.is_sorted_by_key(|(path, _)| path.clone()), "in the order of the names");

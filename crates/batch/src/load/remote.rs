@@ -116,12 +116,12 @@ struct StoreUrl<'u> {
 
 fn split(url: &str) -> Result<StoreUrl<'_>> {
     let Some(scheme) = scheme_of(url) else {
-        return Err(failed(url, "is not the URL of an object store"));
+        return Err(failed(url, "is not an object store URL"));
     };
     let start = scheme.len() + "://".len();
     let end = url[start..].find('/').map_or(url.len(), |at| start + at);
     if end == start {
-        return Err(failed(url, "names no bucket"));
+        return Err(failed(url, "does not contain a bucket name"));
     }
     Ok(StoreUrl { scheme, root: &url[..end], path: url[end..].trim_start_matches('/') })
 }
@@ -139,7 +139,7 @@ pub(crate) fn list(url: &str) -> Result<Vec<(String, RemoteFile)>> {
     };
     let parsed = |text: &str| {
         ObjectPath::parse(text.trim_end_matches('/'))
-            .map_err(|error| failed(url, &format!("is no path of an object: {error}")))
+            .map_err(|error| failed(url, &format!("is not a valid object path: {error}")))
     };
     let wait = runtime()?;
     if !is_pattern {
@@ -164,7 +164,7 @@ pub(crate) fn list(url: &str) -> Result<Vec<(String, RemoteFile)>> {
 pub(crate) fn file(url: &str, size: u64) -> Result<RemoteFile> {
     let parts = split(url)?;
     let path = ObjectPath::parse(parts.path)
-        .map_err(|error| failed(url, &format!("is no path of an object: {error}")))?;
+        .map_err(|error| failed(url, &format!("is not a valid object path: {error}")))?;
     Ok(RemoteFile { store: store_of(&parts)?, path, url: url.to_owned(), size })
 }
 
@@ -197,7 +197,10 @@ fn store_of(url: &StoreUrl<'_>) -> Result<Arc<dyn ObjectStore>> {
 }
 
 /// Returns the server that is used instead of the one of S3.
-#[expect(clippy::disallowed_methods, reason = "where the tools of S3 look, beside its credentials")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the variables that S3 tools read, in addition to credentials"
+)]
 fn endpoint() -> Option<String> {
     ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"]
         .iter()
@@ -242,7 +245,7 @@ fn store_error(url: &str, error: &object_store::Error) -> Box<Diagnostic> {
             ));
         }
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, format!("`{url}` may not be read"))
+            Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, format!("permission denied for `{url}`"))
                 .with_hint(
                     "Check the credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
                             GOOGLE_APPLICATION_CREDENTIALS, or AZURE_STORAGE_ACCOUNT_KEY.",
@@ -259,7 +262,7 @@ fn store_error(url: &str, error: &object_store::Error) -> Box<Diagnostic> {
     // The whole chain is on one line; the store's own answer is at its end.
     let detail = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     let detail: String = detail.chars().take(DETAIL_CHARS_MAX).collect();
-    Box::new(diagnostic.with_detail(format!("The store says: {detail}.")))
+    Box::new(diagnostic.with_detail(format!("The object store returned: {detail}.")))
 }
 
 /// The most characters of a store's own message.

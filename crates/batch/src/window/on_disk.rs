@@ -133,7 +133,7 @@ pub(super) async fn on_disk(
             main_rows = Some(payload.finish()?);
         }
     }
-    let memory = MemoryConsumer::new("window part").register(context.memory_pool());
+    let memory = MemoryConsumer::new("window partition").register(context.memory_pool());
     compute(move || {
         let work = DiskWork { spec: &spec, orders: &orders, files: &files, context: &context };
         let results = work.compute(&memory)?;

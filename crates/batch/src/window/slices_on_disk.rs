@@ -435,7 +435,7 @@ impl fmt::Debug for SpilledPartScan {
 
 impl fmt::Display for SpilledPartScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a part of a window's rows, from disk")
+        write!(f, "a partition of a window's rows, from disk")
     }
 }
 

@@ -405,7 +405,7 @@ fn check_says_what_is_wrong_and_salvage_saves_the_rest() {
     std::fs::write(&file, bytes).unwrap();
     let (code, out, _) = run(&["check", &dir], "", false);
     let finding = format!(
-        "damage: {}, byte 48: the payload of a block is not whole\n  in danger: default.t, \
+        "damage: {}, byte 48: the payload of a block is invalid\n  in danger: default.t, \
          positions 1 to 3\nOne thing is wrong with it.\n",
         file.display()
     );
@@ -427,5 +427,5 @@ fn check_says_what_is_wrong_and_salvage_saves_the_rest() {
     assert!(again.2.contains("is not empty"), "{}", again.2);
     let (code, _, err) = run(&["check", "/nowhere"], "", false);
     assert_eq!(code, 2);
-    assert!(err.contains("/nowhere holds no database"), "{err}");
+    assert!(err.contains("/nowhere does not contain a database"), "{err}");
 }

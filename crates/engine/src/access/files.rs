@@ -29,7 +29,7 @@ impl FileFolders {
     pub(crate) fn new(folders: &[PathBuf]) -> Result<Self> {
         let resolved = folders.iter().map(|folder| {
             FileAccess::default().resolve(folder).map_err(|error| {
-                let message = format!("folder `{}`: {error}", folder.display());
+                let message = format!("could not access directory `{}`: {error}", folder.display());
                 Box::new(Diagnostic::new(code::UNDEFINED_FILE, message))
             })
         });
@@ -63,13 +63,15 @@ impl FileFolders {
             return Ok(());
         }
         let hint = if self.folders.is_empty() {
-            "The server lists no folder; send the rows with the request instead.".to_owned()
+            "The setting server.file_folders lists no directory; send the rows with the request \
+             instead."
+                .to_owned()
         } else {
             let folders = self.folders.iter().map(|folder| format!("`{}`", folder.display()));
             let folders = folders.collect::<Vec<_>>().join(" or ");
-            format!("Name a file in {folders} by its absolute path, without `..` or a pattern.")
+            format!("Specify a file in {folders} by its absolute path, without `..` or wildcards.")
         };
-        let message = "the server does not open this file for users";
+        let message = "permission denied to access this file on the server";
         Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message).at(span).with_hint(hint).err()
     }
 
@@ -82,13 +84,14 @@ impl FileFolders {
             return Ok(());
         }
         let hint = if self.folders.is_empty() {
-            "The server lists no folder in server.temp_folders; '' is the system's.".to_owned()
+            "The setting server.temp_folders lists no directory; use '' for the system's directory."
+                .to_owned()
         } else {
             let folders = self.folders.iter().map(|folder| format!("`{}`", folder.display()));
             let folders = folders.collect::<Vec<_>>().join(" or ");
-            format!("Name {folders} or a folder in it; '' is the system's.")
+            format!("Specify {folders} or a directory in it, or '' for the system's directory.")
         };
-        let message = "the server does not write temporary files there for users";
+        let message = "permission denied to write temporary files in this directory";
         Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message).at(span).with_hint(hint).err()
     }
 

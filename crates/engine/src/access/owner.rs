@@ -88,19 +88,25 @@ impl OwnedReads {
     /// Makes the error for something that the owner lacks; `None`: the owner was dropped.
     fn refused(&self, missing: Option<&Requirement>) -> Diagnostic {
         let (object, user) = (&self.object, &self.owner.user);
-        let replace = "create the object again as another user";
         let (detail, hint) = match missing {
             Some(Requirement { object: read, privilege, .. }) => {
                 let privilege = privilege.name();
                 (
-                    format!("User `{user}` does not have {privilege} on {read}."),
-                    format!("GRANT {privilege} ON {read} TO {}; or {replace}.", name_of(user)),
+                    format!("User `{user}` lacks {privilege} on {read}."),
+                    format!(
+                        "GRANT {privilege} ON {read} TO {}; or re-create the object as another user.",
+                        name_of(user)
+                    ),
                 )
             }
-            None => (format!("User `{user}` was dropped."), format!("To use it, {replace}.")),
+            None => (
+                format!("User `{user}` was dropped."),
+                "Re-create the object as another user.".to_owned(),
+            ),
         };
         let message = format!(
-            "permission denied for {} `{}`: its owner `{user}` may not read what it reads",
+            "permission denied for {} `{}`: owner `{user}` lacks privileges on the objects that it \
+             reads",
             object.kind(),
             object.name()
         );

@@ -59,14 +59,14 @@ pub(crate) fn schema_of_answers(request: &PreparedRequest) -> Result<TableSchema
     }
     for (name, data_type) in needed(request) {
         if schema.find_column(&name).is_some() {
-            let message = format!("answers have two columns `{name}`");
+            let message = format!("the answers have more than one column named `{name}`");
             return Diagnostic::new(code::DUPLICATE_OBJECT, message)
-                .with_hint("Give one of the columns of the query another name with AS.")
+                .with_hint("Rename a column of the query with AS.")
                 .err();
         }
         if matches!(data_type, DataType::Null | DataType::Array(_)) {
-            let reason = format!("Column `{name}` would be {data_type}, which is not stored.");
-            return not_logged(&reason).with_hint("CAST gives it another type.").err();
+            let reason = format!("Column `{name}` has type {data_type}, which cannot be stored.");
+            return not_logged(&reason).with_hint("Convert it to another type with CAST.").err();
         }
         schema.columns.push(Column::new(name, data_type));
     }
@@ -101,13 +101,15 @@ impl AnswerColumns {
                 let message = match found {
                     Some(at) => {
                         let found = &schema.columns[at].data_type;
-                        format!("column `{name}` of `{table}` is {found}, not {data_type}")
+                        format!(
+                            "column `{name}` of table `{table}` is of type {found}, not {data_type}"
+                        )
                     }
-                    None => format!("`{table}` has no column `{name}` {data_type}"),
+                    None => format!("table `{table}` has no column `{name}` of type {data_type}"),
                 };
                 Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
-                    .with_detail("The answers of this deployment do not fit into the table.")
-                    .with_hint("Name a table that does not exist: DEPLOY makes it.")
+                    .with_detail("The table does not match the answers of this deployment.")
+                    .with_hint("Specify a table that does not exist; DEPLOY creates it.")
                     .err()
             }
         };

@@ -221,9 +221,10 @@ pub(super) fn check_seen(program: &Program, logged: &LoggedAnswer) -> Result<()>
     if program.tables().all(|(id, _)| logged.seen.iter().any(|(seen, _)| *seen == id)) {
         return Ok(());
     }
-    let message = format!("answer {} does not say what it saw of each table", logged.number);
+    let message =
+        format!("answer {} does not record which rows of each table it read", logged.number);
     Diagnostic::new(lockstep_diagnostic::code::DATA_CORRUPTED, message)
-        .with_detail("The column `seen` has for each table its id, and an arrival.")
+        .with_detail("Column `seen` must contain the id of each table and an arrival.")
         .err()
 }
 

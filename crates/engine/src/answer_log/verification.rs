@@ -143,7 +143,11 @@ impl AnswerRun<'_> {
 fn lacking(explanation: &Explanation, of: &Deployment) -> String {
     let names = of.tables.iter().filter(|table| explanation.lacking.contains(&table.id));
     let names: Vec<String> = names.map(|table| format!("`{}`", table.name.name)).collect();
-    if names.is_empty() { String::new() } else { format!("rows of {} are gone", names.join(", ")) }
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!("rows of {} no longer exist", names.join(", "))
+    }
 }
 
 /// Writes the rows that made differences, which are read once.

@@ -91,7 +91,7 @@ impl AuditFiles {
         if let Err(error) = self.write(&mut state, &line)
             && !std::mem::replace(&mut state.has_failed, true)
         {
-            lockstep_host::log::warn(&format!("the audit record is not written: {error}"));
+            lockstep_host::log::warn(&format!("could not write the audit record: {error}"));
         }
     }
 

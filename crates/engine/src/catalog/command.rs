@@ -93,9 +93,9 @@ pub(crate) fn check_name(kind: &str, name: &str) -> Result<()> {
     if !name.is_empty() {
         return Ok(());
     }
-    Diagnostic::new(code::SYNTAX_ERROR, format!("the name of {kind} is empty"))
+    Diagnostic::new(code::SYNTAX_ERROR, format!("the name of {kind} cannot be empty"))
         .with_kind(Kind::FixRequest)
-        .with_hint("Give it a name of one character at least.")
+        .with_hint("Specify a name of at least one character.")
         .err()
 }
 
@@ -236,7 +236,7 @@ impl Objects {
 
     fn create_database(&mut self, name: String) -> Result<Removed> {
         if self.databases.contains_key(&name) {
-            let message = format!("database `{name}` exists already");
+            let message = format!("database `{name}` already exists");
             return Diagnostic::new(code::DUPLICATE_DATABASE, message).err();
         }
         self.databases.insert(name, DatabaseObjects::default());
@@ -264,16 +264,18 @@ impl Objects {
     ) -> Result<Removed> {
         let id = table.log_id().expect("a table of the catalog has an id");
         if self.find_view(&name).is_some() {
-            let message = format!("view `{}` exists already", name.name);
+            let message = format!("view `{}` already exists", name.name);
             return Diagnostic::new(code::DUPLICATE_TABLE, message)
-                .with_detail("Tables and views share their names.")
+                .with_detail("Tables and views share a namespace.")
                 .err();
         }
         if let Some(present) = self.database(&name.database)?.tables.get(&name.name) {
             if !or_replace {
-                let message = format!("table `{}` exists already", name.name);
+                let message = format!("table `{}` already exists", name.name);
                 return Diagnostic::new(code::DUPLICATE_TABLE, message)
-                    .with_hint("CREATE OR REPLACE TABLE replaces it; IF NOT EXISTS leaves it.")
+                    .with_hint(
+                        "Replace it with CREATE OR REPLACE TABLE, or keep it with IF NOT EXISTS.",
+                    )
                     .err();
             }
             self.check_unread(&name, present.id)?;
@@ -374,16 +376,18 @@ impl Objects {
     pub(crate) fn check_view_free(&self, name: &QualifiedName, or_replace: bool) -> Result<()> {
         let found = self.database(&name.database)?;
         if found.tables.contains_key(&name.name) {
-            let message = format!("table `{}` exists already", name.name);
+            let message = format!("table `{}` already exists", name.name);
             return Diagnostic::new(code::DUPLICATE_TABLE, message)
-                .with_detail("Tables and views share their names.")
+                .with_detail("Tables and views share a namespace.")
                 .err();
         }
         match found.views.get(&name.name) {
             Some(_) if !or_replace => {
-                let message = format!("view `{}` exists already", name.name);
+                let message = format!("view `{}` already exists", name.name);
                 Diagnostic::new(code::DUPLICATE_TABLE, message)
-                    .with_hint("CREATE OR REPLACE VIEW replaces it; IF NOT EXISTS leaves it.")
+                    .with_hint(
+                        "Replace it with CREATE OR REPLACE VIEW, or keep it with IF NOT EXISTS.",
+                    )
                     .err()
             }
             Some(view) => self.check_unused(view),
@@ -423,7 +427,7 @@ impl Objects {
             let message = format!("view `{}` cannot read the view that it replaces", name.name);
             return Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
                 .with_hint(
-                    "Write the query of the old one in its place: SHOW CREATE VIEW shows it.",
+                    "Use the old view's query as a subquery instead; SHOW CREATE VIEW shows it.",
                 )
                 .err();
         }
@@ -447,7 +451,7 @@ impl Objects {
         if found.is_some_and(|found| found.tables.contains_key(&name.name)) {
             let message = format!("`{}` is a table, not a view", name.name);
             return Diagnostic::new(code::WRONG_OBJECT_TYPE, message)
-                .with_hint("Write TABLE for VIEW.");
+                .with_hint("Write TABLE instead of VIEW.");
         }
         let names = found.into_iter().flat_map(|found| found.views.keys());
         let message =
@@ -473,7 +477,7 @@ impl Objects {
             if self.find_view(name).is_some() {
                 let message = format!("`{}` is a view, not a table", name.name);
                 return Diagnostic::new(code::WRONG_OBJECT_TYPE, message)
-                    .with_hint("DROP VIEW removes it.")
+                    .with_hint("Use DROP VIEW to remove a view.")
                     .err();
             }
             let message =
@@ -583,16 +587,18 @@ impl Objects {
         } else {
             return Ok(());
         };
-        let message = format!("{taken_by} `{}` exists already", name.name);
+        let message = format!("{taken_by} `{}` already exists", name.name);
         let error = Diagnostic::new(code::DUPLICATE_OBJECT, message);
         if taken_by == wanted {
             let replace = match wanted {
                 ObjectKind::Deployment => "DEPLOY OR REPLACE",
                 _ => "CREATE OR REPLACE PROCEDURE",
             };
-            return error.with_hint(format!("{replace} replaces it.")).err();
+            return error.with_hint(format!("Replace it with {replace}.")).err();
         }
-        error.with_detail("CALL takes deployments and procedures, which share their names.").err()
+        error
+            .with_detail("Deployments and procedures share a namespace because CALL runs both.")
+            .err()
     }
 
     /// Checks that a deployment may take the name; with OR REPLACE it may be a deployment's.

@@ -109,7 +109,7 @@ impl Inspection {
         let body: CheckpointBody = match serde_json::from_slice(&manifest.body) {
             Ok(body) => body,
             Err(error) => {
-                let what = format!("its body cannot be read: {error}");
+                let what = format!("could not read the body of the manifest: {error}");
                 return self.findings.push(CheckFinding::new(&path, byte, what));
             }
         };
@@ -122,11 +122,14 @@ impl Inspection {
         let mut ids = BTreeSet::new();
         for checkpoint in &body.tables {
             let Some(table) = self.tables.get_mut(&checkpoint.id) else {
-                wrong(format!("it has rows of table {}, of which it has no CREATE", checkpoint.id));
+                wrong(format!(
+                    "the manifest lists rows of table {}, but no CREATE record of the table",
+                    checkpoint.id
+                ));
                 continue;
             };
             if !ids.insert(checkpoint.id) {
-                wrong(format!("table {} is listed twice", table.name));
+                wrong(format!("table {} is listed more than once", table.name));
             }
             table.position = checkpoint.position;
             let mut from = 0;
@@ -137,7 +140,7 @@ impl Inspection {
                 let inspected = InspectedFile::new(listed, extent.from);
                 let is_taken = self.files.insert(file, inspected).is_some();
                 if !is_known || is_taken {
-                    wrong(format!("data file {file} of {} is not listed once", table.name));
+                    wrong(format!("data file {file} of {} is not listed exactly once", table.name));
                 }
                 let is_in_order = from <= extent.from && extent.from < extent.to;
                 if !is_in_order || extent.to > checkpoint.position || rows > extent.to - extent.from
@@ -150,7 +153,7 @@ impl Inspection {
             }
         }
         for number in numbers.iter().filter(|number| !self.files.contains_key(number)) {
-            wrong(format!("data file {number} is listed and belongs to no table"));
+            wrong(format!("data file {number} is listed but belongs to no table"));
         }
     }
 
@@ -189,7 +192,7 @@ impl Inspection {
             inspected.rows += 1;
         });
         if !is_block || !are_rows {
-            let what = "the rows of a block are not those of its table and place";
+            let what = "a block contains rows that do not match its table or position";
             let mut finding = CheckFinding::new(path, offset, what);
             finding.tables.extend(table.map(|table| table.name.clone()));
             self.findings.push(finding);
@@ -216,7 +219,8 @@ impl Inspection {
                 let is_complete = inspected.rows == extent.rows && inspected.next == extent.to;
                 if !is_complete && !inspected.path.as_os_str().is_empty() {
                     let found = inspected.rows;
-                    let what = format!("it has {found} rows and should have {}", extent.rows);
+                    let what =
+                        format!("the file has {found} rows, but {} were expected", extent.rows);
                     let finding = CheckFinding::new(&inspected.path, 0, what);
                     let (tables, positions) = (vec![table.name.clone()], extent.from..extent.to);
                     self.findings.push(CheckFinding { tables, positions, ..finding });
@@ -244,7 +248,7 @@ impl Inspection {
         }
         match TableRecord::read(entry.kind, entry.payload) {
             Ok(Some(record)) => self.table_record(entry, &record),
-            Ok(None) => self.wrong_record(entry, None, "its kind is not known"),
+            Ok(None) => self.wrong_record(entry, None, "unknown record kind"),
             Err(error) => self.wrong_record(entry, None, &error.to_string()),
         }
     }
@@ -279,15 +283,15 @@ impl Inspection {
         };
         if !is_right {
             let what = match record.change {
-                TableChange::Rows(_) => "its rows are not rows of the table",
-                _ => "its condition cannot be read; rows that were deleted may be back",
+                TableChange::Rows(_) => "its rows do not match the table",
+                _ => "its condition cannot be read; deleted rows may reappear",
             };
             self.wrong_record(entry, Some(id), what);
         }
     }
 
     fn wrong_record(&mut self, entry: &Entry<'_>, table: Option<u64>, what: &str) {
-        let what = format!("the record at position {} cannot be applied: {what}", entry.position);
+        let what = format!("could not apply the record at position {}: {what}", entry.position);
         let mut finding = CheckFinding::new(&log_path(&self.path), 0, what);
         finding.positions = entry.position..entry.position + u64::from(entry.rows);
         finding.tables.extend(table.map(|id| self.name(id)));

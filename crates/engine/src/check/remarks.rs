@@ -14,8 +14,8 @@ pub(super) fn of(path: &Path, options: &OpenOptions, report: &CheckReport) -> Ve
     let mut remarks = Vec::new();
     if let Some(cut) = &report.log.cut {
         remarks.push(format!(
-            "{}: {} bytes from byte {} on were not written completely ({}); nobody was told that they \
-             are on the disk, and opening the directory removes them",
+            "{}: {} bytes starting at byte {} were not written completely ({}); they were never \
+             acknowledged, and opening the directory removes them",
             cut.file.display(),
             cut.bytes,
             cut.offset,
@@ -26,7 +26,7 @@ pub(super) fn of(path: &Path, options: &OpenOptions, report: &CheckReport) -> Ve
     let mut foreign = |directory: &Path, is_own: &dyn Fn(&str) -> bool| {
         for name in names(directory).iter().filter(|name| !is_own(name)) {
             let file = directory.join(name);
-            remarks.push(format!("{} is no file of the database", file.display()));
+            remarks.push(format!("{} does not belong to the database", file.display()));
         }
     };
     foreign(path, &|name| OWN.contains(&name) || AUDIT_FILES.contains(&name));

@@ -111,20 +111,22 @@ fn check_target(path: &Path, target: &Path, disk: &dyn Disk) -> Result<()> {
     let refuse = |what: String| {
         Diagnostic::new(code::DUPLICATE_FILE, what)
             .with_kind(Kind::FixRequest)
-            .with_hint("Name a directory that does not exist, or an empty one.")
+            .with_hint("Specify a directory that does not exist, or an empty directory.")
             .err()
     };
     let (path, resolved) = (resolved(path), resolved(target));
     if resolved.starts_with(&path) {
         let (inner, outer) = (target.display(), path.display());
-        return refuse(format!("{inner} is inside of {outer}, which is not changed"));
+        return refuse(format!("{inner} is inside {outer}, which salvage must not change"));
     }
     if path.starts_with(&resolved) {
         let (outer, inner) = (target.display(), path.display());
-        return refuse(format!("{outer} contains {inner}, which is not changed"));
+        return refuse(format!("{outer} contains {inner}, which salvage must not change"));
     }
     match disk.list(target) {
-        Ok(names) if !names.is_empty() => refuse(format!("{} is not empty", target.display())),
+        Ok(names) if !names.is_empty() => {
+            refuse(format!("directory {} is not empty", target.display()))
+        }
         _ => Ok(()),
     }
 }
@@ -193,7 +195,8 @@ fn findings(inspection: &Inspection, report: &CheckReport, rescued: &Rescued) ->
     }
     for (id, unknown) in &rescued.unknown_tables {
         let what = format!(
-            "the CREATE of table {id} is lost: its {} rows that can be read belong to no known table",
+            "the CREATE record of table {id} is lost: its {} readable rows belong to no known \
+             table",
             unknown.rows
         );
         let finding = CheckFinding::new(&log, 0, what);
@@ -209,8 +212,8 @@ fn findings(inspection: &Inspection, report: &CheckReport, rescued: &Rescued) ->
         tables.sort();
         tables.dedup();
         if !tables.is_empty() && (and_later || !damage.positions.is_empty()) {
-            let what = "what was changed at these positions is not known: rows that a DELETE or \
-                        TRUNCATE had removed may be back, and a CREATE or DROP may be missing";
+            let what = "the changes at these positions are unknown: rows removed by DELETE or \
+                        TRUNCATE may reappear, and a CREATE or DROP may be missing";
             let finding = CheckFinding::new(&damage.file, damage.offset, what);
             let positions = damage.positions.clone();
             findings.push(CheckFinding { tables, positions, and_later, ..finding });
@@ -235,7 +238,7 @@ fn unassignable_files(path: &Path, disk: &dyn Disk, rows: &mut u64) -> Vec<Check
             });
         });
         *rows += count;
-        let extent = if read.is_ok() { "" } else { " up to its first damage" };
+        let extent = if read.is_ok() { "" } else { " before the first damage" };
         let what = format!(
             "{count} rows{extent} cannot be assigned to a table, because there is no manifest"
         );

@@ -86,10 +86,13 @@ impl ArrivalRun<'_> {
 
 /// Warns that rows of a table that were known may be gone.
 pub(super) fn rows_gone(table: &str) -> Diagnostic {
-    let message = format!("rows of `{table}` that were known may be gone");
-    Diagnostic::new(code::ROWS_EXPIRED, message)
-        .with_detail("Retention, DELETE or a change of the table may have removed some.")
-        .with_hint("An answer that they were in is computed without them.")
+    let message = format!("known rows of table `{table}` may have been removed");
+    Diagnostic::new(code::KNOWN_ROWS_REMOVED, message)
+        .with_detail(
+            "Retention, DELETE or ALTER TABLE may have removed some; results are computed without \
+             them.",
+        )
+        .with_hint("For as-known training sets and queries, use a longer TTL, or none.")
 }
 
 /// Returns for each column of the request row the column of the main table that has it.
@@ -99,13 +102,14 @@ fn positions(request: &PreparedRequest, main_table: &TableSchema) -> Result<Vec<
         match at.map(|at| (at, &main_table.columns[at].data_type)) {
             Some((at, found)) if found == data_type => Ok(Some(at)),
             Some((_, found)) if *is_read => {
-                let message =
-                    format!("column `{name}` of the main table is {found}, not {data_type}");
+                let message = format!(
+                    "column `{name}` of the main table is of type {found}, not {data_type}"
+                );
                 Diagnostic::new(code::DATATYPE_MISMATCH, message).err()
             }
             None if *is_read => {
                 let message =
-                    format!("the main table has no column `{name}`, on which answers depend");
+                    format!("the main table has no column `{name}`, which the query reads");
                 Diagnostic::new(code::UNDEFINED_COLUMN, message)
                     .with_nearest(
                         name,

@@ -75,7 +75,7 @@ impl ColumnRun<'_> {
         consume: ConsumeBatch<'_>,
     ) -> Result<Vec<Diagnostic>> {
         let Some(main_table) = &self.query.request_table else {
-            let message = "AS KNOWN AT needs a table in FROM";
+            let message = "AS KNOWN AT requires a table in FROM";
             return Diagnostic::unsupported(message).at(self.column.span).err();
         };
         let (copies, warnings) = self.copies()?;
@@ -165,11 +165,12 @@ impl ColumnRun<'_> {
     fn time_column(&self, table: &CatalogTable) -> Result<usize> {
         let (name, columns) = (&self.column.text, &table.schema.columns);
         let Some(at) = table.schema.find_column(name) else {
-            let message = format!("`{}` has no column `{name}`", table.name);
+            let message = format!("column `{name}` does not exist in `{}`", table.name);
             return Diagnostic::new(code::UNDEFINED_COLUMN, message)
                 .at(self.column.span)
                 .with_detail(
-                    "Each table of a query AS KNOWN AT a column has a column of this name.",
+                    "AS KNOWN AT a column requires a column of this name in each table of the \
+                     query.",
                 )
                 .with_nearest(name, columns.iter().map(|column| column.name.as_str()))
                 .err();
@@ -177,10 +178,13 @@ impl ColumnRun<'_> {
         match &columns[at].data_type {
             DataType::Timestamp | DataType::BigInt => Ok(at),
             other => {
-                let message = format!("column `{name}` of `{}` is {other}", table.name);
+                let message = format!("column `{name}` of `{}` is of type {other}", table.name);
                 Diagnostic::new(code::DATATYPE_MISMATCH, message)
                     .at(self.column.span)
-                    .with_hint("AS KNOWN AT takes a TIMESTAMP, or a BIGINT of milliseconds.")
+                    .with_hint(
+                        "Use a column of type TIMESTAMP, or a BIGINT of milliseconds, after AS \
+                         KNOWN AT.",
+                    )
                     .err()
             }
         }
@@ -292,7 +296,7 @@ fn times(rows: &RecordBatch, column: usize) -> Vec<Option<i64>> {
 }
 
 fn too_many_rows(table: &CatalogTable) -> Diagnostic {
-    Diagnostic::internal(format!("`{}` has more rows than 32 bits count", table.name))
+    Diagnostic::internal(format!("`{}` has more rows than a 32-bit number can count", table.name))
 }
 
 fn internal(error: &dyn std::fmt::Display) -> Box<Diagnostic> {

@@ -5,12 +5,14 @@ use super::{Facts, Finding, Lint, LintScope};
 pub(super) const LINT: Lint = Lint {
     code: "01L06",
     name: "request-over-all-rows",
-    fires: "The answer to a request depends on more than the rows of a few keys: an aggregate of \
-            the whole table, DISTINCT or UNION below a window, a join that is no LAST JOIN, GROUP BY \
-            over another GROUP BY, many windows over windows. Each request runs the query in batch mode, over all rows. The \
-            answer is right all the same; `VERIFY` does not replay such a deployment.",
-    reason: "The time of a request grows with the tables, and is milliseconds at best.",
-    fix: "Aggregate over a window or GROUP BY a column of the request table, and join with LAST JOIN.",
+    fires: "The result of a request depends on more than the rows of a few keys: an aggregate over \
+            a whole table, DISTINCT or UNION below a window, a join other than LAST JOIN, GROUP BY \
+            over another GROUP BY, or many windows over other windows. Each request runs the query \
+            in batch mode, over all rows. The result is still correct; `VERIFY` does not replay \
+            such a deployment.",
+    reason: "Request time grows with the tables, and is at best milliseconds.",
+    fix: "Aggregate over a window, or GROUP BY a column of the request table, and join with LAST \
+          JOIN.",
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               DEPLOY d AS SELECT sum(v) AS s FROM t;",
     scope: LintScope::Serving,

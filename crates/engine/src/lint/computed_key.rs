@@ -6,14 +6,14 @@ use lockstep_plan::{WrittenJoin, WrittenWindow, lineage};
 use super::{Facts, Finding, Lint, LintScope};
 
 pub(super) const LINT: Lint = Lint {
-    code: "01L11",
+    code: "01L17",
     name: "computed-key",
-    fires: "PARTITION BY of a window, or the right sides of ON of a LAST JOIN, have no column of a \
-            table, only expressions such as `upper(k)`. An index is over columns, so each request \
-            computes the key of every stored row. Other keys beside a column are found by its index \
-            and compared.",
-    reason: "The time of a request grows with the table.",
-    fix: "Store the value in a column of the table, or add a column to the keys.",
+    fires: "PARTITION BY of a window, or the right side of ON of a LAST JOIN, contains no column \
+            of a table, only expressions such as `upper(k)`. Indexes are over columns, so each \
+            request computes the key of every stored row. If the key also contains a column, its \
+            index finds the rows, and the expressions are compared.",
+    reason: "Request time grows with the table.",
+    fix: "Store the value in a column of the table, or add a column to the key.",
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               INSERT INTO t VALUES ('a', 1, 1000);\n\
               DEPLOY d AS SELECT sum(v) OVER w AS s FROM t\n\

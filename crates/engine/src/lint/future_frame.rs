@@ -7,11 +7,11 @@ use super::{Facts, Finding, Lint, LintScope};
 pub(super) const LINT: Lint = Lint {
     code: "01L02",
     name: "frame-in-the-future",
-    fires: "With `compatibility = 'openmldb'` an end of a frame is a negative distance PRECEDING, which \
-            is a place after the current row. It is taken as CURRENT ROW; by default it is an error, \
-            as an end that is written FOLLOWING is.",
-    reason: "A feature may only use what is known at its row.",
-    fix: "End the frame at CURRENT ROW, or at a distance that is not negative.",
+    fires: "With `compatibility = 'openmldb'`, a frame bound is a negative distance PRECEDING, \
+            which is after the current row. The bound is treated as CURRENT ROW; by default it is \
+            an error, like FOLLOWING.",
+    reason: "A feature must use only data that is known at its row.",
+    fix: "End the frame at CURRENT ROW, or at a non-negative distance.",
     example: "SET compatibility = 'openmldb';\n\
               CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
@@ -24,7 +24,7 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     for window in &facts.query.written.windows {
         let ends = window.spec.frame.iter().flat_map(|frame| [&frame.start, &frame.end]);
         findings.extend(ends.filter(|end| is_after(end)).map(|end| {
-            let message = "the frame reaches into the future, and is cut at the current row";
+            let message = "window frame extends past the current row; it is cut at the current row";
             Finding::new(end.span, message).about(window)
         }));
     }

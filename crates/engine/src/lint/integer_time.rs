@@ -15,11 +15,11 @@ pub(super) const LINT: Lint = Lint {
     code: "01L03",
     name: "time-units-over-integers",
     fires: "A ROWS_RANGE frame has a duration such as 10s, and the window orders by a SMALLINT or \
-            INT column, or by a BIGINT column whose stored values look like seconds: they would be \
-            times of 1973 or later as seconds, and of January to March 1970 as milliseconds. Looks \
-            at the first 65536 stored rows.",
-    reason: "Durations are counted in milliseconds, and integers are compared as plain numbers: \
-             10s is 10000, whatever the unit of the column is.",
+            INT column, or by a BIGINT column whose stored values look like seconds: times of 1973 \
+            or later if read as seconds, and of January to March 1970 if read as milliseconds. \
+            Checks the first 65536 stored rows.",
+    reason: "Durations are in milliseconds, and integers are compared as plain numbers: 10s is \
+             10000, whatever the unit of the column.",
     fix: "Order by a TIMESTAMP column, or write the distance as a number in the unit of the column.",
     example: "CREATE TABLE t (k STRING, v INT, sec INT);\n\
               EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\

@@ -6,8 +6,8 @@ pub(super) const LINT: Lint = Lint {
     code: "01L16",
     name: "request-without-a-table",
     fires: "A query that serves requests reads no table: it has no FROM.",
-    reason: "A request is a row of the query's leftmost table; without one every request has the \
-             same answer, and takes no values.",
+    reason: "A request is a row of the query's leftmost table; without a table, all requests have \
+             the same result, and no values.",
     fix: "Add FROM with the table whose rows are the requests.",
     example: "DEPLOY d AS SELECT 1 AS one;",
     scope: LintScope::Serving,
@@ -16,7 +16,7 @@ pub(super) const LINT: Lint = Lint {
 
 fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     if facts.query.request_table.is_none() {
-        let message = "the query reads no table, so that a request has no row";
+        let message = "the query reads no table, so requests have no row";
         findings.push(Finding::new(facts.query.written.span, message));
     }
 }

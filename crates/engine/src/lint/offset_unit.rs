@@ -9,10 +9,10 @@ use super::{Facts, Finding, Lint, LintScope};
 pub(super) const LINT: Lint = Lint {
     code: "01L14",
     name: "unit-of-a-distance",
-    fires: "An end of a ROWS_RANGE frame is a number without a unit, and the window orders by a \
-            TIMESTAMP; or its unit is a capital M.",
-    reason: "A number without a unit counts milliseconds, and M is a minute as m is: durations have \
-             no months, whose length differs.",
+    fires: "A bound of a ROWS_RANGE frame is a number without a unit, and the window orders by a \
+            TIMESTAMP; or the unit of a bound is an uppercase M.",
+    reason: "A number without a unit is in milliseconds, and M means minutes, like m: durations \
+             have no months, because months differ in length.",
     fix: "Write the unit: s, m, h or d, such as 1h or 30d.",
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
@@ -39,9 +39,9 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
 fn of_end(facts: &Facts<'_>, end: &FrameBound, is_timed: bool) -> Option<Finding> {
     match end.kind {
         FrameBoundKind::Preceding(distance) if is_timed && distance > 0 => {
-            let message = format!("{distance} PRECEDING is {distance} milliseconds");
+            let message = format!("{distance} PRECEDING means {distance} milliseconds");
             let fix = format!(
-                "Write the unit: {distance}s are seconds. Other units are m (minutes), h (hours) \
+                "Write the unit: {distance}s for seconds. Other units are m (minutes), h (hours) \
                  and d (days)."
             );
             Some(Finding::new(end.span, message).with_fix(fix))
@@ -51,7 +51,7 @@ fn of_end(facts: &Facts<'_>, end: &FrameBound, is_timed: bool) -> Option<Finding
             let number = written.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
             let amount = interval.amount;
             let plural = if amount == 1 { "minute" } else { "minutes" };
-            let message = format!("{amount}M is {amount} {plural}");
+            let message = format!("{amount}M means {amount} {plural}");
             let days = amount.saturating_mul(30);
             let fix = format!("Write {amount}m for minutes, or {days}d for months of 30 days.");
             number.starts_with('M').then(|| Finding::new(end.span, message).with_fix(fix))

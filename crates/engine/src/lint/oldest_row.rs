@@ -7,9 +7,9 @@ use super::{Facts, Finding, Lint, LintScope};
 pub(super) const LINT: Lint = Lint {
     code: "01L13",
     name: "oldest-row-of-a-join",
-    fires: "ORDER BY of a LAST JOIN sorts a TIMESTAMP descending.",
-    reason: "LAST JOIN takes the last row of the order, which is the oldest one here.",
-    fix: "Leave DESC out to join with the newest row.",
+    fires: "ORDER BY of a LAST JOIN sorts a TIMESTAMP in descending order.",
+    reason: "LAST JOIN uses the last row in the order, which is the oldest row here.",
+    fix: "Omit DESC to join with the newest row.",
     example: "CREATE TABLE t (k STRING, ts TIMESTAMP);\n\
               CREATE TABLE u (k STRING, v INT, ts TIMESTAMP);\n\
               EXPLAIN SELECT t.k, u.v FROM t LAST JOIN u ORDER BY u.ts DESC ON t.k = u.k AND u.ts <= t.ts;",
@@ -22,6 +22,6 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
 }
 
 fn of_join(join: &WrittenJoin) -> Option<Finding> {
-    let message = "LAST JOIN with ORDER BY … DESC takes the oldest row";
+    let message = "LAST JOIN with ORDER BY … DESC uses the oldest row";
     Some(Finding::new(join.descending_time?, message))
 }

@@ -12,11 +12,12 @@ use super::{Facts, Finding, Lint, LintScope};
 pub(super) const LINT: Lint = Lint {
     code: "01L15",
     name: "label-in-a-feature",
-    fires: "A column that `binary_label`, `multiclass_label` or `regression_label` marks is read \
-            from its own row by another column: by its expression, or by an aggregate whose frame \
-            has the current row. The other column is marked as a feature, or no column is.",
-    reason: "The model learns the label from itself, and a request does not have it.",
-    fix: "Leave the row itself out with EXCLUDE CURRENT_ROW, or leave the column out.",
+    fires: "A column reads, from its own row, a column that `binary_label`, `multiclass_label` or \
+            `regression_label` marks: in its expression, or in an aggregate whose frame includes \
+            the current row. The column that reads it is marked as a feature, or no column is \
+            marked as a feature.",
+    reason: "The model learns the label from the label itself, which a request does not have.",
+    fix: "Exclude the row itself with EXCLUDE CURRENT_ROW, or omit the column.",
     example: "CREATE TABLE t (k STRING, paid BOOL, ts TIMESTAMP);\n\
               EXPLAIN SELECT binary_label(paid) AS label, continuous(count_where(*, paid) OVER w) AS n\n\
               FROM t WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1d PRECEDING AND CURRENT ROW);",
@@ -47,7 +48,8 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
             continue;
         };
         let (feature, label) = (&query.columns[output].0, &column_of.name);
-        let message = format!("column `{feature}` is made of `{label}`, the label of its own row");
+        let message =
+            format!("column `{feature}` is computed from `{label}`, the label of its own row");
         findings.push(Finding::new(position(facts, column), message));
     }
 }

@@ -5,11 +5,10 @@ use super::{Facts, Finding, Lint, LintScope};
 pub(super) const LINT: Lint = Lint {
     code: "01L08",
     name: "quoted-name",
-    fires: "With compatibility = 'openmldb', a text in double quotes is also the name of a column in \
-            scope. Without the setting it is refused.",
-    reason: "The text is compared or computed with, not the column, which is what most other \
-             systems would take it for.",
-    fix: "Write single quotes for the text, or back-quotes for the column.",
+    fires: "With `compatibility = 'openmldb'`, a string in double quotes is also the name of a \
+            column in scope. Without this setting, the name is an error.",
+    reason: "The query uses the string, not the column; most other systems would use the column.",
+    fix: "Use single quotes for the string, or backquotes for the column.",
     example: "CREATE TABLE t (user STRING, v INT);\n\
               SET compatibility = 'openmldb';\n\
               EXPLAIN SELECT v FROM t WHERE \"user\" = 'ann';",

@@ -8,11 +8,11 @@ use super::{Alike, Facts, Finding, Lint, LintScope, source};
 pub(super) const LINT: Lint = Lint {
     code: "01L10",
     name: "repeated-key-of-the-request-table",
-    fires: "The right side of a LAST JOIN without ORDER BY reads the request table, by a key of \
-            which the table holds several rows. Looks at the first 65536 stored rows.",
-    reason: "Batch mode joins each row with the one of its key that arrived last; a request is \
-             itself the one that arrived last.",
-    fix: "Join by a key that each row has for itself, or add ORDER BY and compare the times of both \
+    fires: "The right side of a LAST JOIN without ORDER BY is the request table, which has several \
+            rows with the same key. Checks the first 65536 stored rows.",
+    reason: "Batch mode joins each row with the row of its key that arrived last; in request mode, \
+             the request row itself arrived last.",
+    fix: "Join by a key that is unique to each row, or add ORDER BY and compare the times of both \
           sides in ON.",
     example: "CREATE TABLE t (id STRING, v INT);\n\
               INSERT INTO t VALUES ('a', 1), ('a', 2);\n\
@@ -39,7 +39,8 @@ fn repeated(facts: &Facts<'_>, table: &CatalogTable, join: &WrittenJoin) -> Opti
         // A row is equal to itself in both modes, whichever of its key is found.
         return None;
     }
-    let message =
-        format!("LAST JOIN with the request table `{name}`, which has several rows of a key");
+    let message = format!(
+        "LAST JOIN with the request table `{name}`, which has several rows with the same key"
+    );
     Some(Finding::new(join.span, message))
 }

@@ -7,11 +7,11 @@ use super::{Facts, Finding, Lint, LintScope};
 pub(super) const LINT: Lint = Lint {
     code: "01L09",
     name: "empty-request-table",
-    fires: "A query that serves requests looks at the stored rows of its request table, in a window \
+    fires: "A query that serves requests reads the stored rows of its request table, in a window \
             or on the right side of a LAST JOIN, and the table is empty.",
-    reason: "A request sees the rows that are stored when it comes, with its own as the latest of \
-             them; batch mode sees the rows of the training set.",
-    fix: "Store the history in the request table before requests come.",
+    reason: "A request reads the rows that are stored when it arrives, with its own row as the \
+             latest; batch mode reads the rows of the training set.",
+    fix: "Store the history in the request table before the first request.",
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               DEPLOY d AS SELECT sum(v) OVER w AS s FROM t\n\
               WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW);",
@@ -37,6 +37,6 @@ fn empty(facts: &Facts<'_>, table: &CatalogTable) -> Option<Finding> {
     let mut joins = written.joins.iter();
     let join = || joins.find(|join| is_it(&join.right)).map(|join| join.span);
     let span = window.or_else(join)?;
-    let message = format!("table `{}` is empty, so a request sees no row but its own", table.name);
+    let message = format!("table `{}` is empty, so a request reads only its own row", table.name);
     Some(Finding::new(span, message))
 }

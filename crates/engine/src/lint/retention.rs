@@ -10,10 +10,11 @@ use crate::statement::retention_text;
 pub(super) const LINT: Lint = Lint {
     code: "01L01",
     name: "window-longer-than-retention",
-    fires: "The frame of a window reaches further back than any declared index of the table keeps \
-            rows. With compatibility = 'openmldb', where a request sees what the index that it reads \
-            keeps: further back than the index over the key and the order column of the window.",
-    reason: "Rows that have expired are missing from the feature.",
+    fires: "A window frame extends further back than the retention of every declared index of the \
+            table. With `compatibility = 'openmldb'`, a request reads only the rows that its index \
+            retains, so the frame is compared with the index over the key and the order column of \
+            the window.",
+    reason: "Expired rows are missing from the feature.",
     fix: "Raise the TTL of the index, or shorten the window.",
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=1h));\n\
               EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
@@ -43,7 +44,7 @@ fn find(
     let is_short = |index: &&IndexSpec| is_too_short(frame, index.retention);
     let index = indexes.first().filter(|_| indexes.iter().all(is_short))?;
     let message = format!(
-        "the window ({frame}) looks further back than index `{}` of table `{}` keeps rows",
+        "window frame ({frame}) exceeds the retention of index `{}` on table `{}`",
         index.name, source.table.name
     );
     let now = facts.tables.by_id.get(&source.table.id)?.schema();
@@ -51,8 +52,8 @@ fn find(
     let enough = widened.iter().find(|index| !is_too_short(frame, index.retention));
     let fix = enough.map(|index| {
         format!(
-            "Index `{}` keeps rows for long enough from now on ({}); load older ones again if \
-             the feature needs them.",
+            "Index `{}` retains enough rows from now on ({}); reload older rows if the feature \
+             needs them.",
             index.name,
             retention_text(index.retention)
         )

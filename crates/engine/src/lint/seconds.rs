@@ -14,14 +14,14 @@ const LATER_MIN: i64 = 315_532_800_000;
 pub(super) const LINT: Lint = Lint {
     code: "01L12",
     name: "seconds-in-a-timestamp",
-    fires: "The TIMESTAMP by which a window or a LAST JOIN is ordered has stored values that look \
-            like seconds: times of January to April 1970, which as seconds are times of 1973 or \
-            later. Or it has values before 1980 and later ones. Looks at the first 65536 stored \
-            rows. An append, INSERT or LOAD DATA whose rows have such an event time in an index \
-            warns as well.",
-    reason: "A TIMESTAMP counts milliseconds since 1970, so that rows with seconds lie decades \
-             before the others, and no window of a later row reaches them.",
-    fix: "Multiply seconds by 1000, or write the time as a text such as '2024-01-01 10:00:00'.",
+    fires: "A window or a LAST JOIN orders by a TIMESTAMP whose stored values look like seconds: \
+            times of January to April 1970, which are times of 1973 or later if read as seconds. \
+            Or the TIMESTAMP has values both before 1980 and later. Checks the first 65536 stored \
+            rows. An append, INSERT or LOAD DATA also warns if its rows have such an event time in \
+            an index.",
+    reason: "A TIMESTAMP counts milliseconds since 1970, so rows with seconds are decades older \
+             than other rows, and windows of later rows do not reach them.",
+    fix: "Multiply seconds by 1000, or write the time as a string such as '2024-01-01 10:00:00'.",
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               INSERT INTO t VALUES ('a', 1, 1704103200);\n\
               EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
@@ -86,7 +86,7 @@ fn find(
             format!("column `{name}` of table `{table}` has times that look like seconds")
         }
         SuspectTimes::Early => {
-            format!("column `{name}` of table `{table}` has times before 1980 and later ones")
+            format!("column `{name}` of table `{table}` has times both before 1980 and later")
         }
     };
     Some(Finding::new(span, message))

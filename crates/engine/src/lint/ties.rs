@@ -8,15 +8,15 @@ use super::{Alike, Facts, Finding, Lint, LintScope};
 pub(super) const LINT: Lint = Lint {
     code: "01L04",
     name: "order-by-arrival",
-    fires: "The order of rows matters to a window, since its frame counts rows (ROWS, MAXSIZE) or \
-            a function over it takes them in order (such as `first_value` or `lag`), and rows are \
-            not told apart by the order column: there is no ORDER BY, or the table holds two rows \
-            of one key with one event time. What reads the current row only, such as `lag(x, 0)`, \
-            does not count. Looks at the first 65536 stored rows; without rows, \
-            only a missing ORDER BY is found.",
-    reason: "Rows of one key and one event time are ordered by arrival, so loading the same rows \
-             in another order gives another result.",
-    fix: "Order by a column that tells the rows apart, or use a frame and functions that take \
+    fires: "The result of a window depends on the order of its rows, because the frame counts rows \
+            (ROWS, MAXSIZE) or a function depends on their order (such as `first_value` or `lag`), \
+            and the order column does not distinguish the rows: there is no ORDER BY, or the table \
+            has two rows with the same key and event time. Calls that read only the current row, \
+            such as `lag(x, 0)`, do not count. Checks the first 65536 stored rows; without rows, \
+            only a missing ORDER BY is reported.",
+    reason: "Rows with the same key and event time are ordered by arrival, so loading the same \
+             rows in another order changes the result.",
+    fix: "Order by a column that distinguishes the rows, or use a frame and functions that process \
           simultaneous rows together.",
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               INSERT INTO t VALUES ('a', 1, 1000), ('a', 2, 1000);\n\

@@ -9,13 +9,16 @@ pub(super) const LINT: Lint = Lint {
     code: "01L05",
     name: "join-without-time",
     fires: "ON of a LAST JOIN does not compare the right side's order column with the left side, \
-            and the right table changes: it holds several rows of one key, or it is empty and the \
-            join has an order. Looks at the first 65536 stored rows. Or ON requires that the right \
-            row is not earlier than the left one, as in `left.ts < right.ts`. Or ON compares the \
-            times of both sides, and ORDER BY is missing, so that the row that arrived last is taken.",
-    reason: "Batch mode joins each old row with what is newest today, which was not known at the \
-             time of the row; request mode joins with what is newest at the request.",
-    fix: "Add to ON that the right row is not later, as in `right.ts <= left.ts`, and ORDER BY its time.",
+            and the right table changes: it has several rows with the same key, or it is empty and \
+            the join has an order. Checks the first 65536 stored rows. Or ON requires that the \
+            right row is not earlier than the left row, as in `left.ts < right.ts`. Or ON compares \
+            the times of both sides and ORDER BY is missing, so that the join uses the row that \
+            arrived last.",
+    reason: "Batch mode joins each old row with the row that is newest today, which was not known \
+             at the time of the old row; request mode joins with the row that is newest at the \
+             time of the request.",
+    fix: "Require in ON that the right row is not later, as in `right.ts <= left.ts`, and ORDER BY \
+          its time.",
     example: "CREATE TABLE t (k STRING, ts TIMESTAMP);\n\
               CREATE TABLE u (k STRING, v INT, ts TIMESTAMP);\n\
               INSERT INTO u VALUES ('a', 1, 1000), ('a', 2, 2000);\n\
@@ -27,8 +30,8 @@ pub(super) const LINT: Lint = Lint {
 fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     for join in &facts.query.written.joins {
         if join.is_later {
-            let message = "LAST JOIN takes rows that are not earlier than the left row";
-            let fix = "Turn the comparison in ON around: what is known at a row lies before it.";
+            let message = "LAST JOIN uses rows that are not earlier than the left row";
+            let fix = "Reverse the comparison in ON: only earlier rows are known at a row.";
             findings.push(Finding::new(join.span, message).with_fix(fix));
         } else if !join.is_bounded {
             findings.extend(find(facts, join));
@@ -63,18 +66,18 @@ fn find(facts: &Facts<'_>, join: &WrittenJoin) -> Option<Finding> {
         }
         let message = format!("IN (SELECT …) over table `{table}`, which changes, ignores time");
         let fix =
-            "Use LAST JOIN with the times of both sides in ON, and see whether it found a row.";
+            "Use LAST JOIN with the times of both sides in ON, and test whether it found a row.";
         return Some(Finding::new(join.span, message).with_fix(fix));
     }
     let message = format!("LAST JOIN with table `{table}`, which changes, ignores time");
     let name = join.name.as_ref().unwrap_or(table);
     if let Some(time) = &join.compared_time {
         let message = format!(
-            "LAST JOIN with table `{table}`, which changes, takes the row that arrived last"
+            "LAST JOIN with table `{table}`, which changes, uses the row that arrived last"
         );
         let fix = format!(
-            "ON compares `{name}`.`{time}` with the left row; add ORDER BY `{name}`.`{time}`, so \
-             that the newest row is taken."
+            "ON compares `{name}`.`{time}` with the left row; add ORDER BY `{name}`.`{time}` to \
+             use the newest row."
         );
         return Some(Finding::new(join.span, message).with_fix(fix));
     }
@@ -82,10 +85,10 @@ fn find(facts: &Facts<'_>, join: &WrittenJoin) -> Option<Finding> {
     let Some(column) = right.event_time else { return Some(finding) };
     let column = &right.table.schema.columns[column].name;
     let (order, note) = match is_self_join {
-        true => ("earlier than", "; at the same time it would find itself"),
+        true => ("earlier than", "; at the same time, the row would match itself"),
         false => ("not later than", ""),
     };
     Some(finding.with_fix(format!(
-        "Add to ON that `{name}`.`{column}` is {order} the event time of the left row{note}."
+        "Require in ON that `{name}`.`{column}` is {order} the event time of the left row{note}."
     )))
 }

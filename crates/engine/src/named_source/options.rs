@@ -73,7 +73,7 @@ const DELTA_OPTIONS: OptionTable<'_, Option<u64>> = OptionTable {
         set: |version, argument| {
             *version = match number(argument.value()).map(u64::try_from) {
                 Some(Ok(given)) => Some(given),
-                _ => return argument.invalid("takes the number of a version, from 0"),
+                _ => return argument.invalid("must be the number of a version, an integer from 0"),
             };
             Ok(())
         },
@@ -88,7 +88,7 @@ const ICEBERG_OPTIONS: OptionTable<'_, Option<i64>> = OptionTable {
         set: |snapshot, argument| {
             *snapshot = match number(argument.value()) {
                 Some(given) => Some(given),
-                None => return argument.invalid("takes the id of a snapshot, a whole number"),
+                None => return argument.invalid("must be the id of a snapshot, an integer"),
             };
             Ok(())
         },
@@ -124,10 +124,10 @@ pub(super) fn lake_version(files: &FileTable) -> Result<Option<LakeVersion>> {
     match files.paths.get(1) {
         None => Ok(Some(version)),
         Some(second) => {
-            let message = format!("{} takes one path", function.text);
+            let message = format!("{} requires exactly one path", function.text);
             Diagnostic::new(code::INVALID_PARAMETER, message)
                 .at(second.span)
-                .with_hint("UNION ALL puts the rows of several tables together.")
+                .with_hint("Combine several tables with UNION ALL.")
                 .err()
         }
     }
@@ -154,16 +154,17 @@ fn format_of(files: &FileTable) -> Result<FileFormat> {
     let Some(function) = &files.function else {
         let path = &files.paths[0];
         return FileFormat::of_path(&path.text).ok_or_else(|| {
-            let message = format!("the name `{}` does not say the format of the file", path.text);
+            let message =
+                format!("cannot determine the format of file `{}` from its name", path.text);
             let diagnostic = Diagnostic::new(code::INVALID_PARAMETER, message).at(path.span);
             Box::new(diagnostic.with_hint(
-                "Write read_csv('…'), read_parquet('…'), read_json('…') or read_arrow('…').",
+                "Use read_csv('…'), read_parquet('…'), read_json('…') or read_arrow('…').",
             ))
         });
     };
     let known = FUNCTIONS.iter().find(|(name, _)| *name == function.text);
     known.map(|(_, format)| *format).ok_or_else(|| {
-        let message = format!("function `{}` reads no files", function.text);
+        let message = format!("function `{}` does not read files", function.text);
         let names = FUNCTIONS.iter().map(|(name, _)| *name).chain([READ_DELTA, READ_ICEBERG]);
         let diagnostic = Diagnostic::new(code::UNDEFINED_FUNCTION, message).at(function.span);
         Box::new(diagnostic.with_nearest(&function.text, names))

@@ -99,7 +99,7 @@ impl Relation {
         };
         let own = self.query.request_table.as_ref().map(|table| table.id);
         let Some(main_table) = other.map(|table| table.id).or(own) else {
-            let message = "AS KNOWN AT needs a table in FROM";
+            let message = "AS KNOWN AT requires a table in FROM";
             return Diagnostic::unsupported(message).at(known.span).err();
         };
         if let Some(table) = other

@@ -52,7 +52,7 @@ impl Session {
         name: &ObjectName,
         actions: &[AlterTableAction],
     ) -> Result<()> {
-        self.require_online("ALTER TABLE of columns", name.name.span)?;
+        self.require_online("changing columns with ALTER TABLE", name.name.span)?;
         self.replace_columns(name, |entry, schema| self.changed(entry, schema, actions))
     }
 
@@ -83,10 +83,10 @@ impl Session {
         let readers = self.readers(&entry, &changed);
         let readers = readers.map_err(|error| Box::new(at_name(*error, name)))?;
         if !entry.offline.is_empty() {
-            return Diagnostic::unsupported("the table has offline data")
+            return Diagnostic::unsupported("cannot change columns of a table with offline data")
                 .at(name.name.span)
-                .with_detail("Its files and copied rows have the columns that it has now.")
-                .with_hint("Remove them first with ALTER TABLE … DROP offline_path.")
+                .with_detail("The offline files and rows have the current columns.")
+                .with_hint("Remove the offline data first with ALTER TABLE … DROP offline_path.")
                 .err();
         }
         check_times(&schema, name)?;
@@ -119,10 +119,10 @@ impl Session {
         for action in actions {
             match action {
                 AlterTableAction::OfflinePath { span, .. } => {
-                    let message = "ALTER TABLE changes columns or offline paths, not both";
+                    let message = "ALTER TABLE cannot change both columns and offline paths";
                     return Diagnostic::unsupported(message)
                         .at(*span)
-                        .with_hint("Write two statements.")
+                        .with_hint("Use two statements.")
                         .err();
                 }
                 AlterTableAction::AddColumn { column, if_not_exists } => {
@@ -160,10 +160,11 @@ impl Session {
         let column = column(definition, self.settings())?;
         if !column.nullable && column.default.is_none() && !is_empty {
             let name = &definition.name;
-            let message = format!("the rows of the table have no value for `{}`", name.text);
+            let message =
+                format!("existing rows have no value for NOT NULL column `{}`", name.text);
             return Diagnostic::new(code::NOT_NULL_VIOLATION, message)
                 .at(name.span)
-                .with_hint("Give the column a DEFAULT, or leave NOT NULL out.")
+                .with_hint("Add a DEFAULT to the column, or omit NOT NULL.")
                 .err();
         }
         let value = column.default.clone().unwrap_or(Value::Null);
@@ -196,7 +197,7 @@ impl ChangedColumns {
         if self.schema.find_column(&name.text).is_none() {
             return Ok(());
         }
-        let message = format!("column `{}` exists already", name.text);
+        let message = format!("column `{}` already exists", name.text);
         Diagnostic::new(code::DUPLICATE_OBJECT, message).at(name.span).err()
     }
 
@@ -215,17 +216,18 @@ impl ChangedColumns {
             index.keys.contains(&position) || index.event_time == Some(position)
         };
         if let Some(index) = self.schema.indexes.iter().find(reads) {
-            let message = format!("column `{}` is part of the index `{}`", name.text, index.name);
+            let message = format!("column `{}` is part of index `{}`", name.text, index.name);
             return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
                 .at(name.span)
-                .with_hint("DROP INDEX first.")
+                .with_hint("Drop the index first with DROP INDEX.")
                 .err();
         }
         if self.schema.columns.len() == 1 {
-            let message = format!("column `{}` is the only one of the table", name.text);
+            let message =
+                format!("cannot drop column `{}`: it is the only column of the table", name.text);
             return Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
                 .at(name.span)
-                .with_hint("DROP TABLE removes the table.")
+                .with_hint("Use DROP TABLE to remove the table.")
                 .err();
         }
         self.schema.columns.remove(position);
@@ -247,11 +249,12 @@ fn check_times(schema: &TableSchema, name: &ObjectName) -> Result<()> {
             && !matches!(index.retention, Retention::Forever | Retention::Latest { .. })
     };
     let Some(index) = schema.indexes.iter().find(counts) else { return Ok(()) };
-    let message = format!("the index `{}` keeps rows for a time from their arrival", index.name);
+    let message =
+        format!("cannot change columns: index `{}` expires rows by arrival time", index.name);
     Diagnostic::unsupported(message)
         .at(name.name.span)
-        .with_detail("The rows would be copied, and their time would begin again.")
-        .with_hint("CREATE TABLE … AS SELECT makes a table with other columns.")
+        .with_detail("The rows would be copied, which would restart their TTL.")
+        .with_hint("Use CREATE TABLE … AS SELECT to create a table with other columns.")
         .err()
 }
 

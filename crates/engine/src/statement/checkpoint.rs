@@ -28,7 +28,7 @@ impl Session {
     /// Runs BACKUP TO: writes a directory that holds what this one does now.
     pub(crate) fn backup(&self, path: &str, span: Span) -> Result<Output> {
         let path = self.backup_path(Path::new(path)).map_err(|_outside| {
-            let message = "the server does not open this file for users";
+            let message = "permission denied to write a backup to this directory";
             Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message).at(span)
         })?;
         let backup = self.database.backup(&path);

@@ -38,7 +38,10 @@ impl Session {
                 && is_last
                 && !schema.indexes.is_empty()
             {
-                let message = format!("index `{}` is the last one of the table", index.text);
+                let message = format!(
+                    "cannot drop index `{}`: it is the last index of the table",
+                    index.text
+                );
                 return Diagnostic::new(code::DEPENDENT_OBJECTS, message).at(index.span).err();
             }
             table.drop_declared_index(&index.text).map_err(|error| match error {
@@ -70,7 +73,7 @@ fn created_index(
     let warnings = options.read(&create.options, UnknownOption::Warning)?;
     let index = options.into_index(create.name.text.clone(), span)?;
     if schema.find_index(&index.keys, index.event_time).is_some() {
-        return definition_error("an index with these columns and ts exists already", span);
+        return definition_error("an index with these columns and TS already exists", span);
     }
     Ok((index, warnings))
 }
@@ -91,7 +94,7 @@ pub(super) fn declare_index(
 /// Adds an index to a schema.
 pub(super) fn add_index(schema: &mut TableSchema, index: IndexSpec, span: Span) -> Result<()> {
     if schema.find_index(&index.keys, index.event_time).is_some() {
-        return definition_error("an index with this KEY and TS exists already", span);
+        return definition_error("an index with this KEY and TS already exists", span);
     }
     schema.indexes.push(index);
     Ok(())
@@ -105,10 +108,10 @@ pub(super) fn add_primary_key(schema: &mut TableSchema, key: &PrimaryKey) -> Res
         index.keeps_one_row() && index.event_time.is_none() && !has_nulls
     };
     if let Some(index) = schema.indexes.iter().find(is_key) {
-        let message = format!("index `{}` keeps one row of each key already", index.name);
+        let message = format!("index `{}` already keeps one row per key", index.name);
         return Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
             .at(key.index.span)
-            .with_hint("A table has one PRIMARY KEY. INDEX(KEY=k) finds rows by another key.")
+            .with_hint("A table can have only one PRIMARY KEY; use INDEX(KEY=k) for another key.")
             .err();
     }
     let index = declare_index(&key.index, schema)?;
@@ -218,7 +221,7 @@ fn key_columns(item: &OptionItem, schema: &TableSchema) -> Result<Vec<usize>> {
         other => std::slice::from_ref(other),
     };
     let Some(names) = values.iter().map(word).collect::<Option<Vec<&str>>>() else {
-        let message = format!("{} takes names of columns", item.key.text.to_uppercase());
+        let message = format!("{} must be a list of column names", item.key.text.to_uppercase());
         return Diagnostic::new(code::INVALID_TABLE_DEFINITION, message).at(item.span).err();
     };
     names.into_iter().map(|name| find_column(schema, name, item.span)).collect()
@@ -242,8 +245,10 @@ fn check_event_time(event_time: Option<usize>, schema: &TableSchema, span: Span)
     if matches!(column.data_type, DataType::BigInt | DataType::Timestamp) {
         return Ok(());
     }
-    let message =
-        format!("TS must be BIGINT or TIMESTAMP, `{}` is {}", column.name, column.data_type);
+    let message = format!(
+        "TS must be of type BIGINT or TIMESTAMP, but column `{}` is of type {}",
+        column.name, column.data_type
+    );
     definition_error(message, span)
 }
 
@@ -251,10 +256,16 @@ fn check_keys(keys: &[usize], schema: &TableSchema, span: Span) -> Result<()> {
     for (position, key) in keys.iter().enumerate() {
         let column = &schema.columns[*key];
         if keys[..position].contains(key) {
-            return definition_error(format!("KEY has `{}` twice", column.name), span);
+            return definition_error(
+                format!("column `{}` appears more than once in KEY", column.name),
+                span,
+            );
         }
         if !can_be_key(column) {
-            let message = format!("KEY cannot be {}, as `{}` is", column.data_type, column.name);
+            let message = format!(
+                "type {} of column `{}` cannot be used in KEY",
+                column.data_type, column.name
+            );
             return definition_error(message, span);
         }
     }
@@ -267,7 +278,7 @@ fn default_key(schema: &TableSchema, event_time: Option<usize>, span: Span) -> R
         |(position, column): &(usize, &Column)| Some(*position) != event_time && can_be_key(column);
     match schema.columns.iter().enumerate().find(is_usable) {
         Some((position, _)) => Ok(position),
-        None => definition_error("no column can be the KEY of this index", span),
+        None => definition_error("no column can be used as the KEY of this index", span),
     }
 }
 

@@ -265,13 +265,13 @@ fn schema_of_definitions(create: &CreateTable, settings: Settings) -> Result<Tab
     for definition in &create.columns {
         checkpoint()?;
         if !names.insert(definition.name.text.as_str()) {
-            let message = format!("column `{}` is defined twice", definition.name.text);
+            let message = format!("column `{}` is specified more than once", definition.name.text);
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(definition.name.span).err();
         }
         schema.columns.push(column(definition, settings)?);
     }
     if create.indexes.len() + create.primary_keys.len() > INDEXES_MAX {
-        let message = format!("a table has at most {INDEXES_MAX} indexes");
+        let message = format!("tables can have at most {INDEXES_MAX} indexes");
         return definition_error(message, create.name.name.span);
     }
     for definition in &create.indexes {
@@ -288,7 +288,7 @@ fn schema_of_definitions(create: &CreateTable, settings: Settings) -> Result<Tab
 pub(super) fn column(definition: &ColumnDefinition, settings: Settings) -> Result<Column> {
     let data_type = type_of(&definition.data_type)?;
     if matches!(data_type, DataType::Array(_) | DataType::Null) {
-        let message = format!("a column cannot be {data_type}");
+        let message = format!("a column cannot be of type {data_type}");
         return definition_error(message, definition.data_type.name.span);
     }
     let default = match &definition.default {
@@ -329,17 +329,17 @@ fn schema_of_query(rows: &Output, span: Span) -> Result<TableSchema> {
     let mut names = HashSet::new();
     for (name, data_type) in &rows.columns {
         if !names.insert(name.as_str()) {
-            let message = format!("the query has two columns `{name}`");
+            let message = format!("the query has more than one column named `{name}`");
             return Diagnostic::new(code::DUPLICATE_OBJECT, message)
                 .at(span)
-                .with_hint("Give one of them another name with AS.")
+                .with_hint("Rename one of the columns with AS.")
                 .err();
         }
         if is_untyped(data_type) || matches!(data_type, DataType::Array(_)) {
-            let message = format!("column `{name}` is {data_type}, which is not stored");
+            let message = format!("column `{name}` has type {data_type}, which cannot be stored");
             return Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .at(span)
-                .with_hint("CAST gives it another type.")
+                .with_hint("Convert it to another type with CAST.")
                 .err();
         }
         schema.columns.push(Column::new(name, data_type.clone()));
@@ -352,7 +352,7 @@ fn schema_of_file(like: &CreateLike, settings: Settings) -> Result<TableSchema> 
     let Some(format) = FileFormat::from_name(&like.format) else {
         return Diagnostic::unsupported(format!("LIKE {} is not supported", like.format))
             .at(like.span)
-            .with_hint("LIKE PARQUET 'path' takes the columns of a Parquet file.")
+            .with_hint("Use LIKE PARQUET 'path' to copy the columns of a Parquet file.")
             .err();
     };
     let options = LoadOptions { format, ..LoadOptions::default() };
@@ -363,10 +363,10 @@ fn schema_of_file(like: &CreateLike, settings: Settings) -> Result<TableSchema> 
 fn check_columns(columns: &[Column]) -> Result<()> {
     let refused = columns.iter().find(|column| matches!(column.data_type, DataType::Array(_)));
     let Some(Column { name, data_type, .. }) = refused else { return Ok(()) };
-    let message = format!("column `{name}` cannot be {data_type}");
+    let message = format!("column `{name}` cannot be of type {data_type}");
     Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
         .with_kind(Kind::FixData)
-        .with_hint("A table has no column of arrays: leave it out, or store a row for each item.")
+        .with_hint("Omit the column, or store one row per array element.")
         .err()
 }
 
@@ -376,7 +376,7 @@ fn schema_of_arrow(table: &str, schema: &SchemaRef) -> Result<TableSchema> {
     if schema.fields().is_empty() {
         let message = format!("table `{table}` does not exist, and the data has no columns");
         return Diagnostic::new(code::UNDEFINED_TABLE, message)
-            .with_hint("CREATE TABLE first.")
+            .with_hint("Create the table first with CREATE TABLE.")
             .err();
     }
     let mut columns = Vec::new();
@@ -389,10 +389,13 @@ fn schema_of_arrow(table: &str, schema: &SchemaRef) -> Result<TableSchema> {
                 .err();
         };
         if is_untyped(&data_type) {
-            let message = format!("column `{}` has no value that gives it a type", field.name());
+            let message =
+                format!("cannot determine the type of column `{}`: it has no value", field.name());
             return Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .with_kind(Kind::FixData)
-                .with_hint("CREATE TABLE first, or give the column a type.")
+                .with_hint(
+                    "Create the table first with CREATE TABLE, or specify the type of the column.",
+                )
                 .err();
         }
         columns.push(Column::new(field.name(), data_type));

@@ -9,7 +9,7 @@ impl Session {
     /// Runs CREATE DATABASE.
     pub(crate) fn create_database(&self, name: &Ident, if_not_exists: bool) -> Result<Output> {
         if name.text == SYSTEM_DATABASE {
-            let message = format!("database `{SYSTEM_DATABASE}` has the system tables");
+            let message = format!("database `{SYSTEM_DATABASE}` is reserved for system tables");
             return Diagnostic::new(code::DUPLICATE_DATABASE, message).at(name.span).err();
         }
         let command = CatalogCommand::CreateDatabase { name: name.text.clone() };

@@ -68,7 +68,7 @@ mod operator_text {
         (BinaryOperator::GreaterOrEqual, ">="),
     ];
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
     pub(super) fn serialize<S: Serializer>(
         operator: &BinaryOperator,
         to: S,
@@ -89,8 +89,8 @@ mod operator_text {
 /// Removes the rows that the filter selects, and returns how many they are.
 fn delete(table: &Table, filter: Option<&Expr>, options: &BindOptions) -> Result<u64> {
     let Some(filter) = filter else {
-        return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "DELETE needs a WHERE")
-            .with_hint("TRUNCATE TABLE removes every row.")
+        return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "DELETE requires a WHERE clause")
+            .with_hint("Use TRUNCATE TABLE to remove all rows.")
             .err();
     };
     let schema = declared_schema(table);
@@ -233,7 +233,7 @@ fn refuse_quoted_name(side: &Expr, schema: &TableSchema, options: &BindOptions) 
 fn not_a_condition<T>(span: Span) -> Result<T> {
     Diagnostic::new(
         code::FEATURE_NOT_SUPPORTED,
-        "DELETE takes conditions `column = constant`, joined by AND",
+        "DELETE supports only conditions `column = constant`, joined by AND",
     )
     .at(span)
     .with_detail("The event time of an index may also be compared with <, <=, > and >=.")
@@ -266,7 +266,7 @@ fn check_repetition(conditions: &[DeleteCondition], schema: &TableSchema) -> Res
         });
         if is_repeated {
             let name = &schema.columns[condition.column].name;
-            let message = format!("DELETE has two conditions on `{name}` that exclude each other");
+            let message = format!("DELETE has conflicting conditions on column `{name}`");
             return Diagnostic::new(code::INVALID_PARAMETER, message).at(condition.span).err();
         }
     }
@@ -295,7 +295,7 @@ fn check_indexes(conditions: &[DeleteCondition], schema: &TableSchema, span: Spa
     )
     .at(span)
     .with_detail(format!("The indexes are: {}.", indexes.join("; ")))
-    .with_hint("Name all key columns of one index with `=`, its event time, or both.")
+    .with_hint("Compare all key columns of one index with `=`, its event time, or both.")
     .err()
 }
 
@@ -319,7 +319,7 @@ fn check_ranges(conditions: &[DeleteCondition], schema: &TableSchema) -> Result<
     for condition in conditions {
         let column = &schema.columns[condition.column];
         if matches!(column.data_type, DataType::Array(_) | DataType::Map(..)) {
-            let message = format!("DELETE does not compare a {}", column.data_type);
+            let message = format!("DELETE cannot compare a column of type {}", column.data_type);
             return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).at(condition.span).err();
         }
     }

@@ -86,7 +86,7 @@ fn missing_indexes(entry: &TableEntry, empty_copies: &TableSet) -> Vec<String> {
         let keys: Vec<&str> = index.keys.iter().map(name).collect();
         let order = index.event_time.as_ref().map(|column| format!(", by {}", name(column)));
         format!(
-            "  needs an index of {} over ({}){} that is not there yet",
+            "  requires an index of {} over ({}){} that does not exist yet",
             entry.definition.name(),
             keys.join(", "),
             order.unwrap_or_default()

@@ -7,11 +7,11 @@ use crate::Output;
 
 /// Refuses CREATE FUNCTION.
 pub(crate) fn create_function(name: &Ident) -> Result<Output> {
-    let message = format!("function `{}` cannot be made from a native library", name.text);
+    let message = format!("cannot create function `{}` from a native library", name.text);
     Diagnostic::unsupported(message)
         .at(name.span)
-        .with_detail("Loading code into the process is not offered.")
-        .with_hint("SHOW FUNCTIONS lists the functions that there are.")
+        .with_detail("Loading native code into the process is not supported.")
+        .with_hint("List the available functions with SHOW FUNCTIONS.")
         .err()
 }
 

@@ -59,7 +59,7 @@ impl Session {
         let positions = positions(insert, &schema)?;
         if rows.columns.len() != positions.len() {
             let (expected, found) = (positions.len(), rows.columns.len());
-            let message = format!("expected {expected} columns, the query has {found}");
+            let message = format!("expected {expected} columns, but the query has {found}");
             let span = insert.query.as_ref().map_or(insert.table.name.span, |query| query.span);
             return Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err();
         }
@@ -131,10 +131,10 @@ fn conflict_columns(insert: &Insert, schema: &TableSchema) -> Result<Option<Vec<
     if schema.indexes.iter().any(|index| index.keeps_one_row() && index.has_keys(&columns)) {
         return Ok(Some(columns));
     }
-    let message = "no index over these columns keeps one row of each key";
+    let message = "no index over these columns keeps one row per key";
     Diagnostic::new(code::INVALID_COLUMN_REFERENCE, message)
         .at(*span)
-        .with_hint("ALTER TABLE t ADD PRIMARY KEY (k) makes one.")
+        .with_hint("Create one with ALTER TABLE t ADD PRIMARY KEY (k).")
         .err()
 }
 
@@ -196,7 +196,7 @@ fn positions(insert: &Insert, schema: &TableSchema) -> Result<Vec<usize>> {
                 .err();
         };
         if !written.insert(position) {
-            let message = format!("column `{}` is written twice", name.text);
+            let message = format!("column `{}` is specified more than once", name.text);
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(name.span).err();
         }
         positions.push(position);
@@ -224,7 +224,8 @@ impl RowValues<'_> {
             return Diagnostic::new(code::SYNTAX_ERROR, message)
                 .at(row.span)
                 .with_hint(format!(
-                    "The columns are {}. INSERT INTO t (a, b) VALUES … names those that are given.",
+                    "The columns are {}. To insert values for some of them, use INSERT INTO t (a, \
+                     b) VALUES ….",
                     listed(columns)
                 ))
                 .err();
@@ -241,7 +242,8 @@ impl RowValues<'_> {
         }
         for (value, column) in values.iter().zip(columns) {
             if *value == Value::Null && !column.nullable {
-                let message = format!("column `{}` does not take NULL", column.name);
+                let message =
+                    format!("null value in column `{}` violates not-null constraint", column.name);
                 return Diagnostic::new(code::NOT_NULL_VIOLATION, message).at(row.span).err();
             }
             if let Value::String(text) = value {
@@ -261,7 +263,7 @@ impl RowValues<'_> {
             return Ok(value);
         }
         if !self.takes_expressions() {
-            let message = "INSERT takes constants only";
+            let message = "INSERT supports only constants";
             return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).at(expr.span).err();
         }
         constant::evaluate(self.session, expr, self.parameters)

@@ -57,7 +57,7 @@ const SPECS: &[OptionSpec<OutfileOptions>] = &[
             options.export.format = match ExportFormat::from_name(&argument.string()?) {
                 Some(format) => format,
                 None => {
-                    let expected = "takes csv, parquet, json, arrow, libsvm or tfrecord";
+                    let expected = "must be csv, parquet, json, arrow, libsvm or tfrecord";
                     return argument.invalid(expected);
                 }
             };
@@ -98,7 +98,7 @@ const SPECS: &[OptionSpec<OutfileOptions>] = &[
         set: |options, argument| {
             options.export.mode = match WriteMode::from_name(&argument.string()?) {
                 Some(mode) => mode,
-                None => return argument.invalid("takes error_if_exists, overwrite or append"),
+                None => return argument.invalid("must be error_if_exists, overwrite or append"),
             };
             Ok(())
         },
@@ -112,9 +112,7 @@ const SPECS: &[OptionSpec<OutfileOptions>] = &[
                 name.is_empty() || options.partition_by[..at].contains(name)
             };
             match options.partition_by.iter().enumerate().any(is_wrong) {
-                true => {
-                    argument.invalid("takes names of different columns, with commas between them")
-                }
+                true => argument.invalid("must be a comma-separated list of distinct column names"),
                 false => Ok(()),
             }
         },
@@ -122,7 +120,7 @@ const SPECS: &[OptionSpec<OutfileOptions>] = &[
     OptionSpec {
         name: "coalesce",
         set: |options, argument| {
-            let expected = format!("takes a number of files from 0 to {PARTS_MAX}");
+            let expected = format!("must be a number of files from 0 to {PARTS_MAX}");
             let count = argument.integer(0..=PARTS_MAX, &expected)?;
             options.parts = usize::try_from(count).unwrap_or(1).max(1);
             Ok(())
@@ -156,25 +154,25 @@ impl<'a> Outfile<'a> {
             || written.path.ends_with('/')
             || !options.partition_by.is_empty();
         if options.parts > 1 && !options.partition_by.is_empty() {
-            let message = "partition_by and coalesce do not go together";
+            let message = "partition_by and coalesce cannot be used together";
             return Diagnostic::new(code::INVALID_PARAMETER, message)
-                .with_hint("Leave out coalesce: each folder gets a file.")
+                .with_hint("Omit coalesce: each directory contains one file.")
                 .at(written.span)
                 .err();
         }
         if options.parts > 1 && !is_folder {
             let message = "option `coalesce` has no effect: one file is written";
             let warning = Diagnostic::new(code::INVALID_PARAMETER, message).at(written.span);
-            let hint = "A path that ends in `/` is a folder of that many files.";
+            let hint = "End the path with `/` to write a directory of that many files.";
             warnings.push(warning.with_hint(hint));
         }
         if options.export.mode == WriteMode::ErrorIfExists && !is_folder && disk::exists(&path) {
             return Diagnostic::new(
                 code::DUPLICATE_FILE,
-                format!("file `{}` exists already", path.display()),
+                format!("file `{}` already exists", path.display()),
             )
             .at(written.span)
-            .with_hint("Say `mode = 'overwrite'` or `mode = 'append'`.")
+            .with_hint("Use `mode = 'overwrite'` or `mode = 'append'`.")
             .err();
         }
         let outfile = Self { written, options, is_folder, warnings };
@@ -189,7 +187,7 @@ impl<'a> Outfile<'a> {
     fn create_parent(&self, path: &Path) -> Result<()> {
         let Some(folder) = path.parent() else { return Ok(()) };
         disk::create_folders(folder).map_err(|error| {
-            let message = format!("could not create folder `{}`: {error}", folder.display());
+            let message = format!("could not create directory `{}`: {error}", folder.display());
             Box::new(Diagnostic::new(code::INVALID_PARAMETER, message).at(self.written.span))
         })
     }
@@ -198,16 +196,18 @@ impl<'a> Outfile<'a> {
     fn partition_columns(&self, columns: &[(String, DataType)]) -> Result<Vec<usize>> {
         let position = |wanted: &String| {
             let Some(found) = columns.iter().position(|(name, _)| name == wanted) else {
-                let message = format!("partition_by: the query has no column `{wanted}`");
+                let message =
+                    format!("partition_by: column `{wanted}` does not exist in the query");
                 let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message);
                 let names = columns.iter().map(|(name, _)| name.as_str());
                 return diagnostic.at(self.written.span).with_nearest(wanted, names).err();
             };
             let data_type = &columns[found].1;
             if matches!(data_type, DataType::Array(_) | DataType::Map(..)) {
-                let message = format!("partition_by: column `{wanted}` is {data_type}");
+                let message =
+                    format!("partition_by: column `{wanted}` cannot be of type {data_type}");
                 return Diagnostic::new(code::DATATYPE_MISMATCH, message)
-                    .with_hint("A folder is named by a number, a text, a DATE or a TIMESTAMP.")
+                    .with_hint("Partition by a number, a string, a DATE or a TIMESTAMP.")
                     .at(self.written.span)
                     .err();
             }
@@ -232,9 +232,9 @@ impl<'a> Outfile<'a> {
         let Some((_, name)) = names.iter().enumerate().find(is_second).filter(|_| has_names) else {
             return Ok(());
         };
-        let message = format!("the file would have two columns `{name}`");
+        let message = format!("the file would have more than one column named `{name}`");
         Diagnostic::new(code::DUPLICATE_COLUMN, message)
-            .with_hint("Give one of them another name with AS.")
+            .with_hint("Rename one of the columns with AS.")
             .at(self.written.span)
             .err()
     }
@@ -251,7 +251,7 @@ impl<'a> Outfile<'a> {
         (columns, roles): WrittenColumns<'_>,
         produce: RowProducer<'_>,
     ) -> Result<Output> {
-        debug_assert!(self.options.parts >= 1, "a folder has at least one file");
+        debug_assert!(self.options.parts >= 1, "a directory has at least one file");
         let names: Vec<String> = columns.iter().map(|(name, _)| name.clone()).collect();
         self.check_names(&names)?;
         let schema = schema_of(columns);

@@ -60,7 +60,7 @@ impl Session {
         let running = all.filter_map(|(deployment, pre_aggregate)| {
             let size = pre_aggregate.usage().size;
             let progress = format!(
-                "{deployment}: {} keys wait, {} rows are folded",
+                "{deployment}: {} keys pending, {} rows aggregated",
                 size.waiting, size.folded
             );
             (size.waiting > 0).then(|| {

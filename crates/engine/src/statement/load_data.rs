@@ -56,10 +56,10 @@ impl Session {
         table: &Table,
     ) -> Result<Output> {
         if !matches!(options.mode, None | Some(LoadMode::Append)) {
-            return conflict(load, "mode", "takes only 'append' for an online table");
+            return conflict(load, "mode", "must be 'append' for an online table");
         }
         if !options.is_deep_copy {
-            return conflict(load, "deep_copy", "takes only true for an online table");
+            return conflict(load, "deep_copy", "must be true for an online table");
         }
         let mut source = self.open_source(load, options, &table.schema())?;
         let appended = append::load(&mut source, table, options.rule, self.conversion())?;
@@ -76,13 +76,13 @@ impl Session {
         entry: &TableEntry,
     ) -> Result<Output> {
         if options.is_local {
-            return conflict(load, "load_mode", "takes only 'cluster' for offline data");
+            return conflict(load, "load_mode", "must be 'cluster' for offline data");
         }
         let mode = options.mode.unwrap_or(LoadMode::ErrorIfExists);
         let schema = entry.table.schema();
         if !options.is_deep_copy {
             if options.query.is_some() {
-                return conflict(load, "sql", "needs deep_copy = true");
+                return conflict(load, "sql", "requires deep_copy = true");
             }
             let warnings = self.check_link(load, &options.files, &schema)?;
             let (path, span) = (load.path.clone(), load.path_span);
@@ -155,11 +155,19 @@ fn held(file: &mut LoadSource) -> Result<Vec<RecordBatch>> {
         let batch = batch?;
         bytes += u64::try_from(batch.get_array_memory_size()).unwrap_or(u64::MAX);
         if let Some(allowed) = allowed.filter(|allowed| bytes > *allowed) {
-            return Diagnostic::new(code::OUT_OF_MEMORY, "the file does not fit into the memory")
-                .with_kind(Kind::FreeResources)
-                .with_detail(format!("Option `sql` holds all of its rows: {bytes} of {allowed} bytes."))
-                .with_hint("SET memory_limit = '…' allows more; INSERT INTO … SELECT … FROM the file holds less.")
-                .err();
+            return Diagnostic::new(
+                code::OUT_OF_MEMORY,
+                "the file does not fit in the memory of the statement",
+            )
+            .with_kind(Kind::FreeResources)
+            .with_detail(format!(
+                "Option `sql` holds all rows of the file in memory: {bytes} of {allowed} bytes."
+            ))
+            .with_hint(
+                "Raise memory_limit, or use INSERT INTO … SELECT … FROM the file, which needs less \
+                 memory.",
+            )
+            .err();
         }
         batches.push(batch);
     }

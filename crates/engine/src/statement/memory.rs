@@ -66,7 +66,7 @@ impl Session {
     pub(crate) fn estimate(&self, statement: &Estimate) -> Result<Output> {
         let text_bytes = statement.text_bytes.unwrap_or(TEXT_BYTES_DEFAULT);
         if statement.rows == 0 || statement.rows > ROWS_MAX || text_bytes > TEXT_BYTES_MAX {
-            let message = "an estimate is for 1 to 10^12 rows with texts of at most 10^6 bytes";
+            let message = "ESTIMATE requires 1 to 10^12 rows and strings of at most 10^6 bytes";
             return Diagnostic::new(code::INVALID_PARAMETER, message).at(statement.span).err();
         }
         let table = self.find_table(&statement.table)?;

@@ -62,11 +62,11 @@ impl Session {
         if create.temporary {
             return Diagnostic::unsupported("a temporary procedure is not supported")
                 .at(create.name.name.span)
-                .with_hint("Leave TEMP out, and drop the procedure when it is done with.")
+                .with_hint("Omit TEMP, and drop the procedure after use.")
                 .err();
         }
         let [query] = create.body.as_slice() else {
-            let message = format!("a procedure holds one query, not {}", create.body.len());
+            let message = format!("a procedure must contain one query, not {}", create.body.len());
             return Diagnostic::new(code::SYNTAX_ERROR, message).at(create.span).err();
         };
         let bound = self.bind(query)?;
@@ -124,15 +124,21 @@ impl Session {
         let input = request.input();
         if arguments.len() != input.len() {
             let (expected, found) = (input.len(), arguments.len());
-            let message = format!("`{}` takes {expected} values, not {found}", name.name.text);
+            let message = format!(
+                "`{}` requires {expected} values, but {found} were supplied",
+                name.name.text
+            );
             return Diagnostic::new(code::INVALID_PARAMETER, message).at(name.name.span).err();
         }
         let options = self.bind_options(parameters);
         let value = |(argument, (column, data_type)): (&Expr, &(String, DataType))| {
             let Some(value) = bind_constant(argument, &options) else {
-                return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "CALL takes constants only")
-                    .at(argument.span)
-                    .err();
+                return Diagnostic::new(
+                    code::FEATURE_NOT_SUPPORTED,
+                    "CALL supports only constants",
+                )
+                .at(argument.span)
+                .err();
             };
             let position = ConstantPosition { column, span: Some(argument.span) };
             coerce(&value, data_type, options.settings, &position)
@@ -211,7 +217,7 @@ fn check_parameters(create: &CreateProcedure, bound: &BoundQuery) -> Result<()> 
     let columns = bound.request_table.as_ref().map_or(&[][..], |t| t.schema.columns.as_slice());
     if columns.len() != create.parameters.len() {
         let message = format!(
-            "the procedure has {} parameters, its request table {} columns",
+            "the procedure has {} parameters, but its request table has {} columns",
             create.parameters.len(),
             columns.len()
         );
@@ -221,7 +227,7 @@ fn check_parameters(create: &CreateProcedure, bound: &BoundQuery) -> Result<()> 
         let data_type = type_of(&parameter.data_type)?;
         if parameter.name.text != column.name || data_type != column.data_type {
             let message = format!(
-                "parameter `{}` {data_type} is not the column `{}` {} of the request table",
+                "parameter `{}` {data_type} does not match column `{}` {} of the request table",
                 parameter.name.text, column.name, column.data_type
             );
             return Diagnostic::new(code::DATATYPE_MISMATCH, message).at(parameter.name.span).err();

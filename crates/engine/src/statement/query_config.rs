@@ -53,7 +53,7 @@ const SPECS: &[OptionSpec<QueryConfig>] = &[
                 "request" => ExecuteMode::Request,
                 "online" => ExecuteMode::Batch(Storage::Online),
                 "offline" => ExecuteMode::Batch(Storage::Offline),
-                _ => return argument.invalid("takes 'online', 'offline' or 'request'"),
+                _ => return argument.invalid("must be 'online', 'offline' or 'request'"),
             };
             config.mode = Some(ModeOption { mode, span: argument.item().span });
             Ok(())
@@ -77,7 +77,7 @@ impl QueryConfig {
             let values = items.iter().filter(|item| item.key.text == "values");
             warnings.extend(values.map(|item| {
                 no_effect("`values` of CONFIG", item.key.span)
-                    .with_hint("Rows are answered with execute_mode = 'request'.")
+                    .with_hint("Set execute_mode = 'request' to run requests with `values`.")
             }));
             warnings.sort_by_key(|warning| warning.span.map(|span| span.start));
         }
@@ -113,15 +113,15 @@ pub(super) fn request_rows(
         return Ok(None);
     };
     let Some(values) = &config.values else {
-        return Diagnostic::new(code::INVALID_PARAMETER, "request mode needs `values`")
+        return Diagnostic::new(code::INVALID_PARAMETER, "request mode requires `values`")
             .at(mode_span)
-            .with_hint("Write values = (…), with one value for each column of the first table.")
+            .with_hint("Add values = (…), with one value for each column of the first table.")
             .err();
     };
     let columns = bound.request_table.as_ref().map_or(&[][..], |table| &table.schema.columns);
     let rows = rows(&values.value, columns.len());
     if rows.is_empty() {
-        return Diagnostic::new(code::INVALID_PARAMETER, "`values` has no request row")
+        return Diagnostic::new(code::INVALID_PARAMETER, "`values` contains no request row")
             .at(values.span)
             .err();
     }
@@ -154,7 +154,7 @@ fn evaluate(
     if row.len() != columns.len() {
         let (expected, found) = (columns.len(), row.len());
         let message =
-            format!("`values` has {found} values for the {expected} columns of the first table");
+            format!("`values` has {found} values, but the first table has {expected} columns");
         return Diagnostic::new(code::INVALID_PARAMETER, message).at(span).err();
     }
     let items = row.iter().zip(columns).map(|(value, column)| {

@@ -47,9 +47,11 @@ const TOKEN_OPTIONS: OptionTable<'_, TokenOptions> = OptionTable {
                 Some("never") => None,
                 Some(text) => match duration_ms(text).filter(|ms| *ms > 0) {
                     Some(ms) => Some(ms),
-                    None => return argument.invalid("takes a duration, such as '30d', or 'never'"),
+                    None => {
+                        return argument.invalid("must be a duration, such as '30d', or 'never'");
+                    }
                 },
-                None => return argument.invalid("takes a duration, such as '30d', or 'never'"),
+                None => return argument.invalid("must be a duration, such as '30d', or 'never'"),
             };
             Ok(())
         },
@@ -120,10 +122,14 @@ impl Session {
         let Some(missing) = change.privileges.iter().find(|name| !may(name)) else {
             return Ok(());
         };
-        let message = format!("user `{user}` may not grant or revoke {} on {object}", missing.text);
+        let message = format!("permission denied to grant or revoke {} on {object}", missing.text);
         Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message)
             .at(missing.span)
-            .with_hint(format!("It takes ADMIN on {object}, or a grant WITH GRANT OPTION."))
+            .with_detail(format!(
+                "User `{user}` has neither ADMIN on {object} nor {} WITH GRANT OPTION.",
+                missing.text
+            ))
+            .with_hint("Have a user with one of these privileges run the statement.")
             .err()
     }
 

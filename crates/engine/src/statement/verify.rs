@@ -53,7 +53,7 @@ const OPTIONS: OptionTable<'_, VerifyOptions> = OptionTable {
 const SPECS: &[OptionSpec<VerifyOptions>] = &[OptionSpec {
     name: "sample",
     set: |options, argument| {
-        let rows = argument.integer(1..=i32::MAX, "takes a number of rows, at least 1")?;
+        let rows = argument.integer(1..=i32::MAX, "must be a number of rows, at least 1")?;
         options.sample = u64::try_from(rows).ok();
         Ok(())
     },
@@ -113,7 +113,7 @@ impl Session {
             let message = format!("deployment `{}` does not log its answers", name.name.text);
             return Diagnostic::new(code::WRONG_OBJECT_TYPE, message)
                 .at(name.name.span)
-                .with_hint("DEPLOY OR REPLACE it with OPTIONS(log_answers = 'a_table').")
+                .with_hint("Run DEPLOY OR REPLACE with OPTIONS(log_answers = 'a_table').")
                 .err();
         };
         // The differences have values of the tables.
@@ -156,8 +156,8 @@ fn sampled(found: &Verification) -> Diagnostic {
     let Verification { requests, rows, .. } = found;
     let message = format!("{requests} of {rows} rows were verified");
     Diagnostic::new(code::WARNING, message)
-        .with_detail("Each costs a run of the query in batch mode.")
-        .with_hint("OPTIONS(sample = …) says how many.")
+        .with_detail("Each row requires a run of the query in batch mode.")
+        .with_hint("Set the number of rows with OPTIONS(sample = …).")
 }
 
 fn rows(found: &Verification) -> Vec<Vec<Value>> {

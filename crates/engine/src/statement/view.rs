@@ -40,9 +40,9 @@ impl Session {
             return outcome(free, tolerated, &create.name, done);
         }
         if parameter_count > 0 {
-            return Diagnostic::unsupported("a view takes no parameters")
+            return Diagnostic::unsupported("a view cannot have parameters")
                 .at(create.query.span)
-                .with_hint("Write the value, or filter where the view is used.")
+                .with_hint("Write the value, or filter in the query that uses the view.")
                 .err();
         }
         let seen = self.database.objects().epoch();
@@ -174,9 +174,9 @@ fn check_columns(create: &CreateView, columns: &[(String, lockstep_row::DataType
     let Some((name, _)) = columns.iter().find(|(name, _)| !seen.insert(name)) else {
         return Ok(());
     };
-    let message = format!("two columns of the view have the name `{name}`");
+    let message = format!("the view has more than one column named `{name}`");
     Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
         .at(create.query.span)
-        .with_hint("Give one of them another name with AS.")
+        .with_hint("Rename one of the columns with AS.")
         .err()
 }

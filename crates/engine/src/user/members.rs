@@ -18,7 +18,7 @@ impl Users {
             Some(found) if found.is_role && if_not_exists => Ok(()),
             Some(found) => {
                 let kind = if found.is_role { "role" } else { "user" };
-                let message = format!("{kind} `{}` exists already", name.text);
+                let message = format!("{kind} `{}` already exists", name.text);
                 Diagnostic::new(code::DUPLICATE_OBJECT, message).at(name.span).err()
             }
             None => {
@@ -79,14 +79,14 @@ impl Users {
         }
         if user.tokens.contains_key(&new.name.text) {
             let message =
-                format!("user `{}` has a token `{}` already", new.user.text, new.name.text);
+                format!("user `{}` already has a token `{}`", new.user.text, new.name.text);
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(new.name.span).err();
         }
         if user.tokens.len() >= TOKENS_MAX {
-            let message = format!("user `{}` has {TOKENS_MAX} tokens already", new.user.text);
+            let message = format!("user `{}` already has {TOKENS_MAX} tokens", new.user.text);
             return Diagnostic::new(code::VALUE_TOO_LARGE, message)
                 .at(new.user.span)
-                .with_hint("DROP TOKEN removes one; SHOW TOKENS says which have expired.")
+                .with_hint("Drop a token with DROP TOKEN; SHOW TOKENS shows which have expired.")
                 .err();
         }
         user.tokens.insert(new.name.text.clone(), new.token.clone());

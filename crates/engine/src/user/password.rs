@@ -141,7 +141,7 @@ impl<'de> Deserialize<'de> for Verifier {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         // The message has no text: whatever it is, it was to be a secret.
-        Self::parse(&text).ok_or_else(|| D::Error::custom("a password is no SCRAM verifier"))
+        Self::parse(&text).ok_or_else(|| D::Error::custom("a password is not a SCRAM verifier"))
     }
 }
 

@@ -187,10 +187,10 @@ impl Securable {
         if !is_deployment || OF_DEPLOYMENTS.contains(&privilege.text.as_str()) {
             return Ok(());
         }
-        let message = format!("a deployment has no privilege {}", privilege.text);
+        let message = format!("invalid privilege type {} for a deployment", privilege.text);
         Diagnostic::new(code::INVALID_GRANT, message)
             .at(privilege.span)
-            .with_hint(format!("It takes {}.", OF_DEPLOYMENTS.join(", ")))
+            .with_hint(format!("Valid privilege types are {}.", OF_DEPLOYMENTS.join(", ")))
             .err()
     }
 }

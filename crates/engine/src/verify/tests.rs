@@ -74,7 +74,7 @@ fn check(sql: &str, served: &str) -> Verification {
     let session = session();
     let deployment = deployment(&session, sql, served);
     let text = deployment.request.explain();
-    assert!(text.contains("from the columns that the index includes"), "{text}");
+    assert!(text.contains("from the included columns of the index"), "{text}");
     let options = VerifyOptions::default();
     verify(&session.database, &deployment, &options).expect("it replays")
 }
@@ -149,7 +149,7 @@ fn calls_of_several_arguments_are_read_from_what_the_index_includes() {
     let sql = format!("SELECT id, {calls} FROM t {WINDOW}");
     let deployment = deployment(&session, &sql, &sql);
     let text = deployment.request.explain();
-    assert!(text.contains("from the columns that the index includes"), "{text}");
+    assert!(text.contains("from the included columns of the index"), "{text}");
     let found = verify(&session.database, &deployment, &VerifyOptions::default());
     let found = found.expect("it replays");
     assert_eq!((found.requests, found.values), (300, 300 * 12));

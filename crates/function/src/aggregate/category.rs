@@ -32,9 +32,10 @@ use crate::{CallArguments, SignatureError, item_text::ItemPrinter};
 /// The end of the documentation of each function of the family.
 macro_rules! rest {
     () => {
-        " Rows whose value or category is NULL are left out. The result is `category:value` pairs \
-         joined by commas, an empty string when there are none. With `compatibility = 'openmldb'` \
-         floats have six decimals and the list ends before it would exceed 4096 bytes."
+        " Rows in which `x` or `category` is NULL are skipped. The result is a list of \
+         `category:value` pairs separated by commas, empty if there are none. With \
+         `compatibility = 'openmldb'` floats have six decimals, and the list ends before it would \
+         exceed 4096 bytes."
     };
 }
 
@@ -49,7 +50,8 @@ macro_rules! family {
                     $statistic, "_cate(x ", $value, ", category) → STRING"
                 ),
                 doc: concat!(
-                    "`", $statistic, "` of `x` for each category, categories ascending.", rest!()
+                    "Returns `", $statistic, "` of `x` for each category, in ascending order of \
+                     category.", rest!()
                 ),
                 examples: &[(concat!($statistic, "_cate(x, c)"), $results[0])],
                 is_ordered: false,
@@ -64,8 +66,8 @@ macro_rules! family {
                     $statistic, "_cate_where(x ", $value, ", condition BOOL, category) → STRING"
                 ),
                 doc: concat!(
-                    "`", $statistic, "` of `x` for each category, over the rows whose condition \
-                     is true, categories ascending.", rest!()
+                    "Returns `", $statistic, "` of `x` for each category, over the rows for which \
+                     `condition` is true, in ascending order of category.", rest!()
                 ),
                 examples: &[(concat!($statistic, "_cate_where(x, y > 1, c)"), $results[1])],
                 is_ordered: false,
@@ -81,8 +83,8 @@ macro_rules! family {
                     ", condition BOOL, category, n constant integer) → STRING"
                 ),
                 doc: concat!(
-                    "`", $statistic, "_cate_where` for the `n` greatest categories (all of them where \
-                     `n` is negative), descending.",
+                    "Returns `", $statistic, "_cate_where` for the `n` largest categories (all if \
+                     `n` is negative), in descending order of category.",
                     rest!()
                 ),
                 examples: &[(concat!("top_n_key_", $statistic, "_cate_where(x, y > 1, c, 1)"), $results[2])],
@@ -99,8 +101,9 @@ macro_rules! family {
                     ", condition BOOL, category, n constant integer) → STRING"
                 ),
                 doc: concat!(
-                    "`", $statistic, "_cate_where` for the `n` categories with the greatest \
-                     results (all of them where `n` is negative), descending; of equal ones the greater category comes first.",
+                    "Returns `", $statistic, "_cate_where` for the `n` categories with the \
+                     largest results (all if `n` is negative), in descending order of result; \
+                     categories with equal results are in descending order.",
                     rest!()
                 ),
                 examples: &[(concat!("top_n_value_", $statistic, "_cate_where(x, y > 1, c, 1)"), $results[3])],
@@ -116,8 +119,9 @@ macro_rules! family {
                 signature: "top_n_key_ratio_cate(x ANY, condition BOOL, category, \
                             n constant integer) → STRING",
                 doc: concat!(
-                    "The share of rows whose condition is true, for the `n` greatest categories (all \
-                     of them where `n` is negative), descending.", rest!()
+                    "Returns the fraction of rows for which `condition` is true, for the `n` \
+                     largest categories (all if `n` is negative), in descending order of category.",
+                    rest!()
                 ),
                 examples: &[("top_n_key_ratio_cate(x, y > 1, c, 2)", "b:1,a:0.5")],
                 is_ordered: false,
@@ -131,8 +135,9 @@ macro_rules! family {
                 signature: "top_n_value_ratio_cate(x ANY, condition BOOL, category, \
                             n constant integer) → STRING",
                 doc: concat!(
-                    "The share of rows whose condition is true, for the `n` categories in which \
-                     it is greatest (all of them where `n` is negative), descending; of equal ones the greater category comes first.",
+                    "Returns the fraction of rows for which `condition` is true, for the `n` \
+                     categories with the largest fractions (all if `n` is negative), in descending \
+                     order of fraction; categories with equal fractions are in descending order.",
                     rest!()
                 ),
                 examples: &[("top_n_value_ratio_cate(x, y > 1, c, 1)", "b:1")],

@@ -18,10 +18,10 @@ macro_rules! where_form {
             category: "conditions",
             signature: concat!($name, "_where(", $signature),
             doc: concat!(
-                "`",
+                "Returns `",
                 $name,
-                "` over the rows whose condition is true; a condition that is NULL is not. When \
-                 no row is left the result is that of `",
+                "` over the rows for which `condition` is true, not false or NULL. If there are \
+                 no such rows, the result is the same as for `",
                 $name,
                 "` over no rows.",
                 $more
@@ -46,8 +46,8 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     where_form!(
         "sum",
         Retractable,
-        "x number, condition BOOL) → as sum",
-        " With `compatibility = 'openmldb'` a value of 0 is passed over.",
+        "x number, condition BOOL) → the type of `sum(x)`",
+        " With `compatibility = 'openmldb'` values that are 0 are skipped.",
         ("sum_where(x, ok)", "7"),
         |arguments| { bind_total(arguments, total::bind_sum) }
     ),
@@ -55,14 +55,14 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         "avg",
         Retractable,
         "x number, condition BOOL) → DOUBLE",
-        " With `compatibility = 'openmldb'` a value of 0 is passed over.",
+        " With `compatibility = 'openmldb'` values that are 0 are skipped.",
         ("avg_where(x, y > 1)", "3"),
         |arguments| { bind_total(arguments, total::bind_avg) }
     ),
     where_form!(
         "min",
         Mergeable,
-        "x number, condition BOOL) → the type of x",
+        "x number, condition BOOL) → the type of `x`",
         "",
         ("min_where(x, ok)", "1"),
         |arguments| { bind(arguments, extreme::bind_min) }
@@ -70,7 +70,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     where_form!(
         "max",
         Mergeable,
-        "x number, condition BOOL) → the type of x",
+        "x number, condition BOOL) → the type of `x`",
         "",
         ("max_where(x, ok)", "4"),
         |arguments| { bind(arguments, extreme::bind_max) }

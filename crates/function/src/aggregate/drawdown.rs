@@ -22,9 +22,9 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[AggregateFunction {
     aliases: &[],
     category: "order in time",
     signature: "drawdown(x number) → DOUBLE",
-    doc: "The greatest relative fall from a value to a later one, `(earlier - later) / earlier`; 0 \
-          when the values never fall. NULL, NaN and negative values are skipped; NULL if there is \
-          no other value.",
+    doc: "Returns the largest relative fall from a value to a later value, `(earlier - later) / \
+          earlier`; 0 if the values never fall. NULL, NaN and negative values are skipped. NULL if \
+          there are no other values.",
     examples: &[("drawdown(y)", "0.9375")],
     is_ordered: true,
     class: StateClass::Ordered,

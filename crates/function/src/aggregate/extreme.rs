@@ -22,9 +22,10 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         name: "min",
         aliases: &[],
         category: "statistics",
-        signature: "min(x number|TIMESTAMP|DATE|STRING) → the type of x",
-        doc: "The least value that is not NULL; NULL when there is none. Strings compare by their \
-              bytes. NaN is greater than every number, and -0.0 is less than 0.0.",
+        signature: "min(x number|TIMESTAMP|DATE|STRING) → the type of `x`",
+        doc: "Returns the smallest value that is not NULL, or NULL if there is no such value. \
+              Strings are compared byte by byte. NaN is larger than every number, and -0.0 is \
+              smaller than 0.0.",
         examples: &[("min(x)", "1"), ("min(c)", "a")],
         is_ordered: false,
         class: StateClass::Mergeable,
@@ -34,9 +35,10 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         name: "max",
         aliases: &[],
         category: "statistics",
-        signature: "max(x number|TIMESTAMP|DATE|STRING) → the type of x",
-        doc: "The greatest value that is not NULL; NULL when there is none. Strings compare by \
-              their bytes. NaN is greater than every number, and 0.0 is greater than -0.0.",
+        signature: "max(x number|TIMESTAMP|DATE|STRING) → the type of `x`",
+        doc: "Returns the largest value that is not NULL, or NULL if there is no such value. \
+              Strings are compared byte by byte. NaN is larger than every number, and 0.0 is \
+              larger than -0.0.",
         examples: &[("max(x)", "4"), ("max(c)", "b")],
         is_ordered: false,
         class: StateClass::Mergeable,

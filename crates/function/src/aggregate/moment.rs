@@ -20,12 +20,12 @@ macro_rules! moment {
             category: "statistics",
             signature: concat!($name, "(x number) → DOUBLE"),
             doc: concat!(
-                "The ",
+                "Returns the ",
                 $what,
-                " of the values that are not NULL; NULL when there are fewer than ",
+                " of the values that are not NULL, or NULL if there are fewer than ",
                 $few,
-                ". Integers are taken as DOUBLE. The sum of squared deviations is computed \
-                 exactly and rounded once, so that nothing cancels."
+                " such values. Integers are converted to DOUBLE. The sum of squared deviations \
+                 is computed exactly and rounded once, so that no digits cancel."
             ),
             examples: &[$example],
             is_ordered: false,

@@ -27,9 +27,9 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &[],
         category: "frequency",
         signature: "distinct_count(x ANY) → BIGINT",
-        doc: "Counts the different values that are not NULL; 0 when there are none. With \
-              `compatibility = 'openmldb'` NULL counts as the zero (or the empty string) of the \
-              type.",
+        doc: "Returns the number of distinct values that are not NULL; 0 if there are no such \
+              values. With `compatibility = 'openmldb'` NULL counts as the zero (or the empty \
+              string) of the type.",
         examples: &[("distinct_count(x)", "3"), ("distinct_count(c)", "2")],
         is_ordered: false,
         class: StateClass::Mergeable,
@@ -40,9 +40,10 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &["approx_count_distinct"],
         category: "frequency",
         signature: "approx_distinct(x ANY) → BIGINT",
-        doc: "Counts the different values that are not NULL; 0 when there are none. For scripts of \
-              systems that estimate here: the count is exact, hence the same in every mode and in \
-              every order of the rows, and costs what `distinct_count` costs.",
+        doc: "Returns the exact number of distinct values that are not NULL; 0 if there are no \
+              such values. It exists for scripts of systems that return an estimate; here the \
+              result is the same in every mode and for every order of the rows, and costs as much \
+              as `distinct_count`.",
         examples: &[("approx_distinct(x)", "3")],
         is_ordered: false,
         class: StateClass::Mergeable,
@@ -53,9 +54,10 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &[],
         category: "frequency",
         signature: "topn_frequency(x number|TIMESTAMP|DATE|STRING, n constant integer) → STRING",
-        doc: "The `n` most frequent values, joined by commas: more frequent first, then lesser \
-              first. `n` is at most 1024; NULL is not counted. With `compatibility = 'openmldb'` \
-              the word NULL fills up to `n`, and floats have six decimals.",
+        doc: "Returns the `n` most frequent values, separated by commas, in descending order of \
+              frequency; equally frequent values are in ascending order. `n` is at most 1024, and \
+              NULL is not counted. With `compatibility = 'openmldb'` a list that is not empty is \
+              padded to `n` items with the word NULL, and floats have six decimals.",
         examples: &[("topn_frequency(x, 2)", "4,1"), ("topn_frequency(c, 5)", "a,b")],
         is_ordered: false,
         class: StateClass::Retractable,
@@ -66,8 +68,8 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &[],
         category: "frequency",
         signature: "top1_ratio(x number|TIMESTAMP|DATE|STRING) → DOUBLE",
-        doc: "The share that the most frequent value has among the values that are not NULL; 0 \
-              when there are none.",
+        doc: "Returns the number of occurrences of the most frequent value divided by the number \
+              of values that are not NULL; 0 if there are no such values.",
         examples: &[("top1_ratio(x)", "0.5")],
         is_ordered: false,
         class: StateClass::Retractable,
@@ -78,8 +80,9 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &[],
         category: "frequency",
         signature: "entropy(x ANY) → DOUBLE",
-        doc: "Shannon's entropy, in bits, of the frequencies of the values that are not NULL; NULL \
-              when there are none. Its terms are summed exactly and rounded once.",
+        doc: "Returns the Shannon entropy, in bits, of the frequencies of the values that are not \
+              NULL, or NULL if there are no such values. The terms are summed exactly and rounded \
+              once.",
         examples: &[("entropy(x)", "1.5")],
         is_ordered: false,
         class: StateClass::Retractable,
@@ -234,6 +237,6 @@ impl FrequencyList {
             values.truncate(self.count);
         }
         values.sort_unstable_by(order);
-        debug_assert!(values.len() <= self.count, "at most so many are listed");
+        debug_assert!(values.len() <= self.count, "the list has at most `count` values");
     }
 }

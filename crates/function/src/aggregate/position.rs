@@ -24,14 +24,15 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         name: "lag",
         aliases: &["at"],
         category: "order in time",
-        signature: "lag(x ANY[, n constant integer[, ignore_null constant BOOL]]) → the type of x",
-        doc: "The value of `x` in the `n`-th row before the newest one, which is row 0; NULL when \
-              there is no such row. `lag(x)` is `lag(x, 1)`. With `ignore_null` rows in which `x` is NULL do not count. As \
-              a select item of its own it counts from the current row, whatever the frame: neither \
-              its ends nor MAXSIZE nor EXCLUDE CURRENT_ROW bound it, with two arguments as with \
-              three; EXCLUDE CURRENT_TIME and INSTANCE_NOT_IN_WINDOW leave rows out here too. \
-              Inside a larger expression or the argument of an aggregate it counts from the newest \
-              row of the frame, and does not leave the frame.",
+        signature: "lag(x ANY[, n constant integer[, ignore_null constant BOOL]]) → the type of `x`",
+        doc: "Returns the value of `x` in the `n`-th row before the newest row, which is row 0. \
+              NULL if there is no such row. `lag(x)` is `lag(x, 1)`. With `ignore_null`, rows in \
+              which `x` is NULL are skipped. As a select item of its own, it counts from the \
+              current row and is not limited by the frame: neither by its bounds nor by MAXSIZE or \
+              EXCLUDE CURRENT_ROW, with two arguments as with three. EXCLUDE CURRENT_TIME and \
+              INSTANCE_NOT_IN_WINDOW exclude rows in this case, too. Inside a larger expression or \
+              the argument of an aggregate, it counts from the newest row of the frame and does \
+              not leave the frame.",
         examples: &[
             ("lag(x, 0)", "4"),
             ("lag(x, 1)", "1"),
@@ -46,9 +47,9 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         name: "first_value",
         aliases: &[],
         category: "order in time",
-        signature: "first_value(x ANY[, ignore_null constant BOOL]) → the type of x",
-        doc: "The value of `x` in the oldest row of the frame, or in the oldest row in which it is \
-              not NULL; NULL when there is no such row.",
+        signature: "first_value(x ANY[, ignore_null constant BOOL]) → the type of `x`",
+        doc: "Returns the value of `x` in the oldest row of the frame or, with `ignore_null`, in \
+              the oldest row in which `x` is not NULL. NULL if there is no such row.",
         examples: &[("first_value(x)", "2")],
         is_ordered: true,
         class: StateClass::Ordered,
@@ -58,9 +59,9 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         name: "last_value",
         aliases: &[],
         category: "order in time",
-        signature: "last_value(x ANY[, ignore_null constant BOOL]) → the type of x",
-        doc: "The value of `x` in the newest row of the frame, or in the newest row in which it is \
-              not NULL; NULL when there is no such row.",
+        signature: "last_value(x ANY[, ignore_null constant BOOL]) → the type of `x`",
+        doc: "Returns the value of `x` in the newest row of the frame or, with `ignore_null`, in \
+              the newest row in which `x` is not NULL. NULL if there is no such row.",
         examples: &[("last_value(x)", "4"), ("last_value(ok, true)", "true")],
         is_ordered: true,
         class: StateClass::Ordered,
@@ -70,10 +71,10 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         name: "nth_value_where",
         aliases: &[],
         category: "order in time",
-        signature: "nth_value_where(x ANY, n constant integer, condition BOOL) → the type of x",
-        doc: "The value of `x` in the `n`-th row whose condition is true, counted from 1 at the \
-              oldest row, or from -1 at the newest. NULL when there are fewer such rows, when the \
-              value is NULL and when `n` is 0 or NULL.",
+        signature: "nth_value_where(x ANY, n constant integer, condition BOOL) → the type of `x`",
+        doc: "Returns the value of `x` in the `n`-th row for which `condition` is true, counted \
+              from 1 at the oldest row, or from -1 at the newest. NULL if there are fewer such \
+              rows, if the value is NULL, and if `n` is 0 or NULL.",
         examples: &[("nth_value_where(x, 2, ok)", "4"), ("nth_value_where(x, -1, ok)", "1")],
         is_ordered: true,
         class: StateClass::Ordered,
@@ -86,7 +87,7 @@ fn bind_lag(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureEr
     let data_type = expect(arguments, 0, &SCALAR)?;
     let offset = expect_integer(arguments, 1)?.and_then(|offset| usize::try_from(offset).ok());
     let Some(offset) = offset else {
-        return Err(wrong_constant(1, "a constant integer that is not negative"));
+        return Err(wrong_constant(1, "a non-negative constant integer"));
     };
     let counts = CountedRows::not_null_if(expect_flag(arguments, 2)?);
     let mut parameters = vec![data_type.clone(), DataType::BigInt];

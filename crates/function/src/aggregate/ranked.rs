@@ -27,9 +27,9 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &[],
         category: "statistics",
         signature: "median(x number) → DOUBLE",
-        doc: "The middle one of the values that are not NULL, or the mean of the two middle ones; \
-              NULL when there are none. With `compatibility = 'openmldb'` two integers are added \
-              in their own type, which may wrap.",
+        doc: "Returns the middle one of the values that are not NULL, or the mean of the two \
+              middle values. NULL if there are no such values. With `compatibility = 'openmldb'` \
+              two integers are added in their own type, which may wrap.",
         examples: &[("median(x)", "3")],
         is_ordered: false,
         class: CLASS,
@@ -40,9 +40,9 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &["percentile_cont"],
         category: "statistics",
         signature: "percentile(x number, p constant number) → DOUBLE",
-        doc: "The value below which the share `p`, 0 to 1, of the values lies that are not NULL; \
-              between two values it is interpolated on a straight line. NULL when there are none \
-              and where `p` is NULL. It is exact: `percentile(x, 0.5)` is `median(x)`.",
+        doc: "Returns the quantile `p`, which is from 0 to 1, of the values that are not NULL, \
+              with linear interpolation between two values. NULL if there are no such values or \
+              `p` is NULL. The result is exact: `percentile(x, 0.5)` is `median(x)`.",
         examples: &[("percentile(x, 0.5)", "3"), ("percentile(y, 0.25)", "1.625")],
         is_ordered: false,
         class: CLASS,
@@ -53,8 +53,8 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &[],
         category: "frequency",
         signature: "top(x number|TIMESTAMP|DATE|STRING, k constant integer) → STRING",
-        doc: "The `k` greatest values, greatest first, joined by commas; equal values stay. \
-              An empty string when there is no value that is not NULL. With \
+        doc: "Returns the `k` largest values, separated by commas, in descending order; equal \
+              values are repeated. Empty if there is no value that is not NULL. With \
               `compatibility = 'openmldb'` floats have six decimals.",
         examples: &[("top(x, 2)", "4,4"), ("top(c, 3)", "b,b,a")],
         is_ordered: false,

@@ -24,12 +24,12 @@ pub(super) const NUMBER: AggregateTypeClass = AggregateTypeClass {
     null_as: DataType::BigInt,
 };
 pub(super) const SUMMABLE: AggregateTypeClass = AggregateTypeClass {
-    name: "a number or a timestamp",
+    name: "a number or a TIMESTAMP",
     accepts: |data_type| data_type.is_number() || *data_type == DataType::Timestamp,
     null_as: DataType::BigInt,
 };
 pub(super) const ORDERABLE: AggregateTypeClass = AggregateTypeClass {
-    name: "a number, a timestamp, a date or a string",
+    name: "a number, a TIMESTAMP, a DATE or a STRING",
     accepts: |data_type| {
         let others = [DataType::Timestamp, DataType::Date, DataType::String];
         data_type.is_number() || others.contains(data_type)
@@ -37,17 +37,17 @@ pub(super) const ORDERABLE: AggregateTypeClass = AggregateTypeClass {
     null_as: DataType::BigInt,
 };
 pub(super) const CATEGORY: AggregateTypeClass = AggregateTypeClass {
-    name: "an integer, a timestamp, a date or a string",
+    name: "an integer, a TIMESTAMP, a DATE or a STRING",
     accepts: |data_type| (ORDERABLE.accepts)(data_type) && !data_type.is_float(),
     null_as: DataType::String,
 };
 pub(super) const SCALAR: AggregateTypeClass = AggregateTypeClass {
-    name: "a value that is neither an array nor a map",
+    name: "a scalar value",
     accepts: |data_type| !matches!(data_type, DataType::Array(_) | DataType::Map(..)),
     null_as: DataType::Bool,
 };
 pub(super) const BOOL: AggregateTypeClass = AggregateTypeClass {
-    name: "a BOOL",
+    name: "BOOL",
     accepts: |data_type| *data_type == DataType::Bool,
     null_as: DataType::Bool,
 };
@@ -57,7 +57,7 @@ pub(super) const INTEGER: AggregateTypeClass = AggregateTypeClass {
     null_as: DataType::BigInt,
 };
 pub(super) const TEXT: AggregateTypeClass = AggregateTypeClass {
-    name: "a STRING",
+    name: "STRING",
     accepts: |data_type| *data_type == DataType::String,
     null_as: DataType::String,
 };
@@ -120,7 +120,7 @@ pub(super) fn expect_size(
 ) -> Result<usize, SignatureError> {
     let number = expect_integer(arguments, index)?.unwrap_or(0);
     usize::try_from(number)
-        .map_err(|_error| wrong_constant(index, "a constant integer that is not negative"))
+        .map_err(|_error| wrong_constant(index, "a non-negative constant integer"))
 }
 
 /// Returns a constant BOOL that may be left out; NULL counts as false.

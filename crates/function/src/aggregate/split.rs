@@ -17,7 +17,7 @@ use crate::{
     value_limit,
 };
 
-const CLASS: StateClass = StateClass::Rows("the result lists the texts of the rows");
+const CLASS: StateClass = StateClass::Rows("the result lists the strings of the rows");
 
 /// The most bytes of all pieces with `compatibility = 'openmldb'`.
 const OPENMLDB_BYTES_MAX: usize = 4096;
@@ -28,8 +28,9 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &[],
         category: "lists of a window",
         signature: "window_split(x STRING, delimiter STRING) → ARRAY<STRING>",
-        doc: "The pieces that `split` makes of every text that is not NULL, newest row first. With \
-              `compatibility = 'openmldb'` pieces beyond 4096 bytes are dropped.",
+        doc: "Returns the parts into which `split` splits each value of `x` that is not NULL, \
+              newest row first. With `compatibility = 'openmldb'` parts beyond 4096 bytes are \
+              dropped.",
         examples: &[("window_split(s, ',')", "[k1:v4, , k3:v3, k1:v1, k2:v2]")],
         is_ordered: true,
         class: CLASS,
@@ -41,8 +42,9 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         category: "lists of a window",
         signature: "window_split_by_key(x STRING, delimiter STRING, kv_delimiter STRING) → \
                     ARRAY<STRING>",
-        doc: "The keys that `split_by_key` finds in every text that is not NULL, newest row first. \
-              With `compatibility = 'openmldb'` keys beyond 4096 bytes are dropped.",
+        doc: "Returns the keys that `split_by_key` finds in each value of `x` that is not NULL, \
+              newest row first. With `compatibility = 'openmldb'` keys beyond 4096 bytes are \
+              dropped.",
         examples: &[("window_split_by_key(s, ',', ':')", "[k1, k3, k1, k2]")],
         is_ordered: true,
         class: CLASS,
@@ -54,8 +56,9 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         category: "lists of a window",
         signature: "window_split_by_value(x STRING, delimiter STRING, kv_delimiter STRING) → \
                     ARRAY<STRING>",
-        doc: "The values that `split_by_value` finds in every text that is not NULL, newest row \
-              first. With `compatibility = 'openmldb'` values beyond 4096 bytes are dropped.",
+        doc: "Returns the values that `split_by_value` finds in each value of `x` that is not \
+              NULL, newest row first. With `compatibility = 'openmldb'` values beyond 4096 bytes \
+              are dropped.",
         examples: &[("window_split_by_value(s, ',', ':')", "[v4, v3, v1, v2]")],
         is_ordered: true,
         class: CLASS,

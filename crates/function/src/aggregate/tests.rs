@@ -349,17 +349,13 @@ fn check_refused(name: &str, types: &[DataType], expected: &str) {
 
 #[test]
 fn wrong_arguments_are_named() {
-    check_refused("sum", &[DataType::Date], "argument 1 must be a number or a timestamp, not DATE");
-    check_refused("sum", &[], "takes 1 argument, not 0");
-    check_refused(
-        "avg_where",
-        &[DataType::Int, DataType::Int],
-        "argument 2 must be a BOOL, not INT",
-    );
+    check_refused("sum", &[DataType::Date], "argument 1 must be a number or a TIMESTAMP, not DATE");
+    check_refused("sum", &[], "requires 1 argument, not 0");
+    check_refused("avg_where", &[DataType::Int, DataType::Int], "argument 2 must be BOOL, not INT");
     check_refused(
         "sum_cate",
         &[DataType::Int, DataType::Double],
-        "argument 2 must be an integer, a timestamp, a date or a string, not DOUBLE",
+        "argument 2 must be an integer, a TIMESTAMP, a DATE or a STRING, not DOUBLE",
     );
     check_refused("lag", &[DataType::Int, DataType::Int], "argument 2 must be a constant integer");
 }

@@ -17,7 +17,8 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &[],
         category: "statistics",
         signature: "count(*) → BIGINT; count(x ANY) → BIGINT",
-        doc: "Counts the rows, or the rows in which `x` is not NULL. 0 when there are none.",
+        doc: "Returns the number of rows, or of rows in which `x` is not NULL; 0 if there are no \
+              such rows.",
         examples: &[("count(*)", "5"), ("count(x)", "4")],
         is_ordered: false,
         class: StateClass::Retractable,
@@ -29,10 +30,11 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         category: "statistics",
         signature: "sum(x SMALLINT|INT|BIGINT) → BIGINT; sum(x FLOAT) → FLOAT; \
                     sum(x DOUBLE) → DOUBLE; sum(x TIMESTAMP) → TIMESTAMP",
-        doc: "Adds the values that are not NULL; NULL when there are none. The sum is computed \
-              exactly. A sum of integers or of timestamps that 64 bits do not hold is NULL; a sum of floats is rounded once, to the nearest value of the type, whatever the \
-              order of the rows. With `compatibility = 'openmldb'` a sum of integers has the type \
-              of its argument and wraps.",
+        doc: "Returns the sum of the values that are not NULL, or NULL if there are no such \
+              values. The sum is computed exactly. A sum of integers or TIMESTAMPs that is out of \
+              range of 64 bits is NULL; a sum of floats is rounded once, to the nearest value of \
+              the type, and does not depend on the order of the rows. With `compatibility = \
+              'openmldb'` a sum of integers has the type of its argument and wraps.",
         examples: &[("sum(x)", "11"), ("sum(y)", "14.5")],
         is_ordered: false,
         class: StateClass::Retractable,
@@ -43,8 +45,8 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &[],
         category: "statistics",
         signature: "avg(x SMALLINT|INT|BIGINT|FLOAT|DOUBLE) → DOUBLE",
-        doc: "The mean of the values that are not NULL; NULL when there are none. It is their \
-              exact sum, rounded to DOUBLE, divided by their number.",
+        doc: "Returns the mean of the values that are not NULL, or NULL if there are no such \
+              values. It is their exact sum, rounded to DOUBLE, divided by their number.",
         examples: &[("avg(x)", "2.75")],
         is_ordered: false,
         class: StateClass::Retractable,

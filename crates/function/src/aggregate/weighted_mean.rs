@@ -23,9 +23,10 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[AggregateFunction {
     aliases: &[],
     category: "order in time",
     signature: "ew_avg(x number, alpha constant number) → DOUBLE",
-    doc: "The exponentially weighted mean: the newest value weighs 1, each older one \
-              `1 - alpha` times the one after it. NULL is skipped and does not age what is older; \
-              an `alpha` that is NULL is 0. NULL when there is no value.",
+    doc: "Returns the exponentially weighted mean: the newest value has the weight 1, and each \
+          older value has the weight of the value after it times `1 - alpha`. NULL values are \
+          skipped and do not reduce the weight of older values; a NULL `alpha` is treated as 0. \
+          NULL if there are no values.",
     examples: &[("ew_avg(y, 0.5)", "3.066666666666667")],
     is_ordered: true,
     class: CLASS,

@@ -58,7 +58,9 @@ pub(super) fn type_of(expr: &Expr, schema: &DFSchema) -> Result<DataType> {
     }
     let arrow_type = expr.get_type(schema).map_err(|error| defect(&error))?;
     data_type(&arrow_type).ok_or_else(|| {
-        Box::new(Diagnostic::internal(format!("an expression has the Arrow type {arrow_type}")))
+        Box::new(Diagnostic::internal(format!(
+            "an expression has the unsupported Arrow type {arrow_type}"
+        )))
     })
 }
 

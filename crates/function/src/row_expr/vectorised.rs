@@ -41,7 +41,9 @@ impl Vectorised {
         let typed = |column: usize| {
             let arrow_type = schema.field(column).data_type();
             data_type(arrow_type).map(|data_type| (column, data_type)).ok_or_else(|| {
-                Box::new(Diagnostic::internal(format!("a column has the Arrow type {arrow_type}")))
+                Box::new(Diagnostic::internal(format!(
+                    "a column has the unsupported Arrow type {arrow_type}"
+                )))
             })
         };
         let columns =

@@ -38,14 +38,14 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     operator!(
         "op_add",
         "a + b → the wider type; TIMESTAMP + integer → TIMESTAMP",
-        "Adds two numbers, or milliseconds to a TIMESTAMP. What the result's type does not hold is NULL.",
+        "Returns the sum of two numbers, or a TIMESTAMP plus milliseconds. NULL if a sum that is an integer or a TIMESTAMP is out of range.",
         &[("1 + 2", "3"), ("1 + 0.5", "1.5"), ("2147483647 + 1", "NULL"), ("1 + NULL", "NULL")],
         add
     ),
     operator!(
         "op_subtract",
         "a - b → the wider type; TIMESTAMP - integer → TIMESTAMP; TIMESTAMP - TIMESTAMP → BIGINT",
-        "Subtracts a number from a number, or milliseconds from a TIMESTAMP; the milliseconds between two TIMESTAMPs. What the result's type does not hold is NULL.",
+        "Returns the difference of two numbers, a TIMESTAMP minus milliseconds, or the milliseconds between two TIMESTAMPs. NULL if a difference that is an integer or a TIMESTAMP is out of range.",
         &[
             ("1 - 2", "-1"),
             ("timestamp(1000) - 1000", "1970-01-01 00:00:00"),
@@ -56,67 +56,73 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     operator!(
         "op_multiply",
         "a * b → the wider type",
-        "Multiplies two numbers. What the result's type does not hold is NULL.",
+        "Returns the product of two numbers. NULL if a product that is an integer is out of range.",
         &[("6 * 7", "42"), ("int16(300) * int16(300)", "NULL")],
         multiply
     ),
     operator!(
         "op_divide",
         "a / b → DOUBLE",
-        "Divides two numbers as DOUBLE. Division by zero is NULL.",
+        "Returns the quotient of two numbers as DOUBLE. NULL if `b` is 0.",
         &[("7 / 2", "3.5"), ("7 / 0", "NULL"), ("1.5 / 0.0", "NULL")],
         divide
     ),
     operator!(
         "op_int_divide",
         "a DIV b → the wider integer type",
-        "Divides two integers and drops the fraction. Division by zero is NULL.",
+        "Returns the quotient of two integers, truncated toward zero. NULL if `b` is 0 or the result is out of range.",
         &[("7 DIV 2", "3"), ("-7 DIV 2", "-3"), ("7 DIV 0", "NULL")],
         integer_divide
     ),
     operator!(
         "op_modulo",
         "a % b → the wider type",
-        "The remainder of a division that drops the fraction; it has the sign of `a`. A remainder by zero is NULL.",
+        "Returns the remainder of the division of `a` by `b`, whose quotient is truncated toward zero. It has the sign of `a`. NULL if `b` is 0.",
         &[("7 % 3", "1"), ("-7 % 3", "-1"), ("7.5 % 2", "1.5"), ("7 % 0", "NULL")],
         modulo
     ),
     operator!(
         "op_bit_and",
         "a & b → the wider integer type",
-        "The bits that both integers have.",
+        "Returns the bitwise AND of two integers.",
         &[("6 & 3", "2")],
         bit_and
     ),
     operator!(
         "op_bit_or",
         "a | b → the wider integer type",
-        "The bits that either integer has.",
+        "Returns the bitwise OR of two integers.",
         &[("6 | 3", "7")],
         bit_or
     ),
     operator!(
         "op_bit_xor",
         "a ^ b → the wider integer type",
-        "The bits that exactly one integer has.",
+        "Returns the bitwise exclusive OR of two integers.",
         &[("6 ^ 3", "5")],
         bit_xor
     ),
     operator!(
         "op_bit_not",
         "~a → the same type",
-        "The bits that an integer has not.",
+        "Returns the bitwise NOT of an integer.",
         &[("op_bit_not(3)", "-4")],
         bit_not
     ),
     operator!(
         "op_negate",
         "-a → the same type",
-        "The number with the other sign; NULL for the least integer, which has no opposite. A BOOL, one bit wide, stays itself.",
+        "Returns the negation of `a`. NULL for the smallest integer of its type, whose negation is out of range. A BOOL is returned unchanged.",
         &[("op_negate(3)", "-3"), ("op_negate(1.5)", "-1.5"), ("op_negate(true)", "true")],
         negate
     ),
-    operator!("op_plus", "+a → the same type", "The number itself.", &[("op_plus(3)", "3")], plus),
+    operator!(
+        "op_plus",
+        "+a → the same type",
+        "Returns `a` unchanged.",
+        &[("op_plus(3)", "3")],
+        plus
+    ),
 ];
 
 /// Returns the common type of a pair of numbers or BOOLs; `None` for other types. A NULL
@@ -152,7 +158,7 @@ fn promote_in(types: &[DataType], settings: &Settings) -> Option<DataType> {
 
 fn mismatch(arguments: &CallArguments<'_>, sign: &str) -> SignatureError {
     let (left, right) = (&arguments.types[0], &arguments.types[1]);
-    SignatureError::Mismatch(format!("there is no {left} {sign} {right}"))
+    SignatureError::Mismatch(format!("{left} {sign} {right} is not supported"))
 }
 
 /// Returns the parameter types of a promoted operation. Integers that are narrower than the result,

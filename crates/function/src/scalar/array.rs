@@ -33,7 +33,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "array",
         &[],
         "array(value, …) → ARRAY",
-        "An array of the values, brought to their common type; what `[a, b]` means.",
+        "Returns an array of the values, converted to their common type; the same as `[a, b]`.",
         &[("array(1, 2.5)", "[1, 2.5]"), ("array()", "[]")],
         array
     ),
@@ -41,7 +41,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "element_at",
         &["at"],
         "element_at(array, position) or element_at(map, key) → the element's or value's type",
-        "What `a[b]` means: the element of an array at a position counted from 0, or the value that a map holds for a key (the first, where a key occurs twice); NULL where there is none.",
+        "Returns the element of `array` at `position`, counted from 0, or the value of `key` in `map` (of the first entry if `key` occurs more than once). NULL if `position` or `key` does not exist. The same as `a[b]`.",
         &[
             ("element_at([10, 20], 1)", "20"),
             ("element_at(map('a', 1), 'b')", "NULL"),
@@ -53,7 +53,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "size",
         &["cardinality"],
         "size(array or map) → INT",
-        "The number of elements or entries.",
+        "Returns the number of elements of an array or entries of a map.",
         &[("size(split('a,b', ','))", "2"), ("size(map())", "0")],
         size
     ),
@@ -61,7 +61,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "split_array",
         &[],
         "split_array(text STRING, delimiter STRING) → ARRAY<STRING>",
-        "The pieces between literal delimiters; an empty piece is NULL. An empty delimiter splits into characters.",
+        "Returns the parts of `text` between occurrences of `delimiter`, which is not a regular expression. Empty parts are NULL. An empty `delimiter` splits `text` into characters.",
         &[("split_array('a,,b', ',')", "[a, NULL, b]"), ("split_array('a||b', '||')", "[a, b]")],
         split_array
     ),
@@ -69,7 +69,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "array_join",
         &[],
         "array_join(array ARRAY<STRING>, delimiter STRING) → STRING",
-        "The elements that are not NULL with a delimiter between them; a NULL delimiter is empty.",
+        "Returns the concatenation of the elements of `array` that are not NULL, with `delimiter` between them. A NULL `delimiter` is treated as empty.",
         &[
             ("array_join(['1', NULL, '4'], '-')", "1-4"),
             ("array_join([NULL, 'b'], ',')", "b"),
@@ -81,7 +81,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "array_contains",
         &[],
         "array_contains(array ARRAY<T>, value T) → BOOL",
-        "Whether an element equals the value; a NULL value looks for a NULL element.",
+        "Returns whether an element of `array` equals `value`; for a NULL `value`, whether an element is NULL.",
         &[
             ("array_contains([1, 2], 2)", "true"),
             ("array_contains([1, NULL], NULL)", "true"),
@@ -93,7 +93,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "isin",
         &[],
         "isin(value T, array ARRAY<T>) → BOOL",
-        "`array_contains` with its arguments the other way round.",
+        "Returns `array_contains(array, value)`.",
         &[("isin(2, [2, 2])", "true"), ("isin(3, [NULL, 1])", "false")],
         |arguments| contains(arguments, 1, 0)
     ),
@@ -101,7 +101,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "array_combine",
         &[],
         "array_combine(separator STRING, array or value, …) → ARRAY<STRING>",
-        "The texts of all combinations of one element of each array, in order, with the separator between them. A value counts as an array of one; combinations with NULL are left out; a NULL separator is empty. More than 65 536 combinations give NULL.",
+        "Returns all combinations of one element from each array, in order, as strings with `separator` between the elements. A value is treated as an array of one element. Combinations that contain NULL are omitted, and a NULL `separator` is treated as empty. More than 131,072 combinations or 16 MiB fail with the error `54000`.",
         &[
             ("array_combine('-', [1, 2], ['3', '4'])", "[1-3, 1-4, 2-3, 2-4]"),
             ("array_combine('-', 1, [2, NULL])", "[1-2]")
@@ -112,7 +112,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "map",
         &[],
         "map(key, value, …) → MAP",
-        "A map of the pairs; keys and values are brought to their common types. `map()` is empty.",
+        "Returns a map of the pairs. Keys are converted to their common type, and so are values. `map()` is empty.",
         &[("map('a', 1, 'b', NULL)", "{a: 1, b: NULL}")],
         map
     ),
@@ -120,7 +120,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "map_keys",
         &[],
         "map_keys(map) → ARRAY",
-        "The keys of a map, in the order they were given.",
+        "Returns the keys of `map`, in the order in which they were specified.",
         &[("map_keys(map(1, 'a', 2, 'b'))", "[1, 2]")],
         map_keys
     ),
@@ -128,7 +128,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "map_values",
         &[],
         "map_values(map) → ARRAY",
-        "The values of a map, in the order of its keys.",
+        "Returns the values of `map`, in the order of its keys.",
         &[("map_values(map(1, 'a', 2, 'b'))", "[a, b]")],
         map_values
     ),
@@ -308,7 +308,7 @@ fn array_combine(arguments: &CallArguments<'_>) -> Resolved {
             found if is_nested(found) => {
                 return Err(SignatureError::Type {
                     position: index + 1,
-                    expected: "a value or an ARRAY of values".to_owned(),
+                    expected: "a scalar value or an ARRAY of scalar values".to_owned(),
                     found: found.clone(),
                 });
             }

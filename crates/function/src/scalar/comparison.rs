@@ -21,49 +21,49 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     operator!(
         "op_eq",
         "a = b → BOOL",
-        "Whether two values are equal.",
+        "Returns whether `a` equals `b`.",
         &[("1 = 1.0", "true"), ("'a' = 'b'", "false"), ("1 = NULL", "NULL")],
         equal
     ),
     operator!(
         "op_ne",
         "a != b → BOOL",
-        "Whether two values differ.",
+        "Returns whether `a` and `b` are different.",
         &[("1 != 2", "true")],
         not_equal
     ),
     operator!(
         "op_lt",
         "a < b → BOOL",
-        "Whether `a` comes before `b`.",
+        "Returns whether `a` is less than `b`. A STRING is compared byte by byte.",
         &[("2 < 10", "true"), ("'b' < 'a'", "false")],
         less
     ),
     operator!(
         "op_le",
         "a <= b → BOOL",
-        "Whether `a` does not come after `b`.",
+        "Returns whether `a` is less than or equal to `b`.",
         &[("2 <= 2", "true")],
         less_or_equal
     ),
     operator!(
         "op_gt",
         "a > b → BOOL",
-        "Whether `a` comes after `b`.",
+        "Returns whether `a` is greater than `b`.",
         &[("true > false", "true")],
         greater
     ),
     operator!(
         "op_ge",
         "a >= b → BOOL",
-        "Whether `a` does not come before `b`.",
+        "Returns whether `a` is greater than or equal to `b`.",
         &[("date('2020-05-22') >= date('2020-05-01')", "true")],
         greater_or_equal
     ),
     operator!(
         "op_group_key",
         "GROUP BY a → the type of `a`",
-        "What GROUP BY compares for a float: the two zeros are one, and so are all NaNs.",
+        "Returns the value by which GROUP BY compares `a`, a FLOAT or DOUBLE: -0.0 and 0.0 are one value, and so are all NaNs.",
         &[("op_group_key(-0.0)", "0"), ("op_group_key(1.5)", "1.5")],
         group_key
     ),
@@ -178,7 +178,7 @@ where
     expect_count(arguments, 2, 2)?;
     let (left, right) = (&arguments.types[0], &arguments.types[1]);
     let Some(types) = comparison_types(left, right, arguments.settings) else {
-        return Err(SignatureError::Mismatch(format!("{left} and {right} do not compare")));
+        return Err(SignatureError::Mismatch(format!("cannot compare {left} with {right}")));
     };
     let parameters = types.to_vec();
     let integers = types

@@ -34,7 +34,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "is_null",
         &["isnull"],
         "is_null(value) → BOOL",
-        "Whether the value is NULL; never NULL itself.",
+        "Returns whether `value` is NULL. The result is never NULL.",
         &[("is_null(NULL)", "true"), ("is_null('')", "false")],
         is_null
     ),
@@ -42,7 +42,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "if_null",
         &["ifnull", "nvl"],
         "if_null(value, substitute) → their common type",
-        "The value, or the substitute where the value is NULL.",
+        "Returns `value`, or `substitute` if `value` is NULL.",
         &[("if_null(NULL, 2)", "2"), ("if_null(1, 'a')", "1")],
         if_null
     ),
@@ -50,7 +50,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "nvl2",
         &[],
         "nvl2(value, present, absent) → their common type",
-        "The second argument where the first is not NULL, otherwise the third.",
+        "Returns `present` if `value` is not NULL, otherwise `absent`.",
         &[("nvl2(1, 'a', 'b')", "a"), ("nvl2(NULL, 'a', 2)", "2")],
         nvl2
     ),
@@ -58,7 +58,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "coalesce",
         &[],
         "coalesce(value, …) → their common type",
-        "The first argument that is not NULL; NULL when all are.",
+        "Returns the first argument that is not NULL, or NULL if all arguments are NULL.",
         &[("coalesce(NULL, 2, 3.5)", "2"), ("coalesce(NULL, NULL)", "NULL")],
         coalesce
     ),
@@ -66,7 +66,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "nullif",
         &[],
         "nullif(value, other) → the type of `value`",
-        "NULL where the two are equal, otherwise the value.",
+        "Returns NULL if `value` equals `other`, otherwise `value`.",
         &[("nullif(1, 1)", "NULL"), ("nullif('a', 'b')", "a"), ("nullif(1, NULL)", "1")],
         nullif
     ),
@@ -74,7 +74,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "if",
         &[],
         "if(condition BOOL, yes, no) → the common type of `yes` and `no`",
-        "The second argument where the condition is true, otherwise (false or NULL) the third.",
+        "Returns `yes` if `condition` is true, and `no` if it is false or NULL.",
         &[("if(true, 'a', 'b')", "a"), ("if(NULL, 1, 2)", "2")],
         if_else
     ),
@@ -82,7 +82,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "identity",
         &[],
         "identity(value) → the type of `value`",
-        "The value itself.",
+        "Returns `value` unchanged.",
         &[("identity(7)", "7")],
         identity
     ),
@@ -90,7 +90,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "minimum",
         &[],
         "minimum(a, b) → their common type",
-        "The smaller of two values. NULL where either is NULL.",
+        "Returns the smaller of `a` and `b`, or NULL if either is NULL. NaN is larger than every number.",
         &[("minimum(2, 1)", "1"), ("minimum('b', 'a')", "a"), ("minimum(1, NULL)", "NULL")],
         minimum
     ),
@@ -98,7 +98,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "maximum",
         &[],
         "maximum(a, b) → their common type",
-        "The larger of two values. NULL where either is NULL.",
+        "Returns the larger of `a` and `b`, or NULL if either is NULL. NaN is larger than every number.",
         &[("maximum(2, 1.5)", "2"), ("maximum('a', 'b')", "b")],
         maximum
     ),
@@ -106,7 +106,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "least",
         &[],
         "least(value, …) → their common type",
-        "The smallest value. NULLs are passed over; NULL when there is nothing else. NaN is larger than every number.",
+        "Returns the smallest argument. NULL arguments are ignored; NULL if all arguments are NULL. NaN is larger than every number.",
         &[("least(3, 1, NULL)", "1")],
         least
     ),
@@ -114,7 +114,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "greatest",
         &[],
         "greatest(value, …) → their common type",
-        "The largest value. NULLs are passed over; NULL when there is nothing else. NaN is larger than every number.",
+        "Returns the largest argument. NULL arguments are ignored; NULL if all arguments are NULL. NaN is larger than every number.",
         &[("greatest(3, 1.5, NULL)", "3")],
         greatest
     ),
@@ -124,7 +124,7 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     operator!(
         "to_bool",
         "to_bool(value) → BOOL",
-        "What a value counts for as an operand of AND, OR, NOT, XOR and WHERE: a number other than 0, a text that is not empty, a TIMESTAMP other than 0 and every DATE are true.",
+        "Returns the truth value of `value` as an operand of AND, OR, NOT, XOR and WHERE: a number other than 0, a STRING that is not empty, a TIMESTAMP other than 0 and every DATE are true.",
         &[
             ("to_bool('false')", "true"),
             ("to_bool('')", "false"),
@@ -136,14 +136,14 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     operator!(
         "op_xor",
         "a XOR b → BOOL",
-        "Whether exactly one of the two counts for true.",
+        "Returns whether exactly one of `a` and `b` is true. A number or TIMESTAMP other than 0, a STRING that is not empty and every DATE are true.",
         &[("1 XOR ''", "true"), ("true XOR NULL", "NULL")],
         xor
     ),
     operator!(
         "op_concat",
         "a || b → STRING",
-        "The texts of two values, one after the other.",
+        "Returns the concatenation of `a` and `b`, converted to STRING.",
         &[("'a' || 1", "a1")],
         super::conversion::concatenate
     ),
@@ -244,12 +244,12 @@ fn nullif(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 2, 2)?;
     let [left, right] = arguments.types else { unreachable!("two arguments were checked") };
     let Some([as_left, as_right]) = comparison_types(left, right, arguments.settings) else {
-        return Err(SignatureError::Mismatch(format!("{left} and {right} do not compare")));
+        return Err(SignatureError::Mismatch(format!("cannot compare {left} with {right}")));
     };
     let cast_left = crate::cast::cast_form(left, &as_left, arguments.settings);
     let cast_right = crate::cast::cast_form(right, &as_right, arguments.settings);
     let (Some(cast_left), Some(cast_right)) = (cast_left, cast_right) else {
-        return Err(SignatureError::Mismatch(format!("{left} and {right} do not compare")));
+        return Err(SignatureError::Mismatch(format!("cannot compare {left} with {right}")));
     };
     let (parameters, result) = (arguments.types.to_vec(), left.clone());
     let nan = NanOrder::of(arguments.settings);
@@ -288,7 +288,7 @@ fn ordered_type(
         (left, right) if left.is_number() && right.is_number() => common_type([left, right]),
         (left, right) => promote(left, right),
     }
-    .ok_or_else(|| SignatureError::Mismatch(format!("{left} and {right} do not compare")))
+    .ok_or_else(|| SignatureError::Mismatch(format!("cannot compare {left} with {right}")))
 }
 
 fn minimum(arguments: &CallArguments<'_>) -> Resolved {

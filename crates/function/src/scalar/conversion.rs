@@ -26,7 +26,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "bool",
         &["boolean"],
         "bool(value) → BOOL",
-        "A number is true unless it is 0. A text is true for t, true, y, yes and 1, false for f, false, n, no and 0, in any case, and NULL otherwise.",
+        "Converts `value` to BOOL. A number or TIMESTAMP is true unless it is 0. A STRING is true for `t`, `true`, `y`, `yes` and `1`, false for `f`, `false`, `n`, `no` and `0`, ignoring case, and NULL otherwise. A DATE is NULL.",
         &[("bool(2)", "true"), ("bool('No')", "false"), ("bool('maybe')", "NULL")],
         DataType::Bool
     ),
@@ -34,7 +34,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "smallint",
         &["int16", "i16"],
         "smallint(value) → SMALLINT",
-        "Converts to 16 bits. A float drops its fraction; what is out of range, and a text that is no integer, is NULL.",
+        "Converts `value` to an integer of 16 bits. The fraction of a float is dropped. NULL if the value is out of range, for a STRING that is not an integer, and for a DATE.",
         &[("smallint('12')", "12"), ("smallint(65537)", "NULL"), ("smallint(1.9)", "1")],
         DataType::SmallInt
     ),
@@ -42,7 +42,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "int",
         &["integer", "int32", "i32"],
         "int(value) → INT",
-        "Converts to 32 bits. A float drops its fraction; what is out of range, a text that is no integer, and a DATE is NULL.",
+        "Converts `value` to an integer of 32 bits. The fraction of a float is dropped. NULL if the value is out of range, for a STRING that is not an integer, and for a DATE.",
         &[
             ("int(' 0x1F ')", "31"),
             ("int(-1.9)", "-1"),
@@ -55,7 +55,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "bigint",
         &["int64", "i64"],
         "bigint(value) → BIGINT",
-        "Converts to 64 bits. A TIMESTAMP is its milliseconds. A float drops its fraction; what is out of range, and a text that is no integer, is NULL.",
+        "Converts `value` to an integer of 64 bits. A TIMESTAMP is converted to milliseconds since 1970-01-01 00:00:00 UTC. The fraction of a float is dropped. NULL if the value is out of range, for a STRING that is not an integer, and for a DATE.",
         &[("bigint(timestamp('1970-01-01 00:00:01'))", "1000"), ("bigint('')", "NULL")],
         DataType::BigInt
     ),
@@ -63,7 +63,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "float",
         &["float32"],
         "float(value) → FLOAT",
-        "Converts to the nearest FLOAT. A text must be a number as a whole, otherwise the result is NULL.",
+        "Converts `value` to the nearest FLOAT; a DOUBLE that is out of range is infinite. NULL for a STRING that is not a number or is out of range, and for a DATE.",
         &[("float('1.5')", "1.5"), ("float('1.5x')", "NULL")],
         DataType::Float
     ),
@@ -71,7 +71,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "double",
         &["float64"],
         "double(value) → DOUBLE",
-        "Converts to the nearest DOUBLE. A text must be a number as a whole, otherwise the result is NULL.",
+        "Converts `value` to the nearest DOUBLE. NULL for a STRING that is not a number or is out of range, and for a DATE.",
         &[("double('1e3')", "1000"), ("double('inf')", "Infinity"), ("double('1e999')", "NULL")],
         DataType::Double
     ),
@@ -79,7 +79,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "string",
         &["varchar"],
         "string(value) → STRING",
-        "The text of a value. FLOAT and DOUBLE print the fewest digits that read back as the same value; a TIMESTAMP prints in the session's time zone, with milliseconds where it has some.",
+        "Converts `value` to STRING. A FLOAT or DOUBLE has the fewest digits that read back as the same value. A TIMESTAMP is in the session's time zone, with milliseconds unless they are 0.",
         &[
             ("string(0.1)", "0.1"),
             ("string(1000000.0)", "1000000"),
@@ -92,7 +92,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "date",
         &[],
         "date(value) → DATE",
-        "The day of a TIMESTAMP in the session's time zone, or of a text YYYY-MM-DD, YYYYMMDD or YYYY-MM-DD HH:MM:SS; a text that is none of these is NULL.",
+        "Returns the day of a TIMESTAMP in the session's time zone, or the day in a STRING of the form `YYYY-MM-DD`, `YYYYMMDD` or of a date and time as in `timestamp`. NULL for any other STRING.",
         &[
             ("date('20200522')", "2020-05-22"),
             ("date(timestamp(0))", "1970-01-01"),
@@ -104,7 +104,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "timestamp",
         &[],
         "timestamp(value) → TIMESTAMP",
-        "A number is milliseconds since 1970-01-01 UTC, NULL when negative. A DATE is its midnight and a text its time in the session's time zone.",
+        "Converts `value` to TIMESTAMP. A number is milliseconds since 1970-01-01 00:00:00 UTC; NULL if it is negative or out of range. A DATE is midnight in the session's time zone. A STRING has the form `YYYY-MM-DD`, `YYYYMMDD` or `YYYY-MM-DD HH:MM:SS`, in which the seconds may be omitted or have a fraction, `T` may replace the blank, and `Z`, `UTC` or an offset such as `+08:00` may follow; without one of these it is in the session's time zone. NULL for any other STRING.",
         &[
             ("timestamp('2020-05-22 10:43:40')", "2020-05-22 10:43:40"),
             ("timestamp('2020-05-22T10:43:40.5+08:00')", "2020-05-22 02:43:40.500"),
@@ -120,7 +120,7 @@ fn convert(arguments: &CallArguments<'_>, to: &DataType) -> Resolved {
     let from = &arguments.types[0];
     cast::implementation(from, to, arguments.settings).ok_or_else(|| SignatureError::Type {
         position: 1,
-        expected: format!("a type that converts to {to}"),
+        expected: format!("of a type that can be cast to {to}"),
         found: from.clone(),
     })
 }

@@ -37,14 +37,14 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     feature!(
         "continuous",
         "continuous(value number|BOOL) → feature",
-        "Marks a value as a numeric feature. Stands only as an argument of `gcformat`, `csv` and `libsvm`, or as a whole item of a select list, where it is the value as DOUBLE (FLOAT stays FLOAT).",
+        "Marks `value` as a numeric feature. The call must be an argument of `gcformat`, `csv` or `libsvm`, or a whole item of a select list; such an item returns `value` as DOUBLE (FLOAT if `value` is FLOAT).",
         &[("csv(continuous(1.5), continuous(7))", "1.5,7"), ("csv(continuous(NULL))", "")],
         misplaced
     ),
     feature!(
         "discrete",
         "discrete(value[, bucket_count INT|BIGINT]) → feature",
-        "Marks a value as a categorical feature: its `hash64`, or the remainder of that hash by the number of buckets. NULL where the value is NULL, or where the number of buckets is NULL or below 1. Stands only as an argument of `gcformat`, `csv` and `libsvm`, or as a whole item of a select list, where it is that hash or bucket.",
+        "Marks `value` as a categorical feature: its `hash64`, or the remainder of that hash divided by `bucket_count`. NULL if `value` is NULL, or if `bucket_count` is NULL or less than 1. The call must be an argument of `gcformat`, `csv` or `libsvm`, or a whole item of a select list; such an item returns that hash or remainder.",
         &[
             ("csv(discrete(3), discrete(3, 100))", "2681491882390849628,28"),
             ("csv(discrete(3, 0))", "")
@@ -54,35 +54,35 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     feature!(
         "binary_label",
         "binary_label(value BOOL) → label",
-        "Marks a value as the label of a two-class problem, written 0 or 1. Stands only as an argument of `gcformat`, `csv` and `libsvm`, or as a whole item of a select list, where it is 0 or 1.",
+        "Marks `value` as the label of a two-class problem, written as 0 or 1. The call must be an argument of `gcformat`, `csv` or `libsvm`, or a whole item of a select list; such an item returns 0 or 1.",
         &[("libsvm(binary_label(true), continuous(2))", "1 1:2")],
         misplaced
     ),
     feature!(
         "multiclass_label",
         "multiclass_label(value integer|BOOL) → label",
-        "Marks a value as the number of a class. Stands only as an argument of `gcformat`, `csv` and `libsvm`, or as a whole item of a select list, where it is the value as BIGINT.",
+        "Marks `value` as a label that is the number of a class. The call must be an argument of `gcformat`, `csv` or `libsvm`, or a whole item of a select list; such an item returns `value` as BIGINT.",
         &[("libsvm(multiclass_label(6), continuous(2))", "6 1:2")],
         misplaced
     ),
     feature!(
         "regression_label",
         "regression_label(value number) → label",
-        "Marks a value as the number to be predicted. Stands only as an argument of `gcformat`, `csv` and `libsvm`, or as a whole item of a select list, where it is the value as DOUBLE (FLOAT stays FLOAT).",
+        "Marks `value` as a label that is a number to predict. The call must be an argument of `gcformat`, `csv` or `libsvm`, or a whole item of a select list; such an item returns `value` as DOUBLE (FLOAT if `value` is FLOAT).",
         &[("libsvm(regression_label(1.5), continuous(2))", "1.5 1:2")],
         misplaced
     ),
     feature!(
         "gcformat_index",
         "gcformat_index(value integer) → index",
-        "Marks a value as the number of the row, which `gcformat` writes after the label. Stands only as an argument of `gcformat`, `csv` and `libsvm`, or as a whole item of a select list, where it is the value as BIGINT.",
+        "Marks `value` as the number of the row, which `gcformat` writes after the label. The call must be an argument of `gcformat`, `csv` or `libsvm`, or a whole item of a select list; such an item returns `value` as BIGINT.",
         &[("gcformat(binary_label(true), gcformat_index(9), discrete(3, 10))", "1 9 | 1:8")],
         misplaced
     ),
     feature!(
         "gcformat",
         "gcformat(feature, …) → STRING",
-        "A line `label index | slot:hash:value slot:hash …`. Slots count the features from 1; a NULL feature is left out and keeps its slot. A continuous feature has the FarmHash of its slot before its value, a discrete one is its hash. Without label or index their place is empty. There is one label and one index; with `compatibility = 'openmldb'` the last of several counts, and FLOAT and DOUBLE have six decimals.",
+        "Returns a line `label index | slot:hash:value slot:hash …`. Slots number the features from 1; a NULL feature is omitted and keeps its slot. A continuous feature is written with the FarmHash of its slot and its value, a discrete feature with its hash. A label or index that is not specified is empty. A line has at most one label and one index; with `compatibility = 'openmldb'` the last of several is used, and FLOAT and DOUBLE have six decimals.",
         &[
             (
                 "gcformat(multiclass_label(6), continuous(1.5), discrete(3))",
@@ -95,7 +95,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     feature!(
         "csv",
         "csv(feature, …) → STRING",
-        "The values of features and labels in the order of the arguments, joined by commas; a NULL is empty. With `compatibility = 'openmldb'` FLOAT and DOUBLE have six decimals.",
+        "Returns the values of the features and labels, in the order of the arguments, separated by commas; NULL is empty. With `compatibility = 'openmldb'` FLOAT and DOUBLE have six decimals.",
         &[
             ("csv(multiclass_label(6), continuous(1.5), discrete(3))", "6,1.5,2681491882390849628"),
             ("csv(binary_label(false), continuous(NULL), continuous(0))", "0,,0")
@@ -105,7 +105,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     feature!(
         "libsvm",
         "libsvm(feature, …) → STRING",
-        "A line `label slot:value …`. A continuous feature is `slot:value` and takes one slot; a discrete one is `hash:1` and takes none; with buckets it is `slot:1`, in one of as many slots as there are buckets. A NULL feature is left out and keeps its slots. There is one label; with `compatibility = 'openmldb'` the last of several counts, and FLOAT and DOUBLE have six decimals.",
+        "Returns a line `label slot:value …`. A continuous feature is written as `slot:value` and uses one slot. A discrete feature is written as `hash:1` and uses no slot or, with `bucket_count`, as `slot:1` in one of `bucket_count` slots. A NULL feature is omitted and keeps its slots. A line has at most one label; with `compatibility = 'openmldb'` the last of several is used, and FLOAT and DOUBLE have six decimals.",
         &[
             (
                 "libsvm(multiclass_label(6), continuous(1.5), discrete(3))",
@@ -266,10 +266,9 @@ fn at_most_one(features: &[Feature], kind: FeatureKind, what: &str) -> Result<()
     let _first = marked.next();
     match marked.next() {
         None => Ok(()),
-        Some((position, _)) => Err(FormatError {
-            position,
-            message: format!("a line has one {what}; this is another"),
-        }),
+        Some((position, _)) => {
+            Err(FormatError { position, message: format!("only one {what} is allowed") })
+        }
     }
 }
 
@@ -403,8 +402,7 @@ impl<'a> FeatureLine<'a> {
 /// Returns the error of a signature that is not an argument of a format.
 fn misplaced(_arguments: &CallArguments<'_>) -> Resolved {
     Err(SignatureError::Mismatch(
-        "marks a feature, and stands only as an argument of gcformat, csv or libsvm, or as a \
-         whole item of a select list"
+        "must be an argument of gcformat, csv or libsvm, or a whole item of a select list"
             .to_owned(),
     ))
 }
@@ -414,9 +412,9 @@ fn empty_format(arguments: &CallArguments<'_>) -> Resolved {
     match arguments.types.first() {
         Some(found) => Err(SignatureError::Type {
             position: 1,
-            expected: "a feature, e.g. continuous(x) or discrete(x)".to_owned(),
+            expected: "a feature such as continuous(x) or discrete(x)".to_owned(),
             found: found.clone(),
         }),
-        None => Err(SignatureError::Mismatch("binds through its features".to_owned())),
+        None => Err(SignatureError::Mismatch("requires features as arguments".to_owned())),
     }
 }

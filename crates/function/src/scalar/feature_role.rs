@@ -94,7 +94,7 @@ fn bucket_count(arguments: &CallArguments<'_>) -> Result<Option<u64>, SignatureE
     match count.and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0) {
         Some(count) => Ok(Some(count)),
         None => {
-            let expected = "a constant number of buckets, at least 1".to_owned();
+            let expected = "a positive constant integer".to_owned();
             Err(SignatureError::Constant { position: 2, expected })
         }
     }

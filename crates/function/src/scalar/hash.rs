@@ -15,7 +15,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         aliases: &["farm_fingerprint"],
         category: "hashing",
         signature: "hash64(value) → BIGINT",
-        doc: "The 64-bit FarmHash fingerprint of the value's bytes: of a text its UTF-8, of a number or TIMESTAMP its little-endian bytes (so the type matters), of a DATE OpenMLDB's 32-bit code. It never changes between versions.",
+        doc: "Returns the 64-bit FarmHash fingerprint of the bytes of `value`: UTF-8 for a STRING, little-endian for a number or TIMESTAMP (so the type matters), and OpenMLDB's 32-bit code for a DATE. The result never changes between versions.",
         examples: &[
             ("hash64(int(90))", "-3754664774081171349"),
             ("hash64(bigint(90))", "-6110541762027922508"),
@@ -28,7 +28,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         aliases: &[],
         category: "geography",
         signature: "earth_distance(latitude1, longitude1, latitude2, longitude2) → DOUBLE",
-        doc: "The great-circle distance of two points in kilometres (haversine, radius 6372.8 km). Angles are degrees; a latitude beyond ±90 or a longitude beyond ±180 gives NULL.",
+        doc: "Returns the great-circle distance between two points, in kilometers (haversine formula, radius 6372.8 km). Latitudes and longitudes are in degrees; NULL if a latitude is outside ±90 or a longitude is outside ±180.",
         examples: &[
             ("earth_distance(40.0, 73.0, 41.0, 74.0)", "139.72810080682342"),
             ("earth_distance(91.0, 0.0, 0.0, 0.0)", "NULL"),

@@ -16,7 +16,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         aliases: &[],
         category: "JSON",
         signature: "get_json_object(json STRING, pointer STRING) → STRING",
-        doc: "The value that a JSON pointer (RFC 6901) names: a string without its quotes, every other value as JSON text. NULL where the document is not valid JSON or there is no such value; the empty pointer names the whole document.",
+        doc: "Returns the value in `json` that the JSON pointer `pointer` (RFC 6901) identifies: a string without its quotes, any other value as JSON text. The empty pointer identifies the whole document. NULL if `json` is not valid JSON or does not contain the value.",
         examples: &[
             ("get_json_object('{\"a\": [1, {\"b\": \"x\"}]}', '/a/1/b')", "x"),
             ("get_json_object('{\"a\": [1, 2]}', '/a')", "[1,2]"),
@@ -30,7 +30,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         aliases: &[],
         category: "JSON",
         signature: "json_array_length(json STRING) → INT",
-        doc: "How many elements the outermost array of a JSON document has; NULL where the document is not a valid JSON array.",
+        doc: "Returns the number of elements of the outermost array in `json`. NULL if `json` is not a valid JSON array.",
         examples: &[
             ("json_array_length('[1, [2, 3], null]')", "3"),
             ("json_array_length('[]')", "0"),

@@ -33,7 +33,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     list!(
         "split",
         "split(text STRING, delimiter STRING) → ARRAY<STRING>",
-        "The pieces between delimiters, empty ones included. A delimiter of more than one byte is a regular expression. A NULL text, an empty delimiter or one that is no regular expression gives the empty list.",
+        "Returns the parts of `text` between delimiters, including empty parts. A `delimiter` of more than one byte is a regular expression. The array is empty if `text` or `delimiter` is NULL, or if `delimiter` is empty or not a valid regular expression.",
         &[
             ("split('a,,b,', ',')", "[a, , b, ]"),
             ("split('a1b22c', '[0-9]+')", "[a, b, c]"),
@@ -44,28 +44,28 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     list!(
         "split_by_key",
         "split_by_key(text STRING, delimiter STRING, pair_delimiter STRING) → ARRAY<STRING>",
-        "For each piece that contains the pair delimiter, what stands before it; other pieces are left out.",
+        "Splits `text` as `split` does, and returns the key of each part: the characters before the first `pair_delimiter`. Parts without `pair_delimiter` are omitted.",
         &[("split_by_key('k1:v1,?,k2:v2', ',', ':')", "[k1, k2]")],
         |arguments| split(arguments, PiecePart::Key)
     ),
     list!(
         "split_by_value",
         "split_by_value(text STRING, delimiter STRING, pair_delimiter STRING) → ARRAY<STRING>",
-        "For each piece that contains the pair delimiter, what stands between its first and its second occurrence; other pieces are left out.",
+        "Splits `text` as `split` does, and returns the value of each part: the characters between the first `pair_delimiter` and the next one or the end. Parts without `pair_delimiter` are omitted.",
         &[("split_by_value('k1:v1,?,k2:v2', ',', ':')", "[v1, v2]")],
         |arguments| split(arguments, PiecePart::Value)
     ),
     list!(
         "join",
         "`join`(list ARRAY<STRING>, delimiter STRING) → STRING",
-        "The elements with a delimiter between them; NULL elements are left out, the empty list is the empty text.",
+        "Returns the concatenation of the elements of `list` that are not NULL, with `delimiter` between them. Empty if there are no such elements.",
         &[("`join`(split('a,b', ','), ' ')", "a b"), ("`join`(split('', ''), ' ')", "")],
         join
     ),
     list!(
         "list_except_by_key",
         "list_except_by_key(list ARRAY<STRING>, keys STRING) → ARRAY<STRING>",
-        "The `key:value` elements whose key is not among the keys, which a comma separates. An element without `:` is all key.",
+        "Returns the elements of `list`, each of the form `key:value`, whose key is not in `keys`, a list separated by commas. An element without `:` is a key.",
         &[
             ("list_except_by_key(split('a:1,b:2,c:0', ','), 'a,b')", "[c:0]"),
             ("list_except_by_key(split('a,b,c', ','), 'a,b')", "[c]")
@@ -75,7 +75,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     list!(
         "list_except_by_value",
         "list_except_by_value(list ARRAY<STRING>, values STRING) → ARRAY<STRING>",
-        "The `key:value` elements whose value is not among the values, which a comma separates. The value of an element without `:` is empty.",
+        "Returns the elements of `list`, each of the form `key:value`, whose value is not in `values`, a list separated by commas. The value of an element without `:` is empty.",
         &[
             ("list_except_by_value(split('a:1,b:2,c:0', ','), '1,2')", "[c:0]"),
             ("list_except_by_value(split('a,b', ','), '')", "[]")

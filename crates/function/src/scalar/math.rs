@@ -35,7 +35,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "abs",
         &[],
         "abs(x) → INT, BIGINT or DOUBLE",
-        "The absolute value. SMALLINT and INT give INT, BIGINT gives BIGINT, everything else DOUBLE. NULL for the least integer, which has no opposite.",
+        "Returns the absolute value of `x`: INT for SMALLINT and INT, BIGINT for BIGINT, otherwise DOUBLE. NULL for the smallest INT or BIGINT, whose absolute value is out of range.",
         &[("abs(-2)", "2"), ("abs(-0.5)", "0.5"), ("abs(true)", "1")],
         abs
     ),
@@ -43,7 +43,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "sign",
         &["signum"],
         "sign(x) → INT, BIGINT or DOUBLE",
-        "-1, 0 or 1 as `x` is below, at or above 0; NaN for NaN. The types are those of `abs`.",
+        "Returns -1, 0 or 1 if `x` is negative, zero or positive, and NaN for NaN. The types are the same as for `abs`.",
         &[("sign(-2)", "-1"), ("sign(0.0)", "0"), ("sign(1.5)", "1")],
         sign
     ),
@@ -51,7 +51,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "ceil",
         &["ceiling"],
         "ceil(x) → BIGINT or DOUBLE",
-        "The least whole number that is not below `x`: BIGINT for integers, DOUBLE otherwise.",
+        "Returns the smallest integer that is greater than or equal to `x`, as BIGINT if `x` is an integer, otherwise as DOUBLE.",
         &[("ceil(1.2)", "2"), ("ceil(-1.2)", "-1"), ("ceil(3)", "3")],
         |arguments| whole(arguments, f64::ceil)
     ),
@@ -59,7 +59,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "floor",
         &[],
         "floor(x) → BIGINT or DOUBLE",
-        "The greatest whole number that is not above `x`: BIGINT for integers, DOUBLE otherwise.",
+        "Returns the largest integer that is less than or equal to `x`, as BIGINT if `x` is an integer, otherwise as DOUBLE.",
         &[("floor(1.8)", "1"), ("floor(-1.2)", "-2")],
         |arguments| whole(arguments, f64::floor)
     ),
@@ -67,7 +67,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "round",
         &[],
         "round(x[, digits INT]) → the type of `x`",
-        "Rounds to so many decimals, halves away from zero. Negative digits round before the point; integers change only then.",
+        "Rounds `x` to `digits` decimal places (0 by default); ties are rounded away from zero. Negative `digits` round before the decimal point; an integer `x` changes only then, and is NULL if the result is out of range.",
         &[
             ("round(2.5)", "3"),
             ("round(-2.5)", "-3"),
@@ -80,7 +80,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "truncate",
         &[],
         "truncate(x) → INT, BIGINT or DOUBLE",
-        "Drops the fraction. SMALLINT and INT give INT, BIGINT gives BIGINT, everything else DOUBLE. NULL for the least integer, which has no opposite.",
+        "Returns `x` truncated toward zero to an integer: INT for SMALLINT and INT, BIGINT for BIGINT, otherwise DOUBLE.",
         &[("truncate(1.9)", "1"), ("truncate(-1.9)", "-1")],
         truncate
     ),
@@ -88,7 +88,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "acos",
         &[],
         "acos(x) → FLOAT or DOUBLE",
-        "The arc cosine in radians; NaN outside [-1, 1].",
+        "Returns the arc cosine of `x`, in radians; NaN if `x` is outside [-1, 1].",
         &[("acos(1)", "0"), ("acos(2)", "NaN")],
         |arguments| real(arguments, NUMBER, core_math::acosf, core_math::acos)
     ),
@@ -96,7 +96,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "asin",
         &[],
         "asin(x) → FLOAT or DOUBLE",
-        "The arc sine in radians; NaN outside [-1, 1].",
+        "Returns the arc sine of `x`, in radians; NaN if `x` is outside [-1, 1].",
         &[("asin(0)", "0")],
         |arguments| real(arguments, NUMBER, core_math::asinf, core_math::asin)
     ),
@@ -104,7 +104,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "atan",
         &[],
         "atan(x), atan(y, x) → FLOAT or DOUBLE",
-        "The arc tangent in radians; with two arguments the same as `atan2`.",
+        "Returns the arc tangent of `x`, in radians; with two arguments, the same as `atan2`.",
         &[("atan(0)", "0"), ("atan(1, 1)", "0.7853981633974483")],
         atan
     ),
@@ -112,7 +112,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "atan2",
         &[],
         "atan2(y, x) → FLOAT or DOUBLE",
-        "The angle of the point (x, y) in radians.",
+        "Returns the angle between the positive x axis and the point (`x`, `y`), in radians.",
         &[("atan2(2, 2)", "0.7853981633974483")],
         |arguments| real_pair(arguments, atan2f, atan2)
     ),
@@ -120,7 +120,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "cos",
         &[],
         "cos(x) → FLOAT or DOUBLE",
-        "The cosine of an angle in radians.",
+        "Returns the cosine of `x`, an angle in radians.",
         &[("cos(0)", "1")],
         |arguments| real(arguments, NUMBER, core_math::cosf, core_math::cos)
     ),
@@ -128,7 +128,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "cot",
         &[],
         "cot(x) → FLOAT or DOUBLE",
-        "The cotangent of an angle in radians; an infinity at 0.",
+        "Returns the cotangent of `x`, an angle in radians; infinite at 0.",
         &[("cot(0)", "Infinity")],
         |arguments| real(
             arguments,
@@ -141,7 +141,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "sin",
         &[],
         "sin(x) → FLOAT or DOUBLE",
-        "The sine of an angle in radians.",
+        "Returns the sine of `x`, an angle in radians.",
         &[("sin(0)", "0")],
         |arguments| real(arguments, NUMBER, core_math::sinf, core_math::sin)
     ),
@@ -149,7 +149,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "tan",
         &[],
         "tan(x) → FLOAT or DOUBLE",
-        "The tangent of an angle in radians.",
+        "Returns the tangent of `x`, an angle in radians.",
         &[("tan(0)", "0")],
         |arguments| real(arguments, NUMBER, core_math::tanf, core_math::tan)
     ),
@@ -157,7 +157,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "degrees",
         &[],
         "degrees(x) → DOUBLE",
-        "Radians in degrees.",
+        "Converts `x` from radians to degrees.",
         &[("degrees(0)", "0")],
         |arguments| double(arguments, f64::to_degrees)
     ),
@@ -165,7 +165,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "radians",
         &[],
         "radians(x) → DOUBLE",
-        "Degrees in radians.",
+        "Converts `x` from degrees to radians.",
         &[("radians(180)", "3.141592653589793")],
         |arguments| double(arguments, f64::to_radians)
     ),
@@ -173,7 +173,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "exp",
         &[],
         "exp(x) → FLOAT or DOUBLE",
-        "e to the power of `x`.",
+        "Returns e raised to the power of `x`.",
         &[("exp(0)", "1")],
         |arguments| real(arguments, NUMBER, core_math::expf, core_math::exp)
     ),
@@ -181,7 +181,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "ln",
         &[],
         "ln(x) → FLOAT or DOUBLE",
-        "The natural logarithm; -Infinity at 0 and NaN below.",
+        "Returns the natural logarithm of `x`; -Infinity if `x` is 0, and NaN if `x` is negative.",
         &[("ln(1)", "0"), ("ln(0)", "-Infinity"), ("ln(-1)", "NaN")],
         |arguments| real(arguments, NUMBER_OR_BOOL, core_math::logf, core_math::log)
     ),
@@ -189,7 +189,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "log",
         &[],
         "log(x), log(base, x) → FLOAT or DOUBLE",
-        "The natural logarithm, or the logarithm to a base, computed as ln(x) / ln(base); NULL for base 1.",
+        "Returns the natural logarithm of `x`, or its logarithm to base `base`, computed as `ln(x) / ln(base)`. NULL if `base` is 1.",
         &[("log(1)", "0"), ("log(2, 8)", "3"), ("log(1, 8)", "NULL")],
         log
     ),
@@ -197,7 +197,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "log2",
         &[],
         "log2(x) → FLOAT or DOUBLE",
-        "The logarithm to base 2.",
+        "Returns the logarithm of `x` to base 2; -Infinity if `x` is 0, and NaN if `x` is negative.",
         &[("log2(8)", "3")],
         |arguments| real(arguments, NUMBER_OR_BOOL, core_math::log2f, core_math::log2)
     ),
@@ -205,7 +205,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "log10",
         &[],
         "log10(x) → FLOAT or DOUBLE",
-        "The logarithm to base 10.",
+        "Returns the logarithm of `x` to base 10; -Infinity if `x` is 0, and NaN if `x` is negative.",
         &[("log10(1000)", "3")],
         |arguments| real(arguments, NUMBER_OR_BOOL, core_math::log10f, core_math::log10)
     ),
@@ -213,7 +213,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "pow",
         &["power"],
         "pow(x, y) → FLOAT or DOUBLE",
-        "`x` to the power of `y`.",
+        "Returns `x` raised to the power of `y`.",
         &[("pow(2, 10)", "1024"), ("pow(2, -1)", "0.5")],
         |arguments| {
             real_pair(
@@ -227,15 +227,15 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "sqrt",
         &[],
         "sqrt(x) → FLOAT or DOUBLE",
-        "The square root; NaN below 0.",
+        "Returns the square root of `x`; NaN if `x` is negative.",
         &[("sqrt(9)", "3"), ("sqrt(-1)", "NaN")],
         |arguments| real(arguments, NUMBER, f32::sqrt, f64::sqrt)
     ),
     math!(
         "add",
         &[],
-        "add(a, b) → as a + b",
-        "The operator + as a function.",
+        "add(a, b) → the type of `a + b`",
+        "Returns `a + b`.",
         &[("add(1, 2)", "3")],
         arithmetic::add
     ),
@@ -243,23 +243,23 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "inc",
         &[],
         "inc(x) → the type of `x`",
-        "One more than `x`; NULL where the type does not hold it.",
+        "Returns `x + 1`; NULL if an integer result is out of range of its type.",
         &[("inc(1)", "2"), ("inc(1.5)", "2.5")],
         inc
     ),
     math!(
         "mod",
         &[],
-        "mod(a, b) → as a % b",
-        "The remainder of a division, with the sign of `a`; NULL for b = 0.",
+        "mod(a, b) → the type of `a % b`",
+        "Returns the remainder of the division of `a` by `b`, with the sign of `a`. NULL if `b` is 0.",
         &[("mod(7, 3)", "1"), ("mod(-7, 3)", "-1")],
         arithmetic::modulo
     ),
     math!(
         "pmod",
         &[],
-        "pmod(a, b) → as a % b",
-        "The remainder of a division made non-negative by adding `b`; NULL for b = 0.",
+        "pmod(a, b) → the type of `a % b`",
+        "Returns the remainder of the division of `a` by `b`, plus `b` if it is negative, so that the result is not negative for a positive `b`. NULL if `b` is 0.",
         &[("pmod(-7, 3)", "2"), ("pmod(7, 0)", "NULL")],
         arithmetic::positive_modulo
     ),

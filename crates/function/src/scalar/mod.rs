@@ -87,7 +87,7 @@ impl fmt::Debug for ScalarImplementation {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// No form of the function takes this number of arguments.
-    #[error("takes {expected}, not {found}")]
+    #[error("requires {expected}, not {found}")]
     Count {
         /// e.g. «2 or 3 arguments».
         expected: String,

@@ -22,7 +22,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "like_match",
         &[],
         "like_match(text STRING, pattern STRING[, escape STRING]) → BOOL",
-        "Whether the whole text matches a pattern in which `%` stands for any run of characters and `_` for one. The escape character, a backslash by default, makes the next one literal; an empty escape switches that off, a longer one matches nothing.",
+        "Returns whether all of `text` matches `pattern`, in which `%` matches any sequence of characters and `_` any one character. The character `escape` (a backslash by default) makes the next character of `pattern` literal. An empty `escape` disables escaping; with an `escape` of several characters, or a `pattern` that ends in the escape character, nothing matches.",
         &[
             ("like_match('Mike', 'M%')", "true"),
             ("like_match('Mike', 'm_ke')", "false"),
@@ -35,7 +35,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "ilike_match",
         &[],
         "ilike_match(text STRING, pattern STRING[, escape STRING]) → BOOL",
-        "`like_match` without regard to case.",
+        "Returns whether all of `text` matches `pattern`, ignoring case; see `like_match`.",
         &[("ilike_match('Mike', 'm_ke')", "true")],
         |arguments| like(arguments, CaseSensitivity::Insensitive, Escape::Any)
     ),
@@ -43,7 +43,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "regexp_like",
         &[],
         "regexp_like(text STRING, pattern STRING[, flags STRING]) → BOOL",
-        "Whether the whole text matches a regular expression. Flags: `c` case matters (the default), `i` it does not, `m` `^` and `$` match at lines, `s` a point matches a line's end. A constant pattern that is not valid is an error, another one gives NULL.",
+        "Returns whether all of `text` matches the regular expression `pattern`. `flags` may contain `c` (case-sensitive, the default), `i` (case-insensitive), `m` (`^` and `$` match at line boundaries) and `s` (`.` matches a line feed); the last of `c` and `i` applies. A constant `pattern` that is not valid is an error; for any other invalid `pattern` the result is NULL.",
         &[
             ("regexp_like('abc', 'a.c')", "true"),
             ("regexp_like('abcd', 'a.c')", "false"),
@@ -57,21 +57,21 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     operator!(
         "op_like",
         "text LIKE pattern [ESCAPE escape] → BOOL",
-        "Whether the whole text matches a pattern; see `like_match`. The escape is a constant of at most one character.",
+        "Returns whether all of `text` matches `pattern`; see `like_match`. `escape` must be a constant of at most one character.",
         &[("'abc' LIKE 'a%'", "true"), ("'abc' LIKE 'A%'", "false")],
         |arguments| like(arguments, CaseSensitivity::Sensitive, Escape::OneConstant)
     ),
     operator!(
         "op_ilike",
         "text ILIKE pattern [ESCAPE escape] → BOOL",
-        "LIKE without regard to case.",
+        "Returns whether all of `text` matches `pattern`, ignoring case; see `like_match`. `escape` must be a constant of at most one character.",
         &[("'abc' ILIKE 'A_C'", "true")],
         |arguments| like(arguments, CaseSensitivity::Insensitive, Escape::OneConstant)
     ),
     operator!(
         "op_rlike",
         "text RLIKE pattern → BOOL",
-        "Whether the whole text matches a regular expression; see `regexp_like`.",
+        "Returns whether all of `text` matches the regular expression `pattern`; see `regexp_like`.",
         &[("'abc' RLIKE 'a.*'", "true"), ("'abc' RLIKE 'b'", "false")],
         regexp_like
     ),

@@ -21,28 +21,28 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     operator!(
         "op_between",
         "a BETWEEN low AND high → BOOL",
-        "Whether `a` is not before `low` and not after `high`.",
+        "Returns whether `a` is greater than or equal to `low` and less than or equal to `high`.",
         &[("op_between(2, 1, 2)", "true"), ("op_between(2, 3, NULL)", "false")],
         between
     ),
     operator!(
         "op_not_between",
         "a NOT BETWEEN low AND high → BOOL",
-        "Whether `a` is before `low` or after `high`.",
+        "Returns whether `a` is less than `low` or greater than `high`.",
         &[("op_not_between(2, 3, NULL)", "true")],
         not_between
     ),
     operator!(
         "op_in",
         "a IN (item, …) → BOOL",
-        "Whether `a` equals one of the items.",
+        "Returns whether `a` equals one of the items. NULL if it does not and an item is NULL.",
         &[("op_in(2, 1, 2.0)", "true"), ("op_in(2, 1, NULL)", "NULL")],
         in_list
     ),
     operator!(
         "op_case",
         "CASE a WHEN value THEN result … [ELSE result] END → the common type of the results",
-        "The result of the first value that equals `a`; without one the last, or NULL.",
+        "Returns the `result` of the first `value` that equals `a`, or the `result` of ELSE (NULL without ELSE) if no `value` does.",
         &[("op_case(2, 1, 'one', 2.0, 'two')", "two"), ("op_case(3, 1, 'one')", "NULL")],
         case
     ),
@@ -66,7 +66,8 @@ impl OperandComparison {
         other: &DataType,
         settings: &Settings,
     ) -> Result<Self, SignatureError> {
-        let mismatch = || SignatureError::Mismatch(format!("{operand} and {other} do not compare"));
+        let mismatch =
+            || SignatureError::Mismatch(format!("cannot compare {operand} with {other}"));
         let [to_operand, to_other] =
             comparison_types(operand, other, settings).ok_or_else(mismatch)?;
         let form = |from: &DataType, to: &DataType| {

@@ -37,7 +37,7 @@ pub(super) const TEXT: ScalarTypeClass =
     ScalarTypeClass { name: "STRING", accepts: |data_type| *data_type == DataType::String };
 /// Everything but ARRAY and MAP.
 pub(super) const PLAIN: ScalarTypeClass = ScalarTypeClass {
-    name: "neither an ARRAY nor a MAP",
+    name: "a scalar value",
     accepts: |data_type| !matches!(data_type, DataType::Array(_) | DataType::Map(_, _)),
 };
 /// Everything.
@@ -52,14 +52,14 @@ pub(super) const TEXTS: ScalarTypeClass = ScalarTypeClass {
 };
 /// Types with a calendar day.
 pub(super) const DAY: ScalarTypeClass = ScalarTypeClass {
-    name: "a TIMESTAMP, a DATE or BIGINT milliseconds",
+    name: "a TIMESTAMP, a DATE or BIGINT (milliseconds)",
     accepts: |data_type| {
         matches!(data_type, DataType::Timestamp | DataType::Date | DataType::BigInt)
     },
 };
 /// Types with a time of day.
 pub(super) const INSTANT: ScalarTypeClass = ScalarTypeClass {
-    name: "a TIMESTAMP or BIGINT milliseconds",
+    name: "a TIMESTAMP or BIGINT (milliseconds)",
     accepts: |data_type| matches!(data_type, DataType::Timestamp | DataType::BigInt),
 };
 /// TIMESTAMP or DATE.

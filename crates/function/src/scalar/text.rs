@@ -32,7 +32,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "concat",
         &[],
         "concat(value, …) → STRING",
-        "The texts of the values, one after the other; NULL where any is NULL.",
+        "Returns the concatenation of the values, converted to STRING. NULL if any value is NULL.",
         &[("concat('a', 1, true)", "a1true"), ("concat('a', NULL)", "NULL")],
         concat
     ),
@@ -40,7 +40,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "concat_ws",
         &[],
         "concat_ws(separator, value, …) → STRING",
-        "The texts of the values with the separator between them; NULL where any is NULL.",
+        "Returns the concatenation of the values, converted to STRING, with `separator` between them. NULL if any argument is NULL.",
         &[("concat_ws('-', 'a', 1, 'b')", "a-1-b"), ("concat_ws('-', 'a', NULL)", "NULL")],
         concat_ws
     ),
@@ -48,7 +48,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "substring",
         &["substr"],
         "substring(text STRING, from INT[, length INT]) → STRING",
-        "The part of a text from a position, counted from 1, or from the end where it is negative. Empty where the position is 0 or outside the text or the length is below 1.",
+        "Returns the part of `text` that starts at position `from` and has at most `length` characters (the rest of `text` by default). Positions are counted from 1, or from the end of `text` if negative. Empty if `from` is 0 or outside `text`, or if `length` is less than 1.",
         &[
             ("substring('hello', 2)", "ello"),
             ("substring('hello', 2, 3)", "ell"),
@@ -62,7 +62,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "left",
         &[],
         "left(text STRING, length INT) → STRING",
-        "The first characters; empty where the length is below 1.",
+        "Returns the first `length` characters of `text`. Empty if `length` is less than 1.",
         &[("left('hello', 2)", "he"), ("left('hello', 9)", "hello")],
         left
     ),
@@ -70,7 +70,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "right",
         &[],
         "right(text STRING, length INT) → STRING",
-        "The last characters; empty where the length is below 1.",
+        "Returns the last `length` characters of `text`. Empty if `length` is less than 1.",
         &[("right('hello', 2)", "lo"), ("right('hello', 0)", "")],
         right
     ),
@@ -78,7 +78,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "locate",
         &[],
         "locate(part STRING, text STRING[, from INT]) → INT",
-        "The position of the first occurrence at or after a position (1 by default), counted from 1; 0 where there is none or the position is outside the text. An empty part is found at once.",
+        "Returns the position, counted from 1, of the first occurrence of `part` in `text` at or after position `from` (1 by default). 0 if `part` does not occur or `from` is outside `text`. An empty `part` occurs at `from`.",
         &[
             ("locate('l', 'hello')", "3"),
             ("locate('l', 'hello', 4)", "4"),
@@ -91,7 +91,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "char_length",
         &["character_length", "length"],
         "char_length(text STRING) → INT",
-        "The number of characters.",
+        "Returns the number of characters in `text`.",
         &[("char_length('数据库')", "3"), ("char_length('')", "0")],
         char_length
     ),
@@ -99,7 +99,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "octet_length",
         &[],
         "octet_length(text STRING) → INT",
-        "The number of bytes of the text in UTF-8.",
+        "Returns the number of bytes of `text` in UTF-8.",
         &[("octet_length('数据库')", "9")],
         octet_length
     ),
@@ -107,7 +107,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "lpad",
         &[],
         "lpad(text STRING, length INT[, fill STRING]) → STRING",
-        "The text with as much of `fill` (a blank by default), repeated, before it as makes it so many characters long; a longer text is cut at its end. Lengths below 1 give the empty text.",
+        "Extends `text` to `length` characters by prepending `fill` (a space by default), repeated; a longer string is truncated at its end. Empty if `length` is less than 1. An empty `fill` adds nothing.",
         &[("lpad('7', 3, '0')", "007"), ("lpad('abcd', 2)", "ab"), ("lpad('a', 4, 'xy')", "xyxa")],
         |arguments| pad(arguments, PadSide::Left)
     ),
@@ -115,7 +115,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "rpad",
         &[],
         "rpad(text STRING, length INT[, fill STRING]) → STRING",
-        "The text with as much of `fill` (a blank by default), repeated, after it as makes it so many characters long; a longer text is cut at its end. Lengths below 1 give the empty text.",
+        "Extends `text` to `length` characters by appending `fill` (a space by default), repeated; a longer string is truncated at its end. Empty if `length` is less than 1. An empty `fill` adds nothing.",
         &[("rpad('7', 3, '0')", "700"), ("rpad('abcd', 2)", "ab"), ("rpad('a', 4, '')", "a")],
         |arguments| pad(arguments, PadSide::Right)
     ),
@@ -123,7 +123,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "strcmp",
         &[],
         "strcmp(a STRING, b STRING) → INT",
-        "-1, 0 or 1 as `a` comes before, equals or comes after `b` byte by byte.",
+        "Returns -1, 0 or 1 if `a` is less than, equal to or greater than `b`, compared byte by byte.",
         &[("strcmp('a', 'b')", "-1"), ("strcmp('b', 'b')", "0")],
         strcmp
     ),
@@ -131,7 +131,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "starts_with",
         &[],
         "starts_with(text STRING, prefix STRING) → BOOL",
-        "Whether a text begins with another.",
+        "Returns whether `text` starts with `prefix`.",
         &[("starts_with('hello', 'he')", "true")],
         |arguments| test(arguments, |text, part| text.starts_with(part))
     ),
@@ -139,7 +139,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "ends_with",
         &[],
         "ends_with(text STRING, suffix STRING) → BOOL",
-        "Whether a text ends with another.",
+        "Returns whether `text` ends with `suffix`.",
         &[("ends_with('hello', 'lo')", "true")],
         |arguments| test(arguments, |text, part| text.ends_with(part))
     ),
@@ -147,7 +147,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "ucase",
         &["upper"],
         "ucase(text STRING) → STRING",
-        "The text in upper case.",
+        "Returns `text` in upper case.",
         &[("ucase('straße')", "STRASSE")],
         ucase
     ),
@@ -155,7 +155,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "lcase",
         &["lower"],
         "lcase(text STRING) → STRING",
-        "The text in lower case.",
+        "Returns `text` in lower case.",
         &[("lcase('ÀB')", "àb")],
         lcase
     ),
@@ -163,7 +163,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "trim",
         &["btrim"],
         "trim(text STRING[, characters STRING]) → STRING",
-        "The text without white space at its ends, or without the characters that are given.",
+        "Returns `text` without leading and trailing white space or, if `characters` is specified, without leading and trailing characters that occur in it.",
         &[("concat('[', trim('  a b '), ']')", "[a b]"), ("trim('xyaxy', 'yx')", "a")],
         |arguments| cut(arguments, CutEnds::Both)
     ),
@@ -171,7 +171,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "ltrim",
         &[],
         "ltrim(text STRING[, characters STRING]) → STRING",
-        "The text without white space at its beginning, or without the characters that are given.",
+        "Returns `text` without leading white space or, if `characters` is specified, without leading characters that occur in it.",
         &[("concat('[', ltrim('  a '), ']')", "[a ]"), ("ltrim('007', '0')", "7")],
         |arguments| cut(arguments, CutEnds::Start)
     ),
@@ -179,7 +179,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "rtrim",
         &[],
         "rtrim(text STRING[, characters STRING]) → STRING",
-        "The text without white space at its end, or without the characters that are given.",
+        "Returns `text` without trailing white space or, if `characters` is specified, without trailing characters that occur in it.",
         &[("concat('[', rtrim('  a '), ']')", "[  a]"), ("rtrim('a...', '.')", "a")],
         |arguments| cut(arguments, CutEnds::End)
     ),
@@ -187,7 +187,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "reverse",
         &[],
         "reverse(text STRING) → STRING",
-        "The characters in reverse order.",
+        "Returns `text` with its characters in reverse order.",
         &[("reverse('数据a')", "a据数")],
         reverse
     ),
@@ -195,7 +195,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "replace",
         &[],
         "replace(text STRING, search STRING[, replacement STRING]) → STRING",
-        "Replaces every occurrence; without a replacement they are deleted. An empty search changes nothing.",
+        "Replaces every occurrence of `search` in `text` with `replacement`, or deletes it if `replacement` is omitted. Returns `text` unchanged if `search` is empty.",
         &[
             ("replace('ABCabcabc', 'abca', 'A')", "ABCAbc"),
             ("replace('abc', 'b')", "ac"),
@@ -207,7 +207,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "char",
         &[],
         "char(code INT) → STRING",
-        "The character with a Unicode code; NULL where there is none.",
+        "Returns the character with the Unicode code point `code`. NULL if `code` is not a valid code point.",
         &[("char(65)", "A"), ("char(25968)", "数"), ("char(-1)", "NULL")],
         char
     ),
@@ -215,7 +215,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "hex",
         &[],
         "hex(value) → STRING",
-        "A text's bytes as hexadecimal digits, two each; a number as the digits of its 64-bit two's complement, a float rounded first (halves away from zero).",
+        "Returns `value` in hexadecimal: two digits for each byte of a STRING, or the 64-bit two's complement of a number without leading zeros. A float is rounded to an integer first; ties are rounded away from zero.",
         &[
             ("hex(17)", "11"),
             ("hex(-1)", "FFFFFFFFFFFFFFFF"),
@@ -228,7 +228,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "unhex",
         &[],
         "unhex(digits STRING) → STRING",
-        "The text whose bytes the hexadecimal digits are; an odd number of digits gets a leading 0. NULL where there are other characters, or the bytes are not UTF-8.",
+        "Returns the STRING whose UTF-8 encoding is the hexadecimal `digits`; an odd number of digits is padded with a leading 0. NULL if `digits` contains any other character or the bytes are not valid UTF-8.",
         &[
             ("unhex('616')", "\u{6}\u{16}"),
             ("unhex('6162')", "ab"),

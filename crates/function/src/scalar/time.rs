@@ -40,7 +40,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "year",
         &[],
         "year(time) → INT",
-        "The year of a TIMESTAMP, a DATE or BIGINT milliseconds.",
+        "Returns the year of `time`, a TIMESTAMP, a DATE or BIGINT milliseconds.",
         &[("year(date('2020-05-22'))", "2020")],
         |arguments| of_day(arguments, |days| calendar::civil_from_days(days).year)
     ),
@@ -48,7 +48,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "quarter",
         &[],
         "quarter(time) → INT",
-        "The quarter, 1 to 4.",
+        "Returns the quarter (1 to 4) of `time`.",
         &[("quarter(date('2020-05-22'))", "2")],
         |arguments| of_day(arguments, |days| i64::from(
             (calendar::civil_from_days(days).month - 1) / 3 + 1
@@ -58,7 +58,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "month",
         &[],
         "month(time) → INT",
-        "The month, 1 to 12.",
+        "Returns the month (1 to 12) of `time`.",
         &[("month(date('2020-05-22'))", "5")],
         |arguments| of_day(arguments, |days| i64::from(calendar::civil_from_days(days).month))
     ),
@@ -66,7 +66,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "dayofmonth",
         &["day"],
         "dayofmonth(time) → INT",
-        "The day of the month, 1 to 31.",
+        "Returns the day of the month (1 to 31) of `time`.",
         &[("day(date('2020-05-22'))", "22")],
         |arguments| of_day(arguments, |days| i64::from(calendar::civil_from_days(days).day))
     ),
@@ -74,7 +74,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "dayofweek",
         &[],
         "dayofweek(time) → INT",
-        "The day of the week, 1 = Sunday to 7 = Saturday.",
+        "Returns the day of the week, 1 (Sunday) to 7 (Saturday), of `time`.",
         &[("dayofweek(date('2020-05-20'))", "4")],
         |arguments| of_day(arguments, |days| i64::from(calendar::day_of_week(days)) + 1)
     ),
@@ -82,7 +82,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "dayofyear",
         &[],
         "dayofyear(time) → INT",
-        "The day of the year, 1 to 366.",
+        "Returns the day of the year (1 to 366) of `time`.",
         &[("dayofyear(date('2020-12-31'))", "366")],
         dayofyear
     ),
@@ -90,7 +90,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "weekofyear",
         &["week"],
         "weekofyear(time) → INT",
-        "The week of ISO 8601, 1 to 53; it begins on Monday.",
+        "Returns the ISO 8601 week (1 to 53) of `time`. Weeks start on Monday.",
         &[("week(date('2020-05-24'))", "21"), ("week(date('2020-05-25'))", "22")],
         |arguments| of_day(arguments, |days| i64::from(calendar::iso_week(days).1))
     ),
@@ -98,7 +98,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "hour",
         &[],
         "hour(time) → INT",
-        "The hour, 0 to 23, of a TIMESTAMP or BIGINT milliseconds.",
+        "Returns the hour (0 to 23) of `time`, a TIMESTAMP or BIGINT milliseconds.",
         &[("hour(timestamp('2020-05-22 10:43:40'))", "10")],
         |arguments| of_time(arguments, |time| time.hour)
     ),
@@ -106,7 +106,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "minute",
         &[],
         "minute(time) → INT",
-        "The minute, 0 to 59, of a TIMESTAMP or BIGINT milliseconds.",
+        "Returns the minute (0 to 59) of `time`, a TIMESTAMP or BIGINT milliseconds.",
         &[("minute(timestamp('2020-05-22 10:43:40'))", "43")],
         |arguments| of_time(arguments, |time| time.minute)
     ),
@@ -114,7 +114,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "second",
         &[],
         "second(time) → INT",
-        "The second, 0 to 59, of a TIMESTAMP or BIGINT milliseconds.",
+        "Returns the second (0 to 59) of `time`, a TIMESTAMP or BIGINT milliseconds.",
         &[("second(timestamp('2020-05-22 10:43:40'))", "40")],
         |arguments| of_time(arguments, |time| time.second)
     ),
@@ -122,7 +122,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "last_day",
         &[],
         "last_day(time) → DATE",
-        "The last day of the month.",
+        "Returns the last day of the month of `time`.",
         &[("last_day(date('2020-02-10'))", "2020-02-29")],
         last_day
     ),
@@ -130,7 +130,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "datediff",
         &[],
         "datediff(later, earlier) → INT",
-        "The days from the second date to the first. Texts and TIMESTAMPs are read as dates; NULL where a text is none.",
+        "Returns the number of days from `earlier` to `later`, which is negative if `later` is before `earlier`. A STRING or TIMESTAMP is converted to DATE. NULL if a STRING is not a date.",
         &[
             ("datediff(date('2020-05-22'), '2020-05-20')", "2"),
             ("datediff('20200501', '20200531')", "-30"),
@@ -142,7 +142,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "unix_timestamp",
         &[],
         "unix_timestamp(time) → BIGINT",
-        "Seconds since the epoch of a DATE's midnight, of a TIMESTAMP or of a text that is either; NULL where the text is neither.",
+        "Returns the number of seconds from 1970-01-01 00:00:00 UTC to `time`, rounded down: to a TIMESTAMP, to midnight of a DATE, or to a STRING in the form of either. NULL if a STRING has neither form.",
         &[("unix_timestamp('1970-01-01 00:01:00')", "60"), ("unix_timestamp('')", "NULL")],
         unix_timestamp
     ),
@@ -150,7 +150,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "add_months",
         &[],
         "add_months(date, months INT) → DATE",
-        "The day so many months later; past the month's end it is the last day. NULL outside the years 1 to 9999. A text is read as CAST reads it, and a constant one has to be a date.",
+        "Returns `date` plus `months` months, or the last day of the resulting month if that is earlier. NULL outside the years 1 to 9999. A STRING is converted to DATE as by CAST; a constant STRING that is not a date is an error.",
         &[
             ("add_months(date('2020-01-31'), 1)", "2020-02-29"),
             ("add_months(date('2020-03-31'), -1)", "2020-02-29"),
@@ -163,7 +163,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "timestampadd",
         &["timestamp_add", "date_add"],
         "timestampadd(unit STRING, count INT|BIGINT, time) → the type of `time`",
-        "A TIMESTAMP or DATE so many years, quarters, months, weeks, days, hours, minutes or seconds later. Past the end of a month it is the month's last day; the time of day stays. A DATE takes no unit below a day, and is NULL outside the years 1 to 9999.",
+        "Returns `time` plus `count` units, or the last day of the resulting month if that is earlier; the time of day does not change. `unit` is `year`, `quarter`, `month`, `week`, `day`, `hour`, `minute` or `second`. For a DATE, `unit` must be a day or longer, and the result is NULL outside the years 1 to 9999.",
         &[
             ("timestampadd('second', 90, timestamp('2020-05-22 10:43:40'))", "2020-05-22 10:45:10"),
             ("timestampadd('month', 1, date('2020-01-31'))", "2020-02-29"),
@@ -175,7 +175,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "now",
         &["current_timestamp"],
         "now() → TIMESTAMP",
-        "The time at which the row is computed: in batch mode when the query runs, in request mode when the request is answered. A feature made of it differs between the two; the event time does not. `current_timestamp` needs no parentheses.",
+        "Returns the time at which the row is computed: in batch mode when the query runs, in request mode when the request is answered. A feature that uses it therefore differs between the two modes; a feature that uses the event time does not. `current_timestamp` needs no parentheses.",
         &[("now() > timestamp('2020-01-01')", "true")],
         now
     ),
@@ -183,7 +183,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "current_date",
         &[],
         "current_date() → DATE",
-        "The day of `now()` in the session's time zone; it needs no parentheses.",
+        "Returns the day of `now()` in the session's time zone. `current_date` needs no parentheses.",
         &[("current_date() > date('2020-01-01')", "true")],
         current_date
     ),
@@ -191,7 +191,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "date_format",
         &[],
         "date_format(time, format STRING) → STRING",
-        "A TIMESTAMP or DATE as a format says, with the conversions of C's `strftime`.",
+        "Returns `time`, a TIMESTAMP or DATE, in the format `format`, with the conversions of C's `strftime`. A conversion that C does not have is copied unchanged.",
         &[
             (
                 "date_format(timestamp('2020-05-29 15:56:29'), '%Y-%m-%d %H:%M:%S')",
@@ -205,7 +205,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "date_trunc",
         &[],
         "date_trunc(unit STRING, time) → the type of `time`",
-        "The beginning of the year, quarter, month, week (Monday), day, hour, minute or second that a TIMESTAMP or DATE lies in.",
+        "Returns the start of the year, quarter, month, week (Monday), day, hour, minute or second that contains `time`, a TIMESTAMP or DATE; `unit` is the name of one of these.",
         &[
             ("date_trunc('month', date('2020-05-22'))", "2020-05-01"),
             ("date_trunc('hour', timestamp('2020-05-22 10:43:40'))", "2020-05-22 10:00:00"),
@@ -439,7 +439,9 @@ fn timestamp_add(arguments: &CallArguments<'_>) -> Resolved {
     let result = time_parameter(arguments, 2);
     if result == DataType::Date && matches!(constant, Some(Unit::Fixed(length)) if length < DAY_MS)
     {
-        return Err(SignatureError::Mismatch("a DATE takes no unit below a day".to_owned()));
+        return Err(SignatureError::Mismatch(
+            "the unit of a DATE must be a day or longer".to_owned(),
+        ));
     }
     let parameters = vec![DataType::String, DataType::BigInt, result.clone()];
     Ok(ScalarImplementation::new(parameters, result, move |arguments, _| {

@@ -24,7 +24,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         aliases: &[],
         category: CATEGORY,
         signature: "date_part(field STRING, time) → INT|DOUBLE",
-        doc: "A field of a TIMESTAMP or DATE; `EXTRACT(field FROM time)` means the same. The field is a constant: `year`, `isoyear`, `quarter`, `month`, `week`, `day`, `doy` (day of the year), `dow` (0 = Sunday), `isodow` (1 = Monday), `hour`, `minute`, `millisecond` and `microsecond` (of the minute) are INT; `second` and `epoch` (seconds since 1970-01-01 00:00:00 UTC), with their fraction, are DOUBLE.",
+        doc: "Returns a field of `time`, a TIMESTAMP or DATE; the same as `EXTRACT(field FROM time)`. `field` is a constant. The fields `year`, `isoyear`, `quarter`, `month`, `week`, `day`, `doy` (day of the year), `dow` (day of the week, 0 = Sunday), `isodow` (1 = Monday), `hour`, `minute`, and `millisecond` and `microsecond` (since the start of the minute) are INT. The fields `second` and `epoch` (seconds since 1970-01-01 00:00:00 UTC) are DOUBLE and include the fraction.",
         examples: &[
             ("date_part('year', date('2020-05-22'))", "2020"),
             ("date_part('dow', date('2020-05-24'))", "0"),
@@ -38,7 +38,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         aliases: &[],
         category: CATEGORY,
         signature: "to_timestamp(seconds) or to_timestamp(x STRING, template STRING) → TIMESTAMP",
-        doc: "The TIMESTAMP so many seconds after 1970-01-01 00:00:00 UTC, or before it where the number is negative; to the nearest millisecond. NULL where it is out of range. `timestamp(x)` takes milliseconds. With a template, a constant of PostgreSQL's patterns `YYYY`, `MM`, `DD`, `HH24`, `MI`, `SS`, `MS` and `US`, the TIMESTAMP of a text of this form, in the session's time zone and to the millisecond; NULL where the text has another form.",
+        doc: "Returns the TIMESTAMP `seconds` seconds after 1970-01-01 00:00:00 UTC, or before it if negative, rounded to the nearest millisecond. NULL if it is out of range. `timestamp(x)` converts milliseconds. With `template`, converts the STRING `x` to a TIMESTAMP in the session's time zone, truncated to milliseconds. `template` is a constant of PostgreSQL's patterns `YYYY`, `MM`, `DD`, `HH24`, `MI`, `SS`, `MS` and `US`. NULL if `x` does not match `template`.",
         examples: &[
             ("to_timestamp(60)", "1970-01-01 00:01:00"),
             ("bigint(to_timestamp(1.5))", "1500"),
@@ -51,7 +51,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         aliases: &[],
         category: CATEGORY,
         signature: "to_zone(time TIMESTAMP, zone STRING) → TIMESTAMP",
-        doc: "The TIMESTAMP that has in the session's time zone the date and time of day that `time` has in another one, which is a constant; `time AT TIME ZONE zone` means the same.",
+        doc: "Returns the TIMESTAMP that has, in the session's time zone, the date and time of day that `time` has in `zone`, a constant. The same as `time AT TIME ZONE zone`.",
         examples: &[(
             "to_zone(timestamp('2020-05-22 10:43:40'), 'Asia/Tokyo')",
             "2020-05-22 19:43:40",
@@ -63,7 +63,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         aliases: &[],
         category: CATEGORY,
         signature: "from_zone(time TIMESTAMP, zone STRING) → TIMESTAMP",
-        doc: "The TIMESTAMP at which a time zone, a constant, has the date and time of day that `time` has in the session's: the inverse of `to_zone`. `AT TIME ZONE` means it after a time without a zone: a result of AT TIME ZONE, `TIMESTAMP '…'` and a CAST to TIMESTAMP.",
+        doc: "Returns the TIMESTAMP that has, in `zone`, a constant, the date and time of day that `time` has in the session's time zone; the inverse of `to_zone`. The same as `time AT TIME ZONE zone` if `time` is a time without a time zone: a result of AT TIME ZONE, `TIMESTAMP '…'` or a CAST to TIMESTAMP.",
         examples: &[(
             "from_zone(timestamp('2020-05-22 19:43:40'), 'Asia/Tokyo')",
             "2020-05-22 10:43:40",

@@ -42,8 +42,8 @@ pub(super) struct TimeTemplate {
 
 impl TimeTemplate {
     /// What a template is, for an error.
-    pub(super) const FORM: &'static str = "a constant template of YYYY, MM, DD, HH24, MI, SS, MS, US, signs \
-                                           and \"text\", such as 'YYYY-MM-DD HH24:MI:SS'";
+    pub(super) const FORM: &'static str = "a constant template of YYYY, MM, DD, HH24, MI, SS, MS, US, \
+                                           punctuation and \"text\", such as 'YYYY-MM-DD HH24:MI:SS'";
 
     /// Parses a template; `None` where it has another pattern, or a part twice, or no year.
     pub(super) fn parse(template: &str) -> Option<Self> {

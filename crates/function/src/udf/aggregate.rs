@@ -114,7 +114,7 @@ impl AggregateUdf {
             return Ok(());
         }
         let name = self.function.name;
-        not_impl_err!("{name} depends on the order of rows: plan it in one phase")
+        not_impl_err!("{name} depends on the order of rows and must be computed in one phase")
     }
 
     /// Returns the types of the columns that DataFusion passes: those of the parameters, or of the
@@ -182,7 +182,11 @@ impl AggregateUDFImpl for AggregateUdf {
     fn coerce_types(&self, arg_types: &[ArrowType]) -> Result<Vec<ArrowType>> {
         let expected = self.columns().len();
         if arg_types.len() != expected {
-            return exec_err!("{} takes {expected} columns, not {}", self.name(), arg_types.len());
+            return exec_err!(
+                "{} requires {expected} columns, not {}",
+                self.name(),
+                arg_types.len()
+            );
         }
         Ok(arg_types.to_vec())
     }

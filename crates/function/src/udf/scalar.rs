@@ -182,7 +182,11 @@ impl ScalarUDFImpl for ScalarUdf {
     fn coerce_types(&self, arg_types: &[ArrowType]) -> Result<Vec<ArrowType>> {
         let expected = self.implementation.parameters.len();
         if arg_types.len() != expected {
-            return exec_err!("{} takes {expected} arguments, not {}", self.name, arg_types.len());
+            return exec_err!(
+                "{} requires {expected} arguments, not {}",
+                self.name,
+                arg_types.len()
+            );
         }
         Ok(arg_types.to_vec())
     }
@@ -212,7 +216,7 @@ impl ScalarUDFImpl for ScalarUdf {
             let value = self.compute(&inputs, 1);
             check_limits()?;
             if !value_limit::may_be_planned(value.get_array_memory_size()) {
-                return exec_err!("the value is too long for a plan");
+                return exec_err!("the constant is too long to be computed during planning");
             }
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&value, 0)?));
         }

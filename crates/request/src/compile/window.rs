@@ -293,7 +293,7 @@ impl Compiler<'_> {
                     Ok(pre_aggregate) => {
                         format!("pre-aggregates of {}", pre_aggregate.name().table)
                     }
-                    Err(reason) => format!("no pre-aggregates, a scan: {reason}"),
+                    Err(reason) => format!("scan without pre-aggregates: {reason}"),
                 },
             );
         }
@@ -313,11 +313,11 @@ impl Compiler<'_> {
         let (LeafKind::Table(table), Some(index)) =
             (source.source.chain.leaf, source.source.run_index())
         else {
-            return Err("the rows are not those of an index".to_owned());
+            return Err("the rows are not read from an index".to_owned());
         };
         let ProgramTable { catalog, stored } = &self.resources.tables[table];
         if !stored.snapshot().may_have_nodes(index) {
-            return Err("the rows expire by the rules of other indexes".to_owned());
+            return Err("the rows expire by the retention of other indexes".to_owned());
         }
         let name = PreAggregateName {
             table: format!("{}.{}", catalog.database, catalog.name),
@@ -431,10 +431,10 @@ fn describe_aggregates(compiled: &AggregatesBuilder<'_>, sources: &[Arc<ScanSour
     }
     let included = sources.iter().filter(|source| source.inputs.records.is_some()).count();
     if included > 0 && included == sources.len() {
-        text += "; from the columns that the index includes";
+        text += "; from the included columns of the index";
     } else if included > 0 {
         text += &format!("; {included} of {} sources from", sources.len());
-        text += " the columns that the index includes";
+        text += " the included columns of the index";
     }
     text
 }

@@ -391,7 +391,7 @@ fn union_sources_are_read_from_their_indexes() {
     };
     let (without, with) = (compile(false), compile(true));
     let explain = with.explain();
-    assert!(explain.contains("; from the columns that the index includes"), "{explain}");
+    assert!(explain.contains("; from the included columns of the index"), "{explain}");
     check(&with, &[without], &database);
 }
 

@@ -28,8 +28,8 @@ pub struct InvalidColumn {
 impl InvalidColumn {
     fn problem(&self) -> &'static str {
         match self.is_text {
-            true => "the text is not valid UTF-8",
-            false => "the Arrow data is not valid",
+            true => "the string is not valid UTF-8",
+            false => "the Arrow data is invalid",
         }
     }
 }
@@ -178,7 +178,7 @@ mod tests {
     fn a_text_that_is_not_utf_8_is_found_with_its_row() {
         let bytes: Vec<&[u8]> = vec![b"ok", b"caf\xe9", b"", b"\xff"];
         let text = BinaryArray::from(bytes.clone()).into_data();
-        let expected = "column `a`, row 2: the text is not valid UTF-8";
+        let expected = "column `a`, row 2: the string is not valid UTF-8";
         assert_eq!(message(unchecked(text.clone(), ArrowType::Utf8)), expected);
         let behind = unchecked(text, ArrowType::Utf8).slice(2, 2);
         assert_eq!(message(behind), expected);
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(message(unchecked(views, ArrowType::Utf8View)), expected);
         // Two halves of a character.
         let halves = BinaryArray::from(vec![&b"\xc3"[..], b"\xa9"]).into_data();
-        let expected = "column `a`, row 1: the text is not valid UTF-8";
+        let expected = "column `a`, row 1: the string is not valid UTF-8";
         assert_eq!(message(unchecked(halves, ArrowType::Utf8)), expected);
     }
 
@@ -199,7 +199,7 @@ mod tests {
         let builder = keys.into_builder().child_data(vec![values]).data_type(of_text);
         // SAFETY: as above.
         let array = make_array(unsafe { builder.build_unchecked() });
-        assert_eq!(message(array), "column `a`: the text is not valid UTF-8");
+        assert_eq!(message(array), "column `a`: the string is not valid UTF-8");
     }
 
     #[test]
@@ -210,14 +210,14 @@ mod tests {
         let builder = keys.into_builder().child_data(vec![values]).data_type(of_text);
         // SAFETY: as above.
         let array = make_array(unsafe { builder.build_unchecked() });
-        assert_eq!(message(array), "column `a`, row 3: the Arrow data is not valid");
+        assert_eq!(message(array), "column `a`, row 3: the Arrow data is invalid");
 
         let offsets = Buffer::from_slice_ref([0_i32, 2, 1, 3]);
         let builder = ArrayData::builder(ArrowType::Utf8).len(3);
         let builder = builder.add_buffer(offsets).add_buffer(Buffer::from(b"abc"));
         // SAFETY: as above.
         let array = make_array(unsafe { builder.build_unchecked() });
-        assert_eq!(message(array), "column `a`, row 2: the Arrow data is not valid");
+        assert_eq!(message(array), "column `a`, row 2: the Arrow data is invalid");
     }
 
     #[test]

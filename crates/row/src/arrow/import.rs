@@ -27,7 +27,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// There is no lossless conversion between the types.
-    #[error("a column of Arrow type {from} cannot become {to}")]
+    #[error("cannot convert a column of Arrow type {from} to {to}")]
     Unsupported {
         /// The type of the column.
         from: ArrowType,
@@ -35,7 +35,7 @@ pub enum ImportError {
         to: DataType,
     },
     /// A value of the column is not a value of the type.
-    #[error("row {}: the value does not fit {to} exactly", row + 1)]
+    #[error("row {}: the value cannot be converted to {to} exactly", row + 1)]
     Inexact {
         /// The row within the column, from 0.
         row: usize,

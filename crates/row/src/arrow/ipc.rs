@@ -61,7 +61,7 @@ pub fn read_stream(bytes: &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>), String
 pub fn decoded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     // Unwind safe: a reader that has panicked is not used again.
     catch_unwind(AssertUnwindSafe(read))
-        .unwrap_or_else(|_payload| Err("a message contradicts itself".to_owned()))
+        .unwrap_or_else(|_payload| Err("a message is inconsistent".to_owned()))
 }
 
 /// Checks all messages of a stream of a client.
@@ -98,7 +98,7 @@ pub fn next_message(bytes: &[u8]) -> Result<Option<SplitMessage<'_>>, String> {
 pub fn split_header(bytes: &[u8]) -> Result<Option<SplitHeader<'_>>, String> {
     let Some((mut length, mut rest)) = split_u32(bytes) else { return Ok(None) };
     if length == CONTINUATION {
-        (length, rest) = split_u32(rest).ok_or("a message ends in its length")?;
+        (length, rest) = split_u32(rest).ok_or("a message is truncated in its length field")?;
     }
     if length == 0 {
         return Ok(None);
@@ -108,7 +108,7 @@ pub fn split_header(bytes: &[u8]) -> Result<Option<SplitHeader<'_>>, String> {
 }
 
 fn cut(size: usize) -> String {
-    format!("a message of {size} bytes is cut")
+    format!("a message of {size} bytes is truncated")
 }
 
 fn split_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
@@ -136,9 +136,7 @@ fn check(message: &ipc::Message<'_>, body: &[u8], limits: MessageLimits) -> Resu
 pub fn check_byte_order(schema: &ipc::Schema<'_>) -> Result<(), String> {
     match schema.endianness().equals_to_target_endianness() {
         true => Ok(()),
-        false => {
-            Err("its numbers have their bytes in the order of another kind of machine".to_owned())
-        }
+        false => Err("the byte order of the data differs from this machine's".to_owned()),
     }
 }
 
@@ -150,7 +148,7 @@ pub fn check_batch_message(
 ) -> Result<u64, String> {
     let mut decompressed = 0_u64;
     for buffer in batch.buffers().into_iter().flatten() {
-        let found = buffer_in(body, buffer).ok_or("a buffer is not within its message")?;
+        let found = buffer_in(body, buffer).ok_or("a buffer extends past its message")?;
         if batch.compression().is_some() {
             decompressed = decompressed.saturating_add(decompressed_length(found)?);
         }
@@ -165,7 +163,7 @@ pub fn check_batch_message(
     let lengths = nodes.flat_map(|node| [node.length(), node.null_count()]);
     for count in lengths.chain([batch.length()]) {
         if !u64::try_from(count).is_ok_and(|count| count <= rows_max) {
-            return Err(format!("{count} rows are more than {bytes} bytes have"));
+            return Err(format!("{count} rows do not fit in {bytes} bytes"));
         }
     }
     Ok(decompressed)
@@ -196,7 +194,7 @@ fn decompressed_length(buffer: &[u8]) -> Result<u64, String> {
 /// Returns the error of a message or a stream that is too large when it is not compressed.
 pub fn too_large(bytes: u64, limits: MessageLimits) -> String {
     let bytes_max = limits.decompressed_bytes_max;
-    format!("{bytes} bytes behind the compression are more than {bytes_max}")
+    format!("decompressed size {bytes} exceeds the limit of {bytes_max} bytes")
 }
 
 #[cfg(test)]
@@ -248,11 +246,11 @@ mod tests {
     #[test]
     fn lengths_that_are_not_borne_out_are_refused() {
         let huge = [&u32::MAX.to_le_bytes()[..], &0x7fff_fff0_u32.to_le_bytes(), &[0; 64]].concat();
-        assert!(read_stream(&huge).unwrap_err().ends_with("bytes is cut"));
+        assert!(read_stream(&huge).unwrap_err().ends_with("bytes is truncated"));
         let many =
             RecordBatch::try_from_iter([("n", Arc::new(NullArray::new(1 << 40)) as _)]).unwrap();
         let error = read_stream(&stream_of(&many, None)).unwrap_err();
-        assert!(error.starts_with("1099511627776 rows are more than"), "{error}");
+        assert!(error.starts_with("1099511627776 rows do not fit in"), "{error}");
         // The length of a compressed buffer stands before its bytes.
         let mut bytes = stream_of(&rows(), Some(CompressionType::ZSTD));
         let length = 8_000_u64.to_le_bytes();
@@ -298,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_panic_of_a_reader_is_an_error() {
-        assert_eq!(decoded::<()>(|| panic!("odd")).unwrap_err(), "a message contradicts itself");
+        assert_eq!(decoded::<()>(|| panic!("odd")).unwrap_err(), "a message is inconsistent");
         assert_eq!(decoded(|| Ok(7)), Ok(7));
     }
 }

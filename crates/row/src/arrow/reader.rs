@@ -77,7 +77,7 @@ impl<'a> ColumnReader<'a> {
                 let sides = [map.keys(), map.values()].map(|side| Self::new(side.as_ref()));
                 ColumnValues::Map(map, Box::new(sides))
             }
-            other => panic!("no type of the dialect is {other}"),
+            other => panic!("type {other} is not supported"),
         };
         Self { length: array.len(), nulls: array.nulls(), values }
     }

@@ -129,7 +129,7 @@ impl<'a> ChunkBuilder<'a> {
 
     /// Removes the last `count` rows and returns them. Linear in what it removes.
     pub(crate) fn split_end(&mut self, count: usize) -> Self {
-        assert!(count <= self.len, "only rows that are there are split off");
+        assert!(count <= self.len, "only existing rows are split off");
         let (mut taken, mut kept) = (0, self.pieces.len());
         while taken < count {
             kept -= 1;

@@ -151,7 +151,7 @@ impl<'a> Slots<'a> {
     #[inline]
     pub(crate) unsafe fn field(&self, slots: Range<usize>, field: RecordField) -> &'a [u8] {
         let RecordField { offset, width } = field;
-        debug_assert!(self.has_records(), "a field is read where there are records");
+        debug_assert!(self.has_records(), "a field is read from a chunk with records");
         debug_assert!(slots.end <= self.slot_capacity(), "slots are within the chunk");
         debug_assert!(offset + width <= self.record_size(), "a field is within its record");
         // SAFETY: the slots are filled, and their records were written before they were published;

@@ -18,7 +18,7 @@ pub(crate) struct KeyForest {
 
 /// What maintenance of a key has to know.
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is so")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent flag")]
 struct KeyWork {
     /// The event times of late rows that nodes lack.
     late: Vec<i64>,

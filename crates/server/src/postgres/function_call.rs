@@ -473,7 +473,7 @@ mod tests {
         let expected = vec![Value::String("a".into()), Value::Null, Value::Timestamp(3)];
         assert_eq!(row("SELECT * FROM d(user => 'a', ts => 3)").unwrap(), expected);
         let error = row("SELECT * FROM d(price => 1)").unwrap_err();
-        assert_eq!(error.message, "columns `user` (STRING), `ts` (TIMESTAMP) are missing");
+        assert_eq!(error.message, "missing values for columns `user` (STRING), `ts` (TIMESTAMP)");
     }
 
     #[test]

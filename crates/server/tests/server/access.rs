@@ -217,7 +217,7 @@ fn temporary_files_are_in_listed_folders_only() {
     let refused = TestServer::start(&[], "");
     let reply = sql(&refused, "", &set("/in"));
     assert_eq!((reply.status, reply.code().as_str()), (403, "42501"));
-    assert!(reply.text().contains("lists no folder in server.temp_folders"), "{}", reply.text());
+    assert!(reply.text().contains("server.temp_folders lists no directory"), "{}", reply.text());
     assert_eq!(sql(&refused, "", "SET temp_directory = ''").status, 200);
     let inside = folder.join("in").into_os_string().into_string().unwrap();
     let server = TestServer::start(&[("server.temp_folders", &inside)], "");

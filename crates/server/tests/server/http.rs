@@ -305,8 +305,11 @@ fn csv_of_an_append_is_read_as_that_of_a_file() {
     for (body, message) in [
         ("id,v\n1,1e400\n", "column `v` is DOUBLE, '1e400' is not"),
         ("id,f\n1,3e39\n", "column `f` is FLOAT, '3e39' is not"),
-        ("id,t\n1,\"a\n", "line 2 of the body: a quoted field is not closed"),
-        ("id,t\n1,\"a\"b\n", "line 2 of the body: text follows the closing quote of a field"),
+        ("id,t\n1,\"a\n", "line 2 of the body: unterminated quoted field"),
+        (
+            "id,t\n1,\"a\"b\n",
+            "line 2 of the body: unexpected text after the closing quote of a field",
+        ),
         ("id,t\n1\n", "line 2 of the body: expected 2 fields, found 1"),
         ("\n\n", "line 1 of the body: the header is missing"),
     ] {

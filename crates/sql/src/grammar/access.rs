@@ -25,16 +25,16 @@ const PASSWORD: &[OptionList] = &[OptionList {
     others: "is an error",
     options: &[DocumentedOption {
         name: "password",
-        values: "a text in quotes",
+        values: "a quoted string",
         default: "none",
-        meaning: "The password; the empty text removes it. \
-            A user without one logs in with a token, or not at all.",
+        meaning: "The password; the empty string removes it. \
+            A user without a password can log in only with a token.",
     }],
 }];
 
 pub(super) const CREATE_USER: StatementRule = StatementRule {
     name: "CREATE USER",
-    description: "Creates a user, who has no privileges yet: see [Users](../guide/users.md).",
+    description: "Creates a user without privileges: see [Users](../guide/users.md).",
     grammar: "CREATE USER [ IF NOT EXISTS ] user_name [ OPTIONS option_list ]",
     privileges: "`CREATE USER`.",
     options: PASSWORD,
@@ -43,26 +43,28 @@ pub(super) const CREATE_USER: StatementRule = StatementRule {
 
 pub(super) const ALTER_USER: StatementRule = StatementRule {
     name: "ALTER USER",
-    description: "Changes the password of a user. Without `SET` it changes nothing.",
+    description: "Changes the password of a user. \
+        Without `SET` the statement changes nothing.",
     grammar: "ALTER USER [ IF EXISTS ] user_name [ SET OPTIONS option_list ]",
-    privileges: "None for the user itself in a session that was not opened with a token; else \
-        `ALTER USER`, and `ADMIN` for a user who has it.",
+    privileges: "None for the current user, unless the session was opened with a token; for \
+        another user `ALTER USER`, and `ADMIN` if that user has `ADMIN`.",
     options: PASSWORD,
     examples: &["ALTER USER app SET OPTIONS(password = 'another one')"],
 };
 
 pub(super) const DROP_USER: StatementRule = StatementRule {
     name: "DROP USER",
-    description: "Removes a user, whose sessions end. `root` cannot be dropped.",
+    description: "Removes a user and ends the sessions of the user. \
+        `root` cannot be dropped.",
     grammar: "DROP USER [ IF EXISTS ] user_name",
-    privileges: "`DROP USER`, and `ADMIN` for a user who has it.",
+    privileges: "`DROP USER`, and `ADMIN` if the user has `ADMIN`.",
     options: &[],
     examples: &["DROP USER app", "DROP USER IF EXISTS app"],
 };
 
 pub(super) const CREATE_ROLE: StatementRule = StatementRule {
     name: "CREATE ROLE",
-    description: "Creates a role: it has privileges, and users have it.",
+    description: "Creates a role, a set of privileges that can be granted to users.",
     grammar: "CREATE ROLE [ IF NOT EXISTS ] user_name",
     privileges: "`ADMIN`.",
     options: &[],
@@ -71,7 +73,7 @@ pub(super) const CREATE_ROLE: StatementRule = StatementRule {
 
 pub(super) const DROP_ROLE: StatementRule = StatementRule {
     name: "DROP ROLE",
-    description: "Removes a role, which its members lose.",
+    description: "Removes a role; its members lose the privileges of the role.",
     grammar: "DROP ROLE [ IF EXISTS ] user_name",
     privileges: "`ADMIN`.",
     options: &[],
@@ -80,14 +82,15 @@ pub(super) const DROP_ROLE: StatementRule = StatementRule {
 
 pub(super) const GRANT: StatementRule = StatementRule {
     name: "GRANT",
-    description: "Gives privileges on an object, or roles, to users and roles: to all of them or to \
-        none. \
-        `WITH GRANT OPTION` lets them pass the privileges on. \
-        What each privilege allows is on the page [Users](../guide/users.md#privileges).",
+    description: "Grants privileges on an object, or roles, to users and roles: either all grants \
+        take effect or none. \
+        `WITH GRANT OPTION` allows the grantees to grant the privileges to others. \
+        The page [Users](../guide/users.md#privileges) describes each privilege.",
     grammar: "GRANT privilege { \",\" privilege } ON grant_object TO user_name { \",\" user_name }\n\
         [ WITH GRANT OPTION ]\n\
         | GRANT user_name { \",\" user_name } TO user_name { \",\" user_name }",
-    privileges: "`ADMIN` on the object, or the privilege `WITH GRANT OPTION`; for roles `ADMIN`.",
+    privileges: "`ADMIN` on the object, or the granted privilege `WITH GRANT OPTION`; for roles, \
+        `ADMIN`.",
     options: &[],
     examples: &[
         "GRANT EXECUTE ON DEPLOYMENT shop.spent TO app",
@@ -98,23 +101,23 @@ pub(super) const GRANT: StatementRule = StatementRule {
 
 pub(super) const REVOKE: StatementRule = StatementRule {
     name: "REVOKE",
-    description: "Takes privileges on an object, or roles, from users and roles. \
-        It takes effect on open sessions at once.",
+    description: "Revokes privileges on an object, or roles, from users and roles. \
+        The change takes effect immediately, also in open sessions.",
     grammar: "REVOKE privilege { \",\" privilege } ON grant_object FROM user_name { \",\" user_name }\n\
         | REVOKE user_name { \",\" user_name } FROM user_name { \",\" user_name }",
-    privileges: "As for GRANT.",
+    privileges: "Same as for GRANT.",
     options: &[],
     examples: &["REVOKE ALL PRIVILEGES ON *.* FROM app", "REVOKE analyst FROM app"],
 };
 
 pub(super) const CREATE_TOKEN: StatementRule = StatementRule {
     name: "CREATE TOKEN",
-    description: "Creates a token with which a user logs in, and returns its text, which nothing shows \
-        again. \
-        Without `FOR` it is one of the user of the session.",
+    description: "Creates a token that a user can log in with, and returns its text, which cannot \
+        be retrieved again. \
+        Without `FOR` the token belongs to the current user.",
     grammar: "CREATE TOKEN name [ FOR user_name ] [ OPTIONS option_list ]",
-    privileges: "None for the user itself in a session that was not opened with a token; else \
-        `ALTER USER`, and `ADMIN` for a user who has it.",
+    privileges: "None for the current user, unless the session was opened with a token; for \
+        another user `ALTER USER`, and `ADMIN` if that user has `ADMIN`.",
     options: &[OptionList {
         clause: "OPTIONS",
         others: "is an error",
@@ -122,7 +125,7 @@ pub(super) const CREATE_TOKEN: StatementRule = StatementRule {
             name: "expires_in",
             values: "a duration, or `'never'`",
             default: "`'90d'`",
-            meaning: "For how long the token is valid.",
+            meaning: "The time for which the token is valid.",
         }],
     }],
     examples: &["CREATE TOKEN ci FOR app OPTIONS(expires_in = '30d')"],
@@ -130,9 +133,9 @@ pub(super) const CREATE_TOKEN: StatementRule = StatementRule {
 
 pub(super) const DROP_TOKEN: StatementRule = StatementRule {
     name: "DROP TOKEN",
-    description: "Removes a token; the sessions that it opened end.",
+    description: "Removes a token and ends the sessions that were opened with it.",
     grammar: "DROP TOKEN [ IF EXISTS ] name [ FOR user_name ]",
-    privileges: "As for CREATE TOKEN.",
+    privileges: "Same as for CREATE TOKEN.",
     options: &[],
     examples: &["DROP TOKEN ci FOR app"],
 };
@@ -147,16 +150,18 @@ pub(super) const RULES: RuleChapter = RuleChapter {
                 | DDL | CREATE | DROP | ALTER | INDEX | TRUNCATE | DEPLOY | EXECUTE\n\
                 | ADMIN | CREATE USER | ALTER USER | DROP USER | GRANT OPTION",
             note: "`DDL` is CREATE, DROP, ALTER, INDEX, TRUNCATE and DEPLOY. \
-                `ALL` is everything but `ADMIN` and the changes of users, which `ADMIN` includes. \
-                On deployments there are EXECUTE, DEPLOY, DROP, DDL, ALL and GRANT OPTION.",
+                `ALL` is every privilege except `ADMIN` and the privileges to create, alter and \
+                drop users, which `ADMIN` includes. \
+                Deployments support EXECUTE, DEPLOY, DROP, DDL, ALL and GRANT OPTION.",
         },
         SharedRule {
             name: "grant_object",
             grammar: "DATABASE name\n\
                 | [ TABLE | DEPLOYMENT ] ( \"*\" [ \".\" \"*\" ] | name \".\" ( \"*\" | name ) | name )",
-            note: "`*` and `*.*` are everything, and `db.*` is `DATABASE db`: its tables and its \
-                deployments. With `DEPLOYMENT` they are deployments only. \
-                A name alone is one of the current database.",
+            note: "`*` and `*.*` are all objects, and `db.*` is `DATABASE db`: its tables and its \
+                deployments. \
+                With `DEPLOYMENT` these forms are limited to deployments. \
+                An unqualified name is an object of the current database.",
         },
     ],
 };

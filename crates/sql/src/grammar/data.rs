@@ -10,21 +10,22 @@ pub(super) const STATEMENTS: StatementChapter =
 
 pub(super) const INSERT: StatementRule = StatementRule {
     name: "INSERT",
-    description: "Appends rows to a table: all of them or none. \
-        A value is an expression without columns, and is converted to the type of its column without \
-        loss, or refused: see [Values](../guide/values.md). \
-        A column that the statement does not name takes its DEFAULT, or NULL. \
-        The event time of an index is neither NULL nor negative. \
-        `OR IGNORE` leaves out rows that are stored already. \
-        `ON CONFLICT DO NOTHING` leaves out rows with a key that a stored row has in an index that keeps the \
-        newest row of each key, as that of a `PRIMARY KEY` does; with columns, in the one over these. \
-        It needs `execute_mode = 'online'`.",
+    description: "Appends rows to a table: either all rows or none. \
+        Each value is an expression without columns, and must convert to the type of its column \
+        without loss: see [Values](../guide/values.md). \
+        A column that the statement does not name gets its DEFAULT, or NULL. \
+        The event time of an index must be neither NULL nor negative. \
+        `OR IGNORE` skips rows that are already stored. \
+        `ON CONFLICT DO NOTHING` skips rows whose key is already stored in an index that keeps \
+        only the newest row of each key, such as the index of a `PRIMARY KEY`; a column list \
+        selects the index over these columns. \
+        The statement requires `execute_mode = 'online'`.",
     grammar: "INSERT ( OR IGNORE | IGNORE ) INTO table_name [ \"(\" name { \",\" name } \")\" ]\n\
         ( ( VALUES | VALUE ) row { \",\" row } | select_query )\n\
         | INSERT INTO table_name [ \"(\" name { \",\" name } \")\" ]\n\
         ( ( VALUES | VALUE ) row { \",\" row } | select_query )\n\
         [ ON CONFLICT [ \"(\" name { \",\" name } \")\" ] DO NOTHING ]",
-    privileges: "`INSERT` on the table; for a query `SELECT` on each table that it reads.",
+    privileges: "`INSERT` on the table; for a query, `SELECT` on each table that it reads.",
     options: &[],
     examples: &[
         "INSERT INTO orders VALUES (7, 'ann', 'pen', 2.5, '2024-05-01 12:00:00')",
@@ -36,14 +37,15 @@ pub(super) const INSERT: StatementRule = StatementRule {
 
 pub(super) const DELETE: StatementRule = StatementRule {
     name: "DELETE",
-    description: "Removes the rows for which all conditions are true, from every index, and returns \
-        how many they were. \
+    description: "Removes the rows for which all conditions are true from every index, and \
+        returns the number of removed rows. \
         A condition compares a column with a constant. \
-        Where the table has declared indexes, the conditions are `=` on all key columns of one index, \
-        comparisons of its event time, or both; other conditions are refused. \
-        Without declared indexes they are about any columns. \
-        `column = NULL` removes nothing; `column IS NULL` removes the rows that it says. \
-        It needs `execute_mode = 'online'`.",
+        If the table has declared indexes, the conditions must be `=` on all key columns of one \
+        index, comparisons of its event time, or both. \
+        Without declared indexes, conditions can use any columns. \
+        `column = NULL` removes no rows; `column IS NULL` removes the rows in which the column is \
+        NULL. \
+        The statement requires `execute_mode = 'online'`.",
     grammar: "DELETE FROM table_name WHERE delete_condition { AND delete_condition }",
     privileges: "`DELETE` on the table.",
     options: &[],
@@ -55,7 +57,8 @@ pub(super) const DELETE: StatementRule = StatementRule {
 
 pub(super) const TRUNCATE: StatementRule = StatementRule {
     name: "TRUNCATE TABLE",
-    description: "Removes all rows of tables, one table after the other; their columns and indexes stay.",
+    description: "Removes all rows of the tables, one table after another; their columns and \
+        indexes are kept.",
     grammar: "TRUNCATE [ TABLE ] table_name { \",\" table_name }",
     privileges: "`TRUNCATE` on each table.",
     options: &[],
@@ -64,14 +67,15 @@ pub(super) const TRUNCATE: StatementRule = StatementRule {
 
 pub(super) const LOAD_DATA: StatementRule = StatementRule {
     name: "LOAD DATA",
-    description: "Appends the rows of files to a table, or with `execute_mode = 'offline'` to its \
-        offline data: all rows or none, unless `on_error = 'skip'`. \
-        The path may be a pattern, a folder or a URL: see [Files](../guide/files.md). \
-        The statement returns when the load is over, and SHOW JOBS lists it. \
+    description: "Appends the rows of files to a table or, with `execute_mode = 'offline'`, to \
+        its offline data: either all rows or none, unless `on_error = 'skip'`. \
+        The path can be a pattern, a directory or a URL: see [Files](../guide/files.md). \
+        The statement returns when the load has finished; SHOW JOBS lists it. \
         `CONFIG` is accepted and has no effect.",
     grammar: "LOAD DATA INFILE string INTO TABLE table_name\n\
         [ OPTIONS option_list ] [ CONFIG option_list ]",
-    privileges: "`INSERT` on the table; for the files that the operator has listed their folder.",
+    privileges: "`INSERT` on the table; the files must be in a directory listed in the setting \
+        `server.file_folders`.",
     options: &[OptionList {
         clause: "OPTIONS",
         others: "is ignored with a warning",
@@ -88,93 +92,98 @@ const LOAD_OPTIONS: &[DocumentedOption] = &[
     DocumentedOption {
         name: "format",
         values: "`csv`, `parquet`, `json`, `arrow`",
-        default: "the one that the end of the path names, or else `csv`",
+        default: "the format of the file extension, or `csv`",
         meaning: "The format of the files.",
     },
     DocumentedOption {
         name: "delimiter",
         values: "one character",
-        default: "`,`, or a tab where the path ends in `.tsv`",
-        meaning: "CSV: what is between two fields.",
+        default: "`,`, or a tab if the path ends in `.tsv`",
+        meaning: "CSV: the separator between fields.",
     },
     DocumentedOption {
         name: "header",
         values: "`true`, `false`",
         default: "`true`",
-        meaning: "CSV: whether the first line names the columns.",
+        meaning: "CSV: whether the first line contains the column names.",
     },
     DocumentedOption {
         name: "null_value",
-        values: "a text",
+        values: "a string",
         default: "`'null'`",
-        meaning: "CSV: a text that is NULL, as an empty field is; in quotes, either is a STRING. \
+        meaning: "CSV: an unquoted field with this string is NULL, as is an empty unquoted field; \
+            in quotes, either is a STRING. \
             See [Files](../guide/files.md#csv).",
     },
     DocumentedOption {
         name: "quote",
         values: "one character, or `''`",
         default: "`'\"'`",
-        meaning: "CSV: the character around a field, doubled within it; the empty text is none.",
+        meaning: "CSV: the quote character of fields, doubled within a field; the empty string \
+            disables quoting.",
     },
     DocumentedOption {
         name: "on_error",
         values: "`fail`, `skip`",
         default: "`fail`",
-        meaning: "CSV: whether a malformed row ends the load, or is left out and counted in a warning.",
+        meaning: "CSV: whether a malformed row aborts the load, or is skipped and counted in a \
+            warning.",
     },
     DocumentedOption {
         name: "match_by",
         values: "`name`, `position`",
         default: "`name`",
-        meaning: "How the columns of the files are matched with those of the table.",
+        meaning: "How columns of the files are matched with columns of the table.",
     },
     DocumentedOption {
         name: "unknown_columns",
         values: "`fail`, `ignore`",
         default: "`fail`",
-        meaning: "What happens with columns that the table does not have.",
+        meaning: "How columns that the table does not have are handled.",
     },
     DocumentedOption {
         name: "mode",
         values: "`error_if_exists`, `overwrite`, `append`",
-        default: "`append`; of offline data `error_if_exists`",
-        meaning: "What happens with rows that are there; a table that is online takes only `append`.",
+        default: "`append`; for offline data, `error_if_exists`",
+        meaning: "How existing rows are handled; online tables support only `append`.",
     },
     DocumentedOption {
         name: "deep_copy",
         values: "`true`, `false`",
         default: "`true`",
-        meaning: "Whether the rows are copied; `false`, of offline data only, links the files.",
+        meaning: "Whether the rows are copied; `false` links the files, and is supported for \
+            offline data only.",
     },
     DocumentedOption {
         name: "put_if_absent",
         values: "`true`, `false`",
         default: "`false`",
-        meaning: "Whether rows that are stored already are left out.",
+        meaning: "Whether rows that are already stored are skipped.",
     },
     DocumentedOption {
         name: "sql",
-        values: "a query in a text",
+        values: "a query as a string",
         default: "none",
-        meaning: "A query over the rows of the files, whose table it calls `file`; its rows are loaded.",
+        meaning: "A query over the rows of the files, as the table `file`; the rows of its result \
+            are loaded.",
     },
     DocumentedOption {
         name: "load_mode",
         values: "`cluster`, `local`",
         default: "`cluster`",
-        meaning: "Of OpenMLDB: without effect; offline data takes only `cluster`.",
+        meaning: "An OpenMLDB option, without effect; offline data supports only `cluster`.",
     },
     DocumentedOption {
         name: "thread",
-        values: "a whole number from 1 to 50",
+        values: "an integer from 1 to 50",
         default: "1",
-        meaning: "Of OpenMLDB: without effect, and a warning says so.",
+        meaning: "An OpenMLDB option, without effect; setting it issues a warning.",
     },
     DocumentedOption {
         name: "writer_type",
         values: "`single`, `batch`",
         default: "`single`",
-        meaning: "Of OpenMLDB: without effect, and a warning says so.",
+        meaning: "An OpenMLDB option, without effect; setting it issues a warning.",
     },
 ];
 
@@ -192,7 +201,7 @@ pub(super) const RULES: RuleChapter = RuleChapter {
             grammar: "column ( \"=\" | \"<\" | \"<=\" | \">\" | \">=\" ) operand\n\
                 | operand ( \"=\" | \"<\" | \"<=\" | \">\" | \">=\" ) column\n\
                 | column IS NULL",
-            note: "The operand is a constant.",
+            note: "The operand must be a constant.",
         },
     ],
 };

@@ -25,8 +25,8 @@ pub(super) const TABLES: StatementChapter = StatementChapter {
 
 pub(super) const CREATE_DATABASE: StatementRule = StatementRule {
     name: "CREATE DATABASE",
-    description: "Creates a database: a name space of tables, views, deployments and procedures. \
-        `default` is one that is there from the start.",
+    description: "Creates a database: a namespace for tables, views, deployments and procedures. \
+        The database `default` always exists.",
     grammar: "CREATE DATABASE [ IF NOT EXISTS ] name",
     privileges: "`CREATE` on the database.",
     options: &[],
@@ -35,8 +35,8 @@ pub(super) const CREATE_DATABASE: StatementRule = StatementRule {
 
 pub(super) const DROP_DATABASE: StatementRule = StatementRule {
     name: "DROP DATABASE",
-    description: "Removes a database. It is refused while the database has tables, views, \
-        deployments or procedures.",
+    description: "Removes a database. \
+        The statement fails if the database contains tables, views, deployments or procedures.",
     grammar: "DROP DATABASE [ IF EXISTS ] name",
     privileges: "`DROP` on the database.",
     options: &[],
@@ -45,30 +45,32 @@ pub(super) const DROP_DATABASE: StatementRule = StatementRule {
 
 pub(super) const USE: StatementRule = StatementRule {
     name: "USE",
-    description: "Makes a database the current one of the session: the one in which names without a \
-        database are looked up.",
+    description: "Sets the current database of the session, in which names without a database are \
+        looked up.",
     grammar: "USE name",
-    privileges: "Any privilege on the database or on something in it.",
+    privileges: "Any privilege on the database or on an object in it.",
     options: &[],
     examples: &["USE shop"],
 };
 
 pub(super) const CREATE_TABLE: StatementRule = StatementRule {
     name: "CREATE TABLE",
-    description: "Creates a table with the given columns, with the columns of a Parquet file, or with \
-        the columns and rows of a query. \
-        Nobody sees a table of a query without its rows, also after a crash. \
-        `OR REPLACE` puts the new table in the place of one of this name, which no deployment may read. \
-        A `DEFAULT` is a constant. \
-        Columns may have every type but ARRAY. \
-        A table has at most 200 indexes; one that has none has all its rows, and deployments add the \
-        indexes that they read.",
+    description: "Creates a table with the given columns, with the columns of a Parquet file, or \
+        with the columns and rows of a query. \
+        A table created from a query becomes visible together with its rows, also after a crash. \
+        `OR REPLACE` replaces an existing table of this name, unless a deployment, a procedure or \
+        a view reads it. \
+        A `DEFAULT` must be a constant. \
+        Columns can have any type except ARRAY. \
+        A table can have at most 200 indexes; a table without indexes keeps all of its rows, and \
+        deployments add the indexes that they read.",
     grammar: "CREATE ( OR REPLACE TABLE | TABLE [ IF NOT EXISTS ] ) table_name\n\
         ( \"(\" table_item { \",\" table_item } \")\" [ OPTIONS option_list ]\n\
         | LIKE PARQUET string [ OPTIONS option_list ]\n\
         | [ OPTIONS option_list ] AS query )",
-    privileges: "`CREATE` on the table, `DROP` too with `OR REPLACE`; for a query `SELECT` on each \
-        table that it reads; for a file that the operator has listed its folder.",
+    privileges: "`CREATE` on the table, and `DROP` with `OR REPLACE`; for a query, `SELECT` on \
+        each table that it reads; for a file, a directory listed in the setting \
+        `server.file_folders`.",
     options: &[
         OptionList {
             clause: "OPTIONS",
@@ -77,7 +79,7 @@ pub(super) const CREATE_TABLE: StatementRule = StatementRule {
         },
         OptionList {
             clause: "INDEX",
-            others: "is ignored; CREATE INDEX warns of it",
+            others: "is ignored; CREATE INDEX warns about it",
             options: INDEX_OPTIONS,
         },
     ],
@@ -97,109 +99,115 @@ const TABLE_OPTIONS: &[DocumentedOption] = &[
         name: "durability",
         values: "`disk`, `os`, `memory`",
         default: "the setting `durability` of the session",
-        meaning: "What a write to the table waits for before it is acknowledged: see \
-            [Durability](../durability.md).",
+        meaning: "The durability that a write to the table must reach before it is acknowledged: \
+            see [Durability](../durability.md).",
     },
     DocumentedOption {
         name: "partitionnum",
-        values: "a whole number from 1",
+        values: "an integer, at least 1",
         default: "1",
-        meaning: "Of OpenMLDB's clusters: recorded, and without effect.",
+        meaning: "An OpenMLDB cluster option: recorded, without effect.",
     },
     DocumentedOption {
         name: "replicanum",
-        values: "a whole number from 1",
+        values: "an integer, at least 1",
         default: "1",
-        meaning: "Of OpenMLDB's clusters: recorded, and without effect.",
+        meaning: "An OpenMLDB cluster option: recorded, without effect.",
     },
     DocumentedOption {
         name: "distribution",
         values: "`[('host:port', ['host:port', …]), …]`",
         default: "none",
-        meaning: "Of OpenMLDB's clusters: checked against the two options above, recorded, and without \
-            effect.",
+        meaning: "An OpenMLDB cluster option: checked against the two options above, recorded, \
+            without effect.",
     },
     DocumentedOption {
         name: "storage_mode",
         values: "`memory`, `hdd`, `ssd`",
         default: "`memory`",
-        meaning: "Of OpenMLDB: recorded, and without effect.",
+        meaning: "An OpenMLDB option: recorded, without effect.",
     },
     DocumentedOption {
         name: "compress_type",
         values: "`nocompress`, `snappy`",
         default: "`nocompress`",
-        meaning: "Of OpenMLDB: recorded, and without effect.",
+        meaning: "An OpenMLDB option: recorded, without effect.",
     },
 ];
 
 const INDEX_OPTIONS: &[DocumentedOption] = &[
     DocumentedOption {
         name: "key",
-        values: "a column, or several in parentheses",
-        default: "the first column that can be a key",
-        meaning: "The entity key. FLOAT, DOUBLE and MAP cannot be one.",
+        values: "a column, or several columns in parentheses",
+        default: "the first column whose type can be a key",
+        meaning: "The entity key. \
+            FLOAT, DOUBLE and MAP columns cannot be keys.",
     },
     DocumentedOption {
         name: "ckey",
-        values: "as `key`",
+        values: "same as for `key`",
         default: "none",
-        meaning: "Another spelling of `key`.",
+        meaning: "A synonym of `key`.",
     },
     DocumentedOption {
         name: "skey",
-        values: "as `key`",
+        values: "same as for `key`",
         default: "none",
-        meaning: "Another spelling of `key`.",
+        meaning: "A synonym of `key`.",
     },
     DocumentedOption {
         name: "ts",
         values: "a column",
-        default: "none: the rows of a key are in the order of their arrival",
-        meaning: "The event time, a BIGINT or TIMESTAMP.",
+        default: "none: the rows of a key are ordered by arrival",
+        meaning: "The event time, a BIGINT or TIMESTAMP column.",
     },
     DocumentedOption {
         name: "ttl",
         values: "a duration up to 30 years, a number of rows up to 1000, or both: `(30d, 100)`",
-        default: "none: every row is kept",
-        meaning: "For how long, or how many of the newest rows of a key, rows are kept: see \
-            [Retention](../guide/retention.md). Seconds are rounded up to minutes; 0 is no limit.",
+        default: "none: all rows are kept",
+        meaning: "The time for which rows are kept, or the number of newest rows that are kept of \
+            each key: see [Retention](../guide/retention.md). \
+            Seconds are rounded up to minutes; 0 means no limit.",
     },
     DocumentedOption {
         name: "ttl_type",
         values: "`absolute`, `latest`, `absorlat`, `absandlat`",
         default: "`absolute`",
-        meaning: "What `ttl` limits: the age, the number, a row that is beyond either limit, or a row \
-            that is beyond both.",
+        meaning: "Whether a row expires by its age, by the number of newer rows of its key, when \
+            it exceeds either limit, or when it exceeds both.",
     },
     DocumentedOption {
         name: "version",
         values: "any",
         default: "none",
-        meaning: "Of OpenMLDB: without effect.",
+        meaning: "An OpenMLDB option, without effect.",
     },
     DocumentedOption {
         name: "type",
         values: "any",
         default: "none",
-        meaning: "Of OpenMLDB: without effect.",
+        meaning: "An OpenMLDB option, without effect.",
     },
 ];
 
 pub(super) const ALTER_TABLE: StatementRule = StatementRule {
     name: "ALTER TABLE",
-    description: "Adds, drops or renames columns; or links files to the offline data of a table, which \
-        queries with `execute_mode = 'offline'` read, or removes the links. All actions are done, or none. \
-        Changing columns copies the rows in their order of arrival, and the copy takes the name at once: \
-        readers go on, writers wait, both are in memory meanwhile. \
-        Rows have the DEFAULT of a column that is added, or NULL. \
-        Deployments over the table go on with the same answers; columns that they read stay. \
-        It is refused while a procedure or view reads the table, or a deployment that logs its answers, \
-        for a column of an index, for \
-        a table with offline data, and where an index without `ts` keeps rows for a time.",
+    description: "Adds, drops or renames columns; or links files to the offline data of a table, \
+        which queries with `execute_mode = 'offline'` read, or removes such links. \
+        Either all actions of the statement take effect or none. \
+        Changing columns copies the rows in arrival order, and the copy replaces the table \
+        atomically. \
+        Meanwhile reads continue, writes wait, and both copies are in memory. \
+        Existing rows get the DEFAULT of an added column, or NULL. \
+        Deployments over the table continue with the same results; a column that a deployment \
+        reads cannot be dropped or renamed. \
+        Columns cannot be changed if a procedure, a view or a deployment that logs its answers \
+        reads the table, if the column belongs to an index, if the table has offline data, or if \
+        an index without `ts` keeps rows for a limited time.",
     grammar: "ALTER TABLE table_name ( column_action { \",\" column_action }\n\
         | offline_action { \",\" offline_action } )",
-    privileges: "`ALTER` on the table; for a path that is added that the operator has listed its folder.",
+    privileges: "`ALTER` on the table; for an added path, a directory listed in the setting \
+        `server.file_folders`.",
     options: &[],
     examples: &[
         "ALTER TABLE orders ADD COLUMN note STRING, DROP COLUMN item, RENAME COLUMN price TO amount",
@@ -211,18 +219,23 @@ pub(super) const ALTER_TABLE: StatementRule = StatementRule {
 
 pub(super) const CREATE_VIEW: StatementRule = StatementRule {
     name: "CREATE VIEW",
-    description: "Gives a query a name, which FROM takes as it takes a table. \
-        A view holds no rows: its query is bound where it is used, with the settings of the statement there \
-        and its names looked up in the database that was the current one at CREATE VIEW. \
-        In a request, the request row is a row of the table that the view begins with. \
-        Tables and views share their names. A view may read files, which are opened where it is used, not \
-        when the database is; it takes no parameters. `OR REPLACE` is refused while something reads the \
-        view.",
+    description: "Creates a named query that FROM accepts like a table. \
+        A view stores no rows. \
+        Its query is bound each time the view is used, with the settings of the statement that \
+        uses it; names are looked up in the database that was current at CREATE VIEW. \
+        In a request, the request row is a row of the first table of the view. \
+        Tables and views share one namespace. \
+        A view can read files, which are opened when the view is used, not when the database is \
+        opened. \
+        It cannot contain parameters. \
+        `OR REPLACE` fails if another object reads the view.",
     grammar: "CREATE [ OR REPLACE ] VIEW table_name AS query\n\
         | CREATE VIEW IF NOT EXISTS table_name AS query",
-    privileges: "`CREATE` on the view, `DROP` too with `OR REPLACE`, and `SELECT` on each table and view \
-        that the query names. Who may `SELECT` from the view needs nothing on what it reads. Files have to \
-        be in a folder that the operator has listed, whoever reads them.",
+    privileges: "`CREATE` on the view, `DROP` with `OR REPLACE`, and `SELECT` on each table and \
+        view that the query names. \
+        A user with `SELECT` on the view needs no privilege on the objects that it reads. \
+        Files must be in a directory listed in the setting `server.file_folders`, whichever user \
+        reads them.",
     options: &[],
     examples: &[
         "CREATE VIEW dear AS SELECT user, price, ts FROM orders WHERE price > 100",
@@ -233,17 +246,21 @@ pub(super) const CREATE_VIEW: StatementRule = StatementRule {
 
 pub(super) const CREATE_EXTERNAL_TABLE: StatementRule = StatementRule {
     name: "CREATE EXTERNAL TABLE",
-    description: "Gives files a name, which FROM takes as it takes a table: \
-        `CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 'path'` is \
-        `CREATE VIEW t AS SELECT * FROM read_parquet('path')`, and what is said of views and of files in \
-        `FROM` holds for it. The format is that of a function: `PARQUET`, `CSV`, `JSON`, `ARROW`, `DELTA`, \
-        `ICEBERG`; the path may be a pattern. The rows stay in the files, so a request cannot read them. \
-        `SHOW VIEWS` lists it, `DROP TABLE` or `DROP VIEW` removes it and leaves the files.",
+    description: "Creates a name for files that FROM accepts like a table: `CREATE EXTERNAL TABLE \
+        t STORED AS PARQUET LOCATION 'path'` is equivalent to `CREATE VIEW t AS SELECT * FROM \
+        read_parquet('path')`, and behaves like a view over files. \
+        Each format corresponds to a function: `PARQUET`, `CSV`, `JSON`, `ARROW`, `DELTA`, \
+        `ICEBERG`. \
+        The path can be a pattern. \
+        The rows stay in the files, so requests cannot read them. \
+        `SHOW VIEWS` lists external tables; `DROP TABLE` or `DROP VIEW` removes the name and \
+        keeps the files.",
     grammar: "CREATE ( OR REPLACE EXTERNAL TABLE | EXTERNAL TABLE [ IF NOT EXISTS ] ) table_name\n\
         STORED AS ( PARQUET | CSV | JSON | ARROW | DELTA | ICEBERG )\n\
         ( [ OPTIONS option_list ] LOCATION string | LOCATION string OPTIONS option_list )",
-    privileges: "`CREATE` on the table, `DROP` too with `OR REPLACE`. Files have to be in a folder that the \
-        operator has listed, whoever reads them.",
+    privileges: "`CREATE` on the table, and `DROP` with `OR REPLACE`. \
+        Files must be in a directory listed in the setting `server.file_folders`, whichever user \
+        reads them.",
     options: &[],
     examples: &[
         "CREATE EXTERNAL TABLE clicks STORED AS PARQUET LOCATION 's3://bucket/clicks/*/*.parquet'",
@@ -253,22 +270,24 @@ pub(super) const CREATE_EXTERNAL_TABLE: StatementRule = StatementRule {
 
 pub(super) const DROP_VIEW: StatementRule = StatementRule {
     name: "DROP VIEW",
-    description: "Removes a view. It is refused while a view, a deployment or a procedure reads it. \
-        `CASCADE` removes these, too, and names each in a warning; `RESTRICT` is the default.",
+    description: "Removes a view. \
+        The statement fails if a view, a deployment or a procedure reads it. \
+        `CASCADE` also removes these objects, with a warning for each; `RESTRICT` is the default.",
     grammar: "DROP VIEW [ IF EXISTS ] table_name [ CASCADE | RESTRICT ]",
-    privileges: "`DROP` on the view, and with `CASCADE` on all that it removes.",
+    privileges: "`DROP` on the view, and with `CASCADE` on every object that is removed.",
     options: &[],
     examples: &["DROP VIEW dear", "DROP VIEW IF EXISTS shop.active", "DROP VIEW dear CASCADE"],
 };
 
 pub(super) const DROP_TABLE: StatementRule = StatementRule {
     name: "DROP TABLE",
-    description: "Removes tables with their rows and offline data, or external tables, whose files stay. \
-        It is refused while a deployment, procedure or view reads one of the tables; all are checked \
-        before the first is removed. `CASCADE` removes these, too, and names each in a warning; \
-        `RESTRICT` is the default.",
+    description: "Removes tables with their rows and offline data. \
+        External tables can be removed, too; their files are kept. \
+        The statement fails, and removes nothing, if a deployment, a procedure or a view reads \
+        one of the tables. \
+        `CASCADE` also removes these objects, with a warning for each; `RESTRICT` is the default.",
     grammar: "DROP TABLE [ IF EXISTS ] table_name { \",\" table_name } [ CASCADE | RESTRICT ]",
-    privileges: "`DROP` on each table, and with `CASCADE` on all that it removes.",
+    privileges: "`DROP` on each table, and with `CASCADE` on every object that is removed.",
     options: &[],
     examples: &[
         "DROP TABLE orders",
@@ -279,9 +298,9 @@ pub(super) const DROP_TABLE: StatementRule = StatementRule {
 
 pub(super) const CREATE_INDEX: StatementRule = StatementRule {
     name: "CREATE INDEX",
-    description: "Adds an index to a table, and builds it over the rows that are there. \
-        The options are those of INDEX in [CREATE TABLE](#create-table) but for the key. \
-        An index with the same key and event time as another one is refused.",
+    description: "Adds an index to a table and builds it from the stored rows. \
+        The options are those of INDEX in [CREATE TABLE](#create-table), except the key. \
+        The statement fails if the table has an index with the same key and event time.",
     grammar: "CREATE INDEX name ON table_name \"(\" name { \",\" name } \")\" [ OPTIONS option_list ]",
     privileges: "`INDEX` on the table.",
     options: &[],
@@ -290,9 +309,10 @@ pub(super) const CREATE_INDEX: StatementRule = StatementRule {
 
 pub(super) const DROP_INDEX: StatementRule = StatementRule {
     name: "DROP INDEX",
-    description: "Removes an index that CREATE TABLE or CREATE INDEX declared. \
-        One that a deployment reads stays for it, without its name and its retention. \
-        Without declared indexes a table keeps every row.",
+    description: "Removes an index that was declared by CREATE TABLE or CREATE INDEX. \
+        An index that a deployment reads is kept for the deployment, without its name and its \
+        retention. \
+        A table without declared indexes keeps all of its rows.",
     grammar: "DROP INDEX [ name \".\" ] name \".\" name",
     privileges: "`INDEX` on the table.",
     options: &[],
@@ -317,15 +337,17 @@ pub(super) const RULES: RuleChapter = RuleChapter {
             name: "index_definition",
             grammar: "INDEX \"(\" option { \",\" option } \")\"\n\
                 | INDEX name \"(\" name { \",\" name } \")\" [ OPTIONS option_list ]",
-            note: "The second form has the name and the key outside of the options. \
-                An index without a name is called `index0`, `index1` and so on, by its position.",
+            note: "The second form specifies the name and the key outside the options. \
+                An index without a name is named `index0`, `index1` and so on, by its position.",
         },
         SharedRule {
             name: "primary_key",
             grammar: "[ CONSTRAINT name ] PRIMARY KEY \"(\" name { \",\" name } \")\"",
-            note: "Its columns are NOT NULL, and it is `INDEX primary_key (…) OPTIONS(TTL=1, TTL_TYPE=latest)`, \
-                or has the name of the constraint: a row with the key of a stored row is no error but takes \
-                the place of that row, if no other index keeps it.",
+            note: "The columns are NOT NULL. \
+                The key is the index `INDEX primary_key (…) OPTIONS(TTL=1, TTL_TYPE=latest)`, \
+                named after the constraint if it has a name. \
+                Inserting a row whose key is already stored is not an error: the new row replaces \
+                the stored row, unless another index keeps that row.",
         },
         SharedRule {
             name: "column_action",

@@ -19,18 +19,18 @@ pub(super) const STATEMENTS: StatementChapter = StatementChapter {
 
 pub(super) const DEPLOY: StatementRule = StatementRule {
     name: "DEPLOY",
-    description: "Compiles a query that answers requests, and gives it a name. \
-        It builds the indexes that the query reads and the tables do not have, and makes the retention \
-        of declared indexes longer where they keep fewer rows than the query reads; both go with the \
-        deployment. \
-        `OFFSET`, files in `FROM` and `INTO OUTFILE` are refused. \
+    description: "Compiles a query for serving requests and stores it under a name. \
+        Builds indexes that the query requires and the tables lack, and extends the retention of \
+        declared indexes that keep fewer rows than the query reads; dropping the deployment \
+        reverts both. \
+        `OFFSET`, files in `FROM` and `INTO OUTFILE` are not supported. \
         The deployment keeps the settings `compatibility` and `time_zone` of the session. \
         Its warnings are [lints](lints.md).",
     grammar: "DEPLOY ( OR REPLACE table_name | [ IF NOT EXISTS ] table_name )\n\
         [ OPTIONS option_list ] [ AS ] query [ CONFIG option_list ]",
-    privileges: "`DEPLOY` on the deployment, `DROP` too with `OR REPLACE`, and `SELECT` on each table that \
-        the query reads; with `log_answers` `INSERT` on that table, `CREATE` where it is made, and \
-        `ALTER` where it gets columns.",
+    privileges: "`DEPLOY` on the deployment, `DROP` with `OR REPLACE`, and `SELECT` on each table \
+        that the query reads; with `log_answers`, `INSERT` on the table of answers, `CREATE` if \
+        it does not exist, and `ALTER` if columns are added to it.",
     options: &[OptionList {
         clause: "OPTIONS",
         others: "is ignored with a warning",
@@ -50,53 +50,56 @@ const DEPLOY_OPTIONS: &[DocumentedOption] = &[
         name: "pre_aggregation",
         values: "`auto`, `off`, `always`",
         default: "the setting `pre_aggregation` of the session",
-        meaning: "For which keys windows have pre-aggregates.",
+        meaning: "The keys for which windows have pre-aggregates.",
     },
     DocumentedOption {
         name: "long_windows",
-        values: "names of windows, each with its bucket: `'w1:1d,w2:100,w3'`",
+        values: "window names, each with an optional bucket: `'w1:1d,w2:100,w3'`",
         default: "none",
-        meaning: "Windows that have pre-aggregates for all keys, as in OpenMLDB, with its limits. \
-            A bucket is a duration or a number of rows; without one it is `1d`.",
+        meaning: "Windows with pre-aggregates for all keys, as in OpenMLDB and with its \
+            restrictions. \
+            A bucket is a duration or a number of rows; the default is `1d`.",
     },
     DocumentedOption {
         name: "skip_index_check",
         values: "`true`, `false`",
         default: "`false`",
-        meaning: "Whether the retention of declared indexes is left as it is.",
+        meaning: "Whether the retention of declared indexes is left unchanged.",
     },
     DocumentedOption {
         name: "range_bias",
         values: "a duration, a number of milliseconds, or `'inf'`",
         default: "0",
-        meaning: "For how much longer than the query reads back its indexes keep rows.",
+        meaning: "The time for which indexes keep rows beyond the time that the query reads.",
     },
     DocumentedOption {
         name: "rows_bias",
         values: "a number of rows, or `'inf'`",
         default: "0",
-        meaning: "How many more rows of a key than the query reads its indexes keep.",
+        meaning: "The number of rows of a key that indexes keep beyond the rows that the query \
+            reads.",
     },
     DocumentedOption {
         name: "log_answers",
         values: "the name of a table",
         default: "none",
-        meaning: "Where each request and its answer are added as a row; the table is made where there is \
-            none, gets the columns that a new definition of the deployment adds, and cannot be dropped before \
-            the deployment. An answer has one row at most. \
+        meaning: "The table to which each request and its answer are appended as a row. \
+            The table is created if it does not exist, gets the columns that a new definition of \
+            the deployment adds, and cannot be dropped before the deployment. \
+            An answer must have at most one row. \
             See [Logged answers](../guide/parity.md#logged-answers).",
     },
     DocumentedOption {
         name: "sync",
         values: "`true`, `false`",
         default: "`true`",
-        meaning: "Of OpenMLDB: without effect, since a deployment is ready when DEPLOY returns.",
+        meaning: "An OpenMLDB option, without effect: a deployment is ready when DEPLOY returns.",
     },
 ];
 
 pub(super) const DROP_DEPLOYMENT: StatementRule = StatementRule {
     name: "DROP DEPLOYMENT",
-    description: "Removes a deployment; the longer retention of indexes that it made ends with it.",
+    description: "Removes a deployment and reverts the retention of the indexes that it extended.",
     grammar: "DROP DEPLOYMENT [ IF EXISTS ] table_name",
     privileges: "`DROP` on the deployment.",
     options: &[],
@@ -105,28 +108,29 @@ pub(super) const DROP_DEPLOYMENT: StatementRule = StatementRule {
 
 pub(super) const VERIFY_DEPLOYMENT: StatementRule = StatementRule {
     name: "VERIFY DEPLOYMENT",
-    description: "Replays stored rows of the first table as requests to the deployed program, each at its own \
-        position, and compares the answers with batch mode, bit by bit; both read one snapshot of the tables. \
-        It returns how many requests were made, how many values were compared and how many differ, and a \
-        row for each of the first 20 differences, or one row without a difference. \
-        A deployment with `GROUP BY`, `UNION`, `DISTINCT`, `ORDER BY` or `LIMIT` is compared with a run of \
-        its query in batch mode for each row, over the rows that had arrived with it: see \
-        [Parity](../guide/parity.md). \
-        `AGAINST ANSWERS` takes the requests that the option `log_answers` of `DEPLOY` logged, computes their \
-        answers again as a training set would have them, and says why those differ that do: see \
-        [Logged answers](../guide/parity.md#logged-answers).",
+    description: "Replays stored rows of the first table as requests to the deployment, each at \
+        its own position, and compares the answers with batch mode, bit by bit; both read one \
+        snapshot of the tables. \
+        Returns the number of requests, of compared values and of differences, with one row for \
+        each of the first 20 differences, or a single row if there are none. \
+        For a deployment with `GROUP BY`, `UNION`, `DISTINCT`, `ORDER BY` or `LIMIT`, each row is \
+        compared with a batch-mode run of the query over the rows up to and including that row, \
+        in order of arrival: see [Parity](../guide/parity.md). \
+        `AGAINST ANSWERS` recomputes the answers of the requests that the option `log_answers` of \
+        `DEPLOY` logged, as a training set would contain them, and reports the cause of each \
+        difference: see [Logged answers](../guide/parity.md#logged-answers).",
     grammar: "VERIFY DEPLOYMENT table_name [ AGAINST ANSWERS ] [ OPTIONS option_list ]",
-    privileges: "`EXECUTE` on the deployment, and `SELECT` on each table that it reads, with `AGAINST ANSWERS` \
-        on that of the answers, too.",
+    privileges: "`EXECUTE` on the deployment and `SELECT` on each table that it reads; with \
+        `AGAINST ANSWERS`, also `SELECT` on the table of answers.",
     options: &[OptionList {
         clause: "OPTIONS",
         others: "is an error",
         options: &[DocumentedOption {
             name: "sample",
-            values: "a whole number, at least 1",
-            default: "all rows; 256 where each costs a run of the query in batch mode",
-            meaning: "How many rows, or logged answers, are replayed, spread over the table and the same each \
-                time.",
+            values: "an integer, at least 1",
+            default: "all rows; 256 if each row requires a run of the query in batch mode",
+            meaning: "The number of rows, or of logged answers, that are replayed. \
+                They are spread over the table, and are the same in each run.",
         }],
     }],
     examples: &[
@@ -138,17 +142,17 @@ pub(super) const VERIFY_DEPLOYMENT: StatementRule = StatementRule {
 
 pub(super) const CREATE_PROCEDURE: StatementRule = StatementRule {
     name: "CREATE PROCEDURE",
-    description: "Compiles a query that answers requests, as DEPLOY does, with the columns of its \
-        requests written out: the parameters are the columns of the first table of the query, with \
-        their names, types and order. \
-        `CONST` marks a column that is equal in all rows of a batch request. \
-        The body is one query. \
-        `OPTIONS` are accepted, and each is ignored with a warning. \
-        A `TEMPORARY` procedure does not exist.",
+    description: "Compiles a query for serving requests, like DEPLOY, with an explicit list of \
+        request columns: the parameters must be the columns of the first table of the query, with \
+        the same names, types and order. \
+        `CONST` marks a column whose value is equal in all rows of a batch request. \
+        The body is a single query. \
+        Each option of `OPTIONS` is ignored with a warning. \
+        `TEMPORARY` procedures are not supported.",
     grammar: "CREATE ( OR REPLACE PROCEDURE | PROCEDURE [ IF NOT EXISTS ] ) table_name parameter_list\n\
         [ OPTIONS option_list ] BEGIN query \";\" END",
-    privileges: "`DEPLOY` on the procedure, `DROP` too with `OR REPLACE`, and `SELECT` on each table that the \
-        query reads.",
+    privileges: "`DEPLOY` on the procedure, `DROP` with `OR REPLACE`, and `SELECT` on each table \
+        that the query reads.",
     options: &[],
     examples: &["CREATE PROCEDURE price_of (CONST item STRING, price DOUBLE, ts TIMESTAMP)\n\
          BEGIN SELECT item, price * 2 AS twice FROM prices; END"],
@@ -165,18 +169,19 @@ pub(super) const DROP_PROCEDURE: StatementRule = StatementRule {
 
 pub(super) const CALL: StatementRule = StatementRule {
     name: "CALL",
-    description: "Answers one request of a procedure or a deployment. \
-        The arguments are constants, one for each column of the request row in its order.",
+    description: "Runs one request of a procedure or a deployment. \
+        The arguments are constants: a value for each column of the request row, in column order.",
     grammar: "CALL table_name \"(\" [ expression { \",\" expression } ] \")\"",
-    privileges: "`EXECUTE` on the procedure or deployment.",
+    privileges: "`EXECUTE` on the procedure or the deployment.",
     options: &[],
     examples: &["CALL price_of('pen', 2.5, '2024-05-01')", "CALL spent(7, 'ann', ?, NULL, 4000)"],
 };
 
 pub(super) const CREATE_FUNCTION: StatementRule = StatementRule {
     name: "CREATE FUNCTION",
-    description: "Is read and refused: native libraries are not loaded. \
-        It is here since scripts for OpenMLDB have it.",
+    description: "Not supported: native libraries cannot be loaded, and the statement always \
+        fails. \
+        Its syntax is accepted because OpenMLDB scripts contain it.",
     grammar: "CREATE [ AGGREGATE ] FUNCTION name parameter_list RETURNS type [ OPTIONS option_list ]",
     privileges: "`ADMIN`.",
     options: &[],
@@ -185,7 +190,8 @@ pub(super) const CREATE_FUNCTION: StatementRule = StatementRule {
 
 pub(super) const DROP_FUNCTION: StatementRule = StatementRule {
     name: "DROP FUNCTION",
-    description: "Fails, since there are no functions of users; with `IF EXISTS` it does nothing.",
+    description: "Fails, because user-defined functions do not exist; with `IF EXISTS` the \
+        statement has no effect.",
     grammar: "DROP FUNCTION [ IF EXISTS ] name",
     privileges: "`ADMIN`.",
     options: &[],

@@ -16,12 +16,12 @@ pub(super) const DIRECTORY: StatementChapter =
 
 pub(super) const SET: StatementRule = StatementRule {
     name: "SET",
-    description: "Changes a setting of the session; with `GLOBAL` the value that new sessions begin \
-        with, or a setting of the engine. \
-        The settings are on the page [Settings](settings.md).",
+    description: "Changes a setting of the session. \
+        `SET GLOBAL` changes the default for new sessions, or a setting of the engine. \
+        The page [Settings](settings.md) lists the settings.",
     grammar: "SET [ GLOBAL | SESSION ] name ( \"=\" | TO ) option_value\n\
         | SET \"@@\" [ ( GLOBAL | SESSION ) \".\" ] name ( \"=\" | TO ) option_value",
-    privileges: "None; with `GLOBAL` `ADMIN`.",
+    privileges: "None; `ADMIN` with `GLOBAL`.",
     options: &[],
     examples: &[
         "SET time_zone = 'Asia/Shanghai'",
@@ -32,18 +32,18 @@ pub(super) const SET: StatementRule = StatementRule {
 
 pub(super) const KILL: StatementRule = StatementRule {
     name: "KILL",
-    description: "Cancels what a session runs, and ends the session; `KILL QUERY` lets the session go \
-        on. \
+    description: "Cancels the running statement of a session and ends the session; `KILL QUERY` \
+        cancels only the statement. \
         `SELECT id FROM lockstep.sessions` lists the sessions.",
     grammar: "KILL [ QUERY | CONNECTION ] whole_number",
-    privileges: "None for a session of the user itself; else `ADMIN`.",
+    privileges: "None for a session of the same user; otherwise `ADMIN`.",
     options: &[],
     examples: &["KILL 42", "KILL QUERY 42"],
 };
 
 pub(super) const EXIT: StatementRule = StatementRule {
     name: "EXIT",
-    description: "Does nothing; the shell ends at it.",
+    description: "Ends the shell; elsewhere the statement has no effect.",
     grammar: "EXIT | QUIT",
     privileges: "",
     options: &[],
@@ -52,12 +52,12 @@ pub(super) const EXIT: StatementRule = StatementRule {
 
 pub(super) const STOP_JOB: StatementRule = StatementRule {
     name: "STOP JOB",
-    description: "Cancels a job that runs, waits for its end, and returns the job. \
-        Its statement fails with the error 57014 and has changed nothing; one that was just making \
-        its change visible finishes. \
-        A job that has ended is returned as it is.",
+    description: "Cancels a running job, waits until it has ended, and returns the job. \
+        The statement of the job fails with error 57014 and changes nothing, unless its change is \
+        already becoming visible: it then completes. \
+        A job that has already ended is returned unchanged.",
     grammar: "( STOP | CANCEL ) JOB job_id",
-    privileges: "`ADMIN`; none for a job of the same user that runs.",
+    privileges: "`ADMIN`; none for a running job of the same user.",
     options: &[],
     examples: &["STOP JOB 7", "CANCEL JOB 7"],
 };
@@ -73,10 +73,10 @@ pub(super) const DELETE_JOB: StatementRule = StatementRule {
 
 pub(super) const CHECKPOINT: StatementRule = StatementRule {
     name: "CHECKPOINT",
-    description: "Writes what the log holds into files, so that opening the directory takes less time: \
+    description: "Writes the contents of the log to files, so that the directory opens faster: \
         see [Durability](../durability.md). \
-        Requests and writes go on. \
-        It returns the position in the log, and the rows and bytes that were written.",
+        Requests and writes continue. \
+        Returns the position in the log, and the number of rows and bytes written.",
     grammar: "CHECKPOINT",
     privileges: "`ADMIN`.",
     options: &[],
@@ -85,12 +85,12 @@ pub(super) const CHECKPOINT: StatementRule = StatementRule {
 
 pub(super) const BACKUP: StatementRule = StatementRule {
     name: "BACKUP",
-    description: "Writes a copy of the database, as it is now, into a directory that does not exist or \
-        is empty. \
-        Requests and writes go on. \
-        A database in memory has no backup.",
+    description: "Writes a copy of the database in its current state to a directory that does not \
+        exist or is empty. \
+        Requests and writes continue. \
+        A database in memory cannot be backed up.",
     grammar: "BACKUP TO string",
-    privileges: "`ADMIN`, and that the operator has listed the folder.",
+    privileges: "`ADMIN`, and a directory listed in the setting `server.file_folders`.",
     options: &[],
     examples: &["BACKUP TO '/backups/monday.lockstep'"],
 };

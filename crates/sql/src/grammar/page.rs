@@ -13,27 +13,27 @@ const INTRODUCTION: &str = "\
 
 <!-- Written by `cargo xtask reference` from crates/sql/src/grammar. -->
 
-Every statement of the dialect: what it does, how it is written, what it needs.
-The tests draw thousands of texts from the grammar of each statement, and the parser takes all of them; the other way round, the grammar takes the statements of the tests and of the guide.
+This page describes the syntax, the options and the required privileges of each statement.
+The tests generate thousands of statements from this grammar and check that the parser accepts them, and that the grammar accepts the statements of the tests and of the guide.
 
-Keywords are matched without regard to capitals; names of tables and columns keep theirs.
-A script is a list of statements with `;` between them, and each of them is done as a whole or not at all: there are no transactions over several.
-A comment begins with `--` or `#` and ends with the line, or is between `/*` and `*/`.
-A program that opens a database in its own process needs no privileges; the users of a server do ([Users](../guide/users.md)).
+Keywords are case-insensitive; names of tables and columns are case-sensitive.
+A script is a list of statements separated by `;`. Each statement takes effect completely or not at all; transactions of several statements are not supported.
+A comment starts with `--` or `#` and extends to the end of the line, or is enclosed in `/*` and `*/`.
+A program that opens a database in its own process needs no privileges; users of a server do ([Users](../guide/users.md)).
 
-In the grammar a word in capitals is a keyword, a word in lower case a [rule](#rules-of-queries), and what is in double quotes stands for itself.
-`[ x ]` may be left out, `{ x }` may stand any number of times or not at all, and `x | y` is one of the two.
+In the grammar, words in upper case are keywords, words in lower case are [rules](#rules-of-queries), and double quotes enclose literal characters.
+`[ x ]` is optional, `{ x }` is repeated zero or more times, and `x | y` is a choice.
 ";
 
 const KEYWORDS: &str = "
 ## Keywords
 
-Most keywords are names wherever no clause can begin with them.
-The reserved words are names only in back-quotes, or behind a dot:
+Most keywords can be used as names wherever no clause can start with them.
+Reserved words can be used as names only in back-quotes or after a dot:
 ";
 
 const NO_ALIASES: &str = "
-These are names too, but no alias without `AS`, since they may follow a table or an item:
+The following keywords can be used as names, but not as aliases without `AS`, because they can follow a table or a select item:
 ";
 
 /// The rules that SELECT shows itself, since its clauses are in them.
@@ -125,7 +125,7 @@ fn of_select() -> impl Iterator<Item = &'static SharedRule> {
 }
 
 fn push_options(page: &mut String, list: &OptionList) {
-    push(page, format_args!("\n{}; another option {}:\n\n", list.clause, list.others));
+    push(page, format_args!("\n{}; any other option {}:\n\n", list.clause, list.others));
     page.push_str("| option | values | default | meaning |\n|---|---|---|---|\n");
     for option in list.options {
         push(
@@ -149,7 +149,7 @@ fn push_rules(page: &mut String, chapter: &RuleChapter) {
 }
 
 fn push_tokens(page: &mut String) {
-    page.push_str("\n## Tokens\n\nEach of these rules is one token.\n");
+    page.push_str("\n## Tokens\n\nEach of these rules matches a single token.\n");
     for rule in TOKENS {
         push(page, format_args!("\n### {}\n\n{}.\n", rule.name, sentences(rule.form)));
         let samples: Vec<String> = rule.samples.iter().map(|sample| code(sample)).collect();

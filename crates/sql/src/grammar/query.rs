@@ -10,20 +10,22 @@ pub(super) const STATEMENTS: StatementChapter =
 
 pub(super) const SELECT: StatementRule = StatementRule {
     name: "SELECT",
-    description: "Computes a query over the rows that are stored, in batch mode. \
-        With `CONFIG(execute_mode = 'request', values = …)` it answers the request rows of `values` \
-        instead, as a deployment of the query would. \
-        With `AS KNOWN AT ARRIVAL` each row of the first table is answered over the rows that had arrived \
-        before it, in every table, as a request was at that moment; with `AS KNOWN AT` a column, over the \
-        rows whose time in the column of this name, which every table has, is not later than its own \
-        ([training sets](../guide/training-sets.md#as-known-at-the-time)). \
-        With `INTO OUTFILE` the rows are written to a file, which appears when it is complete; a path \
-        that is a folder or ends in `/` is a folder of files. \
-        `EXCEPT`, `INTERSECT`, `NATURAL JOIN`, `JOIN … USING`, `QUALIFY`, `FETCH` and sub-queries in \
-        expressions other than `x IN (SELECT …)` do not exist; the error says what to write instead.",
+    description: "Computes a query over the stored rows, in batch mode. \
+        With `CONFIG(execute_mode = 'request', values = …)` it is computed for the request rows \
+        of `values` instead, as a deployment of the query would. \
+        With `AS KNOWN AT ARRIVAL`, each row of the first table is computed from the rows that \
+        had arrived before it, in every table, as a request at that moment would be. \
+        With `AS KNOWN AT` a column, each row is computed from the rows whose time in the column \
+        of this name, which every table must have, is not later than its own ([training \
+        sets](../guide/training-sets.md#as-known-at-the-time)). \
+        With `INTO OUTFILE`, the rows are written to a file, which appears when it is complete; a \
+        path that is a directory or ends in `/` denotes a directory of files. \
+        `EXCEPT`, `INTERSECT`, `NATURAL JOIN`, `JOIN … USING`, `QUALIFY`, `FETCH`, and subqueries \
+        in expressions other than `x IN (SELECT …)`, are not supported; the error message \
+        suggests an alternative.",
     grammar: "query_statement",
-    privileges: "`SELECT` on each table that it reads; for files, those of `FROM` too, that the operator \
-        has listed their folder.",
+    privileges: "`SELECT` on each table that the query reads; for a file, also in `FROM`, a \
+        directory listed in the setting `server.file_folders`.",
     options: &[
         OptionList {
             clause: "OPTIONS of INTO OUTFILE",
@@ -52,51 +54,52 @@ const OUTFILE_OPTIONS: &[DocumentedOption] = &[
     DocumentedOption {
         name: "format",
         values: "`csv`, `parquet`, `json`, `arrow`",
-        default: "the one that the end of the path names, or else `csv`",
+        default: "the format of the file extension, or `csv`",
         meaning: "The format of the file.",
     },
     DocumentedOption {
         name: "delimiter",
         values: "one character",
-        default: "`,`, or a tab where the path ends in `.tsv`",
-        meaning: "CSV: what is between two fields.",
+        default: "`,`, or a tab if the path ends in `.tsv`",
+        meaning: "CSV: the separator between fields.",
     },
     DocumentedOption {
         name: "header",
         values: "`true`, `false`",
-        default: "`true`, and `false` where rows are added to a file that has some",
-        meaning: "CSV: whether the first line names the columns.",
+        default: "`true`; `false` if rows are appended to a file that is not empty",
+        meaning: "CSV: whether the first line contains the column names.",
     },
     DocumentedOption {
         name: "null_value",
-        values: "a text",
+        values: "a string",
         default: "`''`, and `'null'` with `compatibility = 'openmldb'`",
-        meaning: "CSV: the text of NULL. A STRING that would be read as NULL is quoted.",
+        meaning: "CSV: the string that represents NULL. \
+            A STRING that would be read as NULL is quoted.",
     },
     DocumentedOption {
         name: "quote",
         values: "one character, or `''`",
-        default: "fields that could not be read back are quoted with `\"`",
-        meaning: "CSV: the character around every STRING; the empty text quotes nothing.",
+        default: "fields that could not be read back otherwise are quoted with `\"`",
+        meaning: "CSV: the quote character around every STRING; the empty string disables quoting.",
     },
     DocumentedOption {
         name: "mode",
         values: "`error_if_exists`, `overwrite`, `append`",
         default: "`error_if_exists`",
-        meaning: "What happens with a file that exists already.",
+        meaning: "How an existing file is handled.",
     },
     DocumentedOption {
         name: "partition_by",
-        values: "names of columns with commas between them",
+        values: "column names, separated by commas",
         default: "none",
-        meaning: "The path is a folder with folders `name=value` by the values of these columns, outermost \
-            first, which the files do not repeat.",
+        meaning: "The path is a directory with subdirectories `name=value` for the values of \
+            these columns, outermost first; the files do not contain these columns.",
     },
     DocumentedOption {
         name: "coalesce",
-        values: "a whole number from 0 to 10000",
-        default: "0, which is one file",
-        meaning: "The number of files where the path is a folder.",
+        values: "an integer from 0 to 10000",
+        default: "0, which means one file",
+        meaning: "The number of files, if the path is a directory.",
     },
 ];
 
@@ -105,25 +108,27 @@ const CONFIG: &[DocumentedOption] = &[
         name: "execute_mode",
         values: "`'online'`, `'offline'`, `'request'`",
         default: "the setting `execute_mode` of the session",
-        meaning: "Whether the query reads the tables, reads their offline data, or answers requests.",
+        meaning: "Whether the query reads the tables, reads their offline data, or computes \
+            requests.",
     },
     DocumentedOption {
         name: "values",
-        values: "a row `(…)`, or a list of rows `[(…), (…)]`, of constants",
+        values: "a row `(…)` or a list of rows `[(…), (…)]` of constants",
         default: "none",
-        meaning: "The request rows, with a value for each column of the first table of the query. \
-            Only with `execute_mode = 'request'`, where they are required.",
+        meaning: "The request rows, each with a value for every column of the first table of the \
+            query. \
+            Required with `execute_mode = 'request'`, and allowed only there.",
     },
 ];
 
 pub(super) const EXPLAIN: StatementRule = StatementRule {
     name: "EXPLAIN",
-    description: "Returns the plan of a query in batch mode, its program in request mode or why there \
-        is none, and the indexes that a deployment of it would add. \
-        The warnings are those of a DEPLOY. \
-        Nothing is run or built; `LOGICAL` and `PHYSICAL` change nothing.",
+    description: "Returns the plan of a query in batch mode, its program in request mode or the \
+        reason why it has none, and the indexes that a deployment of the query would add. \
+        The warnings are the same as those of DEPLOY. \
+        Neither runs nor builds anything; `LOGICAL` and `PHYSICAL` have no effect.",
     grammar: "EXPLAIN [ LOGICAL | PHYSICAL ] query_statement",
-    privileges: "`SELECT` on each table that it reads.",
+    privileges: "`SELECT` on each table that the query reads.",
     options: &[],
     examples: &["EXPLAIN SELECT user, max(price) OVER w AS top FROM orders\n\
          WINDOW w AS (PARTITION BY user ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"],
@@ -143,21 +148,22 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         SharedRule {
             name: "select_query",
             grammar: "( with query_operand | simple_select ) query_rest",
-            note: "A query that begins with `SELECT` or `WITH`, not with a parenthesis.",
+            note: "A query that starts with `SELECT` or `WITH`, not with a parenthesis.",
         },
         SharedRule {
             name: "query_rest",
             grammar: "{ UNION [ ALL | DISTINCT ] query_operand } [ order_by ]\n\
                 [ LIMIT ( whole_number | ALL ) ] [ OFFSET whole_number ]",
-            note: "`UNION` without `ALL` removes rows that are equal to another. \
-                The sides of a `UNION` have columns of the same names and types. \
-                `ORDER BY`, `LIMIT` and `OFFSET` are about the whole `UNION`; a side that has its own \
-                is in parentheses.",
+            note: "`UNION` without `ALL` removes duplicate rows. \
+                All sides of a `UNION` must have the same column names and types. \
+                `ORDER BY`, `LIMIT` and `OFFSET` apply to the whole `UNION`; a side with clauses \
+                of its own must be in parentheses.",
         },
         SharedRule {
             name: "with",
             grammar: "WITH common_table { \",\" common_table }",
-            note: "Names sub-queries. `RECURSIVE` does not exist.",
+            note: "Names subqueries. \
+                `RECURSIVE` is not supported.",
         },
         SharedRule {
             name: "common_table",
@@ -167,7 +173,7 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         SharedRule {
             name: "column_names",
             grammar: "\"(\" name { \",\" name } \")\"",
-            note: "Names of the first columns; the others keep theirs.",
+            note: "Names for the first columns; the other columns keep their names.",
         },
         SharedRule {
             name: "query_operand",
@@ -182,11 +188,12 @@ pub(super) const RULES: RuleChapter = RuleChapter {
                 [ GROUP BY expression { \",\" expression } ]\n\
                 [ HAVING expression ]\n\
                 [ WINDOW window_definition { \",\" window_definition } ]",
-            note: "A comma is allowed after the last item, before `FROM` and at the end of the query. \
-                A name in `GROUP BY`, `HAVING` and the query's `ORDER BY` may be an alias of an item: in \
-                `GROUP BY` and `HAVING` where no column has that name. \
-                A whole number in `GROUP BY` and `ORDER BY` is the position of a column of the select list, \
-                counted from 1.",
+            note: "A comma is allowed after the last item, before `FROM` and at the end of the \
+                query. \
+                A name in `GROUP BY`, `HAVING` and the `ORDER BY` of the query can be an alias of \
+                an item; in `GROUP BY` and `HAVING`, a column of that name takes precedence. \
+                An integer in `GROUP BY` and `ORDER BY` is the position of a column in the select \
+                list, starting at 1.",
         },
         SharedRule {
             name: "select_item",
@@ -196,13 +203,13 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         SharedRule {
             name: "alias",
             grammar: "[ AS ] name",
-            note: "Without `AS` a keyword that may follow the item is not its alias: see \
+            note: "Without `AS`, a keyword that can follow the item cannot be its alias: see \
                 [Keywords](#keywords).",
         },
         SharedRule {
             name: "from",
             grammar: "joined_tables { \",\" joined_tables }",
-            note: "A comma is a `CROSS JOIN` that binds looser than the other joins.",
+            note: "A comma is a `CROSS JOIN` with lower precedence than the other joins.",
         },
         SharedRule { name: "joined_tables", grammar: "table { join }", note: "" },
         SharedRule {
@@ -221,20 +228,21 @@ pub(super) const RULES: RuleChapter = RuleChapter {
             grammar: "LAST JOIN table [ order_by ] ON expression\n\
                 | [ INNER | LEFT [ OUTER ] | RIGHT [ OUTER ] | FULL [ OUTER ] ] JOIN table ON expression\n\
                 | CROSS JOIN table",
-            note: "`LAST JOIN` finds for each row of the left side the matching row that is last in the \
-                order of `ORDER BY`, or of arrival where there is none, and NULLs where no row matches: \
-                see [Joins](../guide/joins.md).",
+            note: "For each row of the left side, `LAST JOIN` returns the matching row of the \
+                right side that is last in the order of `ORDER BY`, or in order of arrival \
+                without `ORDER BY`; if no row matches, its columns are NULL: see \
+                [Joins](../guide/joins.md).",
         },
         SharedRule {
             name: "files",
             grammar: "file_path\n\
                 | read_function \"(\" file_list { \",\" file_list } { \",\" option } \")\"",
-            note: "Files that are read where they lie: see [Files](../guide/files.md). \
-                The options are `delimiter`, `header`, `null_value` and `quote` of CSV as in \
-                [LOAD DATA](#load-data), and `union_by_name` (`false`): whether a column that a file \
-                does not have is NULL; `version` of Delta, and `snapshot` of Iceberg: which state of the \
-                table, the newest where there is none. \
-                Another option is an error.",
+            note: "Reads files in place: see [Files](../guide/files.md). \
+                The options are, for CSV, `delimiter`, `header`, `null_value` and `quote` as in \
+                [LOAD DATA](#load-data); `union_by_name` (default `false`), whether a column that \
+                is missing from a file is NULL; and `version` for Delta and `snapshot` for \
+                Iceberg, the version of the table to read (the newest by default). \
+                Any other option is an error.",
         },
         SharedRule {
             name: "file_list",
@@ -249,8 +257,9 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         SharedRule {
             name: "order_item",
             grammar: "expression [ ASC | DESC ] [ NULLS ( FIRST | LAST ) ]",
-            note: "NULL is the greatest value, unless `NULLS FIRST` or `NULLS LAST` is written. \
-                A window and a LAST JOIN have a place of NULLs that cannot be changed.",
+            note: "NULL is sorted as the largest value, unless `NULLS FIRST` or `NULLS LAST` is \
+                specified. \
+                In a window and in a LAST JOIN, the position of NULLs cannot be changed.",
         },
     ],
 };
@@ -268,9 +277,9 @@ pub(super) const WINDOWS: RuleChapter = RuleChapter {
                 [ order_by ]\n\
                 [ frame ] [ MAXSIZE whole_number ]\n\
                 [ EXCLUDE CURRENT_TIME ] [ EXCLUDE CURRENT_ROW ] [ INSTANCE_NOT_IN_WINDOW ] \")\"",
-            note: "The name is that of a window that this one extends. \
-                What stands behind `ORDER BY` may be in any order, each part once. \
-                What each part means is on the page [Windows](../guide/windows.md).",
+            note: "The name refers to the window that this window extends. \
+                The parts after `ORDER BY` can be in any order, each at most once. \
+                The page [Windows](../guide/windows.md) describes each part.",
         },
         SharedRule {
             name: "window_source",
@@ -281,18 +290,20 @@ pub(super) const WINDOWS: RuleChapter = RuleChapter {
             name: "frame",
             grammar: "( ROWS | ROWS_RANGE | RANGE )\n\
                 ( BETWEEN frame_bound AND frame_bound | frame_bound )",
-            note: "`ROWS` counts rows, `ROWS_RANGE` measures event time. \
-                `RANGE` is another spelling of `ROWS_RANGE`. \
-                A frame of one bound ends at `CURRENT ROW`. \
-                Without a frame a window with `ORDER BY` has all rows up to the current one.",
+            note: "`ROWS` counts rows; `ROWS_RANGE` measures event time. \
+                `RANGE` is a synonym of `ROWS_RANGE`. \
+                A frame with a single bound ends at `CURRENT ROW`. \
+                Without a frame, a window with `ORDER BY` contains all rows up to the current row.",
         },
         SharedRule {
             name: "frame_bound",
             grammar: "CURRENT ROW\n\
                 | ( UNBOUNDED | whole_number | duration | interval ) [ OPEN ] ( PRECEDING | FOLLOWING )",
-            note: "A number is one of rows, or of milliseconds of a TIMESTAMP. \
-                `OPEN` leaves out the end itself. \
-                `FOLLOWING` is refused, except for 0: a frame does not reach into the future.",
+            note: "In a `ROWS` frame, a number counts rows; in a `ROWS_RANGE` frame over a \
+                TIMESTAMP, it is a number of milliseconds. \
+                `OPEN` excludes the bound itself. \
+                `FOLLOWING` is an error, except `0 FOLLOWING`: a frame cannot extend past the \
+                current row.",
         },
     ],
 };

@@ -36,7 +36,7 @@ pub(super) const STATEMENTS: StatementChapter = StatementChapter {
 };
 
 /// What the lists show that need no privilege.
-const SEEN: &str = "None; it lists what the user has a privilege on.";
+const SEEN: &str = "None; the list contains the objects on which the user has a privilege.";
 
 pub(super) const DATABASES: StatementRule = StatementRule {
     name: "SHOW DATABASES",
@@ -58,7 +58,7 @@ pub(super) const TABLES: StatementRule = StatementRule {
 
 pub(super) const VIEWS: StatementRule = StatementRule {
     name: "SHOW VIEWS",
-    description: "Lists the views of the current database, external tables too.",
+    description: "Lists the views and external tables of the current database.",
     grammar: "SHOW VIEWS",
     privileges: SEEN,
     options: &[],
@@ -67,18 +67,19 @@ pub(super) const VIEWS: StatementRule = StatementRule {
 
 pub(super) const CREATE_VIEW: StatementRule = StatementRule {
     name: "SHOW CREATE VIEW",
-    description: "Shows the statement that makes a view, and the database that was the current one \
-        when it was made.",
+    description: "Returns the statement that creates the view, and the database that was current \
+        when the view was created.",
     grammar: "SHOW CREATE VIEW table_name",
-    privileges: "Any on the view.",
+    privileges: "Any privilege on the view.",
     options: &[],
     examples: &["SHOW CREATE VIEW dear"],
 };
 
 pub(super) const TABLE_STATUS: StatementRule = StatementRule {
     name: "SHOW TABLE STATUS",
-    description: "Lists the tables of the current database with their rows, their memory and their \
-        offline data; with `LIKE` those of every database whose names match the pattern.",
+    description: "Lists the tables of the current database with their rows, their memory and \
+        their offline data; with `LIKE`, the tables of all databases, limited to table names that \
+        match the pattern.",
     grammar: "SHOW TABLE STATUS [ LIKE string ]",
     privileges: SEEN,
     options: &[],
@@ -87,7 +88,7 @@ pub(super) const TABLE_STATUS: StatementRule = StatementRule {
 
 pub(super) const CREATE_TABLE: StatementRule = StatementRule {
     name: "SHOW CREATE TABLE",
-    description: "Returns the CREATE TABLE that makes the table.",
+    description: "Returns the CREATE TABLE statement that creates the table.",
     grammar: "SHOW CREATE TABLE table_name",
     privileges: "Any privilege on the table.",
     options: &[],
@@ -96,8 +97,8 @@ pub(super) const CREATE_TABLE: StatementRule = StatementRule {
 
 pub(super) const DESCRIBE: StatementRule = StatementRule {
     name: "DESC",
-    description: "Lists the columns of a table, each with its type, its default and the indexes that \
-        it is part of.",
+    description: "Lists the columns of a table, with the type and the default of each column, and \
+        the indexes that contain it.",
     grammar: "( DESC | DESCRIBE ) table_name",
     privileges: "Any privilege on the table.",
     options: &[],
@@ -106,8 +107,8 @@ pub(super) const DESCRIBE: StatementRule = StatementRule {
 
 pub(super) const INDEXES: StatementRule = StatementRule {
     name: "SHOW INDEXES",
-    description: "Lists the indexes of a table, each with the retention that is in effect, whether it \
-        was declared, and which deployments read through it.",
+    description: "Lists the indexes of a table, with the effective retention of each index, \
+        whether it was declared, and the deployments that read it.",
     grammar: "SHOW ( INDEXES | INDEX ) FROM table_name",
     privileges: "Any privilege on the table.",
     options: &[],
@@ -116,8 +117,8 @@ pub(super) const INDEXES: StatementRule = StatementRule {
 
 pub(super) const MEMORY: StatementRule = StatementRule {
     name: "SHOW MEMORY",
-    description: "Lists the memory of the engine with its limit, and of each table, its rows and its \
-        indexes: see [Memory](../guide/memory.md).",
+    description: "Lists the memory use of the engine, with its limit, and of each table, its rows \
+        and its indexes: see [Memory](../guide/memory.md).",
     grammar: "SHOW MEMORY",
     privileges: "`ADMIN`.",
     options: &[],
@@ -126,9 +127,10 @@ pub(super) const MEMORY: StatementRule = StatementRule {
 
 pub(super) const ESTIMATE: StatementRule = StatementRule {
     name: "ESTIMATE TABLE",
-    description: "Computes the memory that a table would take with a number of rows. \
-        `KEYS` is the number of entity keys of each index, `TEXT` the bytes of a STRING (16). \
-        The table stays as it is.",
+    description: "Computes the memory that a table would use with a given number of rows. \
+        `KEYS` is the number of entity keys of each index; `TEXT` is the average length of a \
+        STRING in bytes (default 16). \
+        The table is not changed.",
     grammar: "ESTIMATE TABLE table_name ROWS whole_number\n\
         [ KEYS whole_number { \",\" whole_number } ] [ TEXT whole_number ]",
     privileges: "Any privilege on the table.",
@@ -147,8 +149,8 @@ pub(super) const DEPLOYMENTS: StatementRule = StatementRule {
 
 pub(super) const DEPLOYMENT: StatementRule = StatementRule {
     name: "SHOW DEPLOYMENT",
-    description: "Returns the query of a deployment, the columns of its requests and of its answers, \
-        its settings and options, and a script that makes the same deployment.",
+    description: "Returns the query of a deployment, the columns of its requests and of its \
+        answers, its settings and options, and a script that recreates the deployment.",
     grammar: "SHOW DEPLOYMENT table_name",
     privileges: "Any privilege on the deployment.",
     options: &[],
@@ -157,7 +159,7 @@ pub(super) const DEPLOYMENT: StatementRule = StatementRule {
 
 pub(super) const PROCEDURES: StatementRule = StatementRule {
     name: "SHOW PROCEDURES",
-    description: "Lists the procedures of every database.",
+    description: "Lists the procedures of all databases.",
     grammar: "SHOW ( PROCEDURES | PROCEDURE STATUS )",
     privileges: SEEN,
     options: &[],
@@ -166,7 +168,7 @@ pub(super) const PROCEDURES: StatementRule = StatementRule {
 
 pub(super) const CREATE_PROCEDURE: StatementRule = StatementRule {
     name: "SHOW CREATE PROCEDURE",
-    description: "Returns the CREATE PROCEDURE that made the procedure.",
+    description: "Returns the CREATE PROCEDURE statement that created the procedure.",
     grammar: "SHOW CREATE PROCEDURE table_name",
     privileges: "Any privilege on the procedure.",
     options: &[],
@@ -193,7 +195,8 @@ pub(super) const VARIABLES: StatementRule = StatementRule {
 
 pub(super) const GLOBAL_VARIABLES: StatementRule = StatementRule {
     name: "SHOW GLOBAL VARIABLES",
-    description: "Lists the settings of the engine, and those that new sessions begin with.",
+    description: "Lists the settings of the engine and the defaults of the settings of new \
+        sessions.",
     grammar: "SHOW GLOBAL VARIABLES",
     privileges: "",
     options: &[],
@@ -203,11 +206,11 @@ pub(super) const GLOBAL_VARIABLES: StatementRule = StatementRule {
 pub(super) const JOBS: StatementRule = StatementRule {
     name: "SHOW JOBS",
     description: "Lists the jobs (LOAD DATA, INTO OUTFILE, and queries in offline mode) and the \
-        pre-aggregates that are being made. \
-        `state` is `Running`, `Finished`, `Stopped` or `Failed`, also where the process ended first; \
-        `row_count` are the rows that were loaded, written or returned so far; `step` says what a job that \
-        runs does, and `fraction` how much of that is done. \
-        `LIKE` takes a pattern of their numbers; `FROM` changes nothing.",
+        pre-aggregates that are being built. \
+        `state` is `Running`, `Finished`, `Stopped` or `Failed`, also for a job that ended with \
+        its process; `row_count` is the number of rows loaded, written or returned so far; `step` \
+        is the current step of a running job, and `fraction` the completed fraction of that step. \
+        `LIKE` matches a pattern against the job numbers; `FROM` has no effect.",
     grammar: "SHOW JOBS [ FROM name ] [ LIKE string ]",
     privileges: "`ADMIN`.",
     options: &[],
@@ -225,7 +228,7 @@ pub(super) const JOB: StatementRule = StatementRule {
 
 pub(super) const JOBLOG: StatementRule = StatementRule {
     name: "SHOW JOBLOG",
-    description: "Returns the statement of a job and how it ended.",
+    description: "Returns the statement of a job and its outcome.",
     grammar: "SHOW JOBLOG job_id",
     privileges: "`ADMIN`.",
     options: &[],
@@ -234,7 +237,7 @@ pub(super) const JOBLOG: StatementRule = StatementRule {
 
 pub(super) const USERS: StatementRule = StatementRule {
     name: "SHOW USERS",
-    description: "Lists the users, and whether they have a password.",
+    description: "Lists the users and whether each has a password.",
     grammar: "SHOW USERS",
     privileges: "`ADMIN`.",
     options: &[],
@@ -252,27 +255,26 @@ pub(super) const ROLES: StatementRule = StatementRule {
 
 pub(super) const GRANTS: StatementRule = StatementRule {
     name: "SHOW GRANTS",
-    description: "Lists the privileges and roles of a user; without a name those of the user of the \
-        session.",
+    description: "Lists the privileges and roles of a user; the default is the current user.",
     grammar: "SHOW GRANTS [ FOR user_name ]",
-    privileges: "None for the user itself; `ADMIN` for another.",
+    privileges: "None for the current user; `ADMIN` for another user.",
     options: &[],
     examples: &["SHOW GRANTS", "SHOW GRANTS FOR app"],
 };
 
 pub(super) const TOKENS: StatementRule = StatementRule {
     name: "SHOW TOKENS",
-    description: "Lists the tokens of a user with the times at which they expire; without a name those \
-        of the user of the session.",
+    description: "Lists the tokens of a user and their expiration times; the default is the \
+        current user.",
     grammar: "SHOW TOKENS [ FOR user_name ]",
-    privileges: "None for the user itself; `ADMIN` for another.",
+    privileges: "None for the current user; `ADMIN` for another user.",
     options: &[],
     examples: &["SHOW TOKENS", "SHOW TOKENS FOR app"],
 };
 
 pub(super) const CURRENT_USER: StatementRule = StatementRule {
     name: "SHOW CURRENT_USER",
-    description: "Returns the user of the session.",
+    description: "Returns the current user.",
     grammar: "SHOW CURRENT_USER",
     privileges: "",
     options: &[],
@@ -281,8 +283,8 @@ pub(super) const CURRENT_USER: StatementRule = StatementRule {
 
 pub(super) const COMPONENTS: StatementRule = StatementRule {
     name: "SHOW COMPONENTS",
-    description: "Returns the engine, which is the only component. \
-        Of OpenMLDB's clusters, which have several.",
+    description: "Returns the engine, the only component. \
+        The statement exists for OpenMLDB, whose clusters have several components.",
     grammar: "SHOW COMPONENTS",
     privileges: "",
     options: &[],

@@ -9,23 +9,23 @@ pub(super) const RULES: RuleChapter = RuleChapter {
         SharedRule {
             name: "table_name",
             grammar: "[ name \".\" ] name",
-            note: "A table, or another object of a database. \
-                Without a database it is one of the current database.",
+            note: "The name of a table or of another object of a database. \
+                An unqualified name refers to the current database.",
         },
         SharedRule {
             name: "user_name",
             grammar: "( name | string ) [ \"@\" ( name | string ) ]",
-            note: "What stands behind `@` is ignored.",
+            note: "The part after `@` is ignored.",
         },
         SharedRule {
             name: "option_list",
             grammar: "\"(\" [ option { \",\" option } ] \")\"",
-            note: "Each option is given at most once.",
+            note: "Each option can be specified only once.",
         },
         SharedRule {
             name: "option",
             grammar: "( name | word | string ) \"=\" option_value",
-            note: "Names of options are matched without regard to capitals.",
+            note: "Option names are case-insensitive.",
         },
         SharedRule {
             name: "option_value",
@@ -41,19 +41,19 @@ pub(super) const RULES: RuleChapter = RuleChapter {
 pub(super) const TOKENS: &[TokenRule] = &[
     TokenRule {
         name: "name",
-        form: "Letters of any script, digits and `_`, not beginning with a digit and no \
-            [reserved word](#keywords); or any text in back-quotes, where a doubled back-quote is one; \
-            or, where only a name can stand, any text in double quotes",
+        form: "Letters of any script, digits and `_`, not starting with a digit and not a \
+            [reserved word](#keywords); or any text in back-quotes, with a back-quote doubled; \
+            or, if only a name is allowed, any text in double quotes",
         samples: &["t1", "price", "_id", "größe", "`order`", "\"user id\""],
     },
     TokenRule {
         name: "word",
-        form: "A word, also one that is reserved",
+        form: "Any word, including reserved words",
         samples: &["latest", "on", "all"],
     },
     TokenRule {
         name: "function_name",
-        form: "A name; the functions are on the page [Functions and operators](functions.md)",
+        form: "A name; see [Functions and operators](functions.md)",
         samples: &["abs", "COUNT", "sum", "concat", "lag", "`join`"],
     },
     TokenRule {
@@ -85,36 +85,34 @@ pub(super) const TOKENS: &[TokenRule] = &[
     },
     TokenRule {
         name: "string",
-        form: "A text in single or double quotes. A doubled quote is one; `\\n`, `\\t`, `\\'`, `\\\\`, \
-            `\\xhh`, `\\uhhhh` and the other escapes of C are known",
+        form: "Text in single or double quotes. \
+            A quote within the text is doubled; `\\n`, `\\t`, `\\'`, `\\\\`, `\\xhh`, `\\uhhhh` \
+            and the other escape sequences of C are supported",
         samples: &["'pen'", "\"pen\"", "'it''s'", "'a\\nb'", "''"],
     },
     TokenRule {
         name: "file_path",
-        form: "A path in single quotes with a dot, a slash or a star",
+        form: "A path in single quotes that contains a dot, a slash or an asterisk",
         samples: &["'orders.csv'", "'data/*.parquet'", "'s3://bucket/orders/'"],
     },
     TokenRule {
         name: "number",
-        form: "Digits: an INT where it fits, else a BIGINT; with `L` a BIGINT; with a dot or an \
-            exponent a DOUBLE; with `f` a FLOAT",
+        form: "Digits: an INT if the value fits, otherwise a BIGINT; with `L`, a BIGINT; with a \
+            decimal point or an exponent, a DOUBLE; with `f`, a FLOAT",
         samples: &["0", "42", "3000000000", "7L", "2.5", ".5", "1e3", "2.5f"],
     },
     TokenRule {
         name: "binary_digits",
-        form: "A whole number from 1 to 53",
+        form: "An integer from 1 to 53",
         samples: &["1", "24", "25", "53"],
     },
-    TokenRule {
-        name: "text_length",
-        form: "A whole number, at least 1",
-        samples: &["1", "10", "255"],
-    },
-    TokenRule { name: "second_digits", form: "A whole number from 3 to 9", samples: &["3", "6"] },
+    TokenRule { name: "text_length", form: "An integer, at least 1", samples: &["1", "10", "255"] },
+    TokenRule { name: "second_digits", form: "An integer from 3 to 9", samples: &["3", "6"] },
     TokenRule { name: "whole_number", form: "Digits", samples: &["0", "1", "10", "42"] },
     TokenRule {
         name: "duration",
-        form: "Digits with `s`, `m`, `h` or `d` right behind them: seconds, minutes, hours, days",
+        form: "Digits followed immediately by `s`, `m`, `h` or `d`: seconds, minutes, hours or \
+            days",
         samples: &["30s", "5m", "12h", "90d"],
     },
     TokenRule { name: "number_text", form: "Digits in quotes", samples: &["'5'", "'90'"] },
@@ -125,12 +123,12 @@ pub(super) const TOKENS: &[TokenRule] = &[
     },
     TokenRule {
         name: "calendar_text",
-        form: "Numbers and units in quotes, one of which is a month, quarter or year",
+        form: "Numbers and units in quotes, with at least one month, quarter or year",
         samples: &["'1 month'", "'-1 year 2 days'"],
     },
     TokenRule {
         name: "job_id",
-        form: "A number or a word, which may have dashes",
+        form: "A number or a word, which can contain dashes",
         samples: &["7", "JOB-11220021"],
     },
 ];

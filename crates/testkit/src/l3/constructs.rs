@@ -156,8 +156,8 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
 
 /// Words of EXPLAIN for a deployed program, and the construct that each shows.
 pub const PATHS: &[(&str, &str)] = &[
-    ("from the columns that the index includes", "windows read included columns"),
-    ("sources from the columns that the index includes", "of some sources only"),
+    ("from the included columns of the index", "windows read included columns"),
+    ("sources from the included columns of the index", "of some sources only"),
     ("folds ", "aggregates fold"),
     ("row by row: ", "aggregates go row by row"),
     ("by machine code", "values by machine code"),

@@ -84,7 +84,7 @@ impl Manifest {
             bytes.extend_from_slice(&file.checksum.to_le_bytes());
         }
         bytes.extend_from_slice(&self.body);
-        assert_eq!(bytes.len() as u64, length, "the manifest is as long as it says");
+        assert_eq!(bytes.len() as u64, length, "the manifest has the length in its header");
         let checksum = crc32c::crc32c(&bytes[COVERED..]);
         bytes[PREFIX_BYTES..COVERED].copy_from_slice(&checksum.to_le_bytes());
         Ok(bytes)
@@ -98,19 +98,19 @@ pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<(Manifest, u64), Error
         Err(Error::CheckpointDamaged { file, offset: offset as u64, what })
     };
     let Some(prefix) = bytes.first_chunk::<PREFIX_BYTES>() else {
-        return damaged(bytes.len(), "the file ends in its header");
+        return damaged(bytes.len(), "the file ends within its header");
     };
     if prefix[..8] != MAGIC {
-        return damaged(0, "it does not begin as a manifest does");
+        return damaged(0, "the file does not start with a manifest signature");
     }
     if u32_at(prefix, 8) == BYTE_ORDER.swap_bytes() {
         return Err(Error::ByteOrder { file: path.to_owned() });
     }
     if u32_at(prefix, 16) != crc32c::crc32c(&prefix[..16]) {
-        return damaged(8, "its byte order and version are not whole");
+        return damaged(8, "checksum mismatch in the byte order and version");
     }
     if u32_at(prefix, 8) != BYTE_ORDER {
-        return damaged(8, "it has no byte order");
+        return damaged(8, "the byte order field is invalid");
     }
     let found = u32_at(prefix, 12);
     if found > MANIFEST_VERSION {
@@ -118,17 +118,18 @@ pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<(Manifest, u64), Error
         return Err(Error::NewerFormat { file, found, supported: MANIFEST_VERSION });
     }
     if bytes.len() < HEADER_BYTES {
-        return damaged(bytes.len(), "the file ends in its header");
+        return damaged(bytes.len(), "the file ends within its header");
     }
     let is_whole = u32_at(bytes, PREFIX_BYTES) == crc32c::crc32c(&bytes[COVERED..]);
     if !is_whole && !bug::is_seeded(Bug::ManifestChecksumNotCompared) {
         return if u64_at(bytes, 24) > bytes.len() as u64 {
-            damaged(bytes.len(), "the file is shorter than it says")
+            damaged(bytes.len(), "the file is shorter than its header specifies")
         } else {
-            damaged(COVERED, "what the manifest says is not whole")
+            damaged(COVERED, "checksum mismatch in the manifest")
         };
     }
-    decode_whole(bytes).map_or_else(|| damaged(COVERED, "its parts have another length"), Ok)
+    decode_whole(bytes)
+        .map_or_else(|| damaged(COVERED, "the lengths in the header do not match the file"), Ok)
 }
 
 /// Reads what the manifest says; its checksums were compared.
@@ -206,7 +207,8 @@ mod tests {
         let checksum = crc32c::crc32c(&bytes[..16]);
         bytes[16..20].copy_from_slice(&checksum.to_le_bytes());
         for length in [20, 21, bytes.len()] {
-            let expected = "MANIFEST has format version 3, this program reads up to 1";
+            let expected =
+                "MANIFEST has format version 3, but this program supports versions up to 1";
             assert_eq!(error(&bytes[..length]).to_string(), expected);
         }
     }
@@ -217,7 +219,7 @@ mod tests {
         for number in [8..12, 12..16, 16..20] {
             bytes[number].reverse();
         }
-        let expected = "MANIFEST was written with another byte order than this program's";
+        let expected = "MANIFEST was written with a different byte order than this machine's";
         assert_eq!(error(&bytes).to_string(), expected);
     }
 

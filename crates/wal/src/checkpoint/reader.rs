@@ -147,7 +147,7 @@ impl DataFileReader {
         let end = begin + u64::from(header.length);
         if end > self.listed.bytes {
             self.skip_to_block(offset + 1)?;
-            return Err(self.damaged(offset, "a block ends behind the end of the file"));
+            return Err(self.damaged(offset, "a block extends past the end of the file"));
         }
         self.offset = end;
         self.index += 1;
@@ -156,7 +156,7 @@ impl DataFileReader {
         let is_whole = crc32c::crc32c(payload) == header.checksum;
         let is_whole = is_whole || bug::is_seeded(Bug::BlockChecksumNotCompared);
         if payload.len() < length || !is_whole {
-            return Err(self.damaged(offset, "the payload of a block is not whole"));
+            return Err(self.damaged(offset, "the payload of a block is invalid"));
         }
         let at = usize::try_from(begin - self.start).expect("the block is in the buffer");
         Ok(Some(&self.buffer[at..at + length]))
@@ -169,7 +169,7 @@ impl DataFileReader {
         let Some(header) = bytes.and_then(|bytes| BlockHeader::decode(&bytes, seed, index)) else {
             // Where the next block begins, only this header knew.
             self.skip_to_block(offset + 1)?;
-            return Err(self.damaged(offset, "the header of a block is not whole"));
+            return Err(self.damaged(offset, "the header of a block is invalid"));
         };
         self.checksum = header.append_checksum(self.checksum);
         Ok(header)
@@ -195,10 +195,12 @@ impl DataFileReader {
             return Ok(());
         }
         if self.index != self.listed.blocks {
-            return Err(self.damaged(self.offset, "it has another count of blocks than is listed"));
+            return Err(self.damaged(self.offset, "the number of blocks differs from the manifest"));
         }
         if self.checksum != self.listed.checksum && !bug::is_seeded(Bug::FileChecksumNotCompared) {
-            return Err(self.damaged(self.offset, "it is not the file that the manifest lists"));
+            return Err(
+                self.damaged(self.offset, "the checksum of the file differs from the manifest")
+            );
         }
         Ok(())
     }
@@ -209,9 +211,9 @@ impl DataFileReader {
             return Ok(());
         }
         let what = if length < self.listed.bytes {
-            "the file is shorter than the manifest says"
+            "the file is shorter than the manifest specifies"
         } else {
-            "the file is longer than the manifest says"
+            "the file is longer than the manifest specifies"
         };
         Err(self.damaged(length.min(self.listed.bytes), what))
     }
@@ -219,20 +221,22 @@ impl DataFileReader {
     fn check_header(&mut self, expected: DataFileHeader) -> Result<(), Error> {
         let bytes = self.view(0, DATA_FILE_HEADER_BYTES)?;
         let bytes: Option<[u8; DATA_FILE_HEADER_BYTES]> = bytes.try_into().ok();
-        let Some(bytes) = bytes else { return Err(self.damaged(0, "the file ends in its header")) };
+        let Some(bytes) = bytes else {
+            return Err(self.damaged(0, "the file ends within its header"));
+        };
         let header = match DataFileHeader::decode(&bytes) {
             Ok(header) => header,
-            Err(NoSegment::Damaged) => return Err(self.damaged(0, "its header is not whole")),
+            Err(NoSegment::Damaged) => return Err(self.damaged(0, "the file header is invalid")),
             Err(NoSegment::Newer(found)) => {
                 let file = self.path.clone();
                 return Err(Error::NewerFormat { file, found, supported: DATA_FILE_VERSION });
             }
         };
         if header.database_id != expected.database_id {
-            return Err(self.damaged(16, "it belongs to another database"));
+            return Err(self.damaged(16, "the file belongs to another database"));
         }
         if header.number != expected.number {
-            return Err(self.damaged(32, "its header has the number of another file"));
+            return Err(self.damaged(32, "the file header contains the number of another file"));
         }
         Ok(())
     }

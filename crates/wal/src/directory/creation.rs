@@ -92,7 +92,7 @@ fn check_unused(disk: &dyn Disk, path: &Path, names: &[String]) -> Result<(), Er
         _ => true,
     };
     if has_data || has_log {
-        let what = "the file is missing, and log or data files are there";
+        let what = "the file is missing, but log or data files exist";
         return Err(Error::CheckpointDamaged { file: path.join(MANIFEST), offset: 0, what });
     }
     Ok(())

@@ -206,7 +206,10 @@ fn a_missing_foreign_or_newer_segment_is_an_error() {
     let checksum = crc32c::crc32c_append(crc32c::crc32c(&newer[..12]), &newer[16..64]);
     newer[12..16].copy_from_slice(&checksum.to_le_bytes());
     let error = opened(&|disk| disk.replace(&segment(1), newer.clone()));
-    assert!(error.ends_with("has format version 2, this program reads up to 1"), "{error}");
+    assert!(
+        error.ends_with("has format version 2, but this program supports versions up to 1"),
+        "{error}"
+    );
     let foreign = crate::segment::header([9; 16], 2, 4_096).encode();
     let error = opened(&|disk| disk.replace(&segment(2), foreign.to_vec()));
     assert!(error.ends_with("belongs to another log"), "{error}");
@@ -292,15 +295,18 @@ fn the_message_names_what_is_missing() {
         error.contains("the log ends before the position at which it was last closed"),
         "{error}"
     );
-    assert!(error.ends_with("positions 1 to 2 are in danger"), "{error}");
+    assert!(error.ends_with("positions 1 to 2 are at risk"), "{error}");
     damaged.replace(&segment(1), bytes[..200].to_vec());
     let error = open(&damaged, options()).unwrap_err().to_string();
-    assert!(error.ends_with("positions 1 to 2 are in danger"), "{error}");
+    assert!(error.ends_with("positions 1 to 2 are at risk"), "{error}");
     // Without the mark, as a version had it that wrote none, the length says so.
     damaged.remove(&Path::new(DIRECTORY).join("CLOSED")).unwrap();
     let error = open(&damaged, options()).unwrap_err().to_string();
-    assert!(error.contains("at byte 200: the file is shorter than its header says"), "{error}");
-    assert!(error.ends_with("positions from 1 on are in danger"), "{error}");
+    assert!(
+        error.contains("at byte 200: the file is shorter than its header specifies"),
+        "{error}"
+    );
+    assert!(error.ends_with("positions 1 and later are at risk"), "{error}");
 }
 
 #[test]
@@ -313,7 +319,7 @@ fn a_log_without_a_mark_opens_and_a_damaged_mark_is_an_error() {
         bytes[at / 8] ^= 1 << (at % 8);
         disk.replace(&mark, bytes);
         let error = open(&disk, options()).unwrap_err().to_string();
-        assert!(error.contains("the mark of the last clean close is not whole"), "{error}");
+        assert!(error.contains("the mark of the last clean close is invalid"), "{error}");
         let survey =
             survey_log(&disk, Path::new(DIRECTORY), LogExpectation::default(), &mut |_| ());
         assert_eq!(survey.unwrap().damages.len(), 1);

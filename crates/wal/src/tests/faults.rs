@@ -89,7 +89,7 @@ fn after_a_failed_sync_nothing_is_accepted_and_reads_go_on() {
     assert_eq!(log.durable_end(), 0);
     assert!(log.read(0).unwrap().next_group().unwrap().is_some());
     let error = log.wait(end, Durability::Disk).unwrap_err();
-    assert_eq!(error.to_string(), "the log accepts no writes since a sync failed");
+    assert_eq!(error.to_string(), "the log is read-only after a failed sync");
 }
 
 #[test]

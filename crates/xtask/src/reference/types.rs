@@ -17,75 +17,75 @@ const INTRODUCTION: &str = "\
 
 <!-- Written by `cargo xtask reference` from crates/row/src/data_type.rs and from statements that it runs. -->
 
-A column, a parameter and every expression has one of these types.
-Names are matched without regard to capitals.
+Every column, parameter and expression has one of these types.
+Type names are not case-sensitive.
 
-- `VARCHAR(n)`, `CHAR(n)` and their other names are STRING of at most n characters: a longer value of a column is an error (22001), and CAST cuts it off. No blanks are added.
-- `FLOAT(1)` to `FLOAT(24)` is FLOAT and `FLOAT(25)` to `FLOAT(53)` is DOUBLE, as in standard SQL.
-- `TIMESTAMP WITH TIME ZONE` and `TIMESTAMP WITHOUT TIME ZONE` are TIMESTAMP, an instant; `TIMESTAMP(3)` and higher precisions have milliseconds, lower ones are an error.
+- `VARCHAR(n)`, `CHAR(n)` and their synonyms are STRING of at most `n` characters: a longer value of a column is an error (22001), and CAST truncates it. No blanks are added.
+- `FLOAT(1)` to `FLOAT(24)` are FLOAT, and `FLOAT(25)` to `FLOAT(53)` are DOUBLE, as in standard SQL.
+- `TIMESTAMP WITH TIME ZONE` and `TIMESTAMP WITHOUT TIME ZONE` are TIMESTAMP, an instant. `TIMESTAMP(3)` and higher precisions have milliseconds; lower precisions are an error.
 - The width of an integer, as in `INT(11)`, has no effect.
 
-With `SET compatibility = 'openmldb'` a length of a text is not enforced.
-NULL is a value of every type; by itself it takes the type that its place needs.
-How values of programs and files become values of these types is on the page [Values](../guide/values.md).
+With `SET compatibility = 'openmldb'` the length of a STRING is not enforced.
+NULL is a value of every type; a NULL literal has the type that its context requires.
+The page [Values](../guide/values.md) describes how values of programs and files are converted to these types.
 ";
 
 const SIZES: &str = "
-The bytes are those of a value in a stored row; a NULL of a fixed size takes the same.
-An ARRAY exists in expressions only: no column is one.
+The bytes are the size of a value in a stored row; a NULL of a type of fixed size uses the same.
+A column cannot be an ARRAY: arrays exist in expressions only.
 ";
 
 const LITERALS: &str = "
 ## Literals
 
-A number is the smallest of INT and BIGINT that holds it, unless its form says more.
-A text in quotes is a STRING; in a comparison with another type, and where it is stored, it is read as a value of that type.
+A number without a fraction, exponent or suffix is INT if it is in the range of INT, otherwise BIGINT.
+A value in quotes is a STRING; if it is compared with or stored as another type, it is converted to that type.
 ";
 
 const CONVERSIONS: &str = "
 ## Conversions
 
-`CAST(x AS type)`, `x::type` and the function of the type's name, as `int(x)`, are the same.
-A pair of types that has no conversion is an error before the query runs.
-A value that the other type does not hold becomes NULL when the query runs; it is no error.
-With `SET compatibility = 'openmldb'` numbers that do not fit are cut off instead: see [compatibility](../compatibility.md).
+`CAST(x AS type)`, `x::type` and the function with the name of the type, such as `int(x)`, are equivalent.
+A conversion between types that is not supported is an error before the query runs.
+A value that the target type cannot represent becomes NULL when the query runs; it is not an error.
+With `SET compatibility = 'openmldb'` numbers that are out of range are truncated instead: see [Compatibility with OpenMLDB](../compatibility.md).
 
-- A number becomes an integer without its fraction, and NULL where it is out of range or NaN.
-- A number becomes a TIMESTAMP as milliseconds since 1970-01-01 00:00:00 UTC; a negative one and NaN become NULL, and a FLOAT or DOUBLE that is too large the last TIMESTAMP.
-- A DOUBLE becomes the nearest FLOAT, and one that is too large an infinity.
-- A TIMESTAMP becomes a number as its milliseconds, a DATE a TIMESTAMP as the instant at which its day begins in the session's `time_zone`.
-- A DATE has no number: as one, and as a BOOL, it is NULL.
-- A text becomes what the whole of it says, or NULL: an integer also in hexadecimal digits behind `0x`, a BOOL from `true`, `t`, `yes`, `y`, `1` and their opposites, a TIMESTAMP from `YYYY-MM-DD HH:MM:SS` or ISO 8601, with or without seconds, a fraction of any length, and `Z`, `UTC` or an offset, a DATE also from `YYYYMMDD`; blanks around it do not matter. With `compatibility = 'openmldb'` years are 1900 and later.
-- Every value becomes the text that is printed of it; a FLOAT or DOUBLE with the fewest digits that read back as the same value.
-- An ARRAY or a MAP is converted item by item, and does not become a text.
+- A number is converted to an integer without its fraction; a number that is out of range or NaN becomes NULL.
+- A number is converted to a TIMESTAMP as milliseconds since 1970-01-01 00:00:00 UTC; a number that is negative, out of range or NaN becomes NULL.
+- A DOUBLE is converted to the nearest FLOAT; a DOUBLE that is out of range becomes an infinity.
+- A TIMESTAMP is converted to a number as milliseconds, and a DATE to a TIMESTAMP as the instant at which the day begins in the session's `time_zone`.
+- A DATE cannot be represented as a number or a BOOL, and becomes NULL.
+- A STRING is converted if all of it has the form of the target type, and becomes NULL otherwise. An integer may also be hexadecimal after `0x`; a BOOL is `true`, `t`, `yes`, `y`, `1` or their opposites; a TIMESTAMP has the form `YYYY-MM-DD HH:MM:SS` or ISO 8601, with or without seconds, with a fraction of any length, and with `Z`, `UTC` or an offset; a DATE may also be `YYYYMMDD`. Blanks around a number, TIMESTAMP or DATE are ignored. With `compatibility = 'openmldb'` years must be 1900 or later.
+- Every other value is converted to the STRING that is printed for it; a FLOAT or DOUBLE has the fewest digits that read back as the same value.
+- An ARRAY or MAP is converted item by item, and cannot be converted to a STRING.
 
-In this table a row is converted to a column: `yes` stands for every value of the table below, `some` for some of them, `NULL` where each becomes NULL, and `—` for an error.
+In the following table the type of the row is converted to the type of the column: `yes` means every value of the second table, `some` means some of them, `NULL` means that every value becomes NULL, and `—` is an error.
 ";
 
 const VALUES: &str = "
-The values, each converted to each type:
+Each value, converted to each type:
 ";
 
 const COMMON: &str = "
 ## Common types
 
 The branches of a CASE, the arguments of `coalesce` and the items of an ARRAY have one type.
-Where two of them differ it is this one, and NULL takes the type of the other.
+If two types differ, it is the type in this table; NULL has the type of the other value.
 ";
 
 const COMPARED: &str = "
 ## Comparisons
 
 Values of these types are compared with `=`, `<` and the other operators; `—` is an error.
-A text constant is read as a value of the other side's type; a STRING that is stored or computed is compared with a STRING only.
-With `SET compatibility = 'openmldb'` texts are compared with every type: see [compatibility](../compatibility.md).
+A STRING constant is converted to the type of the other side; a STRING that is stored or computed can be compared only with a STRING.
+With `SET compatibility = 'openmldb'` a STRING can be compared with every type: see [Compatibility with OpenMLDB](../compatibility.md).
 ";
 
 const ADDED: &str = "
 ## Sums
 
-The type of `a + b`, where `a` is the row and `b` the column; `—` is an error.
-The other operators are on the page [Functions and operators](functions.md#operator).
+The type of `a + b`, with `a` as the row and `b` as the column; `—` is an error.
+The other operators are described in [Functions and operators](functions.md#operator).
 ";
 
 /// Literals, one of each form.
@@ -182,8 +182,10 @@ fn values_of(data_type: &DataType) -> String {
         DataType::String => "text in UTF-8".to_owned(),
         DataType::Timestamp => "an instant: milliseconds since 1970-01-01 00:00:00 UTC".to_owned(),
         DataType::Date => "a day".to_owned(),
-        DataType::Array(_) => "items of one type, of which each may be NULL".to_owned(),
-        DataType::Map(..) => "keys of one type, each with a value, which may be NULL".to_owned(),
+        DataType::Array(_) => "items of one type; each may be NULL".to_owned(),
+        DataType::Map(..) => {
+            "keys of one type and values of one type; each value may be NULL".to_owned()
+        }
     }
 }
 
@@ -197,15 +199,15 @@ fn size_of(data_type: &DataType) -> String {
     // One byte says which columns are NULL.
     let size = row.len() - empty.len() - 1;
     match data_type {
-        DataType::String => format!("those of the text, and {size} to 4"),
-        DataType::Array(_) | DataType::Map(..) => format!("those of the items, and {size} to 4"),
+        DataType::String => format!("size of the string plus {size} to 4"),
+        DataType::Array(_) | DataType::Map(..) => format!("size of the items plus {size} to 4"),
         _ => size.to_string(),
     }
 }
 
 fn postgres_of(data_type: &DataType) -> String {
     match data_type {
-        DataType::Array(_) => "an array; of arrays and maps `json`".to_owned(),
+        DataType::Array(_) => "an array; `json` for arrays of arrays or maps".to_owned(),
         _ => code(postgres_type_name(data_type)),
     }
 }

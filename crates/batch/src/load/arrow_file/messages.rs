@@ -53,7 +53,7 @@ impl ArrowMessages {
         };
         let message = parsed(&header)?;
         let Some(schema) = message.header_as_schema() else {
-            return Err("the stream does not begin with a schema".to_owned());
+            return Err("the stream does not start with a schema".to_owned());
         };
         let schema = schema_of(schema)?;
         Ok(Self { bytes, schema, dictionaries: HashMap::new(), columns: None })
@@ -83,7 +83,7 @@ impl ArrowMessages {
                 return read.map(Some);
             }
             let Some(dictionary) = message.header_as_dictionary_batch() else {
-                return Err(format!("a message of the stream is {:?}", message.header_type()));
+                return Err(format!("unexpected message of type {:?}", message.header_type()));
             };
             decoded(|| {
                 let known = &mut self.dictionaries;
@@ -111,13 +111,13 @@ fn next_message(bytes: &mut impl Read) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     match begin.len() {
         0 => return Ok(None),
         4 => length.copy_from_slice(&begin),
-        _ => return Err("a message ends in its length".to_owned()),
+        _ => return Err("a message is truncated in its length field".to_owned()),
     }
     if length == CONTINUATION {
         let behind = read_up_to(bytes, 4)?;
         match behind.len() {
             4 => length.copy_from_slice(&behind),
-            _ => return Err("a message ends in its length".to_owned()),
+            _ => return Err("a message is truncated in its length field".to_owned()),
         }
     }
     let length = u32::from_le_bytes(length);
@@ -127,7 +127,7 @@ fn next_message(bytes: &mut impl Read) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     let header = read_whole(bytes, length.into())?;
     let size = parsed(&header)?.bodyLength();
     if size < 0 {
-        return Err(format!("a message has {size} bytes"));
+        return Err(format!("a message has an invalid size of {size} bytes"));
     }
     let size = size.cast_unsigned();
     let body = read_whole(bytes, size)?;
@@ -139,7 +139,7 @@ fn read_whole(bytes: &mut impl Read, size: u64) -> Result<Vec<u8>> {
     let read = read_up_to(bytes, size)?;
     match u64::try_from(read.len()) == Ok(size) {
         true => Ok(read),
-        false => Err(format!("a message of {size} bytes is cut")),
+        false => Err(format!("a message of {size} bytes is truncated")),
     }
 }
 
@@ -149,7 +149,9 @@ fn read_up_to(bytes: &mut impl Read, size: u64) -> Result<Vec<u8>> {
     let mut read = Vec::with_capacity(reserved);
     match bytes.by_ref().take(size).read_to_end(&mut read) {
         Ok(_) => Ok(read),
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err("it ends early".to_owned()),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            Err("unexpected end of data".to_owned())
+        }
         Err(error) => Err(error.to_string()),
     }
 }
@@ -167,11 +169,11 @@ impl ArrowBlocks {
     /// Reads the footer and the dictionaries.
     pub(super) fn open(chunks: FileChunks, read: &BytesRead) -> Result<Self> {
         let footer = read_footer(&chunks)?;
-        let footer = root_as_footer(&footer).map_err(|error| format!("the footer: {error}"))?;
+        let footer = root_as_footer(&footer).map_err(|error| format!("invalid footer: {error}"))?;
         let schema = footer.schema().ok_or("the footer has no schema")?;
         let schema = schema_of(schema)?;
         let decoder = FileDecoder::new(Arc::clone(&schema), footer.version());
-        let batches = footer.recordBatches().ok_or("the footer has no list of batches")?;
+        let batches = footer.recordBatches().ok_or("the footer has no list of record batches")?;
         let batches: Vec<Block> = batches.iter().copied().collect();
         let dictionaries: Vec<Block> =
             footer.dictionaries().into_iter().flatten().copied().collect();
@@ -220,13 +222,13 @@ impl ArrowBlocks {
             Some((start, header, size))
         };
         let Some((start, header_size, size)) = place() else {
-            return Err("the footer has a place that is none".to_owned());
+            return Err("the footer contains an invalid offset or length".to_owned());
         };
         let bytes = self.chunks.get_bytes(start, size).map_err(|error| error.to_string())?;
         self.read.add(size);
         let (header, body) = bytes.split_at(header_size);
         let skipped = if header.starts_with(&CONTINUATION) { 8 } else { 4 };
-        let header = header.get(skipped..).ok_or("a message ends in its length")?;
+        let header = header.get(skipped..).ok_or("a message is truncated in its length field")?;
         check_message(header, body, MessageLimits::in_file(body.len()))?;
         Ok(Buffer::from(bytes))
     }
@@ -235,15 +237,15 @@ impl ArrowBlocks {
 fn read_footer(chunks: &FileChunks) -> Result<bytes::Bytes> {
     let size = chunks.len();
     let end = size.checked_sub(u64::try_from(TAIL_BYTES).unwrap_or(u64::MAX));
-    let end = end.ok_or_else(|| format!("{size} bytes are not a file"))?;
+    let end = end.ok_or_else(|| format!("a file of {size} bytes is too short"))?;
     let read = |start, length| chunks.get_bytes(start, length).map_err(|error| error.to_string());
     let tail = read(end, TAIL_BYTES)?;
     let (length, magic) = tail.split_first_chunk().ok_or("the file has no footer")?;
     if magic != MAGIC {
-        return Err("it does not end with its footer".to_owned());
+        return Err("the file does not end with a footer".to_owned());
     }
     let length = u32::from_le_bytes(*length);
     let start = end.checked_sub(length.into());
-    let start = start.ok_or_else(|| format!("a footer of {length} bytes is cut"))?;
+    let start = start.ok_or_else(|| format!("a footer of {length} bytes is truncated"))?;
     read(start, usize::try_from(length).unwrap_or(usize::MAX))
 }

@@ -121,7 +121,9 @@ pub(super) struct AvroFile {
 impl AvroFile {
     /// Reads all of a file.
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
-        let Some(rest) = bytes.strip_prefix(MAGIC) else { return fail("It is not an Avro file") };
+        let Some(rest) = bytes.strip_prefix(MAGIC) else {
+            return fail("The file is not an Avro file");
+        };
         let mut file = AvroCursor::new(rest);
         let mut header = BTreeMap::new();
         file.blocks(&mut |file| {
@@ -131,9 +133,9 @@ impl AvroFile {
             Ok(())
         })?;
         let sync = file.take(SYNC_BYTES)?.to_vec();
-        let Some(schema) = header.get("avro.schema") else { return fail("It has no schema") };
+        let Some(schema) = header.get("avro.schema") else { return fail("The file has no schema") };
         let schema = serde_json::from_str(schema)
-            .map_err(|error| AvroError(format!("Its schema is not JSON: {error}")))?;
+            .map_err(|error| AvroError(format!("The schema is not valid JSON: {error}")))?;
         let row_type = TypeReader::default().read(&schema, 0)?;
         let codec = header.get("avro.codec").map_or("null", String::as_str).to_owned();
         let mut rows = Vec::new();
@@ -141,14 +143,14 @@ impl AvroFile {
             let count = file.count()?;
             let block = decompressed(&codec, file.sized()?)?;
             if count > block.len() {
-                return fail("A block has fewer values than it says");
+                return fail("A block contains fewer values than its header specifies");
             }
             let mut block = AvroCursor::new(&block);
             for _ in 0..count {
                 rows.push(block.value(&row_type)?);
             }
             if !block.bytes.is_empty() || file.take(SYNC_BYTES)? != sync {
-                return fail("A block does not end where it should");
+                return fail("A block does not end at a sync marker of the file");
             }
         }
         Ok(Self { header, rows })
@@ -166,11 +168,11 @@ fn decompressed(codec: &str, block: &[u8]) -> Result<Vec<u8>> {
         }
         "zstandard" => zstd::Decoder::new(block)
             .and_then(|decoder| decoder.take(BLOCK_BYTES_MAX + 1).read_to_end(&mut plain)),
-        other => return fail(format!("Its compression `{other}` is not supported")),
+        other => return fail(format!("Compression `{other}` is not supported")),
     };
     match read.map(u64::try_from) {
         Ok(Ok(size)) if size <= BLOCK_BYTES_MAX => Ok(plain),
-        Ok(_) => fail("A block has more than 1 GiB"),
+        Ok(_) => fail("A block exceeds the limit of 1 GiB"),
         Err(error) => fail(format!("A block could not be decompressed: {error}")),
     }
 }
@@ -185,7 +187,7 @@ struct TypeReader {
 impl TypeReader {
     fn read(&mut self, json: &Json, depth: usize) -> Result<AvroType> {
         if depth > DEPTH_MAX {
-            return fail("Its types are too deep");
+            return fail(format!("The schema nests types more than {DEPTH_MAX} levels deep"));
         }
         match json {
             Json::String(name) => self.of_name(name),
@@ -194,7 +196,7 @@ impl TypeReader {
                 Ok(AvroType::Union(Arc::new(members.collect::<Result<_>>()?)))
             }
             Json::Object(_) => self.complex(json, depth),
-            _ => fail("Its schema has a type that is no type"),
+            _ => fail("The schema contains an invalid type"),
         }
     }
 
@@ -209,7 +211,7 @@ impl TypeReader {
             "string" => AvroType::Text,
             name => match self.named.get(name) {
                 Some(known) => known.clone(),
-                None => return fail(format!("Its schema has no type `{name}`")),
+                None => return fail(format!("The schema does not define type `{name}`")),
             },
         })
     }
@@ -221,7 +223,9 @@ impl TypeReader {
             Some("map") => AvroType::Map(Arc::new(self.read(&json["values"], depth + 1)?)),
             Some("fixed") => {
                 let size = json["size"].as_u64().and_then(|size| usize::try_from(size).ok());
-                let Some(size) = size else { return fail("A fixed type has no size") };
+                let Some(size) = size else {
+                    return fail("A fixed type of the schema has no size");
+                };
                 AvroType::Fixed(size)
             }
             Some("enum") => {
@@ -242,7 +246,7 @@ impl TypeReader {
 
     fn record(&mut self, json: &Json, depth: usize) -> Result<AvroType> {
         let Some(written) = json["fields"].as_array() else {
-            return fail("A record of its schema has no fields");
+            return fail("A record type of the schema has no fields");
         };
         let mut fields = Vec::with_capacity(written.len());
         for field in written {
@@ -268,7 +272,7 @@ impl<'b> AvroCursor<'b> {
 
     fn take(&mut self, size: usize) -> Result<&'b [u8]> {
         let Some((taken, rest)) = self.bytes.split_at_checked(size) else {
-            return fail("It ends within a value");
+            return fail("The file ends within a value");
         };
         debug_assert_eq!(taken.len(), size, "as many bytes as were wanted");
         self.bytes = rest;
@@ -291,13 +295,12 @@ impl<'b> AvroCursor<'b> {
                 return Ok((bits >> 1).cast_signed() ^ -(bits & 1).cast_signed());
             }
         }
-        fail("It has an integer of more than 64 bits")
+        fail("An integer exceeds 64 bits")
     }
 
     /// Reads a number of bytes or values, of which each takes a byte at least.
     fn count(&mut self) -> Result<usize> {
-        usize::try_from(self.integer()?)
-            .or_else(|_| fail("It has a number that is negative where it cannot be"))
+        usize::try_from(self.integer()?).or_else(|_| fail("A count, size or index is negative"))
     }
 
     /// Reads bytes after their number.
@@ -308,7 +311,7 @@ impl<'b> AvroCursor<'b> {
 
     fn text(&mut self) -> Result<String> {
         let bytes = self.sized()?.to_vec();
-        String::from_utf8(bytes).or_else(|_| fail("It has a text that is not UTF-8"))
+        String::from_utf8(bytes).or_else(|_| fail("A string is not valid UTF-8"))
     }
 
     /// Reads the values of an array or a map, which are in blocks up to an empty one.
@@ -325,7 +328,7 @@ impl<'b> AvroCursor<'b> {
             }
             let count = usize::try_from(count).unwrap_or(usize::MAX);
             if count > self.bytes.len() {
-                return fail("It has fewer values than it says");
+                return fail("An array or map contains fewer values than its header specifies");
             }
             for _ in 0..count {
                 read(self)?;
@@ -335,7 +338,7 @@ impl<'b> AvroCursor<'b> {
 
     fn value(&mut self, of: &AvroType) -> Result<AvroValue> {
         let Some(left) = self.values_left.checked_sub(1) else {
-            return fail("It has more values than its bytes bear out");
+            return fail("A block contains more values than its size allows");
         };
         self.values_left = left;
         Ok(match of {
@@ -349,7 +352,7 @@ impl<'b> AvroCursor<'b> {
             AvroType::Fixed(size) => AvroValue::Bytes(self.take(*size)?.to_vec()),
             AvroType::Enum(names) => match names.get(self.count()?) {
                 Some(name) => AvroValue::Text(name.clone()),
-                None => return fail("It has a value that its enum type does not have"),
+                None => return fail("The index of an enum value is out of range"),
             },
             AvroType::Array(item) => {
                 let mut values = Vec::new();
@@ -369,7 +372,7 @@ impl<'b> AvroCursor<'b> {
             }
             AvroType::Union(members) => match members.get(self.count()?) {
                 Some(member) => self.value(member)?,
-                None => return fail("It has a value that its union type does not have"),
+                None => return fail("The index of a union value is out of range"),
             },
             AvroType::Record(of) => {
                 let values = of.fields.iter().map(|(_, field)| self.value(field));

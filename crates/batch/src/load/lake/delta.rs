@@ -42,7 +42,7 @@ pub(super) fn read(folder: &TableFolder<'_>, version: Option<u64>) -> Result<Lak
     let DeltaState { protocol, metadata, files } = state;
     let metadata = metadata.filter(|metadata| metadata.schema_string.is_some());
     let (Some(protocol), Some(metadata)) = (protocol, metadata) else {
-        let detail = format!("Version {version} has no protocol, or no columns.");
+        let detail = format!("Version {version} lacks a protocol or a schema.");
         return Err(damaged(&folder.resolve("_delta_log"), detail));
     };
     check_protocol(folder, &protocol, &metadata)?;
@@ -86,14 +86,15 @@ fn check_protocol(
 ) -> Result<()> {
     let version = protocol.min_reader_version;
     if version > READER_VERSION_MAX {
-        let feature = format!("version {version} of Delta's reader protocol");
-        return Err(refused(folder, &feature, "Versions 1 to 3 are read."));
+        let feature = format!("Delta reader protocol version {version}");
+        return Err(refused(folder, &feature, "Supported versions are 1 to 3."));
     }
     let features = protocol.reader_features.iter().flatten();
     let mut others = features.filter(|feature| !READER_FEATURES.contains(&feature.as_str()));
     if let Some(feature) = others.next() {
-        let feature = format!("Delta's reader feature `{feature}`");
-        let hint = "ALTER TABLE … DROP FEATURE removes it, or another writer copies the table.";
+        let feature = format!("Delta reader feature `{feature}`");
+        let hint = "Remove the feature with ALTER TABLE … DROP FEATURE, or copy the table with \
+                    another writer.";
         return Err(refused(folder, &feature, hint));
     }
     let settings = metadata.configuration.as_ref();
@@ -101,9 +102,9 @@ fn check_protocol(
     match mapping.and_then(Option::as_deref) {
         None | Some("none") => Ok(()),
         Some(mode) => {
-            let feature = format!("Delta's reader feature `columnMapping` (mode `{mode}`)");
+            let feature = format!("Delta reader feature `columnMapping` (mode `{mode}`)");
             let hint =
-                "Copy the table without column mapping: its columns were renamed or dropped.";
+                "Copy the table without column mapping, the feature that renames or drops columns.";
             Err(refused(folder, &feature, hint))
         }
     }
@@ -123,10 +124,12 @@ struct StructField {
 }
 
 fn columns_of(folder: &TableFolder<'_>, metadata: &DeltaMetadata) -> Result<Vec<LakeColumn>> {
-    let schema: StructType =
-        serde_json::from_str(metadata.schema_string.as_deref().unwrap_or_default()).map_err(
-            |error| damaged(&folder.resolve("_delta_log"), format!("The table's schema: {error}.")),
-        )?;
+    let schema: StructType = serde_json::from_str(
+        metadata.schema_string.as_deref().unwrap_or_default(),
+    )
+    .map_err(|error| {
+        damaged(&folder.resolve("_delta_log"), format!("Invalid table schema: {error}."))
+    })?;
     let column = |field: StructField| {
         let written_type = match &field.data_type {
             serde_json::Value::String(name) => name.clone(),
@@ -165,13 +168,14 @@ fn input_file(
     metadata: &DeltaMetadata,
 ) -> Result<InputFile> {
     let path = percent_decode_str(&added.path).decode_utf8().map_err(|error| {
-        let detail = format!("The name `{}` of a file is not UTF-8: {error}.", added.path);
+        let detail = format!("File name `{}` is not valid UTF-8: {error}.", added.path);
         damaged(&folder.resolve("_delta_log"), detail)
     })?;
     if added.deletion_vector.is_some() {
-        let feature = "Delta's reader feature `deletionVectors`";
-        let hint =
-            format!("File `{path}` has deleted rows: REORG TABLE … APPLY (PURGE) writes it anew.");
+        let feature = "Delta reader feature `deletionVectors`";
+        let hint = format!(
+            "Rewrite file `{path}`, which has deleted rows, with REORG TABLE … APPLY (PURGE)."
+        );
         return Err(refused(folder, feature, &hint));
     }
     let mut file = folder.file(&path, added.size)?;
@@ -192,8 +196,8 @@ fn input_file(
             (None, Some(expected)) => {
                 let text = text.unwrap_or_default();
                 let detail = format!(
-                    "File `{path}` has the value `{text}` for the partition column `{name}`, which \
-                     is {expected}."
+                    "Partition column `{name}` of file `{path}` is of type {expected} but has the \
+                     value '{text}'."
                 );
                 return Err(damaged(&folder.resolve("_delta_log"), detail));
             }

@@ -147,13 +147,13 @@ impl DeltaLog {
         let Some(latest) = self.commits.last().copied().max(checkpoint) else {
             let message = format!("`{folder}` is not a Delta table");
             return Diagnostic::new(code::UNDEFINED_FILE, message)
-                .with_detail(format!("There is no commit in `{folder}/{LOG_FOLDER}`."))
-                .with_hint("read_delta takes the folder of a table; read_parquet reads any folder.")
+                .with_detail(format!("Directory `{folder}/{LOG_FOLDER}` contains no commits."))
+                .with_hint("Pass the directory of a Delta table, or use read_parquet.")
                 .err();
         };
         match given {
             Some(version) if version > latest => {
-                let message = format!("table `{folder}` has no version {version}");
+                let message = format!("version {version} of table `{folder}` does not exist");
                 Diagnostic::new(code::INVALID_PARAMETER, message)
                     .with_hint(format!("The latest version is {latest}."))
                     .err()
@@ -202,14 +202,14 @@ impl DeltaLog {
             earliest.or_else(|| (version..=latest).find(|from| self.is_whole_from(*from)));
         let hint = match readable {
             Some(readable) if readable != version => {
-                format!("Version {readable} can be read; or restore the file.")
+                format!("Read version {readable}, or restore the file.")
             }
             _ => "Restore the file from a copy of the table.".to_owned(),
         };
         let diagnostic = Diagnostic::new(code::UNDEFINED_FILE, message)
             .with_kind(Kind::FixData)
             .with_detail(format!(
-                "Version {version} needs it: the table's writer removes old parts of the log."
+                "Version {version} requires the file; the table's writer removes old log files."
             ))
             .with_hint(hint);
         Box::new(diagnostic)
@@ -271,8 +271,9 @@ fn read_checkpoint(
         let mut writer = ::arrow::json::LineDelimitedWriter::new(Vec::new());
         writer.write(&batch).map_err(|error| from_arrow(&error))?;
         writer.finish().map_err(|error| from_arrow(&error))?;
-        each_line(&writer.into_inner(), apply)
-            .map_err(|(row, error)| damaged(&file, format!("Row {row} of a part: {error}.")))?;
+        each_line(&writer.into_inner(), apply).map_err(|(row, error)| {
+            damaged(&file, format!("Row {row} of the checkpoint: {error}."))
+        })?;
     }
     Ok(())
 }

@@ -105,10 +105,10 @@ impl<'p> TableFolder<'p> {
             bytes = plain;
         }
         if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > METADATA_BYTES_MAX {
-            let message = format!("file `{file}` of the table's metadata has more than 1 GiB");
+            let message = format!("metadata file `{file}` of the table exceeds the limit of 1 GiB");
             return Diagnostic::new(code::VALUE_TOO_LARGE, message)
                 .with_kind(Kind::FixData)
-                .with_hint("Let the table's writer expire old states and compact its metadata.")
+                .with_hint("Expire old versions and compact the metadata with the table's writer.")
                 .err();
         }
         Ok(bytes)
@@ -158,7 +158,7 @@ fn without_file_scheme(path: &str) -> &str {
 }
 
 fn not_known(path: &str) -> Box<Diagnostic> {
-    let message = format!("`{path}` is not the URL of an object store that is supported");
+    let message = format!("object store URL `{path}` is not supported");
     let diagnostic = Diagnostic::unsupported(message).with_kind(Kind::FixData);
-    Box::new(diagnostic.with_hint("s3://, gs://, az:// and files of the machine are read."))
+    Box::new(diagnostic.with_hint("Use s3://, gs:// or az://, or a local file."))
 }

@@ -100,14 +100,15 @@ pub(super) fn read(path: &str, snapshot: Option<i64>, permit: PermitFile<'_>) ->
     let damage = |error: serde_json::Error| damaged(&folder.resolve(&name), format!("{error}."));
     let FormatVersion { format_version } = serde_json::from_slice(&bytes).map_err(damage)?;
     if !(1..=FORMAT_VERSION_MAX).contains(&format_version) {
-        let feature = format!("version {format_version} of Iceberg's format");
-        return Err(refused(&folder, &feature, "Versions 1 and 2 are read."));
+        let feature = format!("Iceberg format version {format_version}");
+        return Err(refused(&folder, &feature, "Supported versions are 1 and 2."));
     }
     let metadata: IcebergMetadata = serde_json::from_slice(&bytes).map_err(damage)?;
     let state = chosen_snapshot(&folder, &metadata, snapshot)?;
     let schema = schema_of(&metadata, state.filter(|_| snapshot.is_some()));
     let Some(schema) = schema else {
-        return Err(damaged(&folder.resolve(&name), "It does not have the schema that it names."));
+        let detail = "The metadata does not contain the schema that it references.";
+        return Err(damaged(&folder.resolve(&name), detail));
     };
     let ids_of_names = ids_of_names(&metadata).map_err(damage)?;
     let columns = schema
@@ -120,8 +121,8 @@ pub(super) fn read(path: &str, snapshot: Option<i64>, permit: PermitFile<'_>) ->
         None => Vec::new(),
         Some((_, Some(list))) => manifest::files_of(&folder, list, &columns)?,
         Some((id, None)) => {
-            let feature = format!("a snapshot ({id}) without a list of manifests");
-            return Err(refused(&folder, &feature, "Let its writer write the table anew."));
+            let feature = format!("snapshot {id} without a manifest list");
+            return Err(refused(&folder, &feature, "Rewrite the table with its engine."));
         }
     };
     Ok(LakeTable { columns, files, ids_of_names: Some(ids_of_names) })
@@ -162,7 +163,7 @@ fn hinted(folder: &TableFolder<'_>, names: &[String]) -> Result<String> {
     };
     names.iter().find(is_hinted).cloned().ok_or_else(|| {
         let hint_file = folder.resolve(&format!("{METADATA_FOLDER}/version-hint.text"));
-        damaged(&hint_file, format!("There is no metadata file of the version `{hint}`."))
+        damaged(&hint_file, format!("No metadata file of version `{hint}` exists."))
     })
 }
 
@@ -174,8 +175,10 @@ fn newest(folder: &TableFolder<'_>, names: &[String]) -> Result<String> {
     let Some(greatest) = numbered.iter().map(|(number, _)| *number).max() else {
         let message = format!("`{folder}` is not an Iceberg table");
         return Diagnostic::new(code::UNDEFINED_FILE, message)
-            .with_detail(format!("There is no metadata file in `{folder}/{METADATA_FOLDER}`."))
-            .with_hint("read_iceberg takes the folder of a table, or one of its metadata files.")
+            .with_detail(format!(
+                "Directory `{folder}/{METADATA_FOLDER}` contains no metadata files."
+            ))
+            .with_hint("Pass the directory of an Iceberg table, or one of its metadata files.")
             .err();
     };
     let mut newest = numbered.iter().filter(|(number, _)| *number == greatest);
@@ -183,11 +186,14 @@ fn newest(folder: &TableFolder<'_>, names: &[String]) -> Result<String> {
         (Some((_, name)), None) => Ok((*name).clone()),
         (first, second) => {
             let both = [first, second].map(|found| found.map_or("", |(_, name)| name.as_str()));
-            let message = format!("table `{folder}` has two newest metadata files");
+            let message =
+                format!("table `{folder}` has two metadata files with the highest version");
             Diagnostic::new(code::BAD_COPY_FORMAT, message)
                 .with_kind(Kind::FixData)
-                .with_detail(format!("They are `{}` and `{}`.", both[0], both[1]))
-                .with_hint("Its catalog knows which counts: give read_iceberg that file's path.")
+                .with_detail(format!("The files are `{}` and `{}`.", both[0], both[1]))
+                .with_hint(
+                    "Pass the path of the current metadata file, as recorded in the catalog.",
+                )
                 .err()
         }
     }
@@ -215,11 +221,13 @@ fn chosen_snapshot<'m>(
     }
     let last = metadata.snapshots.iter().rev().take(SNAPSHOTS_SHOWN_MAX);
     let last: Vec<String> = last.map(|snapshot| snapshot.snapshot_id.to_string()).collect();
-    let message = format!("table `{folder}` has no snapshot {id}");
+    let message = format!("snapshot {id} of table `{folder}` does not exist");
     let diagnostic = Diagnostic::new(code::INVALID_PARAMETER, message);
     match last.is_empty() {
-        true => diagnostic.with_hint("It has none at all.").err(),
-        false => diagnostic.with_hint(format!("The latest are {}.", last.join(", "))).err(),
+        true => diagnostic.with_hint("The table has no snapshots.").err(),
+        false => {
+            diagnostic.with_hint(format!("The latest snapshots are {}.", last.join(", "))).err()
+        }
     }
 }
 
@@ -261,8 +269,9 @@ fn column(field: &IcebergField) -> std::result::Result<LakeColumn, String> {
         (Some(json), Some(arrow_type)) => {
             let value = values::of_json(json, arrow_type);
             let name = &field.name;
-            let wrong =
-                || format!("The initial default {json} of column `{name}` is not of its type.");
+            let wrong = || {
+                format!("The initial default {json} of column `{name}` does not match its type.")
+            };
             Some(value.ok_or_else(wrong)?)
         }
         _ => None,

@@ -43,7 +43,7 @@ pub(super) fn files_of(
     let mut files = Vec::new();
     for manifest in &list.rows {
         let Some(path) = manifest.text("manifest_path") else {
-            let detail = "A manifest of the list has no path.";
+            let detail = "A manifest in the list has no path.";
             return Err(damaged(&folder.resolve(manifest_list), detail));
         };
         add_files(folder, path, columns, &mut files)?;
@@ -67,7 +67,7 @@ fn add_files(
     let manifest = read_avro(folder, name)?;
     let partition: Vec<PartitionField> = match manifest.header.get("partition-spec") {
         Some(written) => serde_json::from_str(written).map_err(|error| {
-            damaged(&folder.resolve(name), format!("Its partition columns: {error}."))
+            damaged(&folder.resolve(name), format!("Invalid partition specification: {error}."))
         })?,
         None => Vec::new(),
     };
@@ -78,7 +78,10 @@ fn add_files(
         let data_file = entry.field("data_file");
         let path = data_file.and_then(|file| file.text("file_path"));
         let (Some(data_file), Some(path)) = (data_file, path) else {
-            return Err(damaged(&folder.resolve(name), "A file that it lists has no path."));
+            return Err(damaged(
+                &folder.resolve(name),
+                "An entry of the manifest has no file path.",
+            ));
         };
         check_content(folder, data_file, path)?;
         let size = data_file.integer("file_size_in_bytes");
@@ -96,16 +99,17 @@ fn check_content(folder: &TableFolder<'_>, data_file: &AvroValue, path: &str) ->
     let content = data_file.integer("content").unwrap_or(FILE_OF_ROWS);
     if content != FILE_OF_ROWS {
         let feature = match content {
-            FILE_OF_POSITIONS => "Iceberg's position deletes",
-            _ => "Iceberg's equality deletes",
+            FILE_OF_POSITIONS => "Iceberg position deletes",
+            _ => "Iceberg equality deletes",
         };
-        let hint = format!("`{path}` deletes rows: rewrite_data_files, or a copy, has none.");
+        let hint =
+            format!("Remove delete file `{path}` with rewrite_data_files, or copy the table.");
         return Err(refused(folder, feature, &hint));
     }
     let format = data_file.text("file_format").unwrap_or_default();
     if !format.eq_ignore_ascii_case("parquet") {
-        let feature = format!("data files in the format {format}");
-        let hint = format!("`{path}` is one: write the table anew with Parquet files.");
+        let feature = format!("data files in format {format}");
+        let hint = format!("Rewrite the table with Parquet files, including `{path}`.");
         return Err(refused(folder, &feature, &hint));
     }
     Ok(())
@@ -134,7 +138,7 @@ fn values_of(
             continue;
         };
         let Some(value) = values::of_avro(value, arrow_type) else {
-            return Err(format!("The value of the partition column `{name}` is not of its type."));
+            return Err(format!("The value of partition column `{name}` does not match its type."));
         };
         known.push((name.clone(), value));
     }

@@ -239,7 +239,7 @@ fn partition_values_are_those_of_the_log() {
     assert_eq!(found.code, code::BAD_COPY_FORMAT);
     assert_eq!(
         found.detail.as_deref(),
-        Some("File `1.parquet` has the value `soon` for the partition column `p`, which is DATE."),
+        Some("Partition column `p` of file `1.parquet` is of type DATE but has the value 'soon'."),
     );
 }
 
@@ -360,7 +360,7 @@ fn avro_is_read_by_its_own_schema() {
     many.extend([0, 0]);
     many.extend([7; 16]);
     let error = AvroFile::read(&many).unwrap_err().to_string();
-    assert_eq!(error, "It has more values than its bytes bear out");
+    assert_eq!(error, "A block contains more values than its size allows");
     for end in 0..bytes.len() {
         let is_whole_header = end == bytes.len() - 26;
         assert_eq!(AvroFile::read(&bytes[..end]).is_ok(), is_whole_header, "{end} bytes");

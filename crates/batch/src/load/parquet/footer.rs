@@ -39,7 +39,7 @@ pub(super) fn read_footer(chunks: &FileChunks) -> ParquetResult<ParquetMetaData>
     let tail_bytes = u64::try_from(TAIL_BYTES).unwrap_or(u64::MAX);
     let size = chunks.len();
     let Some(end) = size.checked_sub(tail_bytes).filter(|end| *end >= MAGIC_BYTES) else {
-        return Err(ParquetError::EOF(format!("{size} bytes are not a Parquet file")));
+        return Err(ParquetError::EOF(format!("a file of {size} bytes is too short for Parquet")));
     };
     let tail = chunks.get_bytes(end, TAIL_BYTES)?;
     let tail = FooterTail::try_from(tail.as_ref())?;
@@ -49,10 +49,11 @@ pub(super) fn read_footer(chunks: &FileChunks) -> ParquetResult<ParquetMetaData>
     let length = tail.metadata_length();
     let start = u64::try_from(length).ok().and_then(|length| end.checked_sub(length));
     let Some(start) = start.filter(|start| *start >= MAGIC_BYTES) else {
-        return Err(ParquetError::EOF(format!("a footer of {length} bytes is cut")));
+        return Err(ParquetError::EOF(format!("a footer of {length} bytes is truncated")));
     };
     let footer = chunks.get_bytes(start, length)?;
-    check_footer(&footer).map_err(|error| ParquetError::General(format!("the footer: {error}")))?;
+    check_footer(&footer)
+        .map_err(|error| ParquetError::General(format!("invalid footer: {error}")))?;
     let metadata = ParquetMetaDataReader::decode_metadata(&footer)?;
     check_row_counts(&metadata)?;
     Ok(metadata)
@@ -109,10 +110,12 @@ fn check_schema(children: &[i64]) -> io::Result<()> {
         let count = u64::try_from(*count).ok().filter(|count| {
             usize::try_from(*count).is_ok_and(|count| count < children.len()) || *count == 0
         });
-        let count = count.ok_or_else(|| damage("a group of the schema is cut"))?;
+        let count = count.ok_or_else(|| damage("a group of the schema is truncated"))?;
         open.push(count);
         if open.len() > SCHEMA_DEPTH_MAX {
-            return Err(damage(format!("the schema has more than {SCHEMA_DEPTH_MAX} levels")));
+            return Err(damage(format!(
+                "the schema exceeds the limit of {SCHEMA_DEPTH_MAX} levels"
+            )));
         }
     }
     Ok(())
@@ -129,7 +132,7 @@ fn check_row_counts(metadata: &ParquetMetaData) -> ParquetResult<()> {
         let problem = match differs {
             Some(column) => {
                 let (name, values) = (column.column_path().string(), column.num_values());
-                format!("{rows} rows and {values} values of column `{name}`")
+                format!("{rows} rows but {values} values of column `{name}`")
             }
             None if rows < 0 => format!("{rows} rows"),
             None => continue,
@@ -168,7 +171,7 @@ mod tests {
         // Field 4, a list of 2^28 structs.
         let groups = [0x49, 0xfc, 0x80, 0x80, 0x80, 0x80, 0x01, 0x00];
         let error = check_footer(&groups).unwrap_err().to_string();
-        assert_eq!(error, "a list of 268435456 elements is cut");
+        assert_eq!(error, "a list of 268435456 elements is truncated");
         // Field 9, a struct in a struct in a struct…
         let deep = [vec![0x9c], vec![0x1c; 1_000]].concat();
         let error = check_footer(&deep).unwrap_err().to_string();

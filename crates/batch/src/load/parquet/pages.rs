@@ -69,7 +69,7 @@ impl GroupFile {
         match end.is_some_and(|end| end <= self.chunks.len()) {
             true => Ok(()),
             false => {
-                Err(ParquetError::EOF(format!("the pages of column `{name}` are not in the file")))
+                Err(ParquetError::EOF(format!("the pages of column `{name}` are outside the file")))
             }
         }
     }
@@ -188,7 +188,8 @@ fn read_header(bytes: impl Read) -> io::Result<Vec<u8>> {
     })?;
     let possible = compressed.max(0).saturating_mul(EXPANSION_MAX).max(PAGE_BYTES_MIN);
     if uncompressed > possible {
-        let message = format!("a page of {compressed} bytes cannot become {uncompressed} bytes");
+        let message =
+            format!("a page of {compressed} bytes cannot decompress to {uncompressed} bytes");
         return Err(damage(message));
     }
     Ok(recorded.read)
@@ -235,7 +236,7 @@ fn check_page(page: &Page, column: &ColumnDescPtr) -> ParquetResult<()> {
     let values = usize::try_from(page.num_values())?;
     let too_many = |what: &str| {
         let (name, bytes) = (column.path().string(), page.buffer().len());
-        let message = format!("a page of column `{name}` has {bytes} bytes for {what}");
+        let message = format!("a page of column `{name}` has too few bytes ({bytes}) for {what}");
         Err(ParquetError::General(message))
     };
     match page {
@@ -267,7 +268,7 @@ fn check_levels(page: &Page, column: &ColumnDescPtr) -> ParquetResult<()> {
         Some(_) => Ok(()),
         None => {
             let name = column.path().string();
-            Err(ParquetError::EOF(format!("the levels of a page of column `{name}` are cut")))
+            Err(ParquetError::EOF(format!("the levels of a page of column `{name}` are truncated")))
         }
     }
 }

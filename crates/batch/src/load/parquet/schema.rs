@@ -42,7 +42,7 @@ impl FileColumns {
         roots.dedup();
         let has_names = |(root, field): (&usize, &FieldRef)| fields[*root].name() == field.name();
         if roots.len() != plain.fields().len() || !roots.iter().zip(plain.fields()).all(has_names) {
-            let message = "the fields of its schema are not columns".to_owned();
+            let message = "the fields of the schema do not match the columns".to_owned();
             return Err(ParquetError::General(message));
         }
         // Advice has a type for each field, those that are no columns among them.

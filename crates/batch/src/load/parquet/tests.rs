@@ -182,13 +182,13 @@ fn a_column_with_other_rows_than_its_group_is_named() {
     assert_eq!(error.code, code::BAD_COPY_FORMAT);
     assert!(error.message.contains("rows.parquet"), "{}", error.message);
     let detail = error.detail.unwrap();
-    assert!(detail.contains("row group 1 has 2 rows and 3 values of column `s`"), "{detail}");
+    assert!(detail.contains("row group 1 has 2 rows but 3 values of column `s`"), "{detail}");
 }
 
 /// All counts of the footer agree, and are wrong.
 #[test]
 fn a_row_group_with_other_rows_than_its_pages_is_an_error() {
-    for (claimed, wanted) in [(3, "it has other rows than the footer says"), (1, "")] {
+    for (claimed, wanted) in [(3, "the number of rows differs from the footer"), (1, "")] {
         let directory = TestDirectory::new();
         let path = written(&directory);
         rewrite(&path, |metadata| {
@@ -218,7 +218,7 @@ fn pages_beyond_the_file_are_an_error_of_their_column() {
     });
     assert_eq!(numbers(&path).len(), 4, "another column can be read");
     let error = read(&path, &["s"], |_| None).unwrap_err();
-    assert!(error.detail.unwrap().contains("the pages of column `s` are not in the file"));
+    assert!(error.detail.unwrap().contains("the pages of column `s` are outside the file"));
     rewrite(&path, |metadata| {
         with_column(&metadata, 1, |column| column.set_file_path("other.parquet".to_owned()))
     });

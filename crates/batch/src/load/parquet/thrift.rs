@@ -38,7 +38,7 @@ impl ThriftType {
             11 => Self::Map,
             12 => Self::Struct,
             13 => Self::Uuid,
-            _ => return Err(damage("a value has no type")),
+            _ => return Err(damage("a value has an unknown type")),
         })
     }
 }
@@ -64,15 +64,15 @@ impl<R: Read> ThriftWalk<R> {
     fn take<const SIZE: usize>(&mut self) -> io::Result<[u8; SIZE]> {
         let mut taken = [0; SIZE];
         let size = u64::try_from(SIZE).unwrap_or(u64::MAX);
-        self.left = self.left.checked_sub(size).ok_or_else(|| damage("a header is cut"))?;
+        self.left = self.left.checked_sub(size).ok_or_else(|| damage("a header is truncated"))?;
         self.bytes.read_exact(&mut taken)?;
         Ok(taken)
     }
 
     fn skip_bytes(&mut self, size: u64) -> io::Result<()> {
-        self.left = self.left.checked_sub(size).ok_or_else(|| damage("a header is cut"))?;
+        self.left = self.left.checked_sub(size).ok_or_else(|| damage("a header is truncated"))?;
         let skipped = io::copy(&mut self.bytes.by_ref().take(size), &mut io::sink())?;
-        if skipped == size { Ok(()) } else { Err(damage("a header is cut")) }
+        if skipped == size { Ok(()) } else { Err(damage("a header is truncated")) }
     }
 
     fn varint(&mut self) -> io::Result<u64> {
@@ -84,7 +84,7 @@ impl<R: Read> ThriftWalk<R> {
                 return Ok(value);
             }
         }
-        Err(damage("a number has more than 64 bits"))
+        Err(damage("a number exceeds 64 bits"))
     }
 
     /// Reads an integer.
@@ -104,7 +104,7 @@ impl<R: Read> ThriftWalk<R> {
             short => u64::from(short),
         };
         if count > self.left {
-            return Err(damage(format!("a list of {count} elements is cut")));
+            return Err(damage(format!("a list of {count} elements is truncated")));
         }
         Ok((ThriftType::of(header & 0xf)?, count))
     }

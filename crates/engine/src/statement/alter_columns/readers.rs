@@ -41,10 +41,10 @@ impl Session {
                 let message = format!("deployment `{}` logs its answers", reader.name().name);
                 return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
                     .with_detail(
-                        "The logged answers name rows of the table by their arrival, which the copy \
-                         of the table changes.",
+                        "Logged answers refer to rows of the table by arrival, which copying the \
+                         table changes.",
                     )
-                    .with_hint("DEPLOY OR REPLACE it without log_answers first.")
+                    .with_hint("Run DEPLOY OR REPLACE without log_answers first.")
                     .err();
             }
         }
@@ -90,7 +90,7 @@ fn check_reads(reader: &Deployment, entry: &TableEntry, changed: &ChangedColumns
                 table.name
             );
             return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
-                .with_hint("DEPLOY OR REPLACE it with a query that does not read the column.")
+                .with_hint("Run DEPLOY OR REPLACE with a query that does not read the column.")
                 .err();
         }
     }
@@ -103,9 +103,9 @@ fn check_answers(before: &Deployment, after: &Deployment) -> Result<()> {
         return Ok(());
     }
     let message =
-        format!("the answers of deployment `{}` would have other columns", before.name().name);
+        format!("the change would alter the answer columns of deployment `{}`", before.name().name);
     Diagnostic::new(code::DEPENDENT_OBJECTS, message)
-        .with_hint("DEPLOY OR REPLACE it with the names of its columns in place of *.")
+        .with_hint("Run DEPLOY OR REPLACE with column names instead of *.")
         .err()
 }
 
@@ -127,12 +127,12 @@ fn compile(database: &Database, before: &Deployment, (from, to): (u64, u64)) -> 
     let script = deploy_script(before.name(), &before.options, &before.sql);
     let mut statements = parse(&script)?;
     let Some(Statement::Deploy(deploy)) = statements.pop().map(|parsed| parsed.statement) else {
-        return Diagnostic::internal("the script of a deployment is no DEPLOY").err();
+        return Diagnostic::internal("the script of a deployment is not a DEPLOY").err();
     };
     let compiled = session.compile_deployment(before.name().clone(), &deploy, &script);
     compiled.map(|(deployment, _)| deployment).map_err(|error| {
         let name = &before.name().name;
-        let message = format!("deployment `{name}` cannot be compiled: {}", error.message);
+        let message = format!("could not compile deployment `{name}`: {}", error.message);
         Box::new(Diagnostic { message, span: None, code: code::DEPENDENT_OBJECTS, ..*error })
     })
 }

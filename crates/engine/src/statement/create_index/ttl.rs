@@ -37,7 +37,7 @@ pub(super) fn retention(
             }
             _ => {
                 return definition_error(
-                    "TTL_TYPE is absolute, latest, absorlat or absandlat",
+                    "TTL_TYPE must be absolute, latest, absorlat or absandlat",
                     item.span,
                 );
             }
@@ -62,11 +62,12 @@ pub(super) fn retention(
         }
         _ => Diagnostic::new(
             code::INVALID_TABLE_DEFINITION,
-            format!("this TTL does not go with TTL_TYPE={kind}"),
+            format!("TTL does not match TTL_TYPE={kind}"),
         )
         .at(ttl.span)
         .with_hint(
-            "absolute takes a duration (30d), latest a number (10), the other two a pair (30d, 10).",
+            "Use a duration (30d) for absolute, a number (10) for latest, or a pair (30d, 10) for \
+             absorlat and absandlat.",
         )
         .err(),
     }
@@ -94,7 +95,7 @@ fn component(value: &OptionValue, span: Span) -> Result<TtlComponent> {
                 Some(minutes) if (0..=TTL_MINUTES_MAX).contains(&minutes) => {
                     Ok(TtlComponent::Time(minutes * MINUTE_MS))
                 }
-                _ => definition_error("a TTL is between 0 and 30 years", span),
+                _ => definition_error("TTL must be between 0 and 30 years", span),
             }
         }
         OptionValue::Literal(Literal::Int(latest)) => {
@@ -102,8 +103,8 @@ fn component(value: &OptionValue, span: Span) -> Result<TtlComponent> {
             if (0..=TTL_LATEST_MAX).contains(&latest) {
                 return Ok(TtlComponent::Count(latest));
             }
-            definition_error(format!("a latest TTL is between 0 and {TTL_LATEST_MAX}"), span)
+            definition_error(format!("latest TTL must be between 0 and {TTL_LATEST_MAX}"), span)
         }
-        _ => definition_error("a TTL is a duration such as 30d, or a number of rows", span),
+        _ => definition_error("TTL must be a duration such as 30d, or a number of rows", span),
     }
 }

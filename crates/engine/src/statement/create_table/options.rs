@@ -166,7 +166,7 @@ impl PartitionEndpoints {
 }
 
 fn positive(argument: &OptionArgument<'_>) -> Result<i32> {
-    argument.integer(1..=i32::MAX, "takes a whole number from 1")
+    argument.integer(1..=i32::MAX, "must be an integer of at least 1")
 }
 
 /// Reads one of some words, in lower case.
@@ -185,7 +185,7 @@ fn distribution(argument: &OptionArgument<'_>) -> Result<Vec<PartitionEndpoints>
     match partitions {
         Some(partitions) => Ok(partitions),
         None => argument.invalid(
-            "takes a list of ('host:port', ['host:port', …]), each a leader and its followers",
+            "must be a list of ('host:port', ['host:port', …]), each a leader and its followers",
         ),
     }
 }

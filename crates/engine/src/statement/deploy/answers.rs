@@ -27,7 +27,7 @@ impl Session {
         source: &QuerySource,
     ) -> Result<TableReference> {
         if !request.is_compiled() || !gives_row_by_row(&query.plan) {
-            return not_logged("An answer may have several rows, or be made by batch mode.")
+            return not_logged("A request may return several rows, or run in batch mode.")
                 .with_hint("Aggregate over windows, and join with LAST JOIN.")
                 .err();
         }
@@ -53,7 +53,7 @@ impl Session {
         let entry = self.find_entry(&name)?;
         let reference = reference_to(&entry);
         if references(&query.plan).contains(&reference) {
-            let message = format!("the query reads `{}`", reference.name.name);
+            let message = format!("the query reads table `{}`", reference.name.name);
             return Diagnostic::new(code::INVALID_PARAMETER, message)
                 .with_detail("Answers cannot be logged to a table on which they depend.")
                 .err();

@@ -53,7 +53,7 @@ fn check_window(window: &WrittenWindow) -> Result<()> {
         return refused("a long window cannot have a UNION", window.spec.span);
     }
     let Some(table) = stored_table(&window.base) else {
-        return refused("a long window is over a stored table", window.spec.span);
+        return refused("a long window requires a stored table", window.spec.span);
     };
     window.calls.iter().try_for_each(|call| check_call(call, table))
 }
@@ -62,13 +62,13 @@ fn check_window(window: &WrittenWindow) -> Result<()> {
 fn check_call(written: &WrittenCall, table: &CatalogTable) -> Result<()> {
     let name = written.function.name;
     if !FUNCTIONS.contains(&name) {
-        let message = format!("a long window cannot have `{name}`");
+        let message = format!("function `{name}` is not supported in a long window");
         let error = Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).at(written.span);
-        return error.with_hint(format!("It can have {}.", FUNCTIONS.join(", "))).err();
+        return error.with_hint(format!("Supported functions are {}.", FUNCTIONS.join(", "))).err();
     }
     if !written.is_whole_item {
         return refused(
-            "an aggregate of a long window must be an item of the select list by itself",
+            "an aggregate of a long window must be a complete item of the select list",
             written.span,
         );
     }
@@ -77,7 +77,10 @@ fn check_call(written: &WrittenCall, table: &CatalogTable) -> Result<()> {
     if let Some(value) = value
         && !matches!(value.kind, ExprKind::Column(_))
     {
-        return refused("an aggregate of a long window takes a column", value.span);
+        return refused(
+            "the argument of an aggregate of a long window must be a column",
+            value.span,
+        );
     }
     if !name.ends_with("_where") {
         return Ok(());
@@ -86,7 +89,7 @@ fn check_call(written: &WrittenCall, table: &CatalogTable) -> Result<()> {
         && name != "count_where"
         && !column_type(&written.arguments[0], table).is_some_and(is_number)
     {
-        return refused(&format!("`{name}` of a long window takes a number"), value.span);
+        return refused(&format!("`{name}` in a long window requires a number"), value.span);
     }
     let condition = call.arguments.last().expect("a conditional aggregate has a condition");
     let filtered = written.arguments.last().expect("a conditional aggregate has a condition");
@@ -114,14 +117,14 @@ fn check_condition(condition: &ast::Expr, bound: &Expr, table: &CatalogTable) ->
     };
     if !is_right {
         return refused(
-            "a condition of a long window compares one column with a constant",
+            "a condition of a long window must compare one column with a constant",
             condition.span,
         );
     }
     let filter = bound.column_refs().into_iter().next().cloned().map(Expr::Column);
     match filter.and_then(|column| column_type(&column, table)) {
         Some(DataType::Date | DataType::Timestamp) => {
-            refused("a condition of a long window cannot be about a date or a time", condition.span)
+            refused("a condition of a long window cannot compare a date or a time", condition.span)
         }
         _ => Ok(()),
     }
@@ -159,6 +162,9 @@ fn stored_table(plan: &LogicalPlan) -> Option<&CatalogTable> {
 fn refused<T>(message: &str, span: lockstep_diagnostic::Span) -> Result<T> {
     Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
         .at(span)
-        .with_hint("Without the option `long_windows` the window has no such limits.")
+        .with_hint(
+            "Remove the window from the option `long_windows`; other windows do not have these \
+             limits.",
+        )
         .err()
 }

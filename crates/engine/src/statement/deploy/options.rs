@@ -92,7 +92,7 @@ const SPECS: &[OptionSpec<DeployOptions>] = &[
         set: |options, argument| {
             let value = text(argument.value()).to_ascii_lowercase();
             if !PRE_AGGREGATION_NAMES.contains(&value.as_str()) {
-                return argument.invalid("takes 'auto', 'off' or 'always'");
+                return argument.invalid("must be 'auto', 'off' or 'always'");
             }
             options.pre_aggregation = Some(value);
             Ok(())
@@ -103,7 +103,7 @@ const SPECS: &[OptionSpec<DeployOptions>] = &[
         set: |options, argument| {
             let name = argument.string()?;
             if name.trim().is_empty() {
-                return argument.invalid("takes the name of a table");
+                return argument.invalid("must be the name of a table");
             }
             options.log_answers = Some((name, argument.item().span));
             Ok(())
@@ -121,7 +121,7 @@ const SPECS: &[OptionSpec<DeployOptions>] = &[
     OptionSpec {
         name: "rows_bias",
         set: |options, argument| {
-            options.rows_bias = bias(argument, "takes a number of rows, or 'inf'")?;
+            options.rows_bias = bias(argument, "must be a number of rows, or 'inf'")?;
             Ok(())
         },
     },
@@ -141,17 +141,17 @@ fn flag(argument: &OptionArgument<'_>) -> Result<bool> {
     match text(argument.value()).to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => argument.invalid("takes 'true' or 'false'"),
+        _ => argument.invalid("requires a Boolean value"),
     }
 }
 
 fn range_bias(argument: &OptionArgument<'_>) -> Result<Bias> {
     let OptionValue::Literal(Literal::Interval(interval)) = argument.value() else {
-        return bias(argument, "takes milliseconds, a duration such as 1d, or 'inf'");
+        return bias(argument, "must be a number of milliseconds, a duration such as 1d, or 'inf'");
     };
     match interval.milliseconds().and_then(|milliseconds| u64::try_from(milliseconds).ok()) {
         Some(milliseconds) => Ok(Bias::By(milliseconds)),
-        None => argument.invalid("takes a duration that is not negative"),
+        None => argument.invalid("must be a non-negative duration"),
     }
 }
 
@@ -175,7 +175,7 @@ fn bias(argument: &OptionArgument<'_>, expected: &str) -> Result<Bias> {
 
 fn long_windows(argument: &OptionArgument<'_>) -> Result<Vec<LongWindow>> {
     let OptionValue::Literal(Literal::String(text)) = argument.value() else {
-        return argument.invalid("takes a string such as 'w1:1d,w2'");
+        return argument.invalid("must be a string such as 'w1:1d,w2'");
     };
     let mut windows: Vec<LongWindow> = Vec::new();
     let mut at = 0;
@@ -187,10 +187,10 @@ fn long_windows(argument: &OptionArgument<'_>) -> Result<Vec<LongWindow>> {
             None => (part.trim(), BUCKET_DEFAULT),
         };
         if name.is_empty() {
-            return argument.invalid("names each window, as in 'w1:1d,w2'");
+            return argument.invalid("must name each window, as in 'w1:1d,w2'");
         }
         if windows.iter().any(|window| window.name == name) {
-            let message = format!("long window `{name}` is named twice");
+            let message = format!("long window `{name}` is specified more than once");
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(span).err();
         }
         windows.push(LongWindow { name: name.to_owned(), bucket, span });
@@ -234,9 +234,9 @@ fn read_bucket(text: &str, span: Span) -> Result<LongWindowBucket> {
 }
 
 fn invalid_bucket<T>(text: &str, span: Span) -> Result<T> {
-    Diagnostic::new(code::INVALID_PARAMETER, format!("'{text}' is not a bucket of a long window"))
+    Diagnostic::new(code::INVALID_PARAMETER, format!("invalid bucket of a long window: '{text}'"))
         .at(span)
-        .with_hint("A bucket is a duration in s, m, h or d, such as 1d, or a number of rows.")
+        .with_hint("Use a duration in s, m, h or d, such as 1d, or a number of rows.")
         .err()
 }
 

@@ -177,14 +177,18 @@ fn warning(entry: &TableEntry, widened: &Widened) -> Diagnostic {
     let Widened { index, from, to } = widened;
     let name = entry.definition.name();
     let message = match from {
-        Some(_) => format!("table `{name}` keeps more rows by index `{index}`"),
-        None => format!("table `{name}` keeps more rows, by a rule of index `{index}`"),
+        Some(_) => format!("retention of index `{index}` on table `{name}` is extended"),
+        None => format!("retention of table `{name}` is extended by a rule of index `{index}`"),
     };
     let from = from.map_or_else(String::new, |from| format!(", not {}", retention_text(from)));
     Diagnostic::new(code::WARNING, message)
         .with_detail(format!(
-            "The windows of the deployment read so far back: {}{from}. It goes with the deployment.",
+            "The deployment's windows need {}{from}. Dropping the deployment restores the old \
+             retention.",
             retention_text(*to)
         ))
-        .with_hint("OPTIONS(skip_index_check = 'true') leaves the rules of declared indexes alone.")
+        .with_hint(
+            "Use OPTIONS(skip_index_check = 'true') to leave the retention of declared indexes \
+             unchanged.",
+        )
 }

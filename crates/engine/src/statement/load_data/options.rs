@@ -89,7 +89,7 @@ const SPECS: &[OptionSpec<LoadDataOptions>] = &[
         set: |options, argument| {
             options.mode = match LoadMode::from_name(&argument.string()?) {
                 Some(mode) => Some(mode),
-                None => return argument.invalid("takes error_if_exists, overwrite or append"),
+                None => return argument.invalid("must be error_if_exists, overwrite or append"),
             };
             Ok(())
         },
@@ -111,7 +111,7 @@ const SPECS: &[OptionSpec<LoadDataOptions>] = &[
     OptionSpec {
         name: "thread",
         set: |_, argument| {
-            let expected = format!("takes a whole number from 1 to {THREADS_MAX}");
+            let expected = format!("must be an integer from 1 to {THREADS_MAX}");
             if argument.integer(1..=THREADS_MAX, &expected)? > 1 {
                 warn_no_effect(argument);
             }
@@ -211,6 +211,6 @@ fn format_of_path(path: &str) -> FileFormat {
 fn file_format(argument: &OptionArgument<'_>) -> Result<FileFormat> {
     match FileFormat::from_name(&argument.string()?) {
         Some(format) => Ok(format),
-        None => argument.invalid("takes csv, parquet, json or arrow"),
+        None => argument.invalid("must be csv, parquet, json or arrow"),
     }
 }

@@ -46,7 +46,7 @@ impl LoadSource {
             let first = self.rows.first_skipped().map(ToString::to_string).unwrap_or_default();
             let message = format!("{} malformed rows were skipped", self.rows.skipped_count());
             let skipped = Diagnostic::new(code::BAD_COPY_FORMAT, message);
-            warnings.push(skipped.with_detail(format!("The first: {first}.")));
+            warnings.push(skipped.with_detail(format!("The first error: {first}.")));
         }
         warnings
     }

@@ -142,7 +142,7 @@ impl GroupsAccumulator for GroupedAggregate {
         _values: &[ArrayRef],
         _opt_filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
-        not_impl_err!("{} is not computed from single rows", self.udf.function.name)
+        not_impl_err!("{} cannot be converted from rows to states", self.udf.function.name)
     }
 
     fn size(&self) -> usize {

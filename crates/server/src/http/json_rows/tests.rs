@@ -92,16 +92,16 @@ fn what_is_no_value_of_its_column_is_refused() {
         (r#"{"b":18446744073709551615}"#, "does not hold 18446744073709551615"),
         (r#"{"d":9007199254740993}"#, "does not hold 9007199254740993"),
         (r#"{"f":1e300}"#, "column `f` is FLOAT, which does not hold"),
-        (r#"{"day":"2020-13-01"}"#, "column `day` is DATE"),
+        (r#"{"day":"2020-13-01"}"#, "column `day`: invalid input syntax for type DATE"),
         (r#"{"s":[]}"#, "an array is not"),
         (r#"{"s":"a","s":"b"}"#, "column `s` twice"),
         (
             r#"{"s":"a","b":1,"f":1,"d":1,"t":1,"day":null,"is":true}"#,
-            "column `i` is missing; it is INT",
+            "missing value for column `i` of type INT",
         ),
         (
             r#"{"s":"a","b":1,"f":1,"t":1,"is":true}"#,
-            "columns `i` (INT), `d` (DOUBLE), `day` (DATE) are",
+            "missing values for columns `i` (INT), `d` (DOUBLE), `day` (DATE)",
         ),
         (r#"["a"]"#, "the row has 1 values, found 8 columns"),
         ("[1", "column `s`"),
@@ -141,9 +141,9 @@ fn a_request_row_needs_the_columns_that_are_read() {
     let error = read(br#"{"s":"a","d":1.5,"i":"x"}"#).unwrap_err();
     assert_eq!(error.diagnostic.message, "column `i` is INT, a text is not");
     let error = read(br#"{"S":"a","more":1}"#).unwrap_err();
-    assert_eq!(error.diagnostic.message, "columns `s` (STRING), `d` (DOUBLE) are missing");
+    assert_eq!(error.diagnostic.message, "missing values for columns `s` (STRING), `d` (DOUBLE)");
     let hint = error.diagnostic.hint.unwrap();
-    assert!(hint.starts_with("`S` may be `s`."), "{hint}");
+    assert!(hint.starts_with("Did you mean `s` instead of `S`?"), "{hint}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn all_damage_is_listed() {
     };
     let expected = |file: &str, offset, what: &str| (file.to_owned(), offset, what.to_owned());
     let (first, second) = ("data/00000000000000000001.data", "data/00000000000000000002.data");
-    let payload = "the payload of a block is not whole";
+    let payload = "the payload of a block is invalid";
     assert_eq!(
         report.damages.iter().map(place).collect::<Vec<_>>(),
         [

@@ -176,7 +176,7 @@ fn a_damaged_block_does_not_hide_the_ones_behind_it() {
     disk.replace(&data_path(1), bytes);
     let mut reader = directory.read_data_file(directory.manifest().files[0]).unwrap();
     let error = reader.next_block().unwrap_err();
-    assert!(error.to_string().ends_with("byte 48: the payload of a block is not whole"), "{error}");
+    assert!(error.to_string().ends_with("byte 48: the payload of a block is invalid"), "{error}");
     for expected in &model.files[0][1..] {
         assert_eq!(reader.next_block().unwrap().unwrap(), expected);
     }

@@ -58,9 +58,13 @@ fn foreign_files_are_left_and_one_of_them_is_named() {
         disk.create_directory(Path::new(DIRECTORY)).unwrap();
         let path = format!("{DIRECTORY}/{foreign}");
         put(&disk, &path, b"mine");
-        let expected = format!("{DIRECTORY} holds no database but other files: {path}");
+        let expected =
+            format!("{DIRECTORY} is not a database and contains other files, such as {path}");
         assert_eq!(refused(&disk, READ_WRITE), expected);
-        assert_eq!(refused(&disk, Access::ReadOnly), format!("{DIRECTORY} holds no database"));
+        assert_eq!(
+            refused(&disk, Access::ReadOnly),
+            format!("{DIRECTORY} does not contain a database")
+        );
     }
 }
 
@@ -85,8 +89,8 @@ fn a_database_that_lost_its_manifest_is_not_created_again() {
     drop(directory);
     disk.remove(&Path::new(DIRECTORY).join("MANIFEST")).unwrap();
     let expected = format!(
-        "{DIRECTORY}/MANIFEST is damaged at byte 0: the file is missing, and log or data files are \
-         there"
+        "{DIRECTORY}/MANIFEST is damaged at byte 0: the file is missing, but log or data files \
+         exist"
     );
     assert_eq!(refused(&disk, READ_WRITE), expected);
 }
@@ -97,7 +101,7 @@ fn who_may_not_write_is_told_so() {
         disk.fail(DiskFault { nth, operation: Some(operation), failure: Failure::Denied });
         let error = open(disk).unwrap_err();
         assert!(matches!(error, Error::NotWritable { .. }), "{error}");
-        assert_eq!(error.to_string(), "/features.lockstep cannot be written to");
+        assert_eq!(error.to_string(), "/features.lockstep is not writable");
     };
     denied(&SimulatedDisk::new(), Operation::CreateDirectory, 1);
     denied(&SimulatedDisk::new(), Operation::CreateDirectory, 2);
@@ -111,7 +115,10 @@ fn a_file_system_without_locks_is_refused() {
         let disk = created();
         let operation = Some(Operation::Lock);
         disk.fail(DiskFault { nth: 1, operation, failure: Failure::Unsupported });
-        assert_eq!(refused(&disk, access), "the file system of /features.lockstep has no locks");
+        assert_eq!(
+            refused(&disk, access),
+            "the file system of /features.lockstep does not support locks"
+        );
     }
 }
 
@@ -140,10 +147,10 @@ fn who_reads_writes_nothing() {
     assert!(matches!(directory.commit(manifest), Err(Error::ReadOnly { .. })));
     assert!(matches!(directory.create_data_file(), Err(Error::ReadOnly { .. })));
     let log = directory.open_log(options(), &mut |_| ());
-    assert_eq!(log.unwrap_err().to_string(), "/features.lockstep is open for reading only");
+    assert_eq!(log.unwrap_err().to_string(), "/features.lockstep is open read-only");
     assert_eq!(directory.read_log(&mut |_| ()).unwrap().end, 0);
     let empty = SimulatedDisk::new();
-    assert_eq!(refused(&empty, Access::ReadOnly), "/features.lockstep holds no database");
+    assert_eq!(refused(&empty, Access::ReadOnly), "/features.lockstep does not contain a database");
 }
 
 #[test]
@@ -157,7 +164,7 @@ fn a_missing_or_foreign_log_is_refused() {
         let expected = format!("{} belongs to another log", first.display());
         assert_eq!(refused(&disk, access), expected);
         disk.remove(&first).unwrap();
-        let expected = format!("{} is missing or holds no log", log.display());
+        let expected = format!("{} is missing or contains no log", log.display());
         assert_eq!(refused(&disk, access), expected);
     }
 }
