@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: the list of decisions, and links that leave the manual."""
+"""Hooks of mkdocs: the list of decisions, what is searched, and links that leave the manual."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def on_config(config):
 
 
 def on_page_markdown(markdown, *, page, config, files):
-    """Writes a link to a file outside docs/ as its text and its path in the repository."""
+    """Excludes decisions from the search, and writes a link to a file outside docs/ as its path."""
+    if page.file.src_uri.startswith("adr/"):
+        # A reader who searches for a term looks for its use, not for the reasons of its design.
+        page.meta["search"] = {"exclude": True}
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
     root = Path(config.docs_dir).parent
 

@@ -46,7 +46,9 @@ def test_the_manual_is_built_and_reads_without_a_network(tmp_path):
             page.read_text(),
         )
         assert not fetched, f"{page.name} fetches {fetched}"
-    assert (tmp_path / "site/search/search_index.js").exists()
+    index = (tmp_path / "site/search/search_index.js").read_text()
+    assert '"location":"guide/joins.html' in index
+    assert '"location":"adr/' not in index
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,18 @@ def test_the_search_of_the_manual_finds_a_page(window, address):
     assert window.errors() == []
 
 
+def test_a_session_is_copied_without_prompts_and_output(window, manual):
+    window.open((manual / "tutorial.html").as_uri())
+    copied = "[...document.querySelectorAll('.language-pycon')].map(b => b.dataset.copy)"
+    blocks = window.evaluate(copied)
+    assert blocks[0].startswith("import lockstep\nwith open(")
+    assert ">>>" not in "".join(blocks) and "... " not in "".join(blocks)
+    # The output of the last statement is left out, and an empty line ends a block.
+    assert blocks[3].rstrip().endswith("print(row)") and blocks[3].endswith("\n")
+    compile("\n".join(blocks), "tutorial", "exec")
+    assert window.errors() == []
+
+
 def test_a_page_with_an_error_is_noticed(window, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("<script>nothing.here()</script><script>console.error('said')</script>")

@@ -262,7 +262,7 @@ pub fn metrics_reference() -> String {
     let mut page = "# Metrics\n\n\
         <!-- Written by `cargo xtask reference` from the declarations in \
         crates/server/src/metrics/definition.rs. -->\n\n\
-        `GET /metrics` of a [server](../server.md#watch) returns these metrics in Prometheus's text format, version 0.0.4.\n\
+        `GET /metrics` of a [server](../server.md#monitoring) returns these metrics in Prometheus's text format, version 0.0.4.\n\
         Metrics of deployments, tables and indexes are limited to objects that the user may see.\n\
         A histogram has the series `_bucket` (with the label `le`, in seconds), `_sum` (in seconds) and `_count`.\n\
         Counters start at 0 when the process starts.\n\n\
