@@ -26,7 +26,7 @@ const INTRODUCTION: &str = "\
 <!-- Written by `cargo xtask reference` from the messages in crates/ and the tests in tests/sql. -->
 
 This page lists the errors and warnings of statements by their [code](errors.md), each with a statement that causes it.
-The examples are records of the tests in `tests/sql`, where the tables that they use are created.
+The examples are records of the tests in `tests/sql`; the tables that they use are created there.
 ";
 
 const REMAINING: &str = "
