@@ -270,7 +270,7 @@ fn compatibility() -> String {
 const OVER_HTTP: &str = "
 ## Over HTTP
 
-[The server](server.md) implements OpenMLDB's HTTP API: `/dbs`, `/dbs/{db}`, `/dbs/{db}/tables`, `/dbs/{db}/tables/{table}`, `/dbs/{db}/deployments/{name}`, `/dbs/{db}/procedures/{name}`, `/refresh` and `/health`, and the same paths below `/apiserver`.
+[The server](server.md) implements OpenMLDB's HTTP API: `/dbs`, `/dbs/{db}`, `/dbs/{db}/tables`, `/dbs/{db}/tables/{table}`, `/dbs/{db}/deployments/{name}`, `/dbs/{db}/procedures/{name}` and `/refresh`, the same paths below `/apiserver`, and `/health`.
 All 84 public cases of this API pass against a running server (`cargo test --package lockstep-server openmldb_s_cases_pass`).
 The following differs:
 
