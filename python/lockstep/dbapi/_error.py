@@ -68,7 +68,7 @@ class DataError(DatabaseError):
     ...     cursor.executemany("INSERT INTO t VALUES (?)", [("x",)])
     ... except dbapi.DataError as error:
     ...     print(error.message)
-    row 1: column `a` is INT, the value is a Python `str`
+    row 1: column `a` is of type INT but the value is a Python `str`
     """
 
 
