@@ -155,7 +155,7 @@ def test_columns_are_matched_by_name_and_left_out_ones_take_their_default(db):
 
 def test_an_append_that_fails_appends_nothing(db):
     db.execute("CREATE TABLE t (a INT)")
-    with pytest.raises(lockstep.Error, match=r"row 2: column `a` is of type INT.*Python `str`") as caught:
+    with pytest.raises(lockstep.Error, match=r"row 2: column `a` is of type INT.*`str`") as caught:
         db.append("t", [(1,), ("2",)])
     assert caught.value.code == "42804"
     with pytest.raises(lockstep.Error, match="row 2: 2 values supplied, but the table has 1"):

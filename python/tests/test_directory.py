@@ -504,7 +504,7 @@ def test_a_cut_end_is_reported(directory):
     end = len(bytes(data).rstrip(b"\0")) + 15 & ~7
     data[end : end + 8] = b"\x30\0\0\0\1\2\3\4"
     segment.write_bytes(data)
-    with pytest.warns(lockstep.LockstepWarning, match=r"bytes were cut .*\.wal"):
+    with pytest.warns(lockstep.LockstepWarning, match=r"removed .* of an incomplete write .*\.wal"):
         db = lockstep.connect(directory)
     with db:
         assert db.opened.cut_bytes > 0 and db.opened.cut_file == str(segment)
