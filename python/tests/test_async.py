@@ -125,7 +125,7 @@ def test_a_relation_knows_its_columns_when_it_was_awaited(opening):
         async with opening() as db:
             await db.append("t", [{"a": 1, "b": "x"}])
             lazy = db.sql("SELECT a, b FROM t")
-            with pytest.raises(lockstep.Error, match="not known yet"):
+            with pytest.raises(lockstep.Error, match="not yet known"):
                 _ = lazy.columns
             checked = await lazy
             assert checked is lazy
