@@ -381,8 +381,8 @@ class AsyncConnection:
 class AsyncPrepared:
     """Computes the result of a request row; created by ``AsyncConnection.prepare``.
 
-    A call, as of ``Prepared``, has a request row as its argument. It returns a dict, or ``None`` for
-    a row that WHERE rejects.
+    Call it with a request row, as ``Prepared``, and await the result: a dict, or ``None`` for a row
+    that WHERE rejects.
 
     >>> import asyncio, lockstep
     >>> async def main():

@@ -222,7 +222,7 @@ def test_decimals_and_dates_are_values():
     assert found[1][0] is None and found[1][1] != found[1][1]
     with pytest.raises(lockstep.Error, match="column `n` is of type BIGINT"):
         db.append("u", [(decimal.Decimal("1.5"), 1.0, None)])
-    with pytest.raises(lockstep.Error, match="is out of range for column"):
+    with pytest.raises(lockstep.Error, match="of type BIGINT cannot represent"):
         db.append("u", [(decimal.Decimal(2**70), 1.0, None)])
     assert db.sql("SELECT ? AS d", [decimal.Decimal("1.5")]).fetchall() == [(1.5,)]
 
@@ -274,7 +274,7 @@ def test_append_replaces_a_table(db):
 
 def test_a_table_that_cannot_be_replaced_stays(db):
     db.append("t", [{"k": "a", "v": 1}])
-    with pytest.raises(lockstep.Error, match="could not determine the type of column"):
+    with pytest.raises(lockstep.Error, match="cannot determine the type of column"):
         db.append("t", [{"k": None}], replace=True)
     db.execute("DEPLOY d AS SELECT k, v + 1 AS more FROM t")
     with pytest.raises(lockstep.Error, match="has associated deployments: `d`") as refused:

@@ -287,8 +287,7 @@ fn failed(
 ) -> Box<Diagnostic> {
     let value = object.repr().map_or_else(|_| "the value".to_owned(), |text| text.to_string());
     let value: String = value.chars().take(60).collect();
-    let message =
-        format!("value {value} is out of range for column `{column}` of type {data_type}");
+    let message = format!("column `{column}` of type {data_type} cannot represent {value}");
     let detail = error.value(object.py()).to_string();
     let diagnostic = Diagnostic::new(code::OUT_OF_RANGE, message).with_kind(Kind::FixData);
     Box::new(diagnostic.with_detail(detail))

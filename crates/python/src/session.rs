@@ -469,7 +469,7 @@ fn with_types(
         (None, None, Some(inferred)) => Ok((name, inferred)),
         (None, None, None) if let Some(untyped) = untyped => Err(untyped),
         (None, None, None) => {
-            let message = format!("could not determine the type of column `{name}`");
+            let message = format!("cannot determine the type of column `{name}`: it has no value");
             Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .with_kind(Kind::FixData)
                 .with_hint(
@@ -479,7 +479,7 @@ fn with_types(
         }
         (None, Some(known), _) => {
             let names = known.iter().map(|(column, _)| column.as_str());
-            let message = format!("the table has no column `{name}`");
+            let message = format!("column `{name}` does not exist in the table");
             Diagnostic::new(code::UNDEFINED_COLUMN, message).with_nearest(&name, names).err()
         }
     };
