@@ -24,7 +24,7 @@ PART_ROWS = 4_096
 class RowDataset(torch.utils.data.IterableDataset):
     """Yields batches of rows as tensors; see ``Relation.to_torch``.
 
-    The rows are stored in a temporary file, of which each worker reads different parts. The file is
+    The rows are stored in a temporary file; each worker reads different parts of it. The file is
     removed when the dataset is destroyed in the process that created it.
     """
 

@@ -104,8 +104,8 @@ class Cursor:
     def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Cursor:
         """Runs a statement, with a value for each ``?``, and returns this cursor.
 
-        - ``operation``: statement. Without parameters, it can be a script of several statements,
-          of which the last returns the rows.
+        - ``operation``: statement. Without parameters, it can be a script of several statements;
+          the rows are the result of the last statement.
         - ``parameters``: sequence of values.
 
         Raises ``ProgrammingError`` for an invalid statement, ``DataError`` and ``IntegrityError``

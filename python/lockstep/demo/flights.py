@@ -2,9 +2,9 @@
 
 One SQL file defines the features. Batch mode computes a training set for the whole year, and a
 model is trained on January to November. Then a second database, which contains only these eleven
-months, serves December's flights as requests, one by one, each before later events are stored.
-Every value is compared with the training set, bit by bit, and the model predicts from the served
-values again.
+months, serves December's flights as requests in order of time, each before later events are
+stored. Every value is compared with the training set, bit by bit, and the model predicts from the
+served values again.
 """
 
 from __future__ import annotations
