@@ -203,7 +203,7 @@ def test_a_file_is_appended_by_its_path(tmp_path):
     assert db.sql("SELECT a, b FROM c").fetchall() == [(1, "x"), (2, "y")]
     with pytest.raises(lockstep.Error, match="does not say the format of the file"):
         db.append("another", "abc")
-    with pytest.raises(lockstep.Error, match="durability of the table or the session"):
+    with pytest.raises(lockstep.Error, match="`durability` does not apply to the rows of a file"):
         db.append("c", path, durability="os")
     with pytest.raises(lockstep.Error, match="does not exist"):
         db.append("absent", path, create=False)

@@ -142,7 +142,7 @@ def test_a_server_says_what_it_creates(tmp_path):
     (tmp_path / "shop.lockstep").mkdir()
     mistyped = run(["serve", str(tmp_path / "shpo.lockstep")])
     assert mistyped.returncode == 2
-    assert f"but there is one at {tmp_path}/shop.lockstep" in mistyped.stderr
+    assert f"but `{tmp_path}/shop.lockstep` does" in mistyped.stderr
     ports = [f"--{name}=127.0.0.1:0" for name in ("http", "postgres", "flight")]
     for path, more in (("new/a.lockstep", []), ("new/b", ["--create"])):
         (tmp_path / "new").mkdir(exist_ok=True)
