@@ -170,7 +170,7 @@ def _path(target: str | os.PathLike[str] | None) -> str | None:
     name = os.fsdecode(target)
     if not name:
         raise Error(
-            "database path is empty",
+            "database path must not be empty",
             code="22023",
             hint="Call lockstep.connect() for an in-memory database, or pass a directory.",
         )

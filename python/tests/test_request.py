@@ -115,7 +115,7 @@ def test_a_missing_column_is_named_with_its_type(deployed):
         deployed.request("spent", {"user": "ann", "ts": 1})
     with pytest.raises(lockstep.Error, match="`price`"):
         deployed.request("spent", pd.DataFrame([{"user": "ann", "ts": 1}]))
-    with pytest.raises(lockstep.Error, match="1 values supplied, but the request row has 3 columns"):
+    with pytest.raises(lockstep.Error, match="the request row has 3 columns"):
         deployed.request("spent", ("ann",))
 
 

@@ -217,7 +217,7 @@ impl Arguments {
             return Self::in_memory(Task::Demo(rest));
         }
         if path.is_empty() {
-            return Self::in_memory(refuse("path is empty"));
+            return Self::in_memory(refuse("path must not be empty"));
         }
         if read_only && ServerAddress::is_address(&path) {
             return Self::in_memory(refuse("--read-only applies only to a database directory"));

@@ -158,9 +158,9 @@ fn number(path: &str) -> Option<u64> {
 fn ports(settings: &ServerSettings) -> Vec<MachineFinding> {
     let http = settings.http_address().map(Some);
     let addresses = [
-        ("HTTP port", http),
-        ("PostgreSQL port", settings.postgres_address()),
-        ("Flight SQL port", settings.flight_address()),
+        ("port of HTTP", http),
+        ("port of PostgreSQL", settings.postgres_address()),
+        ("port of Flight SQL", settings.flight_address()),
     ];
     let check = |(check, address): (&'static str, Result<Option<SocketAddr>, _>)| match address {
         Ok(address) => address.map(|address| port(check, address)),

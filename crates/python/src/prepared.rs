@@ -26,7 +26,7 @@ use crate::{
     to_python::object_of,
 };
 
-/// Answers one request row after another. May be shared between threads.
+/// Compiled request, called with one request row at a time. Threads can share it.
 #[pyclass(frozen, name = "Prepared", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PyPrepared {
