@@ -455,7 +455,7 @@ def test_what_is_no_directory_of_a_database_is_refused(directory, tmp_path):
     assert os.listdir(tmp_path / "full") == ["letter.txt"]
     assert code_of(lambda: lockstep.connect(tmp_path / "no" / "db"), "does not exist") == "58P01"
     assert code_of(lambda: lockstep.connect(""), "empty") == "22023"
-    assert code_of(lambda: lockstep.connect(read_only=True), "in memory") == "22023"
+    assert code_of(lambda: lockstep.connect(read_only=True), "in-memory database") == "22023"
     nobody = "lockstep://127.0.0.1:1"
     assert code_of(lambda: lockstep.connect(nobody), "cannot connect to") == "08001"
 
