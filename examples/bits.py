@@ -11,17 +11,18 @@ import pyarrow as pa
 def compare_bits(
     offline: pa.Table, online: pa.Table, without: Sequence[str] = ()
 ) -> tuple[int, int]:
-    """Returns how many feature values there are, and how many of them differ in any bit.
+    """Returns the number of feature values, and the number of values that differ in any bit.
 
-    The rows of both tables are in the same order. ``without`` names columns that identify rows.
+    The rows of both tables must be in the same order. ``without`` names columns that identify rows;
+    they are not compared as features. Raises ``ValueError`` if the tables do not match.
     """
     if offline.schema.names != online.schema.names or len(offline) != len(online):
-        raise ValueError("the tables have the same columns and the same number of rows")
+        raise ValueError("the tables must have the same columns and the same number of rows")
     compared = differing = 0
     for name in offline.column_names:
         if name in without:
             if not offline[name].equals(online[name]):
-                raise ValueError(f"the rows are in the same order, by `{name}`")
+                raise ValueError(f"the rows must be in the same order of `{name}`")
             continue
         compared += len(offline)
         differing += int(np.count_nonzero(_bits(offline[name]) != _bits(online[name])))
@@ -29,7 +30,7 @@ def compare_bits(
 
 
 def _bits(column: pa.ChunkedArray) -> np.ndarray:
-    """Converts values to objects that are equal exactly if their bits are; NULL is None."""
+    """Converts values to objects that are equal if and only if their bits are; NULL is None."""
     if pa.types.is_float64(column.type):
         missing = column.is_null().to_numpy()
         bits = column.fill_null(0.0).to_numpy().view(np.int64).astype(object)

@@ -1,7 +1,7 @@
-"""Makes the notebook of each example from its script, and runs it.
+"""Creates the notebook of each example from its script, and runs it.
 
-`python examples/make_notebooks.py` writes them, with the outputs of the run;
-`python/tests/test_examples.py` fails where a notebook has other cells than its script.
+`python examples/make_notebooks.py` writes the notebooks, including the outputs of the run.
+`python/tests/test_examples.py` fails if the cells of a notebook differ from its script.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ TIMEOUT_S = 600
 
 
 def cells_of(script: str) -> list[tuple[str, str]]:
-    """Splits a script in percent format into cells: `markdown` or `code`, and the text."""
+    """Splits a script in percent format into cells: pairs of `markdown` or `code` and the text."""
     heads = list(CELL.finditer(script))
-    assert heads and heads[0].start() == 0, "a script begins with a cell"
+    assert heads and heads[0].start() == 0, "a script starts with a cell"
     ends = [*(head.start() for head in heads[1:]), len(script)]
     cells = []
     for head, end in zip(heads, ends, strict=True):
@@ -36,30 +36,30 @@ def cells_of(script: str) -> list[tuple[str, str]]:
 
 
 def notebook_of(name: str) -> NotebookNode:
-    """Makes the notebook of an example, without outputs."""
+    """Returns the notebook of an example, without outputs."""
     script = (HERE / name / f"{name}.py").read_text()
     new = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
     cells = [new[kind](text) for kind, text in cells_of(script)]
     for number, cell in enumerate(cells):
-        # The same at each run, so that only what changes is seen as a change.
+        # The same in each run, so that version control shows only real changes.
         cell.id = f"cell-{number}"
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
 
 
 def run(name: str) -> NotebookNode:
-    """Runs the notebook of an example in its folder; returns it with its outputs."""
+    """Runs the notebook of an example in its directory and returns it with its outputs."""
     notebook = notebook_of(name)
     resources = {"metadata": {"path": str(HERE / name)}}
     NotebookClient(notebook, timeout=TIMEOUT_S, resources=resources).execute()
     for cell in notebook.cells:
-        # Times of a run, which would differ each time.
+        # Execution times, which differ in each run.
         cell.metadata.pop("execution", None)
     return notebook
 
 
 def main(names: list[str]) -> None:
-    """Writes the notebooks of these examples, or of all."""
+    """Writes the notebooks of the named examples, or of all examples."""
     for name in names or NAMES:
         path = HERE / name / f"{name}.ipynb"
         nbformat.write(run(name), path)

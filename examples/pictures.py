@@ -1,4 +1,4 @@
-"""The look of the pictures, and the one that all examples share: how long requests take."""
+"""Style of the pictures, and the latency picture that all examples share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
 if "ipykernel" not in sys.modules:
-    # A script has no window: it writes files.
+    # A script writes pictures to files rather than to a window.
     matplotlib.use("Agg")
 
 BLUE, ORANGE, GREY, RED = "#2b6cb0", "#dd6b20", "#a0aec0", "#c53030"
@@ -36,7 +36,7 @@ plt.rcParams.update(
 
 
 def draw_latencies(latencies_ns: np.ndarray, what: str) -> Axes:
-    """Draws the distribution of latencies, with p50, p99 and p999, and prints these."""
+    """Draws the distribution of latencies with p50, p99 and p999, and prints these percentiles."""
     microseconds = np.asarray(latencies_ns) / 1e3
     marks = dict(
         zip(("p50", "p99", "p999"), np.percentile(microseconds, [50, 99, 99.9]), strict=True)
@@ -52,11 +52,11 @@ def draw_latencies(latencies_ns: np.ndarray, what: str) -> Axes:
         title=f"{len(microseconds):,} {what}",
     )
     axes.set_ylim(0.7, axes.get_ylim()[1] * 6)
-    # Labels of many decades would cover each other.
+    # Labels of many decades would overlap.
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1e3 * low else (1,)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    # One below the other, so that labels that are close do not cover each other.
+    # At different heights, so that close labels do not overlap.
     for height, (name, value) in zip((0.97, 0.87, 0.77), marks.items(), strict=True):
         axes.axvline(value, color=RED, linewidth=1, linestyle="--")
         axes.annotate(
@@ -73,7 +73,7 @@ def draw_latencies(latencies_ns: np.ndarray, what: str) -> Axes:
 
 
 def show(path: Path) -> None:
-    """Shows the picture in a notebook; a script writes it to a file and says where."""
+    """Shows the picture in a notebook; in a script, writes it to a file and prints the path."""
     if "ipykernel" in sys.modules:
         plt.show()
         return

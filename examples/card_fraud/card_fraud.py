@@ -1,19 +1,19 @@
 # %% [markdown]
-# # Card fraud: the fifteen payments that deserve a look
+# # Card fraud: the fifteen payments to review
 #
-# A bank sees about 2,000 payments a day, and about one in a hundred is a fraud.
+# A bank processes about 2,000 payments a day, and about one in a hundred is fraudulent.
 # Its team can call the holders of **15 cards a day**.
-# Which fifteen?
+# Which fifteen should it call?
 #
-# The measure follows from the question: of the fifteen payments with the highest scores of each
+# The metric follows from the question: of the fifteen payments with the highest scores on each
 # day, how many are frauds?
 # This is the *precision at the review budget*.
-# Accuracy says nothing here: a model that calls every payment honest is right 99 % of the time.
+# Accuracy is useless here: a model that calls every payment honest is right 99 % of the time.
 #
 # The payments are **generated, not real**, by [generate.py](generate.py) with a fixed seed.
-# They have four patterns of fraud: stolen numbers that are tried with small amounts, bursts on a
-# stolen card, customers of a merchant that lost its data, and devices that pay with many cards.
-# Do not read the precision as what a real bank would get; read the comparisons.
+# They contain four patterns of fraud: stolen numbers tested with small amounts, bursts on a stolen
+# card, customers of a merchant with a data breach, and devices that pay with many cards.
+# The absolute precision is not that of a real bank; the comparisons are what matters.
 
 # %%
 import sys
@@ -41,16 +41,16 @@ print(f"{len(is_fraud):,} payments, {is_fraud.sum():,} frauds ({100 * is_fraud.m
 data.transactions.head()
 
 # %% [markdown]
-# ## When does the bank know what?
+# ## When does each fact become known?
 #
-# There are three tables, and the column `ts` of each says **when a row became known**:
+# There are three tables. The column `ts` of each is the time at which **a row became known**:
 #
-# * `transactions`: the moment of the payment.
+# * `transactions`: the time of the payment.
 # * `merchants`: the day on which the merchant was registered.
-# * `reports`: frauds, at the moment in which the holder of the card *reports* them.
-#   That is half a day to several weeks after the payment.
+# * `reports`: frauds, at the time at which the cardholder *reports* them,
+#   half a day to several weeks after the payment.
 #
-# The last point is the one that goes wrong in practice.
+# The last point is a common source of errors in practice.
 # A report is both the label and a source of features ("this device has been reported before").
 # At the time of a payment, its own report does not exist yet.
 
@@ -71,21 +71,21 @@ show(HERE / "pictures" / "delay.png")
 # %% [markdown]
 # ## The features are one SQL file
 #
-# [features.sql](features.sql) is all there is to them: the same text makes the training set and
-# answers the payments. What its windows say:
+# [features.sql](features.sql) defines all features: the same text computes the training set and
+# serves the payments. Its windows:
 #
 # * `card_30d … EXCLUDE CURRENT_ROW` is the card's history *without* this payment, so that
 #   `amount / avg(amount)` compares the payment with what the holder usually spends.
-# * `card_1h` and `card_1d` contain the payment: they count how much happens right now.
+# * `card_1h` and `card_1d` include the payment: they measure the current activity.
 # * `card_device` is partitioned by two columns. Its `min(ts)` is the first time that this card was
-#   seen with this device: a first-seen time. The frame is unbounded, and requests do not read all
-#   of its rows: Lockstep stores partial results where there are many.
+#   seen with this device. The frame is unbounded, but requests do not read all of its rows:
+#   Lockstep stores partial results for keys with many rows.
 # * `device_7d` with `distinct_count(card)` finds devices that pay with many cards.
-# * `merchant_1h` with `count_where(amount, amount < 5.0)` finds numbers that are being tried.
+# * `merchant_1h` with `count_where(amount, amount < 5.0)` finds numbers that are being tested.
 # * `merchant_reports_14d` is a window union: it contains rows of `reports` instead of payments.
-# * `LAST JOIN reports … AND device_report.ts <= t.ts` takes the newest report about the device
-#   **that existed at the time of the payment**. Without the condition on the time, a payment of
-#   March sees what was reported in April.
+# * `LAST JOIN reports … AND device_report.ts <= t.ts` joins the newest report about the device
+#   **that existed at the time of the payment**. Without the condition on the time, a payment in
+#   March would see a report from April.
 
 # %%
 SQL = (HERE / "features.sql").read_text(encoding="utf-8")
@@ -93,7 +93,7 @@ TABLES = ("transactions", "merchants", "reports")
 
 
 def load(until: pd.Timestamp | None = None) -> lockstep.Connection:
-    """Makes a database with what was known before ``until``, or with everything."""
+    """Creates a database with the rows known before ``until``, or with all rows."""
     db = lockstep.connect()
     for name in TABLES:
         rows = getattr(data, name)
@@ -102,7 +102,7 @@ def load(until: pd.Timestamp | None = None) -> lockstep.Connection:
 
 
 def training_set(db: lockstep.Connection, sql: str) -> pa.Table:
-    """Returns the features of all payments, in their order."""
+    """Returns the features of all payments, sorted by `tx_id`."""
     return db.sql(sql).arrow().sort_by("tx_id").combine_chunks()
 
 
@@ -114,16 +114,16 @@ print(f"{len(offline):,} rows with {offline.num_columns - 1} features in {second
 offline.slice(100_000, 5).to_pandas().T
 
 # %% [markdown]
-# ## Train with the labels that were there
+# ## Train with the labels that were available
 #
-# The last two weeks are the test. The model is trained on the morning on which they begin, so it
-# may use only reports that had arrived *by then*. A payment of the day before is nearly always
-# without a report, fraud or not; learning from it would teach that new frauds are honest.
-# Therefore the last ten days before the test are left out, and so is the first week, in which
-# no card has a history.
+# The last two weeks are the test period. The model is trained on the morning on which it starts, so
+# it may use only reports that had arrived *by then*. A payment on the previous day almost never has
+# a report, fraud or not; training on it would teach the model that new frauds are honest.
+# Therefore the last ten days before the test are excluded, and so is the first week, in which
+# cards have no history.
 #
-# The baselines see only the payment itself: its amount alone, or a model of the columns that need
-# no window and no join to `reports`.
+# The baselines use only the payment itself: its amount alone, or a model of the columns that
+# require neither a window nor a join to `reports`.
 
 # %%
 BUDGET = 15
@@ -141,7 +141,7 @@ CATEGORIES = sorted(data.merchants["category"].unique())
 
 
 def matrix(features: pa.Table, columns: list[str]) -> pd.DataFrame:
-    """Converts features to what scikit-learn takes; NULL is NaN."""
+    """Converts features to input for scikit-learn; NULL becomes NaN."""
     frame = pd.DataFrame(index=range(len(features)))
     for name in columns:
         if name == "category":
@@ -172,7 +172,7 @@ def score(trees: HistGradientBoostingClassifier, features: pa.Table) -> np.ndarr
 
 
 def reviewed(scores: np.ndarray, budget: int = BUDGET) -> np.ndarray:
-    """Marks the payments of the test with the highest scores of each day."""
+    """Marks the test payments with the highest scores on each day."""
     ranked = pd.DataFrame({"day": moment[test].dt.date.to_numpy(), "score": scores})
     order = ranked.sort_values("score", ascending=False, kind="stable")
     return (order.groupby("day").cumcount() < budget).sort_index().to_numpy()
@@ -200,8 +200,9 @@ print(f"  {precision(offline_scores):.3f}  a model of all features")
 # %% [markdown]
 # ## The leak
 #
-# Here is the mistake, made on purpose: both LAST JOINs to `reports` lose their condition on the
-# time. That is two lines of SQL, and offline the result looks better than the right one.
+# The next cell makes a mistake on purpose: it removes the condition on the time from both LAST
+# JOINs to `reports`. These are two lines of SQL, and offline the result looks better than the
+# correct one.
 
 # %%
 LEAKY = SQL.replace(" AND device_report.ts <= t.ts", "").replace(" AND card_report.ts <= t.ts", "")
@@ -211,7 +212,7 @@ leaky_scores = score(leaky, leaky_offline.filter(test))
 print(f"precision at {BUDGET} payments a day, offline: {precision(leaky_scores):.3f} with the leak")
 
 # %% [markdown]
-# Every fraud has a report on its card *today*, and the model has learned to look for one.
+# Every fraud has a report on its card *today*, and the model has learned to look for it.
 # Lockstep warns about such a query when it is deployed or explained:
 
 # %%
@@ -226,15 +227,15 @@ for warning in caught:
 # %% [markdown]
 # ## Online: the two weeks again, one payment at a time
 #
-# The database for serving knows only what was known on the morning on which the test begins.
-# Then everything happens in the order of time. A report or a merchant is stored when it arrives.
-# A payment is a request first: its features are computed while it waits, and it is stored after.
-# No code of the features exists besides `features.sql`: `DEPLOY` compiles the same text.
+# The serving database contains only the rows known on the morning on which the test starts.
+# All events are then replayed in order of time. A report or a merchant is stored when it arrives.
+# A payment is first a request, for which the features are computed, and is then stored.
+# `features.sql` is the only definition of the features: `DEPLOY` compiles the same text.
 
 # %%
 served = load(until=TEST_BEGINS)
 with warnings.catch_warnings():
-    # The second deployment is the leak, about which the warnings have been shown.
+    # The second deployment has the leak; its warnings have already been shown.
     warnings.simplefilter("ignore", lockstep.LockstepWarning)
     served.execute(f"DEPLOY fraud AS {SQL}")
     served.execute(f"DEPLOY leaky AS {LEAKY}")
@@ -245,7 +246,7 @@ stream = [
     for row in pa.Table.from_pandas(getattr(data, name), preserve_index=False).to_pylist()
     if row["ts"] >= TEST_BEGINS
 ]
-# At one moment, what is stored is before the payment that asks.
+# At equal times, stored rows precede payments.
 stream.sort(key=lambda event: event[:2])
 
 request, leaky_request = served.prepare("fraud"), served.prepare("leaky")
@@ -263,8 +264,8 @@ print(answers[-1])
 # %% [markdown]
 # ## Same scores, same precision
 #
-# The answers are compared with the rows of the training set, bit by bit.
-# Equal features give equal scores, and equal scores the same fifteen payments.
+# The results are compared with the rows of the training set, bit by bit.
+# Equal features produce equal scores, and equal scores select the same fifteen payments.
 
 # %%
 online = pa.Table.from_pylist(answers, schema=offline.schema)
@@ -281,13 +282,13 @@ print(f"with the leak, offline: {precision(leaky_scores):.3f}")
 print(f"with the leak, online:  {precision(leaky_online_scores):.3f}")
 
 # %% [markdown]
-# The leak has no use online: the report is not there when the payment is. And the model has learned
-# from it what it should have learned from the windows, so it is worse than the one without a leak.
+# Online, the leak does not help: the report does not exist at the time of the payment. Because the
+# model relies on it instead of the windows, it is worse than the model without a leak.
 #
-# `db.verify` makes the comparison without a loop of your own: each stored payment is a request at
-# its own position. It proves that the two modes agree; it cannot see a leak in the query itself,
-# which both modes compute alike over the rows that are stored *today*.
-# For that there are the warning above and a replay like this one.
+# `db.verify` performs the comparison without a loop of your own: each stored payment is replayed as
+# a request at its own position. It proves that the two modes agree. It cannot detect a leak in the
+# query itself, which both modes compute identically over the rows that are stored *today*.
+# The warning above and a replay like this one can detect a leak.
 
 # %%
 print(served.verify("fraud", sample=20_000))
@@ -295,10 +296,10 @@ print(served.verify("fraud", sample=20_000))
 # %% [markdown]
 # ## What the model finds
 #
-# On the left the precision for other budgets. It falls to the right for every model, since a day
-# has fewer frauds than that. On the right the frauds of the test by pattern, and how many of them
-# are among the reviewed payments. The first payments of an attack are missed: nothing has happened
-# yet that a window could count.
+# Left: the precision for other budgets. It decreases for every model as the budget exceeds the
+# number of frauds per day. Right: the frauds in the test by pattern, and the number of them among
+# the reviewed payments. The first payments of an attack are missed, because there are no earlier
+# events that a window could count.
 
 # %%
 _, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6))
@@ -336,7 +337,7 @@ show(HERE / "pictures" / "precision.png")
 # %% [markdown]
 # ## How long a request takes
 #
-# From a Python dict to a Python dict, with everything computed at that moment.
+# Measured from a Python dict to a Python dict; all features are computed at request time.
 
 # %%
 draw_latencies(np.array(latencies_ns), "requests of one payment")

@@ -1,7 +1,7 @@
-"""Generates card transactions with four patterns of fraud. They are not real.
+"""Generates card transactions with four patterns of fraud. The data is not real.
 
-The same seed gives the same rows. What honest people do makes fraud hard to see: families share
-devices, people travel and buy new telephones, and some purchases are large.
+The same seed produces the same rows. Honest behaviour makes fraud hard to detect: families share
+devices, people travel and buy new phones, and some purchases are large.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ HONEST = 115_000
 CATEGORIES = ["grocery", "restaurant", "fuel", "fashion", "electronics", "travel", "digital"]
 SHARES = [0.30, 0.22, 0.12, 0.13, 0.06, 0.04, 0.13]
 TYPICAL_AMOUNT = [34, 22, 45, 60, 140, 260, 9]
-# How much of a category is sold on the web.
+# Share of each category that is sold on the web.
 WEB = {"fashion": 0.5, "electronics": 0.6, "travel": 0.9, "digital": 1.0}
 DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
 class Transactions:
-    """Three tables, each in the order in which its rows become known."""
+    """Three tables, each in the order in which its rows became known."""
 
     transactions: pd.DataFrame
-    """What happened, at the moment of the payment."""
+    """Payments; `ts` is the time of the payment."""
     merchants: pd.DataFrame
-    """Who accepts cards; `ts` is when the merchant was registered."""
+    """Merchants that accept cards; `ts` is the time at which the merchant was registered."""
     reports: pd.DataFrame
-    """Transactions that the holder of the card reports as fraud; `ts` is when, and the last reports
-    are weeks after the last transaction."""
+    """Transactions that the cardholder reported as fraud; `ts` is the time of the report. The last
+    reports are weeks after the last transaction."""
     patterns: pd.Series
-    """By `tx_id`, the pattern of the fraud, or `honest`: the truth, which nobody knows at once."""
+    """Fraud pattern by `tx_id`, or `honest`: the ground truth, unknown at the time of a payment."""
 
 
 def generate(seed: int = 2024) -> Transactions:
@@ -75,7 +75,7 @@ def generate(seed: int = 2024) -> Transactions:
 
 def _merchants(rng: np.random.Generator) -> pd.DataFrame:
     category = rng.choice(len(CATEGORIES), MERCHANTS, p=SHARES)
-    # One merchant in eight is registered while we look.
+    # One merchant in eight is registered during the period.
     day = np.where(rng.random(MERCHANTS) < 0.12, rng.integers(5, DAYS - 5, MERCHANTS), 0)
     frame = pd.DataFrame(
         {
@@ -92,12 +92,12 @@ def _merchants(rng: np.random.Generator) -> pd.DataFrame:
 
 
 def _honest(rng: np.random.Generator, merchants: pd.DataFrame) -> pd.DataFrame:
-    """What the holders of the cards buy."""
+    """Generates the purchases of the cardholders."""
     weight = rng.gamma(1.2, 1.0, CARDS)
     wealth = rng.lognormal(0, 0.5, CARDS)
     card = rng.choice(CARDS, HONEST, p=weight / weight.sum())
     second = _seconds(rng, HONEST)
-    # Each card has merchants that it likes: half of the purchases are at one of ten.
+    # Each card has ten favourite merchants, which account for half of its purchases.
     share = (merchants["share"] / merchants["share"].sum()).to_numpy()
     liked = rng.choice(MERCHANTS, (CARDS, 10), p=share)
     chosen = np.where(
@@ -107,20 +107,20 @@ def _honest(rng: np.random.Generator, merchants: pd.DataFrame) -> pd.DataFrame:
     )
     is_open = merchants["day"].to_numpy()[chosen] * DAY_S <= second
     chosen = np.where(is_open, chosen, 0)
-    # One purchase in sixty is a large one.
+    # One purchase in sixty is large.
     large = np.where(rng.random(HONEST) < 1 / 60, rng.uniform(3, 12, HONEST), 1.0)
     amount = merchants["price"].to_numpy()[chosen] * wealth[card] * large
     amount *= rng.lognormal(0, 0.45, HONEST)
 
     category = merchants["category"].to_numpy()[chosen]
     is_web = rng.random(HONEST) < np.array([WEB.get(name, 0.05) for name in category])
-    # A household of about three cards shares a device, and now and then a device is replaced.
+    # A household with about three cards shares a device; some devices are replaced.
     household = rng.integers(0, CARDS // 2, CARDS)
     renewals = rng.random(CARDS // 2) < 0.35
     renewed = np.where(renewals, rng.uniform(0, DAYS * DAY_S, CARDS // 2), np.inf)
     generation = (second > renewed[household[card]]).astype(int)
     device = np.char.add("d", (household[card] * 2 + generation).astype(str))
-    # Abroad, or at a friend's: a device that is seen once.
+    # When travelling or visiting: a device that is seen only once.
     once = rng.random(HONEST) < 0.04
     device = np.where(once, np.char.add("v", np.arange(HONEST).astype(str)), device)
     till = np.char.add(merchants["merchant"].to_numpy()[chosen].astype(str), "-till")
@@ -138,7 +138,7 @@ def _honest(rng: np.random.Generator, merchants: pd.DataFrame) -> pd.DataFrame:
 
 
 def _seconds(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Moments with more of them in the afternoon and fewer at night."""
+    """Returns random times, more in the afternoon and fewer at night."""
     by_hour = np.array([2, 1, 1, 1, 1, 2, 4, 7, 10, 12, 13, 15, 17, 15, 14, 14, 15, 17, 18, 16])
     by_hour = np.append(by_hour, [13, 10, 7, 4])
     hour = rng.choice(24, count, p=by_hour / by_hour.sum())
@@ -156,7 +156,7 @@ def _events(pattern: str, rows: list[tuple[float, str, str, str, float]]) -> pd.
 
 
 def _card_testing(rng: np.random.Generator, merchants: pd.DataFrame) -> pd.DataFrame:
-    """A list of stolen numbers is tried with small amounts; the ones that work are used later."""
+    """Generates attacks that test stolen numbers with small amounts and later use valid ones."""
     rows = []
     for attack in range(44):
         begin = rng.uniform(0, DAYS) * DAY_S
@@ -177,7 +177,7 @@ def _card_testing(rng: np.random.Generator, merchants: pd.DataFrame) -> pd.DataF
 
 
 def _stolen_cards(rng: np.random.Generator, merchants: pd.DataFrame) -> pd.DataFrame:
-    """One card, several purchases within two hours, before it is blocked."""
+    """Generates thefts of a card: several purchases within two hours, before it is blocked."""
     rows = []
     for theft in range(85):
         begin = rng.uniform(0, DAYS) * DAY_S
@@ -195,7 +195,7 @@ def _stolen_cards(rng: np.random.Generator, merchants: pd.DataFrame) -> pd.DataF
 def _compromised_merchants(
     rng: np.random.Generator, merchants: pd.DataFrame, honest: pd.DataFrame
 ) -> pd.DataFrame:
-    """A merchant loses the numbers of its customers; each is used once, somewhere else."""
+    """Generates data breaches: each leaked card number is used once, at another merchant."""
     rows = []
     for breach in range(7):
         day = rng.uniform(10, DAYS - 8)
@@ -215,7 +215,7 @@ def _compromised_merchants(
 
 
 def _shared_devices(rng: np.random.Generator, merchants: pd.DataFrame) -> pd.DataFrame:
-    """One device pays with many cards over days, in no hurry and with usual amounts."""
+    """Generates devices that pay with many cards over several days, with ordinary amounts."""
     rows = []
     for ring in range(22):
         begin = rng.uniform(0, DAYS - 3) * DAY_S
@@ -230,12 +230,12 @@ def _shared_devices(rng: np.random.Generator, merchants: pd.DataFrame) -> pd.Dat
 
 
 def _days_until_report(rng: np.random.Generator, count: int) -> np.ndarray:
-    """A holder reports a fraud after half a day to some weeks; the mean is 6 days."""
+    """Returns times until a fraud is reported, in days: 0.5 to 40 days, 6 days on average."""
     return np.minimum(0.5 + rng.gamma(1.6, 3.5, count), 40)
 
 
 def _replace_reported_cards(rows: pd.DataFrame) -> pd.DataFrame:
-    """After the first report a card is blocked; the holder goes on with a new number."""
+    """Blocks each card after its first report; the holder continues with a new number."""
     is_fraud = rows["pattern"] != "honest"
     blocked = rows[is_fraud].groupby("card")["reported"].min()
     is_late = rows["second"] > rows["card"].map(blocked).fillna(np.inf)

@@ -1,7 +1,7 @@
-"""Generates lists of recommended items, and what people do with them. They are not real.
+"""Generates lists of recommended items and user actions on them. The data is not real.
 
-The same seed gives the same rows. What is clicked depends on the taste of the person, on what the
-person is looking for in this session, on how popular the item is this week, and on chance.
+The same seed produces the same rows. Clicks depend on the taste of the user, the category that the
+user is looking for in this session, the current popularity of the item, and chance.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class Shop:
     """Four tables with the same columns, each in the order of its events."""
 
     impressions: pd.DataFrame
-    """Items that were shown, ten in a list: a list has one user and one moment."""
+    """Items shown, in lists of ten; all rows of a list have the same user and time."""
     clicks: pd.DataFrame
     carts: pd.DataFrame
     orders: pd.DataFrame
-    """What people did; `event_id` is that of the impression, `ts` the moment of the action."""
+    """User actions; `event_id` is the impression, `ts` is the time of the action."""
 
 
 def generate(seed: int = 7) -> Shop:
-    """Generates three weeks of a shop."""
+    """Generates three weeks of events of a shop."""
     rng = np.random.default_rng(seed)
     items = _items(rng)
     taste = rng.normal(0, 1.0, (USERS, len(CATEGORIES)))
@@ -69,10 +69,10 @@ class _Items:
     category: np.ndarray
     brand: np.ndarray
     level: np.ndarray
-    """How expensive the item is among those of its category."""
+    """Price level of the item, on a logarithmic scale."""
     price: np.ndarray
     popularity: np.ndarray
-    """By day and item: a walk, so that last week says something about today."""
+    """Popularity by day and item: a random walk, so that past popularity is predictive."""
 
 
 def _items(rng: np.random.Generator) -> _Items:
@@ -89,7 +89,10 @@ def _items(rng: np.random.Generator) -> _Items:
 
 
 def _sessions(rng: np.random.Generator, taste: np.ndarray) -> list[tuple[float, int, int]]:
-    """When who comes, and for which category: half of the time for that of the last session."""
+    """Returns the time, user and category of each session.
+
+    With probability 0.5, the category is that of the user's previous session.
+    """
     activity = rng.gamma(1.0, 1.0, USERS)
     users = rng.choice(USERS, SESSIONS, p=activity / activity.sum())
     hours = 8 + 14 * rng.beta(2.2, 1.6, SESSIONS)
@@ -107,7 +110,7 @@ def _sessions(rng: np.random.Generator, taste: np.ndarray) -> list[tuple[float, 
 
 
 def _candidates(rng: np.random.Generator, items: _Items, intent: int, day: int) -> np.ndarray:
-    """Ten items, the more popular ones more often, and a little of what is looked for."""
+    """Draws ten items, preferring popular items and the category that the user looks for."""
     weight = np.exp(0.5 * items.popularity[day]) * np.where(items.category == intent, 2.0, 1.0)
     return rng.choice(ITEMS, CANDIDATES, replace=False, p=weight / weight.sum())
 
@@ -120,7 +123,7 @@ def _events(
     is_clicked: np.ndarray,
     appeal: np.ndarray,
 ) -> list[tuple]:
-    """The list, and the click, the cart and the order that may follow from an item."""
+    """Returns the events of a list: impressions, and any clicks, carts and orders."""
     key = rng.integers(0, 2**62)
     rows = []
     for order, item in enumerate(shown):
@@ -139,7 +142,7 @@ def _events(
 
 
 def _tables(frame: pd.DataFrame, items: _Items) -> Shop:
-    """Numbers the impressions in the order of time and splits the events by action."""
+    """Numbers the impressions by time, and splits the events by action."""
     item = frame["item"].to_numpy()
     frame = frame.assign(
         ts=(START + pd.to_timedelta((frame["second"] * 1000).astype("int64"), unit="ms")).astype(

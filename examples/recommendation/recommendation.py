@@ -2,15 +2,15 @@
 # # Recommendation: ten items, in the right order
 #
 # A shop shows lists of ten items. Which of the ten will this visitor click?
-# The shop wants those at the top, so the answer is an *order*, and the measures are those of
-# orders: **NDCG@5** for each list (1 when all clicked items are at the top) and the **AUC by
-# user** (the chance that an item that the user clicked is ranked above one that the user did not).
+# The shop should show these items at the top, so the result is an *order*, and the metrics are
+# ranking metrics: **NDCG@5** of each list (1 if all clicked items are at the top) and the **AUC by
+# user** (the probability that a clicked item is ranked above an item that the user did not click).
 #
-# The baseline is the one to beat in every shop: the items by **popularity**, which is the number of
-# clicks of the last seven days.
+# The baseline is the usual one of a shop: the items by **popularity**, which is the number of
+# clicks in the last seven days.
 #
 # The lists and the clicks are **generated, not real**, by [generate.py](generate.py) with a fixed
-# seed. People in it have a lasting taste, and look for one category in each visit.
+# seed. Users have a lasting taste, and look for one category in each visit.
 
 # %%
 import re
@@ -44,42 +44,43 @@ data.impressions.head(3)
 # %% [markdown]
 # ## One window over four tables
 #
-# What a user does is in three tables: clicks, carts and orders. *What did this user do in the last
-# half hour?* is one question all the same, and a **window union** is one window over all of them:
+# The actions of a user are in three tables: clicks, carts and orders. *What did this user do in
+# the last half hour?* is nevertheless one question, and a **window union** is one window over all
+# three:
 #
 # ```sql
 # did_30m AS (UNION clicks, carts, orders PARTITION BY i.user ORDER BY i.ts
 #   ROWS_RANGE BETWEEN 30m PRECEDING AND CURRENT ROW INSTANCE_NOT_IN_WINDOW EXCLUDE CURRENT_ROW)
 # ```
 #
-# * The tables have the same columns, so that their rows fit together. `action` tells them apart.
-# * `INSTANCE_NOT_IN_WINDOW` leaves out the other rows of the main table, which are impressions:
-#   to be shown something is not to do something. `EXCLUDE CURRENT_ROW` leaves out the row itself.
-# * The windows named `seen_…` do contain impressions: clicks divided by impressions is the share
-#   that was clicked. They have `EXCLUDE CURRENT_TIME` instead, because **the ten rows of a list
-#   have one moment**. Without it, in the training set the tenth row would see that the nine others
-#   were shown, and online, where the ten are asked about together, it would not.
-# * A window that is partitioned by `i.user, i.category` answers for each item separately: how much
-#   has this user done in the category *of this item*?
+# * The tables have the same columns, so that they can be combined. `action` distinguishes the rows.
+# * `INSTANCE_NOT_IN_WINDOW` excludes the other rows of the main table, which are impressions and
+#   not actions. `EXCLUDE CURRENT_ROW` excludes the row itself.
+# * The windows named `seen_…` include impressions: clicks divided by impressions is the click rate.
+#   They have `EXCLUDE CURRENT_TIME` instead, because **the ten rows of a list have the same time**.
+#   Without it, the tenth row would see the nine other impressions in the training set, but not
+#   online, where the ten rows are requested together.
+# * A window that is partitioned by `i.user, i.category` has a value for each item: the number of
+#   actions of this user in the category *of this item*.
 #
-# A click is stored when it happens, with its own time. So no feature can see the click that it
-# shall predict: it is some seconds later than the list.
+# A click is stored when it happens, with its own time. No feature can therefore see the click that
+# it should predict, which is some seconds later than the list.
 #
 # ## Features as a line of text
 #
-# The query does not give a column for each feature, but one line that LightGBM reads, made by
-# **feature signatures**: `continuous(x)` is a number, `discrete(x, 1000)` a category, as its hash
-# in 1,000 buckets, `binary_label(x)` the label. `csv(…)` writes their values with commas between
-# them. The number of a category is then part of the SQL, and the same offline and online: there is
-# no dictionary to ship with the model. (Two categories may share a bucket; these do not.)
-# A number is written with as many digits as it takes to read the same bits back.
+# The query returns the features not as columns but as one line of text for LightGBM, composed of
+# **feature signatures**: `continuous(x)` is a number, `discrete(x, 1000)` a category, hashed into
+# 1,000 buckets, and `binary_label(x)` the label. `csv(…)` writes their values separated by commas.
+# The number of a category is therefore part of the SQL, and the same offline and online: no
+# dictionary must be shipped with the model. (Two categories can share a bucket; these do not.)
+# A number is written with enough digits to read the same bits back.
 
 # %%
 SQL = (HERE / "features.sql").read_text(encoding="utf-8")
 
 
 def load(until: pd.Timestamp | None = None) -> lockstep.Connection:
-    """Makes a database with the events before ``until``, or with all of them."""
+    """Creates a database with the events before ``until``, or with all events."""
     db = lockstep.connect()
     for name in TABLES:
         rows = getattr(data, name)
@@ -95,8 +96,8 @@ print(f"{len(offline):,} lines in {seconds:.1f} s; one of them:")
 print(offline["line"][150_002])
 
 # %% [markdown]
-# `gcformat` and `libsvm` write the same features in other formats: with the number of the slot,
-# and with categories as slots of their own.
+# `gcformat` and `libsvm` write the same features in other formats: with slot numbers, and with
+# each category as a separate slot.
 
 # %%
 for form in ("gcformat", "libsvm"):
@@ -108,12 +109,12 @@ for form in ("gcformat", "libsvm"):
 # %% [markdown]
 # ## The training file
 #
-# The training query is the same SQL with a label in front. **A label looks into the future**: was
-# this impression clicked afterwards? That is right for a label and wrong for everything else, so
-# the join to the click is here and not in `features.sql`, which is deployed.
+# The training query is the same SQL with a label at the start. **A label depends on the future**:
+# was this impression clicked later? This is correct for a label and wrong for any feature, so the
+# join to the click is here and not in `features.sql`, which is deployed.
 #
-# Days 8 to 18 are for learning; before that the windows are not full yet. The last three days are
-# the test. `INTO OUTFILE` writes the lines as they are, and LightGBM reads the file.
+# Days 8 to 18 are for training; earlier, the windows are not yet full. The last three days are the
+# test period. `INTO OUTFILE` writes the lines unchanged, and LightGBM reads the file.
 
 # %%
 TEST_BEGINS = START + pd.Timedelta(days=DAYS - 3)
@@ -142,10 +143,10 @@ print(f"{path.stat().st_size / 1e6:.1f} MB, which begin with")
 print(path.open().readline())
 
 # %% [markdown]
-# LambdaRank learns an order within groups; a group is a list of ten. LightGBM reads nothing between
-# two commas as a missing value, which is what NULL is written as. Its parser may round the last bit
-# of a number. That can move a threshold of a tree by as much and does no harm: for predictions, the
-# lines of both modes are read by `parse`, which is exact.
+# LambdaRank learns an order within groups; each list of ten is a group. NULL is written as an
+# empty field, which LightGBM reads as a missing value. Its parser may round the last bit of a
+# number. This can move a threshold of a tree by the same amount, which is harmless: for
+# predictions, the lines of both modes are parsed by `parse`, which is exact.
 
 # %%
 examples = lightgbm.Dataset(
@@ -172,7 +173,7 @@ model = lightgbm.train(
 
 
 def parse(lines: list[str]) -> np.ndarray:
-    """Reads lines as numbers; nothing between two commas is NaN."""
+    """Parses lines as numbers; an empty field is NaN."""
     names = [str(position) for position in range(len(kinds))]
     table = pa.csv.read_csv(
         BytesIO("\n".join(lines).encode()),
@@ -189,14 +190,14 @@ users = data.impressions["user"].to_numpy()[test]
 
 
 def ndcg(scores: np.ndarray, k: int = 5, lists: np.ndarray | None = None) -> float:
-    """Returns the mean over the lists in which something was clicked."""
+    """Returns the mean NDCG over the lists with at least one click."""
     relevant, ranks = clicked.reshape(-1, CANDIDATES), scores.reshape(-1, CANDIDATES)
     some = relevant.any(axis=1) if lists is None else relevant.any(axis=1) & lists
     return float(ndcg_score(relevant[some], ranks[some], k=k))
 
 
 def auc_by_user(scores: np.ndarray) -> float:
-    """Returns the mean over the users who clicked something, but not everything."""
+    """Returns the mean AUC over the users with clicked and unclicked items."""
     frame = pd.DataFrame({"user": users, "clicked": clicked, "score": scores})
     return float(
         np.mean(
@@ -228,9 +229,9 @@ for label, scores in [
 # %% [markdown]
 # ## Online: three days again, one list at a time
 #
-# The serving database begins with what was known when the test begins. Clicks, carts and orders
-# are stored when they happen. A list of ten rows is **one call**: request rows do not see each
-# other, and they are stored only after the list has been shown.
+# The serving database initially contains the rows known at the start of the test. Clicks, carts and
+# orders are stored when they happen. A list of ten rows is **one call**: request rows do not see
+# each other, and they are stored only after the list has been shown.
 
 # %%
 served = load(until=TEST_BEGINS)
@@ -261,7 +262,7 @@ for _, _, name, rows in stream:
 # %% [markdown]
 # ## Same lines, same order
 #
-# A line holds every bit of its features, so comparing them value by value as texts compares bits.
+# A line contains every bit of its features, so comparing the values as strings compares the bits.
 
 # %%
 compared = differing = 0
@@ -280,9 +281,9 @@ print(served.verify("interest", sample=20_000))
 # %% [markdown]
 # ## Why fresh features matter
 #
-# On the left the measure for other lengths of a list. On the right the lists by what their user had
-# done in the half hour before: popularity is the same for everybody, and the model is better the
-# more it has just seen. Features that are computed once a night do not have that.
+# Left: the metric for other list lengths. Right: the lists grouped by the actions of their user in
+# the half hour before. Popularity is the same for all users, whereas the model improves with the
+# number of recent actions. Features that are computed once a night lack this information.
 
 # %%
 _, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6))
@@ -320,7 +321,7 @@ show(HERE / "pictures" / "ranking.png")
 # %% [markdown]
 # ## How long a request takes
 #
-# One request is a list of ten items: ten lines of 24 features, from Python dicts to Python dicts.
+# One request is a list of ten items: ten lines of 24 features, Python dicts in and out.
 
 # %%
 draw_latencies(np.array(latencies_ns), "requests of ten items")

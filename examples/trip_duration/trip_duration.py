@@ -1,16 +1,16 @@
 # %% [markdown]
 # # Trip duration: how long will this taxi take?
 #
-# A passenger gets into a taxi in New York and says where to go. How many minutes will it take?
-# The answer is needed at that moment, with what is known at that moment.
+# A passenger gets into a taxi in New York and names a destination. How many minutes will the trip
+# take? The prediction is made at that time, from the facts known at that time.
 #
-# The data is real: 10,000 trips of January and February 2016, about seven in an hour, which are a
-# small sample of all trips ([source and licence](README.md)). With so few trips, do not expect
-# much of features about the traffic; this page shows what they are worth here.
+# The data is real: 10,000 trips in January and February 2016, about seven per hour, which is a
+# small sample of all trips ([source and licence](README.md)). With a sample of this size, features
+# about the traffic are not expected to help much; this page measures their value.
 #
-# The measure is the **mean absolute error in minutes**, over trips of less than three hours: the
-# few longer ones are meters that nobody stopped, most of them for nearly a whole day, and they
-# would outweigh all others.
+# The metric is the **mean absolute error in minutes**, over trips of less than three hours: the
+# few longer trips have meters that were not stopped, most of them for nearly a whole day, and they
+# would dominate the error.
 
 # %%
 import sys
@@ -37,19 +37,19 @@ raw.head(3).T
 # %% [markdown]
 # ## A trip is two events
 #
-# The file has one row for each trip, with its duration. That row never exists in the moment in
-# which the question is asked: when a trip begins, its duration is not known, and neither are the
-# durations of all the trips that are under way. So the rows are written down as what happened:
+# The file has one row per trip, including its duration. This row does not exist at the time of the
+# prediction: when a trip begins, its duration is unknown, and so are the durations of all trips in
+# progress. Therefore each row is converted to two events:
 #
 # * `trips`: a trip begins. `minutes` is NULL.
-# * `finished`: a trip ends. The same columns, `minutes` is known, and `ts` is the time of the end.
+# * `finished`: a trip ends. It has the same columns; `minutes` is known, and `ts` is the end time.
 #
-# (The file's times are New York's clock minus eight hours; adding them makes `hour` right.)
+# (The times in the file are New York's clock time minus eight hours, which the script adds back.)
 #
-# `origin` and `target` are cells of a grid, about 2 km wide. They are columns, and not computed in
-# the query, because windows are partitioned by them: **an index is over columns**. A window that is
-# partitioned by an expression gives the same values, but each request reads the whole table. So
-# `clock_hour` is a column, too.
+# `origin` and `target` are cells of a grid, about 2 km wide. They are columns, rather than
+# expressions in the query, because windows are partitioned by them: **an index is over columns**. A
+# window that is partitioned by an expression returns the same values, but each request reads the
+# whole table. For the same reason, `clock_hour` is a column.
 
 # %%
 clock = (raw["pickup_datetime"] + pd.Timedelta(hours=8)).astype("datetime64[ms]")
@@ -88,24 +88,24 @@ EVENTS = {"trips": trips, "finished": finished}
 # ## The features
 #
 # In [features.sql](features.sql) each window is a **window union**: `UNION done` adds the trips
-# that have ended, and `INSTANCE_NOT_IN_WINDOW EXCLUDE CURRENT_ROW` leaves out all those that have
-# begun. What the windows say:
+# that have ended, and `INSTANCE_NOT_IN_WINDOW EXCLUDE CURRENT_ROW` excludes the rows of trips that
+# have only begun. The windows:
 #
 # * `city_2h`: the pace, in minutes per kilometre, of all trips that ended in the last two hours.
-#   It has no PARTITION BY, so that it is one window over the whole city.
-# * `hour_14d`: the pace at this hour of the day, in two weeks.
-# * `origin_14d` and `target_14d`: the pace of trips from this cell, and to that cell.
-# * `route_30d`: trips with the same two cells. One trip in nine has none.
+#   It has no PARTITION BY, so it is a single window over the whole city.
+# * `hour_14d`: the pace at this hour of the day, over two weeks.
+# * `origin_14d` and `target_14d`: the pace of trips from the origin cell, and to the target cell.
+# * `route_30d`: trips between the same two cells. For one trip in nine there are no such trips.
 #
-# The medians are there because of meters that ran for a whole day: the mean of a window with one
-# of them says nothing.
+# The features are medians because of meters that ran for a whole day: a mean over a window with
+# such a trip is meaningless.
 
 # %%
 SQL = (HERE / "features.sql").read_text(encoding="utf-8")
 
 
 def load(until: pd.Timestamp | None = None) -> lockstep.Connection:
-    """Makes a database with the events before ``until``, or with all of them."""
+    """Creates a database with the events before ``until``, or with all events."""
     db = lockstep.connect()
     for name, rows in EVENTS.items():
         db.append(name, rows if until is None else rows[rows["ts"] < until])
@@ -120,10 +120,10 @@ print(f"{len(offline):,} rows with {offline.num_columns - 1} features in {second
 offline.slice(5_000, 3).to_pandas().T
 
 # %% [markdown]
-# ## Learn, and compare with simpler answers
+# ## Train, and compare with simpler predictions
 #
-# The last two weeks of February are the test; the first ten days have no history and are left out.
-# Learned are the minutes per trip with the absolute error as the loss.
+# The last two weeks of February are the test period; the first ten days have no history and are
+# excluded. The model predicts the minutes per trip; its loss is the absolute error.
 
 # %%
 TEST_BEGINS = pd.Timestamp("2016-02-16")
@@ -132,12 +132,12 @@ learn = known["ts"].between(pd.Timestamp("2016-01-11"), TEST_BEGINS, inclusive="
 
 
 def matrix(features: pa.Table, columns: list[str]) -> np.ndarray:
-    """Converts features to doubles; NULL is NaN."""
+    """Converts features to doubles; NULL becomes NaN."""
     return np.column_stack([features[name].cast(pa.float64()).to_numpy() for name in columns])
 
 
 class Model:
-    """Gradient-boosted trees over some of the features."""
+    """Gradient-boosted trees over a subset of the features."""
 
     def __init__(self, features: pa.Table, columns: list[str]) -> None:
         self.columns = columns
@@ -162,7 +162,7 @@ stopped = minutes[test] < 180
 
 
 def error(predicted: np.ndarray) -> float:
-    """Returns the mean absolute error over the test, in minutes."""
+    """Returns the mean absolute error over the test period, in minutes."""
     return float(np.abs(predicted - minutes[test])[stopped].mean())
 
 
@@ -190,16 +190,17 @@ for label, predicted in answers_of.items():
     print(f"  {error(predicted):6.3f}  {label}")
 
 # %% [markdown]
-# Nearly everything is in the trip itself: where from, where to, and at what time. The history of
-# seven trips in an hour adds next to nothing. With all trips of the city the windows would hold
-# some hundred times as many.
+# Nearly all information is in the trip itself: origin, destination and time. A history of seven
+# trips per hour adds almost nothing. With all trips of the city, the windows would contain some
+# hundred times as many rows.
 #
 # ## The leak
 #
-# The obvious query over the file goes wrong. It takes the table as it is, with the durations, and
-# lets each window end at the current row: then the median of a route contains **the duration that
-# is to be predicted**, and that of trips that are still under way. The next cell makes this mistake
-# on purpose: the same SQL over a table that knows the durations, without the two conditions.
+# The obvious query over the file is wrong. It uses the table unchanged, with the durations, and
+# each window ends at the current row: the median of a route then includes **the duration to
+# predict**, and the durations of trips that are still in progress. The next cell makes this
+# mistake on purpose: it runs the same SQL over a table that contains the durations, without the
+# two conditions.
 
 # %%
 LEAKY = SQL.replace("FROM trips", "FROM labelled").replace(
@@ -214,10 +215,10 @@ print(f"{error(leaky_minutes):.3f} minutes, offline, with the leak")
 # %% [markdown]
 # ## Online: the two weeks again, one trip at a time
 #
-# The serving database begins with what was known on the morning of February 16. A trip that begins
-# is a request, and is stored afterwards; a trip that ends is stored at its end.
-# `labelled` gets the duration right after the request, which is too early, and in favour of the
-# leak. But in the request itself there is none.
+# The serving database initially contains the rows known on the morning of February 16. When a trip
+# begins, it is first a request, and is then stored; when a trip ends, its end is stored.
+# `labelled` gets the duration immediately after the request, which is too early and favours the
+# leak. The request itself, however, contains no duration.
 
 # %%
 served = load(until=TEST_BEGINS)
@@ -231,7 +232,7 @@ stream = [
     for row in pa.Table.from_pandas(rows, preserve_index=False).to_pylist()
     if row["ts"] >= TEST_BEGINS
 ]
-# At one moment, trips that end are stored before a trip that begins asks.
+# At equal times, ends of trips precede requests.
 stream.sort(key=lambda event: event[:2])
 
 request, leaky_request = served.prepare("duration"), served.prepare("leaky")
@@ -248,7 +249,7 @@ for _, _, name, row in stream:
 print(answers[-1])
 
 # %% [markdown]
-# ## Same features, same answers
+# ## Same features, same predictions
 
 # %%
 online = pa.Table.from_pylist(answers, schema=offline.schema)
@@ -266,8 +267,8 @@ print(f"with the leak, online:  {error(leaky_online_minutes):.3f} minutes")
 print(served.verify("duration"))
 
 # %% [markdown]
-# The leak would have been chosen by every comparison offline, and is the worst of the models
-# online. `db.verify` replays all stored trips as requests; that takes one line.
+# Every offline comparison would have selected the model with the leak, which is the worst model
+# online. `db.verify` replays all stored trips as requests in one line.
 
 # %%
 _, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8), width_ratios=[1.25, 1])

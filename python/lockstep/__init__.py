@@ -1,8 +1,8 @@
 """Lockstep, a feature database: one SQL definition for training and for serving.
 
 A feature is written once, in SQL.
-Batch mode computes it over all of history for a training set; request mode computes it for one
-incoming row; the two give the same value, bit for bit, and ``db.verify`` proves it.
+Batch mode computes it over all history for a training set; request mode computes it for one
+incoming row. Both return the same value, bit for bit, and ``db.verify`` proves it.
 
     >>> import lockstep
     >>> db = lockstep.connect()
@@ -74,7 +74,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # asyncio takes longer to import than the rest of the package together.
+    # Importing asyncio takes longer than importing the rest of the package.
     if name in ("AsyncConnection", "AsyncPrepared", "AsyncRelation", "connect_async"):
         from . import _async
 

@@ -1,4 +1,4 @@
-"""The program ``lockstep``: the shell, and the demonstrations that only this package has."""
+"""The ``lockstep`` program: the shell, and the demonstrations of this package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> int:
-    """Runs the program with the process's arguments and returns its exit code."""
+    """Runs the program with the arguments of the process and returns its exit code."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["demo"]:
         from .demo import main as demo
@@ -15,7 +15,7 @@ def main() -> int:
         return demo(arguments[1:])
     from ._lockstep import main_with
 
-    # The shell is native code: without this, Ctrl-C would only be noticed when it returns.
+    # The shell is native code: otherwise, Ctrl-C would have no effect until it returns.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return main_with(arguments)
 

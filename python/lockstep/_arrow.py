@@ -1,6 +1,6 @@
-"""Converts data of other libraries to Arrow, and results to objects of those libraries.
+"""Converts data of other libraries to Arrow, and results to objects of these libraries.
 
-A library is imported only for an object of it, or for a result that is to be one.
+A library is imported only to convert an object from or to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def library_of(data: object) -> str:
 
 
 def is_table(data: object) -> bool:
-    """Whether an object is columns rather than rows."""
+    """Returns whether an object has columns rather than rows."""
     return (
         library_of(data) in ("pandas", "polars")
         or hasattr(data, "__arrow_c_stream__")
@@ -31,7 +31,7 @@ def is_table(data: object) -> bool:
 def to_arrow(data: Any, types: Mapping[str, str] | None = None) -> Any:
     """Returns an object with the Arrow stream interface for a table of any library.
 
-    ``types`` are the types of the columns that it is converted for, where they are known.
+    ``types`` are the SQL types of the target columns, if known.
     """
     library = library_of(data)
     if library == "pandas":
@@ -45,17 +45,17 @@ def _from_polars(data: Any) -> Any:
     frame = data.collect() if hasattr(data, "collect") else data
     polars = require("polars", "to read a polars data frame")
     for name, dtype in frame.schema.items() if isinstance(frame, polars.DataFrame) else ():
-        # Arrow has no such integers, and the bytes of an object are an address.
+        # Arrow has no 128-bit integers, and the bytes of an Object are an address.
         if str(dtype) in ("Int128", "UInt128", "Object"):
             raise Error(
-                f"column `{name}` is {dtype} in polars, which no type takes",
+                f"cannot convert column `{name}` of polars type {dtype}",
                 code="42804",
                 kind="fix data",
-                hint="Cast it to a type such as Int64, Float64 or String, or leave it out.",
+                hint="Cast the column to a type such as Int64, Float64 or String, or omit it.",
             )
     if isinstance(frame, polars.DataFrame) and polars.Null in frame.dtypes:
-        # The Arrow data of polars for a column without a type has a buffer, which Arrow forbids.
-        require("pyarrow", "to read a column of only None")
+        # For a column of type Null, polars exports a buffer, which the Arrow format forbids.
+        require("pyarrow", "to read a column that contains only None")
         return frame.to_arrow()
     return frame
 
@@ -63,18 +63,18 @@ def _from_polars(data: Any) -> Any:
 def _from_pandas(frame: Any, types: Mapping[str, str]) -> Any:
     pyarrow = require("pyarrow", "to read a pandas data frame")
     try:
-        # A missing value is NULL; the index is not a column.
+        # A missing value becomes NULL; the index is not a column.
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
     except (ValueError, TypeError, pyarrow.ArrowException) as error:
         raise Error(
-            f"the data frame has a column that Arrow does not take: {_first_line(error)}",
+            f"could not convert the data frame to Arrow: {_first_line(error)}",
             code="42804",
             kind="fix data",
-            hint="Give every column a name of its own and values of one type.",
+            hint="Use unique column names and values of one type per column.",
         ) from error
     for position, name in enumerate(table.column_names):
-        # NaN is the only missing value of a column of plain floats, and also a value. It stays NaN,
-        # and the session's nan_as_null decides; columns of other types have no NaN.
+        # In a column of numpy floats, NaN is both the missing value and a value. It stays NaN, so
+        # that the session's nan_as_null applies; columns of other types have no NaN.
         dtype = frame.dtypes.iloc[position]
         if (
             table.column(position).null_count
@@ -88,15 +88,15 @@ def _from_pandas(frame: Any, types: Mapping[str, str]) -> Any:
 
 
 def column_of(pyarrow: Any, name: str, values: Any) -> Any:
-    """Returns values, such as a numpy array, as a column of Arrow."""
+    """Returns values, such as a numpy array, as an Arrow column."""
     try:
         return pyarrow.array(values)
     except (ValueError, TypeError, pyarrow.ArrowException) as error:
         raise Error(
-            f"column `{name}` has values that Arrow does not take: {_first_line(error)}",
+            f"could not convert column `{name}` to Arrow: {_first_line(error)}",
             code="42804",
             kind="fix data",
-            hint="Give values of one type, in the byte order of the machine.",
+            hint="Use values of one type, in the byte order of the machine.",
         ) from error
 
 
@@ -108,11 +108,11 @@ def _first_line(error: Exception) -> str:
 def to_pandas(table: Any) -> Any:
     """Converts a pyarrow table to a data frame.
 
-    Numbers and booleans with NULLs get pandas' nullable types: integers would lose digits as
-    floats, and in a plain float column NULL would become NaN.
+    Numeric and BOOL columns with NULL get pandas' nullable types: otherwise, integers would become
+    floats and lose digits, and NULL would become NaN in float columns.
     """
-    pandas = require("pandas", "to make a data frame")
-    pyarrow = require("pyarrow", "to make a data frame")
+    pandas = require("pandas", "to create a data frame")
+    pyarrow = require("pyarrow", "to create a data frame")
     nullable = {
         pyarrow.int16(): pandas.Int16Dtype(),
         pyarrow.int32(): pandas.Int32Dtype(),
@@ -129,23 +129,23 @@ def to_pandas(table: Any) -> Any:
 
 
 def require(library: str, purpose: str) -> Any:
-    """Imports an optional library; the error for a missing one says what to install."""
+    """Imports an optional library. Raises ``Error`` with the code 58P01 if it is not installed."""
     import importlib
 
     try:
         return importlib.import_module(library)
     except ImportError as error:
         raise Error(
-            f"{library} is needed {purpose}",
+            f"{library} is required {purpose}",
             code="58P01",
-            hint=f"pip install {library}",
+            hint=f"Run `pip install {library}`.",
         ) from error
 
 
 def to_numpy(column: pyarrow.ChunkedArray) -> Any:
-    """Returns a column as a numpy array; one that is not of floats and holds NULLs is masked."""
-    numpy = require("numpy", "to make numpy arrays")
-    pyarrow = require("pyarrow", "to make numpy arrays")
+    """Returns a column as a numpy array: masked if it has NULL and is an integer or BOOL column."""
+    numpy = require("numpy", "to create numpy arrays")
+    pyarrow = require("pyarrow", "to create numpy arrays")
     array = column.combine_chunks()
     types = pyarrow.types
     is_number = types.is_integer(array.type) or types.is_boolean(array.type)

@@ -1,12 +1,12 @@
 """Connections whose calls are awaited, for asyncio programs.
 
-A connection has a thread, which runs its calls one after another in the order in which they were
-made, so that the event loop never waits. Cancelling the task that awaits a call takes it out of the
-queue, or interrupts it where it runs: the engine ends it within a fraction of a second, and the
-task is cancelled when it has ended. Connections run beside each other.
+Each connection has a thread that runs its calls sequentially, in the order in which they were made,
+so that the event loop is never blocked. Cancelling the task that awaits a call removes the call
+from the queue, or interrupts it: the engine ends the call within a fraction of a second, and the
+task is cancelled when the call has ended. Calls of different connections run concurrently.
 
-Cost: handing a call to the thread and back takes some tens of microseconds, more than answering a
-request row does. Many request rows in one call cost it once.
+Cost: passing a call to the thread and back takes tens of microseconds, longer than computing the
+result of a request row. To pay this cost once, pass many request rows in one call.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 ROWS_PER_FETCH = 1024
-"""The rows that an ``async for`` takes from the thread at once."""
+"""Number of rows that ``async for`` fetches from the thread at a time."""
 
 
 class Opening:
-    """Opens a database when it is awaited, or entered by ``async with``.
+    """Opens a database when it is awaited or entered with ``async with``.
 
-    ``connect_async`` makes it.
+    Created by ``connect_async``.
 
     >>> import asyncio, lockstep
     >>> async def main():
@@ -76,7 +76,7 @@ class Opening:
         try:
             await worker.run(lambda: opened.append(self._open()))
         except BaseException:
-            # A cancelled opening may have finished first.
+            # The opening may have finished before it was cancelled.
             if opened:
                 opened[0].close()
             worker.end()
@@ -92,15 +92,16 @@ def connect_async(
     progress: Callable[[OpenProgress], object] | None = None,
     **options: Any,
 ) -> Opening:
-    """Opens a database whose calls are awaited.
+    """Opens a database with an asyncio connection.
 
-    The parameters are those of ``connect``; ``options`` are ``tls`` and ``ca``. ``progress`` is
-    called on another thread.
+    The parameters are as in ``connect``; ``options`` are ``tls`` and ``ca``. ``progress`` is called
+    on another thread.
 
-    Returns what is to be awaited, or entered with ``async with``, which also closes it: both give
-    an ``AsyncConnection``. Raises ``Error`` as ``connect`` does, where it is awaited.
+    Returns an object that returns an ``AsyncConnection`` when it is awaited or entered with ``async
+    with``; ``async with`` also closes the connection. Raises ``Error`` as ``connect`` does, when
+    the object is awaited or entered.
 
-    Cost: a thread for each connection.
+    Cost: one thread per connection.
 
     >>> import asyncio, lockstep
     >>> async def main():
@@ -121,13 +122,13 @@ def connect_async(
 
 
 class AsyncConnection:
-    """Runs statements and requests in a session, as ``Connection``; its calls are awaited.
+    """Runs statements and requests in a session, as ``Connection`` does; its calls are awaited.
 
-    ``connect_async`` makes it. Its calls run one after another, in the order in which they were
-    made; for calls beside each other, open several connections. A cancelled task ends its call.
+    Created by ``connect_async``. Calls run sequentially, in the order in which they were made; open
+    several connections to run calls concurrently. Cancelling a task cancels its call.
 
-    Cost: handing a call to the thread and back takes some tens of microseconds, more than answering
-    a request row does. Many request rows in one call cost it once.
+    Cost: passing a call to the thread and back takes tens of microseconds, longer than computing
+    the result of a request row. To pay this cost once, pass many request rows in one call.
 
     >>> import asyncio, lockstep
     >>> async def main():
@@ -143,7 +144,7 @@ class AsyncConnection:
 
     @property
     def blocking(self) -> Connection:
-        """The connection beneath, whose calls block; for other threads, and for short calls.
+        """Underlying connection, whose calls block; for other threads and for short calls.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -156,7 +157,7 @@ class AsyncConnection:
 
     @property
     def opened(self) -> Opened | None:
-        """What opening the directory has done; ``None`` for a database in memory or on a server.
+        """Result of opening the directory; ``None`` for a database in memory or on a server.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -168,13 +169,14 @@ class AsyncConnection:
         return self._blocking.opened
 
     async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> AsyncRelation:
-        """Runs a script of one or more statements and returns the outcome of the last one.
+        """Runs a script of one or more statements and returns the result of the last statement.
 
-        - ``sql``: the statements.
-        - ``parameters``: a value for each ``?`` of one statement.
+        - ``sql``: statements, separated by semicolons.
+        - ``parameters``: value for each ``?``; requires a single statement.
 
         Returns an ``AsyncRelation`` that has run. Raises ``Error`` as ``Connection.execute`` does.
-        A cancelled task ends the statement: a write then has taken effect as a whole or not at all.
+        If the task is cancelled, the statement is cancelled, and a write takes effect completely or
+        not at all.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -187,15 +189,15 @@ class AsyncConnection:
         return AsyncRelation(lambda: relation, self._worker, relation)
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> AsyncRelation:
-        """Makes a lazy relation of one query.
+        """Returns a lazy relation for one query.
 
-        - ``query``: the query. As with ``Connection.sql``, a name that no table has may be that of
-          a variable of the caller.
-        - ``parameters``: a value for each ``?``.
+        - ``query``: the query. As in ``Connection.sql``, a name that is not a table can be a
+          variable of the caller.
+        - ``parameters``: value for each ``?``.
 
-        Nothing is done before the relation is awaited, fetched from or iterated over, so that is
-        where a wrong name or type raises. ``await db.sql(…)`` checks the query and returns the
-        relation, whose ``columns`` and ``types`` are known from then on.
+        The query is neither checked nor run until the relation is awaited, fetched from or iterated
+        over; an invalid name or type raises ``Error`` only then. ``await db.sql(…)`` checks the
+        query and returns the relation, whose ``columns`` and ``types`` are then known.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -217,10 +219,10 @@ class AsyncConnection:
         replace: bool = False,
         durability: Literal["disk", "os", "memory"] | None = None,
     ) -> int:
-        """Appends rows to a table, all or none, and returns their number.
+        """Appends rows to a table, all or none, and returns the number of rows.
 
-        The parameters and errors are those of ``Connection.append``. The rows must not be changed
-        before it returns.
+        The parameters and errors are as in ``Connection.append``. Do not modify the rows before the
+        call returns.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -236,13 +238,13 @@ class AsyncConnection:
         )
 
     async def request(self, target: str, rows: Any) -> Any:
-        """Answers request rows in request mode.
+        """Computes the results for request rows in request mode.
 
-        - ``target``: the name of a deployment, or a query.
-        - ``rows``: a row, a list of rows, or a table.
+        - ``target``: name of a deployment, or a query.
+        - ``rows``: row, list of rows, data frame or Arrow table.
 
-        Returns a dict, a list of dicts, or a table, and raises ``Error``, as ``Connection.request``
-        does.
+        Returns a dict, a list of dicts, or an object of the same library, and raises ``Error``, as
+        ``Connection.request`` does.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -256,11 +258,12 @@ class AsyncConnection:
         return await self._worker.run(lambda: self._blocking.request(target, rows))
 
     async def deployment(self, name: str) -> Deployment:
-        """Describes a deployment: its query, and the columns of its requests and answers.
+        """Returns the description of a deployment: its query, input and output columns.
 
-        - ``name``: the name of the deployment.
+        - ``name``: name of the deployment, or ``database.name``.
 
-        Returns a ``Deployment``. Raises ``Error`` with the code 42704 where there is none.
+        Returns a ``Deployment``. Raises ``Error`` with the code 42704 if the deployment does not
+        exist.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -274,9 +277,9 @@ class AsyncConnection:
         return await self._worker.run(lambda: self._blocking.deployment(name))
 
     async def prepare(self, target: str) -> AsyncPrepared:
-        """Compiles a deployment or a query once, to answer many request rows one by one.
+        """Compiles a deployment or a query once, for many single-row requests.
 
-        - ``target``: the name of a deployment, or a query.
+        - ``target``: name of a deployment, or a query.
 
         Returns an ``AsyncPrepared``. Raises ``Error`` as ``Connection.prepare`` does.
 
@@ -295,14 +298,15 @@ class AsyncConnection:
     def training_set(
         self, main_table: str | None, deployment: str, *, as_known: bool = False
     ) -> AsyncRelation:
-        """Makes a lazy relation of the training set of a deployment.
+        """Returns a lazy relation for the training set of a deployment.
 
-        - ``main_table``: the table whose rows are the requests: ``None`` for the deployment's own.
-        - ``deployment``: the name of a deployment.
-        - ``as_known``: whether each row sees only what had arrived before it.
+        - ``main_table``: table whose rows are the request rows; ``None`` for the request table of
+          the deployment.
+        - ``deployment``: name of a deployment.
+        - ``as_known``: whether each row sees only the rows that had arrived before it.
 
-        Returns an ``AsyncRelation``. Raises ``Error`` as ``Connection.training_set`` does, when it
-        is awaited, fetched from or iterated over.
+        Returns an ``AsyncRelation``. Raises ``Error`` as ``Connection.training_set`` does, when the
+        relation is awaited, fetched from or iterated over.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -325,11 +329,11 @@ class AsyncConnection:
         sample: int | None = None,
         progress: Callable[[float], object] | None = None,
     ) -> Verification:
-        """Replays stored rows as requests and compares with batch mode, bit by bit.
+        """Replays stored rows as requests and compares the results with batch mode, bit by bit.
 
-        - ``deployment``: the name of a deployment.
-        - ``sample``: how many rows are replayed; all of them when it is not given.
-        - ``progress``: called by the event loop with the fraction that is done, from 0 to 1.
+        - ``deployment``: name of a deployment.
+        - ``sample``: number of rows to replay; the default is as in ``Connection.verify``.
+        - ``progress``: function that the event loop calls with the fraction done, from 0 to 1.
 
         Returns a ``Verification``. Raises ``Error`` as ``Connection.verify`` does.
 
@@ -348,10 +352,9 @@ class AsyncConnection:
         )
 
     async def close(self) -> None:
-        """Ends the database, after the calls that were made before. Closing twice does nothing.
+        """Closes the database, after all earlier calls. Closing a closed connection does nothing.
 
-        A directory may be opened again then, by any process. Later calls raise ``Error`` with the
-        code 08003.
+        Any process can then open the directory. Later calls raise ``Error`` with the code 08003.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -376,9 +379,10 @@ class AsyncConnection:
 
 
 class AsyncPrepared:
-    """Answers one request row after another, as ``Prepared``; ``AsyncConnection.prepare`` makes it.
+    """Computes the result of a request row; created by ``AsyncConnection.prepare``.
 
-    A call takes a row and returns a dict, or ``None`` for a row that a WHERE drops.
+    Call it with a request row, as ``Prepared``, and await the result: a dict, or ``None`` for a row
+    that WHERE rejects.
 
     >>> import asyncio, lockstep
     >>> async def main():
@@ -396,7 +400,7 @@ class AsyncPrepared:
 
     @property
     def input(self) -> list[tuple[str, str]]:
-        """The names and types of the request row's columns, in the order of the table.
+        """Names and types of the columns of a request row, in the order of the table.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -410,7 +414,7 @@ class AsyncPrepared:
 
     @property
     def output(self) -> list[tuple[str, str]]:
-        """The names and types of the answer's columns.
+        """Names and types of the columns of a result.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -423,15 +427,15 @@ class AsyncPrepared:
         return self._prepared.output
 
     async def __call__(self, row: Mapping[str, Any] | tuple[Any, ...]) -> dict[str, Any] | None:
-        """Answers one request row; ``None`` for one that a WHERE drops."""
+        """Returns the result of a request row; ``None`` for a row that WHERE rejects."""
         return await self._worker.run(lambda: self._prepared(row))
 
 
 class AsyncRelation:
-    """Holds the rows of a query, or the outcome of another statement, as ``Relation``.
+    """Holds the rows of a query, or the result of another statement, as ``Relation`` does.
 
-    A relation of ``db.sql`` runs when its rows are first fetched. ``async for`` returns all rows,
-    also those that were fetched.
+    A relation from ``db.sql`` runs when rows are first fetched. ``async for`` returns all rows,
+    including rows already fetched.
 
     >>> import asyncio, lockstep
     >>> async def main():
@@ -456,9 +460,9 @@ class AsyncRelation:
 
     @property
     def columns(self) -> list[str]:
-        """The column names, as the query gives them: they may repeat.
+        """Column names of the query, which may repeat.
 
-        Raises ``Error`` with the code 55000 before a relation of ``db.sql`` is awaited, fetched
+        Raises ``Error`` with the code 55000 before a relation from ``db.sql`` is awaited, fetched
         from or run.
 
         >>> import asyncio, lockstep
@@ -472,7 +476,7 @@ class AsyncRelation:
 
     @property
     def types(self) -> list[str]:
-        """The column types, as SQL writes them; known when ``columns`` is, with the same error.
+        """SQL types of the columns; raises the same error as ``columns``.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -485,7 +489,7 @@ class AsyncRelation:
 
     @property
     def rows_affected(self) -> int | None:
-        """The number of rows written, for a statement of ``execute`` that writes, or ``None``.
+        """Number of rows written by a statement of ``execute`` that writes; otherwise ``None``.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -500,7 +504,7 @@ class AsyncRelation:
 
     @property
     def message(self) -> str | None:
-        """The name of a statement of ``execute`` without rows, such as ``CREATE TABLE``.
+        """Name of a statement of ``execute`` that returns no rows; otherwise ``None``.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -513,11 +517,11 @@ class AsyncRelation:
         return known.message if known.has_run else None
 
     async def run(self, progress: Callable[[float], object] | None = None) -> AsyncRelation:
-        """Runs the query now, if it has not run yet, and returns this relation.
+        """Runs the query, unless it has already run, and returns this relation.
 
-        - ``progress``: called by the event loop with the fraction that is done, from 0 to 1.
+        - ``progress``: function that the event loop calls with the fraction done, from 0 to 1.
 
-        Raises ``Error`` as ``Relation.run`` does, and for a wrong name or type.
+        Raises ``Error`` as ``Relation.run`` does, and for an invalid name or type.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -533,6 +537,8 @@ class AsyncRelation:
 
     async def df(self) -> pandas.DataFrame:
         """Returns the rows as a pandas data frame, as ``Relation.df`` does.
+
+        Requires pandas and pyarrow: ``pip install "lockstep-db[pandas]"``.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -583,15 +589,15 @@ class AsyncRelation:
     async def batches(
         self, rows: int = BATCH_ROWS, *, shuffle: bool | int = False, seed: int = 0
     ) -> AsyncIterator[pyarrow.RecordBatch]:
-        """Runs the query and yields its rows while they are computed, as ``Relation.batches`` does.
+        """Runs the query and yields batches of rows as they are computed.
 
-        - ``rows``, ``shuffle``, ``seed``: as those of ``Relation.batches``.
+        - ``rows``, ``shuffle``, ``seed``: as in ``Relation.batches``.
 
-        Other calls of the connection run between two batches. The query ends when the iterator is
-        closed; one that an ``async for`` leaves early is closed by the event loop, or at once with
-        ``contextlib.aclosing``.
+        Other calls of the connection can run between two batches. The query is cancelled when the
+        iterator is closed. If ``async for`` ends early, the event loop closes the iterator
+        eventually; ``contextlib.aclosing`` closes it immediately.
 
-        Raises what ``Relation.batches`` raises, at the first batch.
+        Raises the errors of ``Relation.batches``, at the first batch.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -609,16 +615,16 @@ class AsyncRelation:
             while (batch := await self._worker.run(lambda: next(found, None))) is not None:
                 yield batch
         finally:
-            # A generator that ends on the thread ends its query there, after the call that runs.
+            # Closes the generator, and so its query, on the thread, after the running call.
             if close := getattr(found, "close", None):
                 await self._worker.run(close)
 
     async def split(self, **bounds: Any) -> tuple[AsyncRelation, ...]:
-        """Splits the rows by time, into those to train with and those to test with.
+        """Splits the rows by time into training, validation and test rows.
 
-        - ``bounds``: the arguments of ``Relation.split``.
+        - ``bounds``: parameters of ``Relation.split``.
 
-        Raises what ``Relation.split`` raises.
+        Raises the errors of ``Relation.split``.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -631,16 +637,16 @@ class AsyncRelation:
         (5, 3)
         """
         parts = await self._with(lambda relation: relation.split(**bounds))
-        # The parts are made already: `_make` is not called again.
+        # The parts exist already: `_make` is not called again.
         return tuple(AsyncRelation(self._make, self._worker, part) for part in parts)
 
     async def to_torch(self, rows: int = 1_024, **options: Any) -> Any:
         """Returns a PyTorch ``IterableDataset``, as ``Relation.to_torch`` does.
 
-        - ``rows``, ``options``: as those of ``Relation.to_torch``.
+        - ``rows``, ``options``: as in ``Relation.to_torch``.
 
-        The query has run when it returns. Who iterates the data set waits for its rows, so that is
-        done by the processes of a ``DataLoader``, or on a thread.
+        The query has run when the call returns. Iterating over the dataset blocks; use the worker
+        processes of a ``DataLoader``, or another thread.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -653,10 +659,10 @@ class AsyncRelation:
     async def to_tf(self, rows: int = 1_024, **options: Any) -> Any:
         """Returns a ``tf.data.Dataset`` of batches, as ``Relation.to_tf`` does.
 
-        - ``rows``, ``options``: as those of ``Relation.to_tf``.
+        - ``rows``, ``options``: as in ``Relation.to_tf``.
 
-        Each iteration runs the query on the thread that iterates, which waits for its rows; the
-        connection must be open then.
+        Each iteration runs the query on the iterating thread and blocks it. The connection must be
+        open during the iteration.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -668,11 +674,11 @@ class AsyncRelation:
         return await self._with(lambda relation: relation.to_tf(rows, **options))
 
     async def write(self, path: str | os.PathLike[str], **options: Any) -> int:
-        """Writes the rows to a file or a folder, and returns their number.
+        """Writes the rows to a file or a directory, and returns the number of rows.
 
-        - ``path``, ``options``: as those of ``Relation.write``.
+        - ``path``, ``options``: as in ``Relation.write``.
 
-        Raises what ``Relation.write`` raises.
+        Raises the errors of ``Relation.write``.
 
         >>> import asyncio, lockstep, pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "ones.csv"
@@ -685,7 +691,7 @@ class AsyncRelation:
         return await self._with(lambda relation: relation.write(path, **options))
 
     async def fetchall(self) -> list[tuple[Any, ...]]:
-        """Returns the rows that were not fetched yet, as tuples, as ``Relation.fetchall`` does.
+        """Returns the rows not yet fetched, as tuples, as ``Relation.fetchall`` does.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -697,7 +703,7 @@ class AsyncRelation:
         return await self._with(lambda relation: relation.fetchall())
 
     async def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
-        """Returns the next rows as tuples: ``size`` of them, and fewer at the end.
+        """Returns the next ``size`` rows as tuples, or fewer at the end.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -711,7 +717,7 @@ class AsyncRelation:
         return await self._with(lambda relation: relation.fetchmany(size))
 
     async def fetchone(self) -> tuple[Any, ...] | None:
-        """Returns the next row as a tuple, or ``None`` after the last.
+        """Returns the next row as a tuple; ``None`` after the last row.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -724,7 +730,7 @@ class AsyncRelation:
         return await self._with(lambda relation: relation.fetchone())
 
     async def count(self) -> int:
-        """Returns the number of rows, which ``len`` is for a ``Relation``. Runs the query.
+        """Returns the number of rows, as ``len`` does for a ``Relation``. Runs the query.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -736,10 +742,10 @@ class AsyncRelation:
         return await self._with(len)
 
     async def show(self, rows: int = ROWS_SHOWN, width: int | None = None) -> None:
-        """Prints the first rows, and how many there are.
+        """Prints the first rows and the number of rows.
 
-        - ``rows``: the most rows that are printed.
-        - ``width``: the greatest width of a cell, in characters, as ``Relation.show`` takes it.
+        - ``rows``: maximum number of rows to print.
+        - ``width``: maximum width of a cell, in characters; the default is as in ``Relation.show``.
 
         >>> import asyncio, lockstep
         >>> async def main():
@@ -770,7 +776,7 @@ class AsyncRelation:
         return self
 
     async def _with(self, work: Callable[[Relation], Result]) -> Result:
-        """Works on the relation in the thread; makes it first where that was not done."""
+        """Calls ``work`` with the relation on the thread; creates the relation if necessary."""
 
         def call() -> Result:
             if self._relation is None:
@@ -782,15 +788,15 @@ class AsyncRelation:
     def _known(self) -> Relation:
         if self._relation is None:
             raise Error(
-                "the columns of the relation are not known yet",
+                "the columns of the relation are not yet known",
                 code="55000",
-                hint="Write `await relation` first.",
+                hint="Use `await relation` first.",
             )
         return self._relation
 
 
 def _in_loop(progress: Callable[[float], object] | None) -> Callable[[float], object] | None:
-    """Makes a callback for any thread, of one for the event loop."""
+    """Returns a callback for any thread that calls ``progress`` in the event loop."""
     if progress is None:
         return None
     loop = asyncio.get_running_loop()

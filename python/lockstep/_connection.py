@@ -24,8 +24,8 @@ from ._rows import is_path, is_series, rows_of
 Row = Mapping[str, Any]
 
 
-# A statement other than a query that gives rows, after comments.
-_GIVES_ROWS = re.compile(
+# A statement other than a query that returns rows, after comments.
+_RETURNS_ROWS = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:show|desc|describe|explain|estimate|call|verify)\b",
     re.IGNORECASE | re.DOTALL,
 )
@@ -45,33 +45,35 @@ def connect(
 ) -> Connection:
     """Opens a database: in memory, in a directory, or on a server.
 
-    - ``target``: nothing or ``":memory:"`` is a new database in memory, which exists as long as
-      the connection. ``lockstep://user:password@host:port/database`` is a server that
-      ``lockstep serve`` runs: the port is that of Flight SQL, 7433 where there is none, and all
-      but the host may be left out; a token stands for user and password as ``?token=…``. Any other
-      target is the path of a directory, which is created when there is none: what was acknowledged
-      is there when it is opened again, whatever ended the process. One process at a time has a
-      directory open.
-    - ``read_only``: whether every change is refused. For a directory that exists.
-    - ``max_memory``: the most that the tables may hold, in bytes or as text such as ``'2GB'``;
-      above it, writes are refused. A directory keeps it, as it does every global variable.
-    - ``progress``: called about every half second while a directory is read, with an
-      ``OpenProgress``. An exception that it raises ends the opening and leaves in the directory
-      what it holds. Without it, a line on standard error says how far opening is when it takes
-      more than two seconds, if that is a terminal.
-    - ``tls``: whether the connection to a server is encrypted, with a certificate that the system's
-      authorities vouch for.
-    - ``ca``: a PEM file with the authorities that vouch for the certificate of the server.
+    - ``target``: ``None`` or ``":memory:"`` for a new in-memory database, which exists as long as
+      the connection; ``lockstep://user:password@host:port/database`` for a server started with
+      ``lockstep serve``; otherwise the path of a database directory. In the address of a server,
+      all parts except the host are optional: the port is the Flight SQL port (default 7433), and
+      ``?token=…`` replaces user and password. A directory that does not exist is created.
+      Acknowledged writes survive the process, however it ends (see ``durability`` of ``append``).
+      Only one process at a time can open a directory.
+    - ``read_only``: whether to reject every change. The directory must exist.
+    - ``max_memory``: maximum memory of all tables, in bytes or as a string such as ``'2GB'``;
+      writes that would exceed it are rejected. The value is stored in the directory, as every
+      global variable is.
+    - ``progress``: function called with an ``OpenProgress`` about every 0.5 s while a directory is
+      read. If it raises an exception, opening is cancelled and the directory is not changed.
+      Without ``progress``, a line on standard error shows the progress if opening takes more than
+      2 s and standard error is a terminal.
+    - ``tls``: whether to encrypt the connection to a server and verify the server's certificate,
+      by default against the certificate authorities of the system.
+    - ``ca``: PEM file of the certificate authorities that the server's certificate is verified
+      against.
 
-    Returns a ``Connection`` with a session of its own, so that USE and SET last. It has the same
-    methods with the same answers, wherever the database is.
+    Returns a ``Connection`` with its own session: USE and SET stay in effect. Its methods and their
+    results are the same for all kinds of databases.
 
-    Raises ``Error`` with the code 55006 where another process has opened the directory, 08001 where
-    no server answers, 28P01 for a wrong password, and 22023 for arguments that do not go together.
-    A ``LockstepWarning`` says what was cut from the end of a log.
+    Raises ``Error``: 55006 if another process has opened the directory, 08001 if the server cannot
+    be reached, 28P01 for a wrong password, 22023 for conflicting arguments. Issues a
+    ``LockstepWarning`` if an incomplete write was removed from the end of the log.
 
-    Cost: a database in memory opens within milliseconds; a directory is read, and its size says how
-    long that takes (``Connection.opened``).
+    Cost: an in-memory database opens within milliseconds. A directory is read completely, which
+    takes time in proportion to its size (see ``Connection.opened``).
 
     >>> import lockstep
     >>> with lockstep.connect("features.lockstep") as db:
@@ -86,16 +88,16 @@ def connect(
         return _connect_to_server(name, read_only, max_memory, progress, tls, ca)
     if tls is not None or ca is not None:
         raise Error(
-            "`tls` and `ca` are for the address of a server",
+            "`tls` and `ca` require a server address",
             code="22023",
-            hint="It begins with lockstep://.",
+            hint="Use an address that starts with lockstep://.",
         )
     path = _path(target)
     if path is None and read_only:
         raise Error(
-            "a database in memory cannot be opened to be read only",
+            "an in-memory database cannot be opened read-only",
             code="22023",
-            hint="Name the directory of a database.",
+            hint="Pass the path of a database directory.",
         )
     connection = Connection(_open(path, read_only, progress), path)
     try:
@@ -111,7 +113,7 @@ def connect(
 
 
 _ATTEMPTS_MAX = 100
-"""The most attempts of a request, each of which failed because its deployment was replaced."""
+"""Maximum attempts of a request whose deployment is replaced while it runs."""
 
 _SCHEME = "lockstep://"
 
@@ -124,14 +126,14 @@ def _connect_to_server(
     tls: bool | None,
     ca: str | os.PathLike[str] | None,
 ) -> Connection:
-    """Connects to a server, for which some arguments have no meaning."""
+    """Connects to a server. Raises ``Error`` for arguments that apply only to a directory."""
     given = {"read_only": read_only, "max_memory": max_memory, "progress": progress}
     for name, value in given.items():
         if value:
             raise Error(
-                f"`{name}` is not for a server",
+                f"`{name}` does not apply to a server",
                 code="22023",
-                hint="`lockstep serve` has settings for it.",
+                hint="Use the settings of `lockstep serve` instead.",
             )
     path = None if ca is None else os.fspath(os.path.abspath(os.fsdecode(ca)))
     return Connection(_lockstep.Session.connect(address, tls, path))
@@ -140,7 +142,7 @@ def _connect_to_server(
 def _open(
     path: str | None, read_only: bool, progress: Callable[[OpenProgress], object] | None
 ) -> _lockstep.Session:
-    """Opens a database and says how far that is."""
+    """Opens a database and reports the progress."""
     if path is None:
         return _lockstep.Session()
     line = None
@@ -162,25 +164,25 @@ def _open(
 
 
 def _path(target: str | os.PathLike[str] | None) -> str | None:
-    """Returns the absolute path of a directory; ``None`` for a database in memory."""
+    """Returns the absolute path of a directory; ``None`` for an in-memory database."""
     if target is None or target == ":memory:":
         return None
     name = os.fsdecode(target)
     if not name:
         raise Error(
-            "the path of the database is empty",
+            "database path must not be empty",
             code="22023",
-            hint="Call lockstep.connect() for a database in memory, or name a directory.",
+            hint="Call lockstep.connect() for an in-memory database, or pass a directory.",
         )
-    # Absolute: the process may change its directory while the database is open.
+    # Absolute: the process may change its working directory while the database is open.
     return os.path.abspath(name)
 
 
 @dataclass(frozen=True)
 class OpenProgress:
-    """Says how far opening a directory is; ``connect`` calls its ``progress`` with it.
+    """Describes the progress of opening a directory; the argument of ``progress`` of ``connect``.
 
-    ``str(progress)`` is a line for a reader.
+    ``str(progress)`` is a one-line description.
 
     >>> import lockstep
     >>> progress = lockstep.OpenProgress(rows=2_000_000, seconds=4.0, seconds_left=2.0)
@@ -189,11 +191,11 @@ class OpenProgress:
     """
 
     rows: int
-    """The number of rows that were read so far."""
+    """Number of rows read so far."""
     seconds: float
-    """The time since it began."""
+    """Elapsed time in seconds."""
     seconds_left: float | None
-    """How long it will go on, if the rest is read as fast: an estimate from the sizes of files."""
+    """Estimated remaining time in seconds, from the file sizes; ``None`` if unknown."""
 
     def __str__(self) -> str:
         left = "" if self.seconds_left is None else f", about {self.seconds_left:.0f} s left"
@@ -202,7 +204,7 @@ class OpenProgress:
 
 
 class _ProgressLine:
-    """Writes how far opening is to standard error, on one line, when it takes long."""
+    """Writes the progress of a slow opening to one line of standard error."""
 
     SHOWN_S = 2.0
 
@@ -213,7 +215,7 @@ class _ProgressLine:
     def __call__(self, progress: OpenProgress) -> None:
         if progress.seconds >= self.SHOWN_S:
             self._is_shown = True
-            # Clears what a longer text has left.
+            # Clears the rest of a longer line.
             sys.stderr.write(f"\ropening {self._path}: {progress}\x1b[K")
             sys.stderr.flush()
 
@@ -224,7 +226,7 @@ class _ProgressLine:
 
 @dataclass(frozen=True)
 class Opened:
-    """Says what opening a directory has done: the value of ``Connection.opened``.
+    """Describes the result of opening a directory: the value of ``Connection.opened``.
 
     >>> import lockstep
     >>> with lockstep.connect("features.lockstep") as db:
@@ -233,32 +235,32 @@ class Opened:
     """
 
     rows: int
-    """The number of rows that were read."""
+    """Number of rows read."""
     seconds: float
-    """How long it took."""
+    """Time that opening took, in seconds."""
     cut_bytes: int
-    """The bytes that were cut from the end of the log: a write that the end of the process had
-    interrupted, and that was not acknowledged at the level ``disk``."""
+    """Number of bytes removed from the end of the log: an incomplete write, in progress when the
+    process ended and not acknowledged at the level ``disk``."""
     cut_file: str | None
-    """The file whose end was cut."""
+    """Log file from which the bytes were removed; ``None`` if there are none."""
 
     def cut_text(self) -> str:
-        """Returns a line that says what was cut; for an opening with ``cut_bytes`` above 0.
+        """Describes the removed bytes in one line. Requires ``cut_bytes`` above 0.
 
         >>> import lockstep
         >>> opened = lockstep.Opened(rows=7, seconds=0.1, cut_bytes=12, cut_file="f/log/1")
         >>> opened.cut_text()
-        '12 bytes were cut from the end of f/log/1: a write that was not finished when the ...'
+        'removed 12 bytes of an incomplete write from the end of f/log/1; the write was in ...'
         """
         return (
-            f"{self.cut_bytes} bytes were cut from the end of {self.cut_file}: a write that was "
-            "not finished when the database was last open"
+            f"removed {self.cut_bytes} bytes of an incomplete write from the end of "
+            f"{self.cut_file}; the write was in progress when the database was last open"
         )
 
 
 @dataclass(frozen=True)
 class DeploymentColumn:
-    """Describes a column of a deployment's requests or answers.
+    """Describes an input or output column of a deployment.
 
     >>> import lockstep
     >>> db = lockstep.connect()
@@ -269,17 +271,17 @@ class DeploymentColumn:
     """
 
     name: str
-    """Its name."""
+    """Name of the column."""
     type: str
-    """Its type in SQL."""
+    """SQL type of the column."""
     required: bool
-    """Whether a request row needs it: whether the answer depends on it. A column of an answer is
-    always there."""
+    """Whether a request row must have the column, because the result depends on it. Always ``True``
+    for an output column."""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Describes a deployment, as ``Connection.deployment`` returns it.
+    """Describes a deployment; the result of ``Connection.deployment``.
 
     >>> import lockstep
     >>> db = lockstep.connect()
@@ -291,26 +293,26 @@ class Deployment:
     """
 
     name: str
-    """Its name."""
+    """Name of the deployment."""
     database: str
-    """Its database."""
+    """Name of its database."""
     sql: str
-    """The query as it was written."""
+    """Text of the query, as written."""
     inputs: list[DeploymentColumn]
-    """The columns of a request row, in the order of the table."""
+    """Columns of a request row, in the order of the table."""
     outputs: list[DeploymentColumn]
-    """The columns of an answer."""
+    """Columns of a result."""
     compatibility: str
-    """The value of ``compatibility`` when it was deployed."""
+    """Value of the variable ``compatibility`` at the time of deployment."""
     time_zone: str
-    """The value of ``time_zone`` when it was deployed."""
+    """Value of the variable ``time_zone`` at the time of deployment."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Describes a value on which request mode and batch mode do not agree.
+    """Describes a value that differs between request mode and batch mode.
 
-    ``Verification.differences`` has the first of them. A difference is a defect of Lockstep.
+    ``Verification.differences`` lists the first differences. A difference is a bug in Lockstep.
 
     >>> import lockstep
     >>> lockstep.Difference(row=3, column="spent", batch="32.5", request="32.0")
@@ -318,20 +320,20 @@ class Difference:
     """
 
     row: int
-    """The stored row, in order of arrival, from 0."""
+    """Index of the stored row in order of arrival, starting at 0."""
     column: str
-    """The output column."""
+    """Name of the output column."""
     batch: str
-    """The value in batch mode."""
+    """Value in batch mode."""
     request: str
-    """The value in request mode."""
+    """Value in request mode."""
 
 
 @dataclass(frozen=True, repr=False)
 class Verification:
-    """Describes what ``Connection.verify`` found.
+    """Describes the result of ``Connection.verify``.
 
-    It is true when values were compared and none differs.
+    It is true if values were compared and none of them differ.
 
     >>> import lockstep
     >>> db = lockstep.connect()
@@ -342,19 +344,19 @@ class Verification:
     """
 
     requests: int
-    """The number of requests that were replayed."""
+    """Number of requests replayed."""
     values: int
-    """The number of values that were compared, bit by bit."""
+    """Number of values compared, bit by bit."""
     differing: int
-    """The number of values that differ."""
+    """Number of values that differ."""
     differences: list[Difference]
-    """The first differences."""
+    """First differences."""
     rows_per_second: float
-    """How many rows a second were verified, batch mode included."""
+    """Rows verified per second, including the time of batch mode."""
 
     @property
     def ok(self) -> bool:
-        """Whether values were compared and none differs, as ``bool(verification)``.
+        """Whether values were compared and none of them differ; same as ``bool(verification)``.
 
         >>> import lockstep
         >>> found = lockstep.Verification(
@@ -370,13 +372,13 @@ class Verification:
 
     def __repr__(self) -> str:
         if self.values == 0:
-            return f"<verification: nothing was compared ({self.requests} requests)>"
+            return f"<verification: no values compared ({self.requests} requests)>"
         found = f"{self.requests} requests, {self.values} values, {self.differing} differ"
         if not self.differences:
             return f"<verification: {found}>"
         first = self.differences[0]
         return (
-            f"<verification: {found}; the first: row {first.row}, column `{first.column}`, "
+            f"<verification: {found}; first difference: row {first.row}, column `{first.column}`, "
             f"batch {first.batch}, request {first.request}>"
         )
 
@@ -384,9 +386,9 @@ class Verification:
 class Connection:
     """Runs statements and requests in a session: a current database, settings, prepared requests.
 
-    ``lockstep.connect`` makes it. May be shared between threads; the interpreter is released while
-    the engine works. As a context manager it closes itself at the end, as it does when the
-    interpreter ends.
+    Created by ``lockstep.connect``. Threads can share a connection: the interpreter lock is
+    released while the engine works. As a context manager, a connection closes itself at the end of
+    the block. Open databases are closed when the interpreter exits.
 
     >>> import lockstep
     >>> with lockstep.connect() as db:
@@ -402,7 +404,7 @@ class Connection:
 
     @property
     def opened(self) -> Opened | None:
-        """What opening the directory has done; ``None`` for a database in memory or on a server.
+        """Result of opening the directory; ``None`` for a database in memory or on a server.
 
         >>> import lockstep
         >>> with lockstep.connect("features.lockstep") as db:
@@ -421,13 +423,13 @@ class Connection:
         )
 
     def close(self) -> None:
-        """Ends the database: everything that was acknowledged is on the disk afterwards, and the
-        directory may be opened again, by any process.
+        """Closes the database: all acknowledged writes are then on disk, and any process can open
+        the directory.
 
-        On a server it ends the session, and nothing else.
+        For a server, only ends the session.
 
-        Calls that run meanwhile on other threads succeed or fail as a whole; every later one
-        raises ``Error`` with the code 08003. Closing twice does nothing.
+        Calls in progress on other threads succeed or fail as a whole; later calls raise ``Error``
+        with the code 08003. Closing a closed connection does nothing.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -446,19 +448,20 @@ class Connection:
         self.close()
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Relation:
-        """Runs a script of one or more statements and returns the outcome of the last one.
+        """Runs a script of one or more statements and returns the result of the last statement.
 
-        - ``sql``: the statements, with a semicolon between them. Those before a failing one have
-          taken effect; the failing one has not.
+        - ``sql``: statements, separated by semicolons. If a statement fails, it has no effect, but
+          the statements before it remain in effect.
         - ``parameters``: a value for each ``?``, in order: ``bool``, ``int``, ``float``, ``str``,
-          ``datetime``, ``date``, or ``None`` for NULL. With parameters the text is one statement.
+          ``datetime``, ``date``, or ``None`` for NULL. With parameters, ``sql`` must be a single
+          statement.
 
         Returns a ``Relation`` that has run: rows, or ``message`` and ``rows_affected``.
 
-        Raises ``Error`` with the position in the text: 42601 for wrong syntax, 42P01 and 42703 for
-        tables and columns that do not exist, 22023 for a wrong number of values, 57014 after
-        ``statement_timeout``, 53200 above ``max_memory``. Statements that took effect may warn,
-        with a ``LockstepWarning``.
+        Raises ``Error`` with the position in the text: 42601 for invalid syntax, 42P01 and 42703
+        for tables and columns that do not exist, 22023 for a wrong number of parameters, 57014
+        after ``statement_timeout``, 53200 above ``max_memory``. Statements that take effect may
+        issue a ``LockstepWarning``.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -471,21 +474,20 @@ class Connection:
             return Relation(output=self._session.execute(sql, list(parameters)))
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> Relation:
-        """Makes a lazy relation of one query.
+        """Returns a lazy relation for one query.
 
-        - ``query``: the query. ``SHOW``, ``DESC``, ``EXPLAIN`` and other statements that give rows
-          are taken as well, and run at once. In a database of this process, a name that no table
-          has may be that of a variable of the caller: a pandas or polars data frame, a pyarrow
-          table, a numpy array (``column0``, … or its fields), or a relation. Its rows are read
-          where they are.
-        - ``parameters``: a value for each ``?``, as ``execute`` takes them.
+        - ``query``: the query. ``SHOW``, ``DESC``, ``EXPLAIN`` and other statements that return
+          rows are accepted as well, and run immediately. Unless the database is on a server, a name
+          that is not a table can be a variable of the caller: a pandas or polars data frame, a
+          pyarrow table, a numpy array (with columns ``column0``, … or its fields), or a relation.
+          Its rows are read in place.
+        - ``parameters``: a value for each ``?``, as in ``execute``.
 
-        Returns a ``Relation`` whose ``columns`` and ``types`` are known. It runs when its rows are
-        first fetched.
+        Returns a ``Relation`` whose ``columns`` and ``types`` are known. The query runs when rows
+        are first fetched.
 
-        Raises ``Error`` at once for a wrong name or type, with the position in the text and the
-        codes of ``execute``; an error of the values, such as a division by zero, raises when it
-        runs.
+        Raises ``Error`` immediately for an invalid name or type, with the position in the text and
+        the codes of ``execute``. Errors that depend on values are raised when the query runs.
 
         >>> import lockstep, pyarrow
         >>> db = lockstep.connect()
@@ -496,7 +498,7 @@ class Connection:
         return self._sql(query, parameters, finder())
 
     def _sql(self, query: str, parameters: Sequence[Any], find: Callable[[str], Any]) -> Relation:
-        if _GIVES_ROWS.match(query):
+        if _RETURNS_ROWS.match(query):
             return self.execute(query, parameters)
 
         def around(before: str, after: str) -> Relation:
@@ -515,41 +517,44 @@ class Connection:
         replace: bool = False,
         durability: Literal["disk", "os", "memory"] | None = None,
     ) -> int:
-        """Appends rows to a table, all or none, and returns their number.
+        """Appends rows to a table, all or none, and returns the number of rows.
 
-        - ``table``: the name of a table, or ``database.table``. Or a mapping from the names of
-          tables to their rows: all rows of all tables are appended or none, also after a crash, and
-          a query over several of the tables sees them in each or in none. The tables of a mapping
-          must exist.
-        - ``data``: a pandas or polars data frame, a pyarrow table or anything else with the Arrow
-          stream interface; rows, each a dict, a named tuple, a dataclass or a tuple; one such row
-          (a tuple in a list), or a Series; or the path of a file, whose extension says its format.
-          Columns are matched by name (tuples and lists by position), and a column that is left out
-          takes its default.
-        - ``create``: whether a table that does not exist is created with the columns of the data.
-          Tuples have no names, so they need a table.
-        - ``replace``: whether a new table with the columns and the rows of the data takes the place
-          of the table, at once and also across a crash; one that a deployment reads is not
+        - ``table``: name of a table, or ``database.table``; or a mapping from table names to rows.
+          With a mapping, the rows of all tables are appended atomically, also if the process
+          crashes: a query over several of the tables sees the rows of all of them or none. All
+          tables of a mapping must exist.
+        - ``data``: a pandas or polars data frame, a pyarrow table or another object with the Arrow
+          stream interface; rows, each a dict, a named tuple, a dataclass or a tuple; a single row
+          (a tuple must be in a list) or a Series; or the path of a file, whose extension selects
+          its format. Columns are matched by name (tuples and lists by position), and omitted
+          columns get their default.
+        - ``create``: whether to create a table that does not exist, with the columns of the data.
+          Tuples require an existing table, because they have no column names.
+        - ``replace``: whether to replace the table atomically, also if the process crashes, by a
+          new table with the columns and rows of the data. A table that a deployment reads cannot be
           replaced.
-        - ``durability``: what the call waits for where the database is a directory: ``"disk"`` (the
-          rows survive the machine), ``"os"`` (they survive the process), ``"memory"`` (they are on
-          the disk within a second). Without it, the table's option or the session's variable of
-          this name says it, which is ``"disk"`` unless set.
+        - ``durability``: which failure the rows must survive before the call returns, if the
+          database is a directory: ``"disk"`` (failure of the machine), ``"os"`` (failure of the
+          process) or ``"memory"`` (none; rows reach the disk within a second). The default is the
+          table's option or else the session's variable ``durability``, which is initially
+          ``"disk"``.
 
-        Naive times are UTC, times with a zone are converted to UTC, and both are truncated to the
-        millisecond. Columns of times and dates take ISO 8601 text as well, in the session's time
-        zone. ``None``, ``NaT`` and ``NA`` are NULL; NaN is NaN, unless the session says
-        ``SET nan_as_null = true``, and in a column that is not of floats it is NULL.
+        Naive times are in UTC, times with a time zone are converted to UTC, and both are truncated
+        to milliseconds. TIMESTAMP and DATE columns also accept ISO 8601 strings, in the session's
+        time zone. ``None``, ``NaT`` and ``NA`` are NULL. NaN is stored as NaN, or as NULL after
+        ``SET nan_as_null = true``; in a column that is not FLOAT or DOUBLE, NaN is always NULL.
 
-        Rows that had expired before they arrived, by the table's retention, are counted like the
-        others, and no query sees them: a ``LockstepWarning`` says how many they are.
+        Rows that have already expired by the table's retention are included in the returned number,
+        but queries do not see them; a ``LockstepWarning`` reports how many.
 
-        Raises ``Error``: 42P01 where there is no table and none may be created, 42703 for a column
-        that the table does not have, 42804 for a value of a wrong type, 23502 for NULL in a column
-        that is NOT NULL, 53200 above ``max_memory``. Nothing was appended then.
+        Raises ``Error``: 42P01 if the table does not exist and cannot be created, 42703 for a
+        column that the table does not have, 42804 for a value of the wrong type, 22003 for a value
+        out of range, 23502 for NULL in a NOT NULL column, 53200 above ``max_memory``. No rows are
+        appended in these cases.
 
-        Cost: columns (data frames, Arrow) are several times as fast as rows of Python objects, and
-        with ``durability="disk"`` each call waits for the disk once: append many rows in a call.
+        Cost: columnar data (data frames, Arrow) is several times faster than rows of Python
+        objects. With ``durability="disk"`` each call waits for the disk once, so append many rows
+        per call.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -565,15 +570,15 @@ class Connection:
         if isinstance(table, Mapping):
             if replace:
                 raise Error(
-                    "append replaces one table at a time",
+                    "append can replace only one table at a time",
                     code="0A000",
-                    hint="Call append(table, data, replace=True) for each.",
+                    hint="Call append(table, data, replace=True) for each table.",
                 )
             if data is not None:
                 raise Error(
-                    "rows are given twice: in the mapping, and as `data`",
+                    "rows are specified twice: in the mapping and in `data`",
                     code="22023",
-                    hint="Call append(table, data), or append({table: data, other: rows}).",
+                    hint="Call append(table, data) or append({table: data, other: rows}).",
                 )
             rows = [(name, self._rows_for(name, rows)) for name, rows in table.items()]
             with watched("append"):
@@ -594,23 +599,23 @@ class Connection:
         return appended.rows_affected or 0
 
     def request(self, target: str, rows: Any) -> Any:
-        """Answers request rows in request mode.
+        """Computes the results for request rows in request mode.
 
-        - ``target``: the name of a deployment, or a query.
+        - ``target``: name of a deployment, or a query.
         - ``rows``: a dict, a named tuple, a Series, or a tuple of all columns in the order of the
-          table; a list of such rows; or a table, as ``append`` takes it. A row needs the columns
-          that the answer depends on (``Deployment.inputs``, ``required``), and no others. Values
-          are taken as by ``append``.
+          table; a list of such rows; or a data frame or Arrow table, as in ``append``. A row must
+          have the columns on which the result depends (``required`` in ``Deployment.inputs``);
+          other columns are optional. Values are converted as in ``append``.
 
-        Returns a dict for a row, and a list of dicts for a list, where the answer to a row that a
-        WHERE drops is ``None``. A table gives a table of the same library, without those rows.
-        Request rows are not stored and do not see each other.
+        Returns a dict for a single row, and a list of dicts for a list; the result is ``None`` for
+        a row that WHERE rejects. For a data frame or table, returns an object of the same library,
+        without the rejected rows. Request rows are not stored and do not see each other.
 
-        Raises ``Error``: 42704 for a deployment that does not exist, 42703 for a row that lacks a
-        column, 42804 for a value of a wrong type.
+        Raises ``Error``: 42704 if the deployment does not exist, 42703 for a row without a required
+        column, 42804 for a value of the wrong type.
 
-        Cost: some microseconds for a row of a deployment. A query is compiled when it is first
-        seen, within milliseconds; ``prepare`` does that once.
+        Cost: a few microseconds per row of a deployment. A query is compiled on first use, which
+        takes milliseconds; use ``prepare`` to compile it once.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -637,7 +642,7 @@ class Connection:
         return [self._answer(target, row, prepared) for row in rows]
 
     def _answer(self, target: str, row: Any, prepared: Any = None) -> Any:
-        """Answers a row, again where the deployment is replaced before the answer is complete."""
+        """Answers a row; retries if the deployment is replaced before the result is complete."""
         for _ in range(_ATTEMPTS_MAX):
             try:
                 return (prepared or self._session.prepare(target))(row)
@@ -648,11 +653,12 @@ class Connection:
         return self._session.prepare(target)(row)
 
     def deployment(self, name: str) -> Deployment:
-        """Describes a deployment: its query, and the columns of its requests and answers.
+        """Returns the description of a deployment: its query, input and output columns.
 
-        - ``name``: the name of the deployment, or ``database.name``.
+        - ``name``: name of the deployment, or ``database.name``.
 
-        Returns a ``Deployment``. Raises ``Error`` with the code 42704 where there is none.
+        Returns a ``Deployment``. Raises ``Error`` with the code 42704 if the deployment does not
+        exist.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -667,16 +673,15 @@ class Connection:
         return Deployment(**found, inputs=inputs, outputs=outputs)
 
     def prepare(self, target: str) -> Prepared:
-        """Compiles a deployment or a query once, to answer many request rows one by one.
+        """Compiles a deployment or a query once, for many single-row requests.
 
-        - ``target``: the name of a deployment, or a query.
+        - ``target``: name of a deployment, or a query.
 
-        Returns a ``Prepared``, to be called with a row. It belongs to the present definition: once
-        the deployment or a table of the query is dropped, even if it is created again, a call
+        Returns a ``Prepared``, which is called with a request row. It uses the current definition:
+        after the deployment or a table of the query is dropped, even if it is created again, a call
         raises ``Error`` with the code 55000.
 
-        Raises ``Error``: 42704 for a deployment that does not exist, and for a query the codes of
-        ``sql``.
+        Raises ``Error``: 42704 if the deployment does not exist; for a query, the codes of ``sql``.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -690,23 +695,23 @@ class Connection:
     def training_set(
         self, main_table: str | None, deployment: str, *, as_known: bool = False
     ) -> Relation:
-        """Makes a lazy relation of the training set of a deployment.
+        """Returns a lazy relation for the training set of a deployment.
 
-        - ``main_table``: the table whose rows are the requests: ``None`` for the deployment's own.
-          As known it may be another table with the columns that an answer depends on.
-        - ``deployment``: the name of a deployment.
-        - ``as_known``: whether each row sees only what had *arrived* before it, in every table:
-          what a request at that moment was answered. Otherwise each row sees all rows up to its
-          event time, as the query of the deployment does in batch mode.
+        - ``main_table``: table whose rows are the request rows; ``None`` for the request table of
+          the deployment. With ``as_known``, another table with the required columns is allowed.
+        - ``deployment``: name of a deployment.
+        - ``as_known``: if true, each row sees only the rows that had *arrived* before it, in every
+          table: the values that a request at that time returned. Otherwise each row sees all rows
+          up to its event time, as in batch mode.
 
-        Returns a ``Relation``: a row for each row of the main table that the query keeps, in order
-        of arrival. A ``LockstepWarning`` names tables of which rows that were known may be gone, by
-        retention or DELETE.
+        Returns a ``Relation`` with one row for each row of the main table that the query keeps, in
+        order of arrival. A ``LockstepWarning`` names each table from which known rows may have been
+        removed, by retention or DELETE.
 
-        Raises ``Error``: 42704 where there is no such deployment, 42P01 where there is no such
-        table, 42703 and 42804 for a main table without a column that an answer depends on.
+        Raises ``Error``: 42704 if the deployment does not exist, 42P01 if the table does not exist,
+        42703 and 42804 if the main table lacks a required column or the column has another type.
 
-        Cost: that of the query in batch mode; as known, of a request for each row.
+        Cost: the query in batch mode; with ``as_known``, one request per row.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -730,23 +735,22 @@ class Connection:
         sample: int | None = None,
         progress: Callable[[float], object] | None = None,
     ) -> Verification:
-        """Replays stored rows as requests and compares with batch mode, bit by bit.
+        """Replays stored rows as requests and compares the results with batch mode, bit by bit.
 
-        Each row of the request table is a request to the deployed program, at its own position
-        among the stored rows; both modes read one snapshot of the tables, and nothing stored
-        changes.
+        Each row of the request table is sent to the deployed program, at its own position among the
+        stored rows. Both modes read the same snapshot of the tables, and no stored data changes.
 
-        - ``deployment``: the name of a deployment.
-        - ``sample``: how many rows are replayed, spread over the table. All of them when it is not
-          given; 256 of a deployment with GROUP BY, UNION, DISTINCT, ORDER BY or LIMIT, where each
-          costs a run of the query in batch mode.
-        - ``progress``: called with the fraction that is done, from 0 to 1, from any thread. What it
-          raises ends the work.
+        - ``deployment``: name of a deployment.
+        - ``sample``: number of rows to replay, spread over the table. The default is all rows, or
+          256 rows for a deployment with GROUP BY, UNION, DISTINCT, ORDER BY or LIMIT, because each
+          of its requests runs the query in batch mode.
+        - ``progress``: function called with the fraction done, from 0 to 1, on any thread. If it
+          raises an exception, verification is cancelled and raises the exception.
 
-        Returns a ``Verification``, which is true when values were compared and none differs. Raises
-        ``Error`` with the code 42704 where there is no such deployment.
+        Returns a ``Verification``, which is true if values were compared and none of them differ.
+        Raises ``Error`` with the code 42704 if the deployment does not exist.
 
-        Cost: that of the query in batch mode, and of a request for each row that is replayed.
+        Cost: the query in batch mode, plus one request per replayed row.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -761,16 +765,16 @@ class Connection:
         return Verification(**found, differences=differences)
 
     def _append_file(self, table: str, path: str, creates: str, durability: str | None) -> int:
-        """Appends the rows of a file; its columns of text are read as the types of the table."""
+        """Appends the rows of a file; strings are converted to the column types of the table."""
         if durability is not None:
             raise Error(
-                "the rows of a file are appended with the durability of the table or the session",
+                "`durability` does not apply to the rows of a file",
                 code="0A000",
-                hint=f"Call db.execute(\"SET durability = '{durability}'\") before.",
+                hint=f"Call db.execute(\"SET durability = '{durability}'\") first.",
             )
         name = ".".join("`" + part + "`" for part in table.split("."))
         path = os.fsdecode(path)
-        # A word alone would be the name of a table.
+        # A single word would be a table name.
         path = path if "/" in path else "./" + path
         text = "'" + path.replace("\\", "\\\\").replace("'", "''") + "'"
         if creates == "replacement":
@@ -782,7 +786,7 @@ class Connection:
         return done.rows_affected or 0
 
     def _rows_for(self, table: str, data: Any) -> Any:
-        """Returns rows for a table as the native half takes them."""
+        """Returns rows for a table in the form that the native module accepts."""
         if not is_table(data) or is_series(data):
             return rows_of(data)
         return to_arrow(data, self._types_for(data, lambda: self._session.columns_of_table(table)))
@@ -790,7 +794,7 @@ class Connection:
     def _types_for(
         self, data: Any, columns: Callable[[], list[tuple[str, str]] | None]
     ) -> dict[str, str]:
-        """Returns the types of the columns that data is for, where they are needed: for pandas."""
+        """Returns the types of the target columns, which only pandas data requires."""
         return dict(columns() or ()) if library_of(data) == "pandas" else {}
 
     def _request_table(self, target: str, rows: Any) -> Any:
@@ -798,8 +802,8 @@ class Connection:
         types = self._types_for(rows, lambda: self._session.prepare(target).input)
         output = self._session.request(target, to_arrow(rows, types))
         if library == "polars":
-            return require("polars", "to answer with a data frame").DataFrame(output.arrow())
-        require("pyarrow", "to answer with a table")
+            return require("polars", "to return a data frame").DataFrame(output.arrow())
+        require("pyarrow", "to return a table")
         return to_pandas(output.pyarrow()) if library == "pandas" else output.pyarrow()
 
     def __repr__(self) -> str:
@@ -814,15 +818,15 @@ _open_directories: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 def _close_directories() -> None:
-    """Closes what the program left open. Runs while other threads may still work."""
+    """Closes the open directories at exit. Other threads may still be running."""
     for connection in list(_open_directories):
-        # Nobody is there to handle an error, and what was acknowledged is in the log.
+        # No caller can handle an error, and acknowledged writes are in the log.
         with contextlib.suppress(Error):
             connection.close()
 
 
 def _leave_directories() -> None:
-    """Gives up, in a forked process, what would keep the directories of its parent locked."""
+    """Releases, in a forked process, the locks of the directories of its parent."""
     for connection in list(_open_directories):
         with contextlib.suppress(Error):
             connection._session.close()
@@ -834,17 +838,18 @@ if hasattr(os, "register_at_fork"):
 
 
 Prepared = _lockstep.Prepared
-# Its class is native, and its description is shown with those of the other classes.
-Prepared.__doc__ = """Answers one request row after another; ``Connection.prepare`` makes it.
+# The class is native; its docstring appears with those of the other classes.
+Prepared.__doc__ = """Computes the result of a request row; created by ``Connection.prepare``.
 
-A call takes a row: a dict, a named tuple, a Series, or a tuple of all columns in the order of the
-table, with the values that ``append`` takes. It returns a dict, or ``None`` for a row that a WHERE
-drops. May be shared between threads.
+Call it with a request row: a dict, a named tuple, a Series, or a tuple of all columns in the order
+of the table, with values as in ``append``. A call returns a dict, or ``None`` for a row that WHERE
+rejects. ``input`` and ``output`` are the names and types of the columns, and ``required`` the names
+of the columns that a row must have. Threads can share the object.
 
-A call raises ``Error``: 42703 for a row that lacks a column, 42804 for a value of a wrong type,
-55000 once the deployment or a table of the query was dropped.
+A call raises ``Error``: 42703 for a row without a required column, 42804 for a value of the wrong
+type, 55000 after the deployment or a table of the query is dropped.
 
-Cost: some microseconds for a call. The interpreter is released where an answer takes longer.
+Cost: a few microseconds per call. The interpreter lock is released if a call takes longer.
 
 >>> import lockstep
 >>> db = lockstep.connect()

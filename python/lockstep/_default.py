@@ -1,4 +1,4 @@
-"""The functions of the package on a default connection, in memory, that the first call makes."""
+"""Module-level functions that use a default in-memory connection, created by the first call."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _connection: Connection | None = None
 
 
 def default_connection() -> Connection:
-    """Returns the connection of ``lockstep.sql`` and the other functions of the package.
+    """Returns the connection that ``lockstep.sql`` and the other module-level functions use.
 
-    It is a database in memory, which exists as long as the process. The first call makes it, on
-    any thread.
+    Its database is in memory and exists as long as the process. The first call on any thread
+    creates it.
 
     >>> import lockstep
     >>> lockstep.default_connection() is lockstep.default_connection()
@@ -33,10 +33,10 @@ def default_connection() -> Connection:
 
 
 def sql(query: str, parameters: Sequence[Any] = ()) -> Relation:
-    """Makes a lazy relation of a query on the default connection; see ``Connection.sql``.
+    """Returns a lazy relation for a query on the default connection; see ``Connection.sql``.
 
-    - ``query``: the query, which may name data frames of the caller.
-    - ``parameters``: a value for each ``?``.
+    - ``query``: query, which may use data frames of the caller as tables.
+    - ``parameters``: value for each ``?``.
 
     Returns a ``Relation``. Raises ``Error`` as ``Connection.sql`` does.
 
@@ -50,8 +50,8 @@ def sql(query: str, parameters: Sequence[Any] = ()) -> Relation:
 def execute(sql: str, parameters: Sequence[Any] = ()) -> Relation:
     """Runs a script on the default connection; see ``Connection.execute``.
 
-    - ``sql``: the statements.
-    - ``parameters``: a value for each ``?`` of one statement.
+    - ``sql``: statements, separated by semicolons.
+    - ``parameters``: value for each ``?``; requires a single statement.
 
     Returns the ``Relation`` of the last statement. Raises ``Error`` as ``Connection.execute`` does.
 
@@ -65,8 +65,8 @@ def execute(sql: str, parameters: Sequence[Any] = ()) -> Relation:
 def append(table: Any, data: Any = None, **options: Any) -> int:
     """Appends rows to a table of the default connection; see ``Connection.append``.
 
-    - ``table``: the name of the table, or a mapping from names to rows.
-    - ``data``: a data frame, an Arrow table, rows, or the path of a file.
+    - ``table``: name of the table, or a mapping from table names to rows.
+    - ``data``: data frame, Arrow table, rows, or path of a file.
     - ``options``: ``create``, ``replace`` and ``durability``.
 
     Returns the number of rows. Raises ``Error`` as ``Connection.append`` does.
@@ -79,12 +79,15 @@ def append(table: Any, data: Any = None, **options: Any) -> int:
 
 
 def request(target: str, rows: Any) -> Any:
-    """Answers request rows on the default connection; see ``Connection.request``.
+    """Computes the results for request rows; see ``Connection.request``.
 
-    - ``target``: the name of a deployment, or a query.
-    - ``rows``: a row, a list of rows, or a table.
+    Uses the default connection.
 
-    Returns a dict, a list of dicts, or a table. Raises ``Error`` as ``Connection.request`` does.
+    - ``target``: name of a deployment, or a query.
+    - ``rows``: row, list of rows, data frame or Arrow table.
+
+    Returns a dict, a list of dicts, or an object of the same library. Raises ``Error`` as
+    ``Connection.request`` does.
 
     >>> import lockstep
     >>> _ = lockstep.append("refunds", [{"card": "c1", "amount": 9.5}], replace=True)
@@ -97,10 +100,10 @@ def request(target: str, rows: Any) -> Any:
 def prepare(target: str) -> Prepared:
     """Compiles a request on the default connection; see ``Connection.prepare``.
 
-    - ``target``: the name of a deployment, or a query.
+    - ``target``: name of a deployment, or a query.
 
-    Returns a ``Prepared``, to be called with a row. Raises ``Error`` as ``Connection.prepare``
-    does.
+    Returns a ``Prepared``, which is called with a request row. Raises ``Error`` as
+    ``Connection.prepare`` does.
 
     >>> import lockstep
     >>> _ = lockstep.append("sales", [{"shop": "s1", "amount": 9.5}], replace=True)
@@ -112,11 +115,12 @@ def prepare(target: str) -> Prepared:
 
 
 def training_set(main_table: str | None, deployment: str, *, as_known: bool = False) -> Relation:
-    """Makes a training set on the default connection; see ``Connection.training_set``.
+    """Returns a training set on the default connection; see ``Connection.training_set``.
 
-    - ``main_table``: the table whose rows are the requests: ``None`` for the deployment's own.
-    - ``deployment``: the name of the deployment.
-    - ``as_known``: whether each row sees only what had arrived before it.
+    - ``main_table``: table whose rows are the request rows; ``None`` for the request table of the
+      deployment.
+    - ``deployment``: name of the deployment.
+    - ``as_known``: whether each row sees only the rows that had arrived before it.
 
     Returns a ``Relation``. Raises ``Error`` as ``Connection.training_set`` does.
 
@@ -130,9 +134,9 @@ def training_set(main_table: str | None, deployment: str, *, as_known: bool = Fa
 
 
 def verify(deployment: str, **options: Any) -> Verification:
-    """Verifies a deployment of the default connection; see ``Connection.verify``.
+    """Verifies a deployment on the default connection; see ``Connection.verify``.
 
-    - ``deployment``: the name of the deployment.
+    - ``deployment``: name of the deployment.
     - ``options``: ``sample`` and ``progress``.
 
     Returns a ``Verification``. Raises ``Error`` as ``Connection.verify`` does.

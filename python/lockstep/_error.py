@@ -1,14 +1,14 @@
-"""The exception and the warning of this package."""
+"""Exception and warning classes of this package."""
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """Says why a statement, a request or rows were refused, and what to do.
+    """Reports why a statement, a request or rows were rejected, and how to fix the error.
 
-    ``str(error)`` is the whole report: code, message, the offending line with a caret under the
-    position, detail and hint. Its fields are those of PostgreSQL's errors; the manual has a page
-    with all codes.
+    ``str(error)`` is the complete report: code, message, the offending line with a caret under the
+    position, detail and hint. The fields are as in PostgreSQL's error messages; the manual has a
+    list of all codes.
 
     >>> import lockstep
     >>> db = lockstep.connect()
@@ -22,18 +22,19 @@ class Error(Exception):
     """
 
     message: str
-    """One line, without the rest."""
+    """Message in one line, without position, detail and hint."""
     code: str
-    """SQLSTATE, five characters; stable across versions."""
+    """SQLSTATE code of five characters; stable across versions."""
     kind: str
-    """What to do: ``fix request``, ``fix data``, ``free resources``, ``retry``, ``prepare again``,
-    ``report bug``."""
+    """Kind of action required: ``fix request``, ``fix data``, ``free resources``, ``retry``,
+    ``prepare again`` or ``report bug``."""
     hint: str | None
-    """How to fix it, with the nearest name when a name was wrong."""
+    """Suggested fix, such as the most similar name; ``None`` if there is no suggestion."""
     detail: str | None
-    """More about the cause, in full sentences."""
+    """Further information about the cause; ``None`` if there is none."""
     position: int | None
-    """Where in the SQL text, in characters: ``sql[error.position:]`` starts with the wrong part."""
+    """Offset of the error in the SQL text, in characters: ``sql[error.position:]`` starts with the
+    erroneous part. ``None`` if the error has no position."""
 
     def __init__(
         self,
@@ -68,9 +69,9 @@ class Error(Exception):
 
 
 class LockstepWarning(UserWarning):
-    """Warns, with a lint for example, about a statement that took effect.
+    """Warns about a statement that took effect, for example with a lint.
 
-    It is shown by Python's ``warnings``, which also silence it or make it an error.
+    Python's ``warnings`` module shows it, and can suppress it or turn it into an exception.
 
     >>> import lockstep, warnings
     >>> db = lockstep.connect()

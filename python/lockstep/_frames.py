@@ -1,4 +1,4 @@
-"""Finds the tables of a program by the names of its variables, for ``db.sql``."""
+"""Finds the data frames and tables that ``db.sql`` refers to by the names of variables."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _FOLDER = os.path.dirname(__file__) + os.sep
 
 
 def finder() -> Callable[[str], Any]:
-    """Returns a function that finds a table by its name among the variables of the caller.
+    """Returns a function that finds a table by name among the variables of the caller.
 
-    The caller is the innermost function that is not of this package. Its own variables come first,
-    then those of its module.
+    The caller is the innermost function outside this package. Its local variables take precedence
+    over the variables of its module.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_FOLDER):
@@ -33,7 +33,7 @@ def finder() -> Callable[[str], Any]:
 
 
 def _as_table(value: Any) -> Any:
-    """Returns an object with the Arrow stream interface; ``None`` for what is no table."""
+    """Returns an object with the Arrow stream interface; ``None`` if ``value`` is not a table."""
     if library_of(value) == "numpy":
         return _from_numpy(value)
     if is_table(value) and _has_columns(value):
@@ -42,13 +42,13 @@ def _as_table(value: Any) -> Any:
 
 
 def _has_columns(value: Any) -> bool:
-    # A pandas or polars series, and other objects of these libraries, are not tables.
+    # A pandas or polars Series, and other objects of these libraries, are not tables.
     name = type(value).__name__
     return library_of(value) not in ("pandas", "polars") or name in ("DataFrame", "LazyFrame")
 
 
 def _from_numpy(array: Any) -> Any:
-    """Returns the columns of an array: those of its fields, or ``column0``, ``column1``, …"""
+    """Returns an array as a table: its fields are the columns, or ``column0``, ``column1``, …"""
     if type(array).__name__ not in ("ndarray", "recarray") or array.ndim not in (1, 2):
         return None
     pyarrow = require("pyarrow", "to read a numpy array")

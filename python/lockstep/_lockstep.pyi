@@ -1,4 +1,4 @@
-"""The native half; see crates/python."""
+"""Native module; see crates/python."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,10 +7,10 @@ __version__: str
 
 def main_with(args: list[str]) -> int: ...
 def interrupt(thread: int) -> bool:
-    """Cancels the call that runs on a thread other than the main one, if there is one."""
+    """Cancels the call running on a thread other than the main thread; returns whether it did."""
 
 def outline(sql: str) -> str:
-    """Returns the parts of a query as JSON; refuses one that is not split."""
+    """Returns the parts of a query as JSON; raises ``Error`` if it cannot be split into stages."""
 
 class Output:
     columns: list[tuple[str, str]]
@@ -45,14 +45,14 @@ class Batches:
     def take_warnings(self) -> list[str]: ...
 
 class Prepared:
-    """A compiled request: answers one request row after another. May be shared by threads."""
+    """Compiled request, called with one request row at a time. Threads can share it."""
 
     input: list[tuple[str, str]]
-    """Names and types of the request row's columns."""
+    """Names and types of the columns of a request row."""
     required: list[str]
-    """The names of those on which an answer depends; the others may be left out."""
+    """Names of the columns on which the result depends; other columns may be omitted."""
     output: list[tuple[str, str]]
-    """Names and types of the answer's columns."""
+    """Names and types of the columns of a result."""
 
     def __call__(self, row: Mapping[str, Any] | tuple[Any, ...]) -> dict[str, Any] | None: ...
 

@@ -1,8 +1,8 @@
-"""Says how far a call is that takes long: a line on standard error, from two seconds on.
+"""Shows the progress of calls that take more than two seconds, in a line on standard error.
 
-Only where somebody looks: standard error is a terminal, or the program is a notebook; and not where
-the environment variable LOCKSTEP_PROGRESS is ``off``. In a terminal the line is removed when the
-call ends. One thread draws for all calls; it starts with the first one.
+Shown only if standard error is a terminal or the program is a notebook, and the environment
+variable LOCKSTEP_PROGRESS is not ``off``. In a terminal, the line is removed when the call ends.
+One thread, started by the first call, draws the progress of all calls.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SHOWN_S = 2.0
-"""A call that takes less shows nothing."""
+"""Minimum duration in seconds of a call whose progress is shown."""
 
 _PERIOD_S = 0.2
 _BAR_WIDTH = 10
 _LINE_WIDTH = 79
-"""A terminal does not break such a line."""
+"""Maximum width of the line, in characters, so that terminals do not wrap it."""
 
 _TEXT_WIDTH = 24
 _WORDS = 3
 
 
 def watched(what: str) -> AbstractContextManager[Work | None]:
-    """Watches a call while the context lasts.
+    """Returns a context manager that shows the progress of the calls inside it.
 
-    - ``what``: what is done, as the line begins; of a statement its first three words are taken,
-      none of which is a password.
+    - ``what``: start of the line. Only the first three words are shown, which never contain a
+      password.
 
-    The value is ``None`` where nobody looks. Costs a few microseconds otherwise.
+    The value of the context is ``None`` if progress is not shown. Otherwise, costs a few
+    microseconds.
     """
     return Work(what) if _is_seen() else nullcontext()
 
 
 def reporter(work: Work | None) -> Callable[[float], object] | None:
-    """Returns the function that a call tells its fraction, from 0 to 1."""
+    """Returns the progress callback of a call, whose argument is the fraction done, 0 to 1."""
     return None if work is None else work.report
 
 
@@ -59,14 +60,14 @@ def _stream() -> TextIO | None:
 
 
 def _is_notebook() -> bool:
-    # Not `ipykernel`, which programs that run notebooks import, too.
+    # Not `ipykernel`, which programs that execute notebooks import as well.
     interactive = sys.modules.get("IPython")
     shell = None if interactive is None else interactive.get_ipython()
     return getattr(shell, "kernel", None) is not None
 
 
 class Work:
-    """A call that may take long."""
+    """Call whose progress may be shown."""
 
     def __init__(self, what: str) -> None:
         words = " ".join(what.split(maxsplit=_WORDS)[:_WORDS])
@@ -77,11 +78,11 @@ class Work:
         self._progress = Progress()
 
     def report(self, fraction: float) -> None:
-        """Notes the fraction that is done."""
+        """Records the fraction done."""
         self.fraction = fraction
 
     def look(self, now_s: float) -> None:
-        """Notes what the engine does now, and the fraction of it."""
+        """Records the current step of the engine and its fraction done."""
         found = self._progress.get()
         if found is None:
             return
@@ -100,7 +101,7 @@ class Work:
         _watcher.end(self)
 
     def line(self, now_s: float) -> str:
-        """Returns the line for a reader."""
+        """Returns the progress line."""
         taken = f"{now_s - self.began_s:.0f} s"
         if self.fraction is None:
             return f"{self.what}: {taken}"
@@ -115,7 +116,7 @@ class Work:
 
 
 class _Watcher:
-    """The thread that draws, and the calls that it watches, the oldest first."""
+    """Drawing thread and the calls in progress, oldest first."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -127,7 +128,7 @@ class _Watcher:
     def begin(self, work: Work) -> None:
         with self._changed:
             self._works.append(work)
-            # After a fork there is no thread.
+            # The thread does not exist after a fork.
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._draw, daemon=True)
                 self._thread.start()
@@ -158,7 +159,7 @@ class _Watcher:
 
 
 class _TerminalLine:
-    """A line of a terminal, which is written again and again."""
+    """Terminal line, which is overwritten."""
 
     def show(self, text: str) -> None:
         self._write(f"\r{text}\x1b[K")
@@ -170,14 +171,14 @@ class _TerminalLine:
         stream = _stream()
         if stream is None:
             return
-        # Where it was closed, nobody looks any more.
+        # The stream may have been closed.
         with suppress(OSError, ValueError):
             stream.write(text)
             stream.flush()
 
 
 class _NotebookLine:
-    """An output of a cell, which is replaced again and again; the last one stays."""
+    """Output of a notebook cell, which is replaced; the last text remains."""
 
     def __init__(self) -> None:
         self._handle = None

@@ -30,14 +30,14 @@ TEXT_SHOWN = 200
 
 
 class Relation:
-    """Holds the rows of a query, or the outcome of another statement.
+    """Holds the rows of a query, or the result of another statement.
 
-    A relation made by ``db.sql`` is lazy: its columns are known at once, it runs when its rows are
-    first fetched, and holds them from then on. A relation made by ``db.execute`` has run.
+    A relation from ``db.sql`` is lazy: its columns are known immediately, the query runs when rows
+    are first fetched, and the relation then keeps the rows. A relation from ``db.execute`` has run.
 
-    ``len(relation)`` is the number of rows, iterating returns all rows as tuples, also those that
-    were fetched, and a notebook shows the first 20. It has the Arrow stream interface, so that
-    pyarrow, polars and DuckDB take it as it is.
+    ``len(relation)`` is the number of rows. Iteration returns all rows as tuples, including rows
+    already fetched. A notebook shows the first 20 rows. A relation has the Arrow stream interface,
+    so that pyarrow, polars and DuckDB can read it directly.
 
     >>> import lockstep
     >>> relation = lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter")
@@ -60,7 +60,7 @@ class Relation:
 
     @property
     def columns(self) -> list[str]:
-        """The column names, as the query gives them: they may repeat. Runs nothing.
+        """Column names of the query, which may repeat. Does not run the query.
 
         >>> import lockstep
         >>> lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter").columns
@@ -70,7 +70,7 @@ class Relation:
 
     @property
     def types(self) -> list[str]:
-        """The column types, as SQL writes them, in the order of ``columns``. Runs nothing.
+        """SQL types of the columns, in the order of ``columns``. Does not run the query.
 
         >>> import lockstep
         >>> lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter").types
@@ -80,7 +80,7 @@ class Relation:
 
     @property
     def rows_affected(self) -> int | None:
-        """The number of rows written, for a statement that writes; otherwise ``None``.
+        """Number of rows written by a statement that writes; otherwise ``None``.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -92,7 +92,7 @@ class Relation:
 
     @property
     def message(self) -> str | None:
-        """The name of a statement without rows, such as ``CREATE TABLE``; otherwise ``None``.
+        """Name of a statement that returns no rows, such as ``CREATE TABLE``; otherwise ``None``.
 
         >>> import lockstep
         >>> lockstep.connect().execute("CREATE TABLE t (a INT)").message
@@ -102,7 +102,7 @@ class Relation:
 
     @property
     def has_run(self) -> bool:
-        """Whether the rows are there: a query has run, or the relation is of ``db.execute``.
+        """Whether the query has run. Always true for a relation from ``db.execute``.
 
         >>> import lockstep
         >>> relation = lockstep.connect().sql("SELECT 1 AS one")
@@ -112,13 +112,13 @@ class Relation:
         return self._output is not None
 
     def run(self, progress: Callable[[float], object] | None = None) -> Relation:
-        """Runs the query now, if it has not run yet, and returns this relation.
+        """Runs the query, unless it has already run, and returns this relation.
 
-        - ``progress``: called with the fraction that is done, from 0 to 1, from any thread. What it
-          raises ends the query.
+        - ``progress``: function called with the fraction done, from 0 to 1, on any thread. If it
+          raises an exception, the query is cancelled and ``run`` raises the exception.
 
-        Raises ``Error`` for what only the values show, 57014 after ``statement_timeout``, and 53200
-        where the query needs more memory than it may have.
+        Raises ``Error`` for errors that depend on values, 57014 after ``statement_timeout``, and
+        53200 if the query exceeds its memory limit.
 
         >>> import lockstep
         >>> lockstep.connect().sql("SELECT 1 AS one").run().fetchall()
@@ -134,11 +134,16 @@ class Relation:
     def df(self) -> pandas.DataFrame:
         """Returns the rows as a pandas data frame.
 
-        A repeated column name gets a number, as in ``a:2``. Columns of numbers and booleans that
-        hold NULLs have pandas' nullable types. TIMESTAMP is ``datetime64`` without a zone, in UTC.
+        Requires pandas and pyarrow: ``pip install "lockstep-db[pandas]"``.
 
-        Raises ``Error`` with the code 58P01 where pandas or pyarrow is not installed, and those of
-        ``run``. Cost: a copy of the rows.
+        A number is appended to a repeated column name, as in ``a:2``. Numeric and BOOL columns that
+        contain NULL have pandas' nullable types. TIMESTAMP is ``datetime64`` without a time zone,
+        in UTC.
+
+        Raises ``Error`` with the code 58P01 if pandas or pyarrow is not installed, and the errors
+        of ``run``.
+
+        Cost: copies the rows.
 
         >>> import lockstep
         >>> lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter").df()
@@ -150,40 +155,51 @@ class Relation:
     def arrow(self) -> pyarrow.Table:
         """Returns the rows as a pyarrow table.
 
-        A repeated column name gets a number, as in ``a:2``.
+        Requires pyarrow, which is also installed by ``pip install "lockstep-db[pandas]"``.
 
-        Raises ``Error`` with the code 58P01 where pyarrow is not installed, and those of ``run``.
-        Cost: none for each row; the table has the memory of the relation.
+        A number is appended to a repeated column name, as in ``a:2``.
+
+        Raises ``Error`` with the code 58P01 if pyarrow is not installed, and the errors of ``run``.
+
+        Cost: copies no rows; the table shares the memory of the relation.
 
         >>> import lockstep
         >>> lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter").arrow().to_pydict()
         {'one': [1], 'letter': ['a']}
         """
-        require("pyarrow", "to make an Arrow table")
+        require("pyarrow", "to create an Arrow table")
         return self._ran().pyarrow()
 
     def pl(self) -> polars.DataFrame:
         """Returns the rows as a polars data frame.
 
-        A repeated column name gets a number, as in ``a:2``.
+        Requires polars: ``pip install "lockstep-db[polars]"``.
 
-        Raises ``Error`` with the code 58P01 where polars is not installed, and those of ``run``.
+        A number is appended to a repeated column name, as in ``a:2``.
+
+        Raises ``Error`` with the code 58P01 if polars is not installed, and the errors of ``run``.
 
         >>> import lockstep
         >>> lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter").pl().rows()
         [(1, 'a')]
         """
-        return require("polars", "to make a polars data frame").DataFrame(self._ran().arrow())
+        return require("polars", "to create a polars data frame").DataFrame(self._ran().arrow())
 
     def to_numpy(self) -> dict[str, Any]:
-        """Returns the columns as numpy arrays, by their names.
+        """Returns the columns as a dict of numpy arrays by column name.
 
-        A repeated column name gets a number, as in ``a:2``. A column that holds NULLs is a masked
-        array; floats have NaN there. TIMESTAMP is ``datetime64[ms]`` in UTC, DATE
-        ``datetime64[D]``; STRING, ARRAY and MAP are arrays of Python objects.
+        Requires numpy and pyarrow, which are also installed by
+        ``pip install "lockstep-db[pandas]"``.
 
-        Raises ``Error`` with the code 58P01 where pyarrow is not installed, and those of ``run``.
-        Cost: a copy of the columns.
+        A number is appended to a repeated column name, as in ``a:2``. An integer or BOOL column
+        that contains NULL is a masked array; in FLOAT and DOUBLE columns, NULL is NaN. TIMESTAMP is
+        ``datetime64[ms]`` in UTC, DATE is ``datetime64[D]``; STRING, ARRAY and MAP are arrays of
+        Python objects.
+
+        Raises ``Error`` with the code 58P01 if numpy or pyarrow is not installed, and the errors of
+        ``run``.
+
+        Cost: copies the columns.
 
         >>> import lockstep
         >>> columns = lockstep.connect().sql("SELECT 1 AS one, 'a' AS letter").to_numpy()
@@ -196,23 +212,23 @@ class Relation:
     def batches(
         self, rows: int = BATCH_ROWS, *, shuffle: bool | int = False, seed: int = 0
     ) -> Iterator[pyarrow.RecordBatch]:
-        """Runs the query and yields its rows while they are computed: for results of any size.
+        """Runs the query and yields batches of rows as they are computed, for results of any size.
 
-        - ``rows``: how many rows each batch has; the last one may have fewer.
-        - ``shuffle``: how many rows are held to be mixed, or ``True`` for 65,536. Each so many new
-          rows are mixed with those that are held, and half of them go on: rows that are far apart
-          may meet, but the order is that of a whole shuffle only where all rows are held. The
-          memory is that of twice as many rows.
-        - ``seed``: what the order is drawn from. The same rows and seed give the same order, on
-          every machine.
+        - ``rows``: number of rows per batch; the last batch may have fewer.
+        - ``shuffle``: size of the shuffle buffer in rows, or ``True`` for 65,536 rows. Each block
+          of that many new rows is shuffled together with the buffered rows; half of the rows are
+          then yielded and half stay in the buffer. The order is a complete shuffle only if the
+          buffer can hold all rows. Uses memory for twice that many rows.
+        - ``seed``: seed of the random order. The same rows and the same seed produce the same order
+          on every machine.
 
-        The relation holds no rows, so each call runs the query again, over the rows that are stored
-        then; one that has run already gives the rows that it holds. The query ends when the
-        iterator is dropped. A server ends a query whose rows nobody takes for its
+        Does not keep the rows: each call runs the query again, over the rows stored at that time.
+        If the relation has already run, yields the rows that it holds. The query is cancelled when
+        the iterator is destroyed. A server cancels a query if the client reads no rows for
         ``limits.write_timeout_ms``.
 
-        Raises ``Error`` with the code 22023 for ``rows`` below 1, 58P01 where pyarrow is not
-        installed, and those of ``run``.
+        Raises ``Error`` with the code 22023 if ``rows`` is less than 1, 58P01 if pyarrow is not
+        installed, and the errors of ``run``.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -223,12 +239,12 @@ class Relation:
         [[0, 2, 1], [3, 4]]
         """
         if rows < 1:
-            raise Error(f"a batch has at least 1 row, found rows={rows}", code="22023")
+            raise Error(f"`rows` must be at least 1, found {rows}", code="22023")
         if (buffer := buffer_rows(shuffle)) < 0:
-            raise Error(f"a shuffle holds at least 1 row, found {shuffle}", code="22023")
+            raise Error(f"`shuffle` must not be negative, found {shuffle}", code="22023")
         if buffer:
             return resized(shuffled(self.batches(buffer), buffer, seed), rows)
-        pyarrow = require("pyarrow", "to make Arrow batches")
+        pyarrow = require("pyarrow", "to create Arrow batches")
         if self._query is None or self._output is not None:
             whole = self.arrow().combine_chunks()
             return iter(whole.to_batches(max_chunksize=rows))
@@ -245,21 +261,21 @@ class Relation:
     ) -> Any:
         """Returns a PyTorch ``IterableDataset``, for ``DataLoader(dataset, batch_size=None)``.
 
-        - ``rows``: how many rows each item has.
-        - ``label``: the column to be predicted: an item is then a pair of the features and the
-          label. Without it, an item is a dict of all columns.
-        - ``shuffle``, ``seed``: as for ``batches``; ``dataset.set_epoch(n)`` draws another order.
-        - ``shard``: (number, count) where several processes share the rows, such as the rank and
-          the world size.
+        - ``rows``: number of rows per item.
+        - ``label``: column to predict. With it, an item is a pair of a dict of the features and the
+          label; without it, an item is a dict of all columns.
+        - ``shuffle``, ``seed``: as in ``batches``; ``dataset.set_epoch(n)`` changes the order.
+        - ``shard``: pair of a shard's number, starting at 0, and the number of shards, if several
+          processes share the rows: for example the rank and the world size.
 
-        A column is a tensor of its type; TIMESTAMP is milliseconds and DATE days, as integers;
-        texts and lists are lists. A NULL of FLOAT or DOUBLE is NaN. The query runs once, now, into
-        a temporary file: workers of the ``DataLoader`` read different parts of it, so that each
-        row comes once.
+        A column is a tensor of its type; TIMESTAMP is milliseconds and DATE is days, as integers;
+        STRING, ARRAY and MAP are Python lists. NULL in a FLOAT or DOUBLE column is NaN. The query
+        runs once, during this call, and writes a temporary file. Workers of the ``DataLoader`` read
+        different parts of the file, so that each row is returned exactly once.
 
-        Raises ``Error``: 58P01 where PyTorch or pyarrow is not installed, 42703 for a label that is
-        no column, 22004 while iterating for a NULL in a column of another type, and those of
-        ``run``.
+        Raises ``Error``: 58P01 if PyTorch or pyarrow is not installed, 42703 if ``label`` is not a
+        column, 22004 during iteration for NULL in a column other than FLOAT or DOUBLE, and the
+        errors of ``run``.
 
         >>> import lockstep
         >>> from torch.utils.data import DataLoader  # doctest: +SKIP
@@ -269,14 +285,14 @@ class Relation:
         ...     print(features["x"], y)
         tensor([1.5000], dtype=torch.float64) tensor([2], dtype=torch.int32)
         """
-        require("torch", "to make a PyTorch dataset")
-        require("pyarrow", "to make a PyTorch dataset")
+        require("torch", "to create a PyTorch dataset")
+        require("pyarrow", "to create a PyTorch dataset")
         from ._torch import RowDataset, check_shard
 
         check_label(label, self.columns)
         check_shard(shard)
         if rows < 1:
-            raise Error(f"a batch has at least 1 row, found rows={rows}", code="22023")
+            raise Error(f"`rows` must be at least 1, found {rows}", code="22023")
         return RowDataset(
             self.batches,
             rows=rows,
@@ -296,18 +312,19 @@ class Relation:
     ) -> Any:
         """Returns a ``tf.data.Dataset`` of batches, for ``model.fit``.
 
-        The arguments are those of ``to_torch``. An element is a dict of tensors, with a label a
-        pair. Each iteration runs the query and gives the rows while they are computed. ARRAY and
-        MAP are not taken.
+        The parameters are as in ``to_torch``. An element is a dict of tensors, or with ``label`` a
+        pair of a dict of the features and the label. Each iteration runs the query and yields the
+        rows as they are computed. ARRAY and MAP columns are not supported.
 
-        Raises ``Error``: 58P01 where TensorFlow or pyarrow is not installed, 42703 for a label that
-        is no column, 42804 for a column that is a list, and those of ``batches``.
+        Raises ``Error``: 58P01 if TensorFlow or pyarrow is not installed, 42703 if ``label`` is not
+        a column, 42804 for an ARRAY or MAP column, 22004 during iteration for NULL in a column
+        other than FLOAT or DOUBLE, and the errors of ``batches``.
 
         >>> import lockstep
         >>> rows = lockstep.connect().sql("SELECT 1.5 AS x, 2 AS y")
         >>> model.fit(rows.to_tf(256, label="y", shuffle=True))  # doctest: +SKIP
         """
-        require("tensorflow", "to make a TensorFlow dataset")
+        require("tensorflow", "to create a TensorFlow dataset")
         from ._tensorflow import dataset
 
         check_label(label, self.columns)
@@ -328,29 +345,32 @@ class Relation:
         gap: Any = None,
         nulls: Literal["refuse", "drop"] = "refuse",
     ) -> tuple[Relation, ...]:
-        """Splits the rows by time, into those to train with and those to test with.
+        """Splits the rows by time into training, validation and test rows.
 
-        - ``by``: the column with the time of a row: TIMESTAMP, DATE, or an integer.
-        - ``train_until``: where the test rows begin: a ``datetime``, a ``date``, a text such as
-          ``'2024-05-01'``, or a number as the column has it.
-        - ``valid_until``: where the test rows begin if there are rows for validation, which then
-          begin at ``train_until``.
-        - ``test_until``: where the test rows end; without it there is no end.
-        - ``gap``: how far a label looks ahead of its row: a ``timedelta``, a text such as ``'7d'``,
-          or a number. The rows of the last ``gap`` before each bound are in no part.
-        - ``nulls``: whether a row without a time raises, or is in no part.
+        - ``by``: column with the time of a row: TIMESTAMP, DATE or an integer type.
+        - ``train_until``: start of the test rows, or of the validation rows with ``valid_until``: a
+          ``datetime``, a ``date``, a string such as ``'2024-05-01'``, or a number in the unit of
+          the column.
+        - ``valid_until``: end of the validation rows and start of the test rows. Without it, there
+          are no validation rows.
+        - ``test_until``: end of the test rows (exclusive); by default, there is no end.
+        - ``gap``: maximum time between a row and the time at which its label is known: a
+          ``timedelta``, a string such as ``'7d'``, or a number. Rows at most ``gap`` before
+          ``train_until`` or ``valid_until`` are in no part.
+        - ``nulls``: ``"refuse"`` to raise an error for rows whose time is NULL, ``"drop"`` to
+          exclude them from all parts.
 
-        Rows to train with are those before ``train_until - gap``: if the label of each row is
-        decided less than or exactly ``gap`` after its time, every label of theirs is known at
-        ``train_until``. Features of later rows may look back at rows before, as they will in
-        production. The parts are queries over this one, so their windows see all rows; nothing is
-        copied.
+        Training rows are the rows before ``train_until - gap``. If the label of each row is known
+        at most ``gap`` after its time, all labels of the training rows are known at
+        ``train_until``. Features of later rows can use earlier rows, as in production: the parts
+        are queries over this query, so that windows see all rows. No rows are copied.
 
         Returns the relations of the parts in order of time: two, or three with ``valid_until``.
 
-        Raises ``Error``: 42703 for a column that the query does not have, 42804 for one that is no
-        time, 22004 for rows without a time, and 22023 for bounds that are not in order. Counting
-        the rows without a time runs the query once, with that column only.
+        Raises ``Error``: 42703 if the query does not have the column, 42804 if its type is not
+        supported, 22004 if the time of a row is NULL, 22023 if the bounds are not in ascending
+        order. With ``nulls="refuse"``, runs the query once, with only that column, to count the
+        NULLs.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -360,13 +380,15 @@ class Relation:
         ([(0,), (1,), (2,), (3,), (4,)], [(7,), (8,), (9,)])
         """
         if self._around is None:
-            raise Error("the rows of db.execute are not split", code="0A000", hint="Use db.sql.")
+            raise Error(
+                "a relation from db.execute cannot be split", code="0A000", hint="Use db.sql."
+            )
         found = [of for name, of in zip(self.columns, self.types, strict=True) if name == by]
         if len(found) != 1:
             many = f"{len(found)} columns" if found else "no column"
             raise Error(f"the query has {many} `{by}`", code="42703")
         if found[0] not in ("TIMESTAMP", "DATE", "BIGINT", "INT", "SMALLINT"):
-            raise Error(f"column `{by}` is {found[0]}, which is no time", code="42804")
+            raise Error(f"column `{by}` of type {found[0]} cannot be used as a time", code="42804")
         name = f"`{by}`"
         bounds = [train_until] if valid_until is None else [train_until, valid_until]
         parts = conditions(name, found[0], bounds, gap, test_until)
@@ -374,10 +396,10 @@ class Relation:
             counted = self._around("SELECT count(*) AS n FROM (", f") WHERE {name} IS NULL")
             if (count := counted.fetchall()[0][0]) > 0:
                 raise Error(
-                    f"{count} rows have no time in column `{by}`",
+                    f"column `{by}` is NULL in {count} rows",
                     code="22004",
                     kind="fix data",
-                    hint="Leave them out with WHERE; with nulls='drop' they are in no part.",
+                    hint="Exclude the rows with WHERE or nulls='drop'.",
                 )
         return tuple(self._around("SELECT * FROM (", f") WHERE {part}") for part in parts)
 
@@ -394,23 +416,25 @@ class Relation:
         null_value: str | None = None,
         quote: str | None = None,
     ) -> int:
-        """Writes the rows to a file or a folder while they are computed, and returns their number.
+        """Writes the rows to a file or a directory as they are computed; returns the row count.
 
-        - ``path``: a file; or a folder, where it ends in ``/``, exists as one, or is partitioned.
-        - ``format``: the one that the end of the path names, or else CSV. LibSVM takes the roles of
-          the columns from signatures: ``SELECT binary_label(paid) AS label, continuous(price), …``.
-        - ``mode``: what happens with files that exist already.
-        - ``partition_by``: the columns whose values are folders ``name=value``, outermost first, as
-          Hive, Spark and DuckDB read them.
-        - ``files``: the number of files of a folder without partitions. More than one need the
-          memory of all rows.
+        - ``path``: a file, or a directory if it ends in ``/``, is an existing directory, or
+          ``partition_by`` is specified.
+        - ``format``: file format; the default is the file extension, or CSV for other extensions.
+          LibSVM gets the roles of the columns from signatures:
+          ``SELECT binary_label(paid) AS label, continuous(price), …``.
+        - ``mode``: what to do if files already exist.
+        - ``partition_by``: columns whose values become subdirectories ``name=value``, outermost
+          first, as in Hive, Spark and DuckDB.
+        - ``files``: number of files in a directory without partitions. With more than one file,
+          all rows are held in memory.
         - ``delimiter``, ``header``, ``null_value``, ``quote``: as the options of ``INTO OUTFILE``.
 
-        The relation holds no rows afterwards. The files become visible when all are complete; after
-        an error there are none. A relation of a server is written by this process.
+        Does not keep the rows in the relation. The files become visible when all are complete; if
+        an error occurs, no files are written. For a server, this process writes the files.
 
-        Raises ``Error``: 58P02 where a file exists, 58P01 where the folder does not, 42703 for a
-        column that the query does not have, 22023 for options that do not go together, and those of
+        Raises ``Error``: 58P02 if a file already exists, 58P01 if the directory does not exist,
+        42703 if the query does not have a column, 22023 for conflicting options, and the errors of
         ``run``.
 
         >>> import lockstep, pathlib, tempfile
@@ -424,9 +448,9 @@ class Relation:
         names = [partition_by] if isinstance(partition_by, str) else list(partition_by or [])
         if separated := [name for name in names if "," in name]:
             raise Error(
-                f"a name of partition_by has a comma: {separated[0]!r}",
+                f"column name in partition_by contains a comma: {separated[0]!r}",
                 code="22023",
-                hint="Give a list of names; rename a column whose name has a comma.",
+                hint="Pass a list of names; rename a column whose name contains a comma.",
             )
         given = {
             "format": format,
@@ -443,9 +467,9 @@ class Relation:
         assert target is not None, "a relation has an output or a query"
         if not self.columns:
             raise Error(
-                "a statement without rows cannot be written",
+                "cannot write a relation without columns",
                 code="22023",
-                hint="Write the relation of a query: db.sql(…).write(path).",
+                hint="Call write on the relation of a query: db.sql(…).write(path).",
             )
         with watched("write"):
             written = target.write(os.fspath(path), options)
@@ -455,12 +479,13 @@ class Relation:
         return written.rows_affected
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Returns the rows that were not fetched yet, as tuples.
+        """Returns the rows not yet fetched, as tuples.
 
-        TIMESTAMP is a naive ``datetime`` in UTC, DATE a ``date``, NULL is ``None``.
+        TIMESTAMP is a naive ``datetime`` in UTC, DATE is a ``date``, and NULL is ``None``.
 
-        Raises the errors of ``run``. Cost: a Python object for each value; ``df`` and ``arrow``
-        return whole columns.
+        Raises the errors of ``run``.
+
+        Cost: one Python object per value; ``df`` and ``arrow`` return whole columns.
 
         >>> import lockstep
         >>> relation = lockstep.connect().sql("SELECT 1 AS one, DATE('2024-05-01') AS day")
@@ -473,7 +498,7 @@ class Relation:
         return self._ran().tuples(start, self._fetched)
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Returns the next row as a tuple, or ``None`` after the last.
+        """Returns the next row as a tuple; ``None`` after the last row.
 
         Raises the errors of ``run``.
 
@@ -487,7 +512,7 @@ class Relation:
         return rows[0] if rows else None
 
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
-        """Returns the next rows as tuples: ``size`` of them, and fewer at the end.
+        """Returns the next ``size`` rows as tuples, or fewer at the end.
 
         Raises the errors of ``run``.
 
@@ -503,9 +528,10 @@ class Relation:
         return self._ran().tuples(start, end)
 
     def rows(self, start: int, end: int) -> list[tuple[Any, ...]]:
-        """Returns the rows from index ``start``, 0-based, up to ``end``; whatever was fetched.
+        """Returns the rows from index ``start`` (0-based) up to but excluding ``end``, as tuples.
 
-        Raises the errors of ``run``. It does not change what ``fetchone`` and the like return next.
+        Does not change the position of ``fetchone``, ``fetchmany`` and ``fetchall``. Raises the
+        errors of ``run``.
 
         >>> import lockstep
         >>> db = lockstep.connect()
@@ -516,12 +542,12 @@ class Relation:
         return self._ran().tuples(min(start, len(self)), min(end, len(self)))
 
     def show(self, rows: int = ROWS_SHOWN, width: int | None = None) -> None:
-        """Prints the first rows, and how many there are.
+        """Prints the first rows and the number of rows.
 
-        - ``rows``: the most rows that are printed.
-        - ``width``: the greatest width of a cell, in characters. Without it a cell has at most 60,
-          but the texts of the last column stand whole, over several lines where they have them, as
-          long as they are not much: plans and definitions.
+        - ``rows``: maximum number of rows to print.
+        - ``width``: maximum width of a cell, in characters. The default is 60, except that the last
+          column is printed completely, on several lines if necessary, if it contains at most 8,000
+          characters of text in total, such as plans and definitions.
 
         Raises the errors of ``run``.
 
@@ -610,7 +636,7 @@ def _batches(found: _lockstep.Batches, pyarrow: Any) -> Iterator[pyarrow.RecordB
 
 
 def _html(text: str) -> str:
-    """Writes a cell: lines and indentation as they are, and a long text folded."""
+    """Formats a cell: keeps line breaks and indentation, and folds a long string."""
     from html import escape
 
     shown = f'<span style="white-space: pre-wrap">{escape(text)}</span>'

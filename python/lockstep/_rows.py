@@ -1,4 +1,4 @@
-"""Rows as the native half takes them: the forms in which ``append`` is given them."""
+"""Converts the row forms that ``append`` accepts to the forms that the native module accepts."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from ._error import Error
 
 
 def is_path(data: object) -> bool:
-    """Whether it names a file."""
+    """Returns whether ``data`` is the path of a file."""
     return isinstance(data, (str, os.PathLike))
 
 
 def is_series(data: object) -> bool:
-    """Whether it is one row of a pandas data frame."""
+    """Returns whether ``data`` is a pandas Series: one row of a data frame."""
     return library_of(data) == "pandas" and not hasattr(data, "columns")
 
 
 def rows_of(data: Any) -> list[Any]:
-    """Returns a list of dicts, or a list of tuples or lists, for one row or many."""
+    """Returns one or more rows as a list of dicts, or a list of tuples or lists."""
     if _has_names(data):
         return [_as_dict(data)]
-    # An array of numpy without dimensions is no list, though it looks like one.
+    # A numpy array without dimensions is Iterable but cannot be iterated.
     is_list = isinstance(data, Iterable) and getattr(data, "ndim", 1) != 0
     if is_list and not isinstance(data, (str, bytes)):
         rows = [_as_dict(row) if _has_names(row) else row for row in data]
         if all(isinstance(row, dict) for row in rows):
             return rows
-        # The type first: the check for an abstract class is slow.
+        # Checks the type first: isinstance with an abstract class is slow.
         if all(type(row) is tuple or type(row) is list or _is_sequence(row) for row in rows):
             return rows
     raise Error(
         f"cannot append a Python `{type(data).__name__}`",
         code="42804",
         kind="fix data",
-        hint="Give a data frame, an Arrow table, a dict, a list of dicts or of tuples, or the "
-        "path of a file.",
+        hint="Pass a data frame, an Arrow table, a dict, a list of dicts or tuples, or the path of "
+        "a file.",
     )
 
 
 def _has_names(row: object) -> bool:
-    """Whether it is one row whose values have names."""
-    # The type first: the checks behind it are slow.
+    """Returns whether ``row`` is a single row with column names."""
+    # Checks the type first: the other checks are slow.
     if type(row) in (dict, tuple, list):
         return type(row) is dict
     return (

@@ -1,4 +1,4 @@
-"""Shuffles the rows of a stream in a buffer, the same way for the same seed."""
+"""Shuffles the rows of a stream in a buffer, reproducibly for a given seed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ SHUFFLE_ROWS = 65_536
 
 
 def buffer_rows(shuffle: bool | int) -> int:
-    """Returns how many rows are mixed: 0 for none."""
+    """Returns the size of the shuffle buffer in rows; 0 for no shuffling."""
     return SHUFFLE_ROWS if shuffle is True else int(shuffle)
 
 
 def shuffled(
     batches: Iterable[pyarrow.RecordBatch], buffer: int, seed: int
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yields the rows of batches of ``buffer`` rows in a drawn order.
+    """Yields the rows of batches of ``buffer`` rows in random order.
 
-    Each batch is mixed with as many rows that were kept of those before; half of them go on, the
-    others are kept. So a row goes back by any distance, and forward by less than ``2 * buffer``.
+    Each batch is shuffled together with up to ``buffer`` rows kept from earlier batches; the rows
+    in excess of ``buffer`` are yielded and the others are kept. A row can be delayed by any
+    distance, but advance by less than ``2 * buffer`` rows.
     """
     pyarrow = require("pyarrow", "to shuffle batches")
     draw = random.Random(seed)
@@ -47,8 +48,8 @@ def shuffled(
 
 
 def resized(batches: Iterable[pyarrow.RecordBatch], rows: int) -> Iterator[pyarrow.RecordBatch]:
-    """Yields the rows in batches of ``rows``; the last one may have fewer."""
-    pyarrow = require("pyarrow", "to make batches")
+    """Yields the rows in batches of ``rows`` rows; the last batch may have fewer."""
+    pyarrow = require("pyarrow", "to create batches")
     kept = None
     for batch in batches:
         whole = batch if kept is None or kept.num_rows == 0 else _joined(pyarrow, kept, batch)

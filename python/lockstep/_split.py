@@ -1,4 +1,4 @@
-"""Splits of a training set by time: the conditions of its parts."""
+"""Conditions of the parts of a training set that is split by time."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _DAY_MS = 86_400_000
 
 
 def conditions(name: str, of: str, bounds: list[Any], gap: Any, test_until: Any) -> list[str]:
-    """Returns the condition of each part on the column ``name`` of the type ``of``.
+    """Returns the condition of each part on the column ``name`` of type ``of``.
 
-    ``bounds`` are where the parts after the first begin.
+    ``bounds`` are the start times of all parts after the first.
     """
-    points = [_point(bound, of, "a bound") for bound in bounds]
+    points = [_point(bound, of, "split bound") for bound in bounds]
     length = _length(gap, of)
-    end = None if test_until is None else _point(test_until, of, "test_until")
+    end = None if test_until is None else _point(test_until, of, "`test_until`")
     ordered = [*points, end] if end is not None else points
     if any(left >= right for left, right in itertools.pairwise(ordered)):
-        raise Error("the bounds of a split are not in ascending order", code="22023")
+        raise Error("split bounds are not in ascending order", code="22023")
     parts = []
     for at in range(len(points) + 1):
         terms = []
@@ -34,7 +34,7 @@ def conditions(name: str, of: str, bounds: list[Any], gap: Any, test_until: Any)
         if at < len(points):
             before = points[at] - length
             if at > 0 and before <= points[at - 1]:
-                raise Error("the gap leaves no rows between two bounds of the split", code="22023")
+                raise Error("`gap` leaves no rows between two split bounds", code="22023")
             terms.append(f"{name} < {_literal(before, of)}")
         elif end is not None:
             terms.append(f"{name} < {_literal(end, of)}")
@@ -43,30 +43,32 @@ def conditions(name: str, of: str, bounds: list[Any], gap: Any, test_until: Any)
 
 
 def _point(value: Any, of: str, what: str) -> int:
-    """Returns a point in time as the number that the column has: milliseconds, days or units."""
+    """Returns a time in the unit of the column: milliseconds, days, or the integer itself."""
     if isinstance(value, str) and of in ("TIMESTAMP", "DATE"):
         try:
             value = datetime.datetime.fromisoformat(value)
         except ValueError as error:
             raise Error(
-                f"{what} of the split is no time: {value!r}",
+                f"invalid {what}: {value!r}",
                 code="22007",
-                hint="Write it as '2024-05-01' or '2024-05-01 12:00:00'.",
+                hint="Use the form '2024-05-01' or '2024-05-01 12:00:00'.",
             ) from error
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None:
             value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
-        # In whole numbers: a float of seconds has not all microseconds.
+        # Integer arithmetic: a float of seconds would lose microseconds.
         ms = (value - _EPOCH) // datetime.timedelta(milliseconds=1)
     elif isinstance(value, datetime.date):
         ms = (value - _EPOCH.date()).days * _DAY_MS
     elif isinstance(value, int) and not isinstance(value, bool) and of != "DATE":
         return value
     else:
-        raise Error(f"{what} of the split does not go with {of}: {value!r}", code="42804")
+        raise Error(f"invalid {what} for a column of type {of}: {value!r}", code="42804")
     if of == "DATE":
         if ms % _DAY_MS:
-            raise Error(f"{what} of the split is within a day: {value}", code="22023")
+            raise Error(
+                f"invalid {what} for a column of type DATE: {value} is not midnight", code="22023"
+            )
         return ms // _DAY_MS
     return ms
 
@@ -78,18 +80,20 @@ def _length(gap: Any, of: str) -> int:
         found = _DURATION.fullmatch(gap.strip())
         if found is None:
             raise Error(
-                f"gap is no duration: {gap!r}", code="22023", hint="Write it as '12h' or '30d'."
+                f"invalid duration for `gap`: {gap!r}",
+                code="22023",
+                hint="Use the form '12h' or '30d'.",
             )
         ms = int(found[1]) * _UNITS[found[2].lower()]
     elif isinstance(gap, datetime.timedelta):
-        # A part of a millisecond is rounded up: a gap is never shorter than what was said.
+        # Rounded up to milliseconds: a gap is never shorter than specified.
         ms = -(-gap // datetime.timedelta(milliseconds=1))
     elif isinstance(gap, int) and not isinstance(gap, bool) and of != "DATE":
         ms = gap
     else:
-        raise Error(f"gap does not go with {of}: {gap!r}", code="42804")
+        raise Error(f"invalid `gap` for a column of type {of}: {gap!r}", code="42804")
     if ms < 0:
-        raise Error("gap is negative", code="22023")
+        raise Error("`gap` must not be negative", code="22023")
     return -(-ms // _DAY_MS) if of == "DATE" else ms
 
 

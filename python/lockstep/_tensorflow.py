@@ -1,4 +1,4 @@
-"""Rows as a dataset of TensorFlow."""
+"""TensorFlow dataset of the rows of a relation."""
 
 from __future__ import annotations
 
@@ -26,10 +26,15 @@ _TYPES = {
 def dataset(
     batches: Callable[[], Iterator[Any]], types: dict[str, str], label: str | None
 ) -> tensorflow.data.Dataset:
-    """Makes a dataset of the batches of each call; ``types`` are those of the columns."""
+    """Returns a dataset of the batches from each call of ``batches``.
+
+    ``types`` are the SQL types of the columns.
+    """
     for name, of in types.items():
         if of not in _TYPES:
-            raise Error(f"column `{name}` is {of}, for which there is no tensor", code="42804")
+            raise Error(
+                f"column `{name}` of type {of} cannot be converted to a tensor", code="42804"
+            )
     specs = {name: tensorflow.TensorSpec((None,), _TYPES[of]) for name, of in types.items()}
 
     def elements() -> Iterator[Any]:
@@ -38,7 +43,7 @@ def dataset(
             for name, of in types.items():
                 if of == "STRING" and None in columns[name]:
                     raise Error(
-                        f"column `{name}` has NULLs, for which a tensor of texts has no value",
+                        f"column `{name}` contains NULL, which a string tensor cannot represent",
                         code="22004",
                         kind="fix data",
                         hint=f"Select ifnull({name}, '').",

@@ -1,4 +1,4 @@
-"""Rows as a dataset of PyTorch."""
+"""PyTorch dataset of the rows of a relation."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PART_ROWS = 4_096
 class RowDataset(torch.utils.data.IterableDataset):
     """Yields batches of rows as tensors; see ``Relation.to_torch``.
 
-    The rows are in a temporary file, which workers read, each other parts of it. The file is
-    removed when the object of the process that made it is.
+    The rows are stored in a temporary file; each worker reads different parts of it. The file is
+    removed when the dataset is destroyed in the process that created it.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class RowDataset(torch.utils.data.IterableDataset):
         return state
 
     def set_epoch(self, epoch: int) -> None:
-        """Draws another order for the next iteration: that of ``seed`` and ``epoch``."""
+        """Selects the order of the next iteration, which depends on ``seed`` and ``epoch``."""
         self._epoch = epoch
 
     @property
     def row_count(self) -> int:
-        """The number of rows, in all shards together."""
+        """Number of rows in all shards."""
         return self._row_count
 
     def __iter__(self) -> Iterator[Any]:
@@ -90,7 +90,7 @@ class RowDataset(torch.utils.data.IterableDataset):
 
 
 def _spool(batches: Iterator[Any], path: str) -> tuple[int, int]:
-    """Writes batches to a file, and returns their number and that of their rows."""
+    """Writes batches to a file. Returns the number of batches and the number of rows."""
     parts_written, rows, writer = 0, 0, None
     for batch in batches:
         if writer is None:
@@ -104,13 +104,16 @@ def _spool(batches: Iterator[Any], path: str) -> tuple[int, int]:
 
 
 def _remove(folder: str, process: int) -> None:
-    # A worker that was forked has the object too.
+    # A forked worker has a copy of the object.
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_shard(shard: tuple[int, int]) -> None:
-    """Raises for a shard that is none."""
+    """Raises ``Error`` with the code 22023 for an invalid shard."""
     share, shares = shard
     if not 0 <= share < shares:
-        raise Error(f"shard is (number, count), 0 <= number < count; found {shard}", code="22023")
+        raise Error(
+            f"invalid value for `shard`: {shard} (expected (number, count), 0 <= number < count)",
+            code="22023",
+        )

@@ -1,4 +1,4 @@
-"""The thread of an asynchronous connection, on which its calls run one after another."""
+"""Thread of an asynchronous connection, which runs the calls of the connection in order."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from . import _lockstep
 Result = TypeVar("Result")
 
 INTERRUPT_INTERVAL_S = 0.01
-"""How often a call that is to end is interrupted: it may be between two parts of its work."""
+"""Interval in seconds between interrupts of a cancelled call, which can miss an interrupt."""
 
 
 class Worker:
-    """The thread of a connection."""
+    """Thread of a connection."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lockstep")
         self._is_ended = False
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Runs a call on the thread, after those before it, and returns its result.
+        """Runs a call on the thread, after all earlier calls, and returns its result.
 
-        When the task is cancelled, the call is interrupted, and the task ends when it has ended.
+        If the task is cancelled, interrupts the call and waits until it ends.
         """
         if self._is_ended:
-            # The connection is closed: the call raises the error that says so.
+            # The connection is closed: the call raises the error for it.
             return work()
         call = _Call(work)
         ended = asyncio.wrap_future(self._executor.submit(call.run))
@@ -40,17 +40,17 @@ class Worker:
             raise
 
     def end(self) -> None:
-        """Lets the thread end. Later calls run on the thread that makes them."""
+        """Lets the thread end. Later calls run on the calling thread."""
         self._is_ended = True
         self._executor.shutdown(wait=False)
 
 
 class _Call(Generic[Result]):
-    """A call that waits for its thread or runs there."""
+    """Call that waits for the thread of its connection or runs on it."""
 
     def __init__(self, work: Callable[[], Result]) -> None:
         self._work = work
-        # Guards the two fields: the thread's next call must not be interrupted for this one.
+        # Guards the two fields, so that the next call of the thread is not interrupted instead.
         self._lock = threading.Lock()
         self._thread: int | None = None
         self._is_cancelled = False
@@ -68,7 +68,7 @@ class _Call(Generic[Result]):
                 self._thread = None
 
     async def interrupt_until(self, ended: asyncio.Future[Any]) -> None:
-        """Interrupts the call until it has ended, whatever it returns or raises then."""
+        """Interrupts the call repeatedly until it ends, with or without an exception."""
         while not ended.done():
             with self._lock:
                 self._is_cancelled = True
@@ -80,5 +80,5 @@ class _Call(Generic[Result]):
                 # Another cancellation: the caller is raising the first one.
                 continue
         if not ended.cancelled():
-            # Nobody else reads what it has raised.
+            # Marks the exception as retrieved; it has no other reader.
             ended.exception()

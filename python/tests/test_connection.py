@@ -155,10 +155,10 @@ def test_columns_are_matched_by_name_and_left_out_ones_take_their_default(db):
 
 def test_an_append_that_fails_appends_nothing(db):
     db.execute("CREATE TABLE t (a INT)")
-    with pytest.raises(lockstep.Error, match=r"row 2: column `a` is INT.*Python `str`") as caught:
+    with pytest.raises(lockstep.Error, match=r"row 2: column `a` is of type INT.*`str`") as caught:
         db.append("t", [(1,), ("2",)])
     assert caught.value.code == "42804"
-    with pytest.raises(lockstep.Error, match=r"row 2: the table has 1 columns, found 2"):
+    with pytest.raises(lockstep.Error, match="row 2: 2 values supplied, but the table has 1"):
         db.append("t", [(1,), (1, 2)])
     with pytest.raises(lockstep.Error, match="no column `aa`") as caught:
         db.append("t", [{"aa": 1}])
@@ -267,7 +267,7 @@ NOTHING = {"a": [1, 2], "b": [None, None]}
 )
 @pytest.mark.parametrize("declared", ["INT", "DOUBLE", "STRING", "TIMESTAMP", "DATE", "BOOL"])
 def test_a_column_of_only_none_is_null_of_its_type(db, make, declared):
-    with pytest.raises(lockstep.Error, match="`b` has no value|type of column `b`") as caught:
+    with pytest.raises(lockstep.Error, match="determine the type of column `b`") as caught:
         db.append("t", make(NOTHING))
     assert "CREATE TABLE" in caught.value.hint
     db.execute(f"CREATE TABLE t (a INT, b {declared})")

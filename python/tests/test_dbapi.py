@@ -363,7 +363,7 @@ def test_callproc_calls_deployments_and_procedures(drinks):
     assert cursor.fetchone() == ("a", 1)
     assert cursor.callproc("p", named) is named
     assert cursor.fetchone() == ("a", 1)
-    with pytest.raises(dbapi.ProgrammingError, match="no value for `v`"):
+    with pytest.raises(dbapi.ProgrammingError, match="missing value in the request row of `total`"):
         cursor.callproc("total", {"k": "a", "ts": 1})
     with pytest.raises(dbapi.ProgrammingError) as raised:
         cursor.callproc("nothing", (1,))

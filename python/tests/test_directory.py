@@ -455,7 +455,7 @@ def test_what_is_no_directory_of_a_database_is_refused(directory, tmp_path):
     assert os.listdir(tmp_path / "full") == ["letter.txt"]
     assert code_of(lambda: lockstep.connect(tmp_path / "no" / "db"), "does not exist") == "58P01"
     assert code_of(lambda: lockstep.connect(""), "empty") == "22023"
-    assert code_of(lambda: lockstep.connect(read_only=True), "in memory") == "22023"
+    assert code_of(lambda: lockstep.connect(read_only=True), "in-memory database") == "22023"
     nobody = "lockstep://127.0.0.1:1"
     assert code_of(lambda: lockstep.connect(nobody), "cannot connect to") == "08001"
 
@@ -504,7 +504,7 @@ def test_a_cut_end_is_reported(directory):
     end = len(bytes(data).rstrip(b"\0")) + 15 & ~7
     data[end : end + 8] = b"\x30\0\0\0\1\2\3\4"
     segment.write_bytes(data)
-    with pytest.warns(lockstep.LockstepWarning, match=r"bytes were cut .*\.wal"):
+    with pytest.warns(lockstep.LockstepWarning, match=r"removed .* of an incomplete write .*\.wal"):
         db = lockstep.connect(directory)
     with db:
         assert db.opened.cut_bytes > 0 and db.opened.cut_file == str(segment)

@@ -129,7 +129,7 @@ def test_maps_are_read_where_they_lie(db: lockstep.Connection, tmp_path: Path) -
     db.append("m", [{"k": "a", "v": {"x": 1, "y": None}}, {"k": "b", "v": None}])
     expected = [("a", {"x": 1, "y": None}), ("b", None)]
     assert db.sql("SELECT * FROM m").fetchall() == expected
-    with pytest.raises(lockstep.Error, match="Give a dict of its keys and values or None"):
+    with pytest.raises(lockstep.Error, match="Pass a dict of keys and values, or None"):
         db.append("m", [{"k": "c", "v": {"x": "one"}}])
     for name in ["m.parquet", "m.arrow"]:
         db.execute(f"SELECT * FROM m INTO OUTFILE '{tmp_path}/{name}'")

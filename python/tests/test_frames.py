@@ -146,7 +146,7 @@ def test_arrow_data_that_is_not_valid_does_not_come_in(local: lockstep.Connectio
     # The bytes of a text end where the last offset says, which is before those of the first row.
     for column, row in ((backwards, 1), (stray, 2)):
         problem = f"column `a`, row {row}: the Arrow data is invalid"
-        with refused("42804", problem, "Arrow says"):
+        with refused("42804", problem, "Arrow reports"):
             local.append("t", pa.table({"a": column}))
     text = pa.array([b"caf\xe9"]).view(pa.string())
     encoded = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), text)
@@ -195,14 +195,14 @@ def test_columns_that_arrow_does_not_take_are_named(local: lockstep.Connection) 
         with refused("42804", name):
             local.sql("SELECT * FROM frame")
     mixed = np.array([1, "x"], dtype=object)
-    with refused("42804", "column `column0` has values that Arrow does not take"):
+    with refused("42804", "could not convert column `column0` to Arrow"):
         local.sql("SELECT * FROM mixed")
     swapped = np.arange(3).astype(">i4")
     with refused("42804", "column `column0` has values", "byte order"):
         local.sql("SELECT * FROM swapped")
     with refused("42804", "cannot append a Python `ndarray`"):
         local.append("t", np.array(5))
-    with refused("42804", "the data could not be read as an Arrow table"):
+    with refused("42804", "could not read the data as an Arrow table"):
         local.append("t", pl.Series("a", [1, 2]))
     assert (mixed.size, swapped.size) == (2, 3)
 

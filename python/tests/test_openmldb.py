@@ -164,7 +164,7 @@ def test_a_cluster_that_nothing_is_said_of_is_refused(monkeypatch):
     with pytest.raises(openmldb.dbapi.DatabaseError) as raised:
         openmldb.dbapi.connect(zk="nowhere:2181", zkPath="/nothing")
     assert raised.value.code == "08001" and "LOCKSTEP_OPENMLDB" in raised.value.hint
-    with pytest.raises(openmldb.dbapi.DatabaseError, match="no cluster"):
+    with pytest.raises(openmldb.dbapi.DatabaseError, match="address of the cluster is missing"):
         openmldb.dbapi.connect("db1")
     assert not sdk_module.OpenMLDBSdk(zk="nowhere:2181", zkPath="/nothing").init()
 

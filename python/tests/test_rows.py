@@ -96,12 +96,12 @@ def test_a_query_that_reads_all_rows_needs_no_other_columns_either(clicks):
             "missing values for columns `user` (STRING), `price` (DOUBLE)",
             "Did you mean `user` instead of `User`? Did you mean `price` instead of `prise`?",
         ),
-        (None, "a request row is a dict or a tuple, found a Python `NoneType`", "Give a dict"),
-        (5, "a request row is a dict or a tuple, found a Python `int`", "Give a dict"),
-        ("ann", "a request row is a dict or a tuple, found a Python `str`", "Give a dict"),
-        (("ann",), "the request row has 5 columns, found 1 values", ""),
-        ({"user": "ann", "price": 1, "ts": 1, "label": "x"}, "column `label` is INT", ""),
-        ([None], "a request row is a dict or a tuple, found a Python `NoneType`", "Give a dict"),
+        (None, "a request row must be a dict or a tuple, not a Python `NoneType`", "Pass a dict"),
+        (5, "a request row must be a dict or a tuple, not a Python `int`", "Pass a dict"),
+        ("ann", "a request row must be a dict or a tuple, not a Python `str`", "Pass a dict"),
+        (("ann",), "1 values supplied, but the request row has 5 columns", ""),
+        ({"user": "ann", "price": 1, "ts": 1, "label": "x"}, "column `label` is of type INT", ""),
+        ([None], "a request row must be a dict or a tuple, not a Python `NoneType`", "Pass a dict"),
     ],
 )
 def test_a_wrong_request_row_says_what_is_wrong(clicks, row, message, hint):
@@ -203,7 +203,7 @@ def test_a_file_is_appended_by_its_path(tmp_path):
     assert db.sql("SELECT a, b FROM c").fetchall() == [(1, "x"), (2, "y")]
     with pytest.raises(lockstep.Error, match="cannot determine the format of file"):
         db.append("another", "abc")
-    with pytest.raises(lockstep.Error, match="durability of the table or the session"):
+    with pytest.raises(lockstep.Error, match="`durability` does not apply to the rows of a file"):
         db.append("c", path, durability="os")
     with pytest.raises(lockstep.Error, match="does not exist"):
         db.append("absent", path, create=False)
@@ -220,9 +220,9 @@ def test_decimals_and_dates_are_values():
     found = db.sql("SELECT n, f, CAST(ts AS BIGINT) AS ms FROM u").fetchall()
     assert found[0] == (12, 0.5, 86_400_000)
     assert found[1][0] is None and found[1][1] != found[1][1]
-    with pytest.raises(lockstep.Error, match="column `n` is BIGINT"):
+    with pytest.raises(lockstep.Error, match="column `n` is of type BIGINT"):
         db.append("u", [(decimal.Decimal("1.5"), 1.0, None)])
-    with pytest.raises(lockstep.Error, match="does not hold"):
+    with pytest.raises(lockstep.Error, match="of type BIGINT cannot represent"):
         db.append("u", [(decimal.Decimal(2**70), 1.0, None)])
     assert db.sql("SELECT ? AS d", [decimal.Decimal("1.5")]).fetchall() == [(1.5,)]
 
@@ -230,19 +230,19 @@ def test_decimals_and_dates_are_values():
 @pytest.mark.parametrize(
     ("value", "message", "hint"),
     [
-        (b"x", "is a Python `bytes`, which no type takes", "Decode it to a str."),
-        ([1, 2], "is a Python `list`, which no type takes", "a row for each"),
-        (dt.timedelta(1), "is a Python `timedelta`, which no type takes", "milliseconds"),
-        (object(), "is a Python `object`, which no type takes", "Give a bool"),
-        (2**70, f"is {2**70}, which is out of the range of BIGINT", "Give a float"),
+        (b"x", "cannot convert a Python `bytes`", "Decode the bytes to a str."),
+        ([1, 2], "cannot convert a Python `list`", "one row per value"),
+        (dt.timedelta(1), "cannot convert a Python `timedelta`", "milliseconds"),
+        (object(), "cannot convert a Python `object`", "Pass a bool"),
+        (2**70, f"value {2**70} is out of range for type BIGINT", "Pass a float"),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_a_value_without_a_type_is_named(value, message, hint):
     db = lockstep.connect()
     for place, call in [
-        ("row 2: column `v` ", lambda: db.append("t", [{"k": 1, "v": None}, {"v": value}])),
-        ("parameter 2 ", lambda: db.sql("SELECT ? AS a, ? AS b", [1, value]).fetchall()),
+        ("row 2: column `v`: ", lambda: db.append("t", [{"k": 1, "v": None}, {"v": value}])),
+        ("parameter 2: ", lambda: db.sql("SELECT ? AS a, ? AS b", [1, value]).fetchall()),
     ]:
         with pytest.raises(lockstep.Error) as error:
             call()
@@ -252,7 +252,7 @@ def test_a_value_without_a_type_is_named(value, message, hint):
 
 def test_a_key_that_is_no_name_is_an_error():
     db = lockstep.connect()
-    with pytest.raises(lockstep.Error, match="row 1: the key 1 is not the name of a column"):
+    with pytest.raises(lockstep.Error, match="row 1: key 1 is not a column name"):
         db.append("t", [{1: 2}])
     with pytest.raises(lockstep.Error, match="cannot append a Python `int`"):
         db.append("t", 5)
@@ -274,8 +274,7 @@ def test_append_replaces_a_table(db):
 
 def test_a_table_that_cannot_be_replaced_stays(db):
     db.append("t", [{"k": "a", "v": 1}])
-    message = "no value that gives it a type|cannot determine the type"
-    with pytest.raises(lockstep.Error, match=message):
+    with pytest.raises(lockstep.Error, match="cannot determine the type of column"):
         db.append("t", [{"k": None}], replace=True)
     db.execute("DEPLOY d AS SELECT k, v + 1 AS more FROM t")
     with pytest.raises(lockstep.Error, match="has associated deployments: `d`") as refused:

@@ -44,7 +44,7 @@ def test_an_output_that_cannot_be_written_is_reported():
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 1
-    assert done.stderr.startswith("error[53100]: could not write the output\ndetail: The system")
+    assert done.stderr.startswith("error[53100]: could not write the output\ndetail: No space left")
 
 
 def test_a_comment_that_does_not_end_is_an_error():
@@ -100,7 +100,7 @@ def test_scripts_of_windows_and_commands_in_them(tmp_path):
         assert "table\n-----\nt\n(1 row)\n" in done.stdout
     done = shell("-c", "\\tables")
     assert done.returncode == 1
-    assert "the nearest is `.tables`; `\\?` lists them" in done.stderr
+    assert "did you mean `.tables`? `\\?` lists the commands" in done.stderr
 
 
 def test_version_help_and_what_is_not_there():

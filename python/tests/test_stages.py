@@ -132,7 +132,7 @@ def test_steps_share_a_shuffle_where_their_keys_do():
     ("arrivals", "message"),
     [
         ([5, 5], "two rows of table `clicks` have the same arrival"),
-        ([1_000, None], "has no arrival"),
+        ([1_000, None], "arrival of a row of table `clicks` is NULL"),
     ],
 )
 def test_an_order_that_is_not_known_is_refused(arrivals, message):

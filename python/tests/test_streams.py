@@ -137,12 +137,12 @@ def test_a_server_says_what_it_creates(tmp_path):
     wrong = run(["serve", str(tmp_path / "shop")])
     assert wrong.returncode == 2
     assert wrong.stderr.startswith(
-        f"error: there is no database at {tmp_path}/shop\nhint: --create "
+        f"error: database `{tmp_path}/shop` does not exist\nhint: Use --create "
     )
     (tmp_path / "shop.lockstep").mkdir()
     mistyped = run(["serve", str(tmp_path / "shpo.lockstep")])
     assert mistyped.returncode == 2
-    assert f"but there is one at {tmp_path}/shop.lockstep" in mistyped.stderr
+    assert f"but `{tmp_path}/shop.lockstep` does" in mistyped.stderr
     ports = [f"--{name}=127.0.0.1:0" for name in ("http", "postgres", "flight")]
     for path, more in (("new/a.lockstep", []), ("new/b", ["--create"])):
         (tmp_path / "new").mkdir(exist_ok=True)
@@ -153,7 +153,7 @@ def test_a_server_says_what_it_creates(tmp_path):
             line = next(line for line in lines if not line.startswith("open"))
             process.terminate()
             process.stderr.read()
-        assert line == f"created {tmp_path}/{path}: a database without tables\n"
+        assert line == f"created database `{tmp_path}/{path}`\n"
 
 
 def test_a_server_checks_its_files_before_it_opens_the_database(directory, tmp_path):

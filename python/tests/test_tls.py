@@ -152,7 +152,7 @@ def test_a_reload_takes_another_authority(served):
         shutil.copy(CERTIFICATES / name, served.folder / "client_ca.pem")
         served.process.send_signal(signal.SIGHUP)
         for line in served.process.stderr:
-            if "configuration was read again" in line:
+            if "configuration reloaded" in line:
                 return
 
     reload_with("other_client.pem")

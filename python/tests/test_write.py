@@ -136,7 +136,7 @@ def test_a_relation_that_has_run_is_written_too(db, tmp_path):
     relation = db.sql("SELECT n FROM clicks WHERE n < 3").run()
     assert relation.write(tmp_path / "rows.parquet") == 3
     assert db.execute("SELECT n FROM clicks WHERE n < 5").write(tmp_path / "five.csv") == 5
-    with pytest.raises(lockstep.Error, match="without rows cannot be written"):
+    with pytest.raises(lockstep.Error, match="cannot write a relation without columns"):
         db.execute("CREATE TABLE u (a INT)").write(tmp_path / "none.csv")
 
 
@@ -144,7 +144,7 @@ def test_a_relation_that_has_run_is_written_too(db, tmp_path):
     ("options", "message", "code"),
     [
         ({"partition_by": "town"}, "column `town` does not exist", "42703"),
-        ({"partition_by": "a,b"}, "has a comma", "22023"),
+        ({"partition_by": "a,b"}, "contains a comma", "22023"),
         ({"partition_by": ["n", "n"]}, "distinct column names", "22023"),
         ({"partition_by": "n", "files": 3}, "cannot be used together", "22023"),
         ({"format": "xls"}, "format", "22023"),
@@ -181,7 +181,7 @@ def test_batches_have_the_rows_in_their_order(db):
     assert pa.Table.from_batches(batches).to_pydict() == relation.arrow().to_pydict()
     assert [batch.num_rows for batch in relation.batches(6_000)] == [6_000, 4_000]
     assert list(db.sql("SELECT n FROM clicks WHERE n < 0").batches()) == []
-    with pytest.raises(lockstep.Error, match="at least 1 row"):
+    with pytest.raises(lockstep.Error, match="must be at least 1"):
         relation.batches(0)
 
 

@@ -18,57 +18,59 @@ use crate::{
     name = "lockstep",
     version,
     group = ArgGroup::new("output").args(["format", "csv", "json", "markdown"]),
-    after_help = "Without arguments it starts a prompt, or runs the script on its input, with a \
-                  database in memory.\n\
-                  A path that ends in `.lockstep`, or is a directory, or does not exist and has no \
-                  extension is a database; other paths are scripts.\n\
+    after_help = "Without arguments, starts a prompt with an in-memory database, or runs the script \
+                  from standard input if that is not a terminal.\n\
+                  A path is a database if it ends in `.lockstep`, is a directory, or does not exist \
+                  and has no extension; other paths are scripts.\n\
                   `lockstep check DIR` verifies the database in a directory; see `lockstep check --help`.\n\
-                  `lockstep serve DIR` serves it over HTTP and Flight SQL; see `lockstep serve --help`.\n\
-                  `lockstep user add NAME` makes a user of it; see `lockstep user --help`.\n\
-                  `lockstep doctor DIR` says what of this machine is not as it should be.\n\
-                  `lockstep demo flights` runs the demonstration that comes with the Python package."
+                  `lockstep serve DIR` serves a database over HTTP, PostgreSQL's protocol and Flight \
+                  SQL; see `lockstep serve --help`.\n\
+                  `lockstep user add NAME` creates a user; see `lockstep user --help`.\n\
+                  `lockstep doctor DIR` checks this machine and a database directory; see `lockstep \
+                  doctor --help`.\n\
+                  `lockstep demo flights` runs the demonstration in the Python package."
 )]
 struct CommandLine {
-    /// Runs these statements and commands of the shell, and ends. May be repeated; several `-c` and `-f`
-    /// run in their order, and the first that fails ends the run.
+    /// Runs SQL statements and shell commands, then exits. May be repeated; `-c` and `-f` run in the
+    /// order given, and the first failure ends the run.
     #[arg(short = 'c', long = "command", value_name = "SQL", allow_hyphen_values = true)]
     command: Vec<String>,
 
-    /// Runs the script in this file, and ends; `-` is the standard input. May be repeated.
+    /// Runs the script in this file, then exits; `-` is standard input. May be repeated.
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     file: Vec<String>,
 
-    /// Sets the format of results: `table`, `expanded`, `csv`, `json` or `markdown`.
+    /// Sets the output format: `table`, `expanded`, `csv`, `json` or `markdown`.
     #[arg(long, value_name = "NAME", value_parser = format_of)]
     format: Option<OutputFormat>,
 
-    /// Writes results as CSV, and nothing else to the output.
+    /// Writes results as CSV, and nothing else to standard output.
     #[arg(long, num_args = 0, default_missing_value = "csv", value_parser = format_of)]
     csv: Option<OutputFormat>,
 
-    /// Writes results as JSON: for each statement an array of objects.
+    /// Writes results as JSON: one array of objects per statement.
     #[arg(long, num_args = 0, default_missing_value = "json", value_parser = format_of)]
     json: Option<OutputFormat>,
 
-    /// Writes results as tables of Markdown.
+    /// Writes results as Markdown tables.
     #[arg(long, num_args = 0, default_missing_value = "markdown", value_parser = format_of)]
     markdown: Option<OutputFormat>,
 
-    /// Prints no notes: no greeting, and nothing for statements without rows.
+    /// Omits the greeting, and the status of statements that return no rows.
     #[arg(short, long)]
     quiet: bool,
 
-    /// Opens the database without changing it: every change is refused.
+    /// Opens the database read-only: statements that change it fail.
     #[arg(long)]
     read_only: bool,
 
-    /// The directory of a database, which is created when there is none; or the address of a server,
-    /// `lockstep://user:password@host:port/database`; or a file of statements to run in memory, of which
-    /// `-` is the standard input; or `demo`.
+    /// Database directory, created if it does not exist; server address,
+    /// `lockstep://user:password@host:port/database`; script file to run with an in-memory database, `-`
+    /// for standard input; or `demo`.
     #[arg(value_name = "DATABASE|FILE")]
     target: Option<String>,
 
-    /// The arguments of `demo`.
+    /// Arguments of `demo`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     rest: Vec<String>,
 }
@@ -207,7 +209,7 @@ impl Arguments {
         let task = if scripts.is_empty() { Task::Input } else { Task::Scripts(scripts) };
         let Some(path) = target else {
             if read_only {
-                return Self::in_memory(refuse("--read-only needs the directory of a database"));
+                return Self::in_memory(refuse("--read-only requires a database directory"));
             }
             return Self::in_memory(task);
         };
@@ -215,17 +217,20 @@ impl Arguments {
             return Self::in_memory(Task::Demo(rest));
         }
         if path.is_empty() {
-            return Self::in_memory(refuse("the path is empty"));
+            return Self::in_memory(refuse("path must not be empty"));
         }
         if read_only && ServerAddress::is_address(&path) {
-            return Self::in_memory(refuse("--read-only is for the directory of a database"));
+            return Self::in_memory(refuse("--read-only applies only to a database directory"));
         }
         if let Some(other) = rest.first() {
-            return Self::in_memory(refuse(&format!("one path at a time, found also `{other}`")));
+            return Self::in_memory(refuse(&format!(
+                "unexpected argument `{other}`: only one path is allowed"
+            )));
         }
         if path == "-" {
             let input = Task::Scripts(vec![ScriptSource::Input]);
-            let more = "`-` is a script: give it as `-f -`, in its place among the others";
+            let more =
+                "`-` cannot be combined with other options: use `-f -` to run standard input";
             return Self::in_memory(if is_alone { input } else { refuse(more) });
         }
         // A script runs in memory: with `-c`, `-f` or `--read-only` the path is a database.
@@ -236,8 +241,8 @@ impl Arguments {
                 Self { database, ..Self::in_memory(task) }
             }
             Target::Ambiguous => Self::in_memory(refuse(&format!(
-                "`{path}` may be a script or a database; a script is a file, `.sql` by custom, and \
-                 a database a directory, `.lockstep` by custom, or with `/` at the end"
+                "`{path}` may be a script or a database; name a script `*.sql`, and a database \
+                 `*.lockstep` or with `/` at the end"
             ))),
         }
     }
@@ -262,7 +267,7 @@ fn printing_of(line: &CommandLine) -> PrintOptions {
 }
 
 fn format_of(word: &str) -> Result<OutputFormat, String> {
-    let known = "the formats are table, expanded, csv, json and markdown";
+    let known = "the output format must be table, expanded, csv, json or markdown";
     OutputFormat::of_word(word).ok_or_else(|| known.to_owned())
 }
 

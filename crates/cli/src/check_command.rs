@@ -11,27 +11,27 @@ use lockstep_engine::{CheckFinding, CheckResult, Salvage, check, guarded, salvag
 /// Tables that are named in a finding.
 const TABLES_NAMED_MAX: usize = 5;
 
-/// Verifies every checksum and every cross-reference of a database. It must not be open for writing.
+/// Verifies every checksum and cross-reference of a database, which must not be open for writing.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(
     name = "lockstep check",
-    after_help = "The exit code is 0 when nothing is wrong, 1 when something is damaged, and 2 when \
-                  the directory could not be checked."
+    after_help = "Exit codes: 0 if the database is intact, 1 if it is damaged, and 2 if the directory \
+                  could not be checked."
 )]
 pub(crate) struct CheckCommand {
-    /// The directory of the database.
+    /// Database directory.
     #[arg(value_name = "DIR")]
     directory: String,
 
-    /// Prints one JSON object.
+    /// Prints the result as one JSON object.
     #[arg(long)]
     json: bool,
 
-    /// Writes what can be read to another directory.
+    /// Writes the readable data to the directory given with `--to`.
     #[arg(long, requires = "to")]
     salvage: bool,
 
-    /// The other directory, which does not exist or is empty.
+    /// Target directory of `--salvage`, which must not exist or must be empty.
     #[arg(long, value_name = "OTHER", requires = "salvage")]
     to: Option<String>,
 }
@@ -85,8 +85,8 @@ fn print_check(result: &CheckResult, out: &mut dyn Write) -> io::Result<()> {
     let (seconds, milliseconds) = (result.milliseconds / 1_000, result.milliseconds % 1_000);
     writeln!(
         out,
-        "{directory}: {tables} tables, {files} whole data files with {blocks} blocks, {records} \
-         records of the log; {rows} rows, {bytes} bytes, {seconds}.{milliseconds:03} s"
+        "{directory}: {tables} tables, {files} intact data files with {blocks} blocks, {records} \
+         log records; {rows} rows, {bytes} bytes, {seconds}.{milliseconds:03} s"
     )?;
     for remark in &result.remarks {
         writeln!(out, "note: {remark}")?;
@@ -95,9 +95,9 @@ fn print_check(result: &CheckResult, out: &mut dyn Write) -> io::Result<()> {
         print_finding(finding, out)?;
     }
     match result.findings.len() {
-        0 => writeln!(out, "Nothing is wrong with it."),
-        1 => writeln!(out, "One thing is wrong with it."),
-        count => writeln!(out, "{count} things are wrong with it."),
+        0 => writeln!(out, "No problems found."),
+        1 => writeln!(out, "1 problem found."),
+        count => writeln!(out, "{count} problems found."),
     }
 }
 
@@ -108,7 +108,7 @@ fn print_finding(finding: &CheckFinding, out: &mut dyn Write) -> io::Result<()> 
     let (from, to) = (positions.start, positions.end);
     debug_assert!(from <= to, "a range of positions ends behind its begin");
     let range = match (and_later, positions.is_empty()) {
-        (true, _) => format!("position {from} and all later ones"),
+        (true, _) => format!("position {from} and all later positions"),
         (false, false) => format!("positions {from} to {to}"),
         (false, true) => return Ok(()),
     };
@@ -117,9 +117,9 @@ fn print_finding(finding: &CheckFinding, out: &mut dyn Write) -> io::Result<()> 
         0 => writeln!(out, "  {range}"),
         count if count > TABLES_NAMED_MAX => {
             let others = count - TABLES_NAMED_MAX;
-            writeln!(out, "  in danger: {named} and {others} others, {range}")
+            writeln!(out, "  at risk: {named} and {others} other tables, {range}")
         }
-        _ => writeln!(out, "  in danger: {named}, {range}"),
+        _ => writeln!(out, "  at risk: {named}, {range}"),
     }
 }
 
@@ -127,19 +127,19 @@ fn print_finding(finding: &CheckFinding, out: &mut dyn Write) -> io::Result<()> 
 fn print_salvage(salvage: &Salvage, out: &mut dyn Write) -> io::Result<()> {
     print_check(&salvage.check, out)?;
     let Salvage { target, rows_saved, rows_lost, rows_not_assignable, .. } = salvage;
-    writeln!(out, "{target}: {rows_saved} rows were saved")?;
+    writeln!(out, "{target}: {rows_saved} rows saved")?;
     for table in &salvage.saved {
         let lost = match table.rows_lost {
             0 => String::new(),
-            lost => format!(", {lost} rows of its data files are lost"),
+            lost => format!(", {lost} rows of its data files lost"),
         };
         writeln!(out, "  {}: {} rows{lost}", table.name, table.rows)?;
     }
     if *rows_lost > 0 {
-        writeln!(out, "{rows_lost} rows of data files are lost")?;
+        writeln!(out, "{rows_lost} rows of data files lost")?;
     }
     if *rows_not_assignable > 0 {
-        writeln!(out, "{rows_not_assignable} rows can be read and belong to no known table")?;
+        writeln!(out, "{rows_not_assignable} readable rows do not belong to any known table")?;
     }
     Ok(())
 }

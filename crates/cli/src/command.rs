@@ -94,7 +94,7 @@ pub(crate) const COMMANDS: &[CommandSpec] = &[
         names: &["\\?", "\\h", "help", ".help"],
         argument: "",
         kind: CommandArgument::Other,
-        summary: "shows this",
+        summary: "shows this help",
         read: |_| Some(ShellCommand::Help),
     },
     CommandSpec {
@@ -108,7 +108,7 @@ pub(crate) const COMMANDS: &[CommandSpec] = &[
         names: &["\\d"],
         argument: "[TABLE]",
         kind: CommandArgument::Table,
-        summary: "lists the tables, or the columns and indexes of one",
+        summary: "lists tables, or the columns and indexes of a table",
         read: |argument| match argument {
             Some(table) => name_of(table).map(ShellCommand::Describe),
             None => listing("SHOW TABLES", 0, None),
@@ -118,28 +118,28 @@ pub(crate) const COMMANDS: &[CommandSpec] = &[
         names: &["\\dt", ".tables"],
         argument: "[PATTERN]",
         kind: CommandArgument::Table,
-        summary: "lists the tables",
+        summary: "lists tables",
         read: |argument| listing("SHOW TABLES", 0, argument),
     },
     CommandSpec {
         names: &["\\di"],
         argument: "[PATTERN]",
         kind: CommandArgument::Table,
-        summary: "lists the indexes of the tables",
+        summary: "lists indexes",
         read: |argument| listing(INDEXES, 1, argument),
     },
     CommandSpec {
         names: &["\\df"],
         argument: "[PATTERN]",
         kind: CommandArgument::Other,
-        summary: "lists the functions",
+        summary: "lists functions",
         read: |argument| listing("SHOW FUNCTIONS", 0, argument),
     },
     CommandSpec {
         names: &["\\dd"],
         argument: "[DEPLOYMENT]",
         kind: CommandArgument::Deployment,
-        summary: "lists the deployments, or shows one",
+        summary: "lists deployments, or shows a deployment",
         read: |argument| match argument {
             Some(name) if !name.contains(['*', '?']) => name_of(name).map(ShellCommand::Deployment),
             pattern => listing("SHOW DEPLOYMENTS", 1, pattern),
@@ -149,21 +149,21 @@ pub(crate) const COMMANDS: &[CommandSpec] = &[
         names: &["\\l", ".databases"],
         argument: "[PATTERN]",
         kind: CommandArgument::Other,
-        summary: "lists the databases",
+        summary: "lists databases",
         read: |argument| listing("SHOW DATABASES", 0, argument),
     },
     CommandSpec {
         names: &[".schema"],
         argument: "[TABLE]",
         kind: CommandArgument::Table,
-        summary: "prints the statements that create the tables, or one",
+        summary: "prints the CREATE statements of all tables, or of a table",
         read: |argument| optional(argument, name_of).map(ShellCommand::Schema),
     },
     CommandSpec {
         names: &["\\x"],
         argument: "[on|off|auto]",
         kind: CommandArgument::Other,
-        summary: "shows each column on a line of its own; auto: where too wide",
+        summary: "shows each column on its own line; auto: only if a table is too wide",
         read: |argument| optional(argument, expanded_of).map(ShellCommand::Expanded),
     },
     CommandSpec {
@@ -177,21 +177,21 @@ pub(crate) const COMMANDS: &[CommandSpec] = &[
         names: &["\\timing", ".timer"],
         argument: "[on|off]",
         kind: CommandArgument::Other,
-        summary: "says how long each statement took",
+        summary: "shows how long each statement took",
         read: |argument| optional(argument, Switch::of_word).map(ShellCommand::Timing),
     },
     CommandSpec {
         names: &["\\pager"],
         argument: "[on|off]",
         kind: CommandArgument::Other,
-        summary: "shows results longer than the screen in $PAGER, or less",
+        summary: "shows results longer than the screen in $PAGER (default: less)",
         read: |argument| optional(argument, Switch::of_word).map(ShellCommand::Pager),
     },
     CommandSpec {
         names: &["\\o", ".output"],
         argument: "[FILE]",
         kind: CommandArgument::File,
-        summary: "writes results to a file, or to the output again",
+        summary: "sends results to a file, or back to standard output",
         read: |argument| Some(ShellCommand::Output(argument.map(str::to_owned))),
     },
     CommandSpec {
@@ -212,7 +212,7 @@ pub(crate) const COMMANDS: &[CommandSpec] = &[
         names: &["\\watch"],
         argument: "[SECONDS] [c=COUNT]",
         kind: CommandArgument::Other,
-        summary: "runs the last statement every 2 seconds until Ctrl-C",
+        summary: "repeats the last statement (default: every 2 seconds until Ctrl-C)",
         read: |argument| WatchPlan::of_words(argument.unwrap_or("")).map(ShellCommand::Watch),
     },
 ];
@@ -227,13 +227,16 @@ impl ShellCommand {
         let Some(spec) = spec_of(name) else {
             let names = COMMANDS.iter().flat_map(|spec| spec.names).copied();
             let nearest = nearest(name, names)
-                .map_or_else(String::new, |found| format!(" the nearest is `{found}`;"));
-            return Err(format!("`{name}` is no command of the shell;{nearest} `\\?` lists them"));
+                .map_or_else(String::new, |found| format!(" did you mean `{found}`?"));
+            return Err(format!("invalid command `{name}`;{nearest} `\\?` lists the commands"));
         };
         debug_assert!(spec.names.iter().any(|known| known.eq_ignore_ascii_case(name)));
         let argument = (!argument.is_empty()).then_some(argument);
         (spec.read)(argument).ok_or_else(|| {
-            format!("`{name}` has the form `{}`", format!("{name} {}", spec.argument).trim_end())
+            format!(
+                "invalid arguments for `{name}`; expected `{}`",
+                format!("{name} {}", spec.argument).trim_end()
+            )
         })
     }
 }
@@ -254,8 +257,8 @@ pub(crate) fn help_text() -> String {
         .collect();
     let width = forms.iter().map(String::len).filter(|width| *width <= 32).max().unwrap_or(0);
     let mut text =
-        "Statements end with `;` and may take several lines. Ctrl-C cancels the one that \
-                    runs.\nTab completes names, the arrows bring back earlier statements.\n"
+        "Statements end with `;` and may span several lines. Ctrl-C cancels the running \
+                    statement.\nTab completes names, the arrow keys recall earlier statements.\n"
             .to_owned();
     debug_assert_eq!(forms.len(), COMMANDS.len(), "each command has a form");
     for (form, spec) in forms.iter().zip(COMMANDS) {
@@ -387,16 +390,22 @@ mod tests {
         let error = |line| ShellCommand::of_line(line).unwrap_err();
         assert_eq!(
             error("\\timign on"),
-            "`\\timign` is no command of the shell; the nearest is `\\timing`; `\\?` lists them"
+            "invalid command `\\timign`; did you mean `\\timing`? `\\?` lists the commands"
         );
         assert_eq!(error(".tabels"), error(".tabels;"));
-        assert!(error(".tabels").contains("the nearest is `.tables`"));
-        assert_eq!(error("\\zebra"), "`\\zebra` is no command of the shell; `\\?` lists them");
-        assert_eq!(error("\\x maybe"), "`\\x` has the form `\\x [on|off|auto]`");
-        assert_eq!(error("\\d t; DROP TABLE t"), "`\\d` has the form `\\d [TABLE]`");
-        assert_eq!(error("\\i"), "`\\i` has the form `\\i FILE`");
+        assert!(error(".tabels").contains("did you mean `.tables`?"));
+        assert_eq!(error("\\zebra"), "invalid command `\\zebra`; `\\?` lists the commands");
+        assert_eq!(error("\\x maybe"), "invalid arguments for `\\x`; expected `\\x [on|off|auto]`");
+        assert_eq!(
+            error("\\d t; DROP TABLE t"),
+            "invalid arguments for `\\d`; expected `\\d [TABLE]`"
+        );
+        assert_eq!(error("\\i"), "invalid arguments for `\\i`; expected `\\i FILE`");
         assert_eq!(error("\\watch 1e9"), error("\\watch 1 2 x"));
-        assert_eq!(error("\\watch -1"), "`\\watch` has the form `\\watch [SECONDS] [c=COUNT]`");
+        assert_eq!(
+            error("\\watch -1"),
+            "invalid arguments for `\\watch`; expected `\\watch [SECONDS] [c=COUNT]`"
+        );
     }
 
     #[test]

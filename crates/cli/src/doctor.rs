@@ -83,18 +83,18 @@ pub(crate) fn open_files(limit: Option<OpenFileLimit>, connections_max: u64) -> 
     let wanted = connections_max.saturating_add(OTHER_FILES);
     debug_assert!(wanted > connections_max, "the server has files besides its connections");
     match limit {
-        None => MachineFinding::note(check, "the system does not say its limit", "Nothing to do."),
+        None => MachineFinding::note(check, "the limit is unknown", "No action needed."),
         Some(OpenFileLimit { hard: None, .. }) => MachineFinding::fine(check, "no limit"),
         Some(OpenFileLimit { hard: Some(hard), .. }) if hard < wanted => MachineFinding::problem(
             check,
-            format!("{hard} may be open, {wanted} are wanted for limits.connections_max"),
+            format!("limit {hard}, but limits.connections_max requires {wanted}"),
             &format!(
                 "Set LimitNOFILE={wanted} in the systemd unit, or `ulimit -Hn {wanted}`; or lower \
                  limits.connections_max."
             ),
         ),
         Some(OpenFileLimit { hard: Some(hard), .. }) => {
-            MachineFinding::fine(check, format!("{hard} may be open, {wanted} are wanted"))
+            MachineFinding::fine(check, format!("limit {hard}, {wanted} required"))
         }
     }
 }
@@ -104,11 +104,11 @@ pub(crate) fn huge_pages(enabled: Option<&str>) -> MachineFinding {
     let check = "huge pages";
     let chosen = enabled.and_then(|text| text.split('[').nth(1)?.split(']').next());
     match chosen {
-        None => MachineFinding::note(check, "the system does not say", "Nothing to do."),
+        None => MachineFinding::note(check, "unknown", "No action needed."),
         Some("never") => MachineFinding::note(
             check,
             "never",
-            "Large tables are read faster with them: \
+            "Enable huge pages, which make reads of large tables faster: \
              echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         ),
         Some(other) => MachineFinding::fine(check, other),
@@ -119,13 +119,13 @@ pub(crate) fn huge_pages(enabled: Option<&str>) -> MachineFinding {
 pub(crate) fn clock_source(current: Option<&str>, available: Option<&str>) -> MachineFinding {
     let check = "clock source";
     match current.map(str::trim) {
-        None => MachineFinding::note(check, "the system does not say", "Nothing to do."),
+        None => MachineFinding::note(check, "unknown", "No action needed."),
         Some(name) if SLOW_CLOCKS.contains(&name) => MachineFinding::problem(
             check,
-            format!("{name}: each look at the clock takes about a microsecond"),
+            format!("{name}: each clock read takes about 1 microsecond"),
             &format!(
-                "Boot with clocksource=tsc where the machine has it; it has: {}",
-                available.unwrap_or("not known").trim()
+                "Boot with clocksource=tsc if tsc is available; available clock sources: {}",
+                available.unwrap_or("unknown").trim()
             ),
         ),
         Some(name) => MachineFinding::fine(check, name),
@@ -139,10 +139,10 @@ pub(crate) fn clock(is_synchronized: Option<bool>) -> MachineFinding {
         Some(true) => MachineFinding::fine(check, "synchronized"),
         Some(false) => MachineFinding::problem(
             check,
-            "not synchronized: rows expire and tokens end by it",
-            "Run chrony, systemd-timesyncd or another client of NTP; in a container, on its host.",
+            "not synchronized; expiry of rows and tokens depends on the clock",
+            "Run chrony, systemd-timesyncd or another NTP client; for a container, on its host.",
         ),
-        None => MachineFinding::note(check, "the system does not say", "Nothing to do."),
+        None => MachineFinding::note(check, "unknown", "No action needed."),
     }
 }
 
@@ -150,12 +150,12 @@ pub(crate) fn clock(is_synchronized: Option<bool>) -> MachineFinding {
 pub(crate) fn memory(total: Option<u64>, available: Option<u64>) -> MachineFinding {
     let check = "memory";
     let (Some(total), Some(available)) = (total, available) else {
-        return MachineFinding::note(check, "the system does not say", "Nothing to do.");
+        return MachineFinding::note(check, "unknown", "No action needed.");
     };
     let text = format!("{} of {} available", size_text(available), size_text(total));
     if available < total / 10 {
-        let fix = "End other programs, or SET GLOBAL max_memory, so that writes are refused before \
-                   the system ends the process.";
+        let fix = "Stop other programs, or set max_memory with SET GLOBAL, so that writes are \
+                   rejected before the system kills the process.";
         return MachineFinding::problem(check, text, fix);
     }
     MachineFinding::fine(check, text)
@@ -167,11 +167,11 @@ pub(crate) fn maps(limit: Option<u64>) -> MachineFinding {
     match limit {
         Some(limit) if limit < MAPS_MIN => MachineFinding::problem(
             check,
-            format!("a process may have {limit}"),
-            "sysctl -w vm.max_map_count=262144",
+            format!("at most {limit} per process"),
+            "Run `sysctl -w vm.max_map_count=262144`.",
         ),
-        Some(limit) => MachineFinding::fine(check, format!("a process may have {limit}")),
-        None => MachineFinding::note(check, "the system does not say", "Nothing to do."),
+        Some(limit) => MachineFinding::fine(check, format!("at most {limit} per process")),
+        None => MachineFinding::note(check, "unknown", "No action needed."),
     }
 }
 
@@ -181,17 +181,19 @@ pub(crate) fn pending_connections(limit: Option<u64>) -> MachineFinding {
     match limit {
         Some(limit) if limit < PENDING_MIN => MachineFinding::problem(
             check,
-            format!("the system holds {limit}; clients that connect at once wait for a second"),
-            "sysctl -w net.core.somaxconn=4096",
+            format!(
+                "the queue holds {limit}; if it is full, new connections are delayed by a second"
+            ),
+            "Run `sysctl -w net.core.somaxconn=4096`.",
         ),
-        Some(limit) => MachineFinding::fine(check, format!("the system holds {limit}")),
-        None => MachineFinding::note(check, "the system does not say", "Nothing to do."),
+        Some(limit) => MachineFinding::fine(check, format!("the queue holds {limit}")),
+        None => MachineFinding::note(check, "unknown", "No action needed."),
     }
 }
 
 /// Checks the free space of the directory's file system; bytes.
 pub(crate) fn free_space(free: u64, used: u64) -> MachineFinding {
-    let text = format!("{} free, the directory has {}", size_text(free), size_text(used));
+    let text = format!("{} free, {} used by the directory", size_text(free), size_text(used));
     // A checkpoint writes the data files again before it removes the old ones.
     let wanted = FREE_BYTES_MIN.max(used);
     debug_assert!(wanted >= used, "a checkpoint needs as much again");
@@ -199,7 +201,7 @@ pub(crate) fn free_space(free: u64, used: u64) -> MachineFinding {
         return MachineFinding::fine("free space", text);
     }
     let fix = format!(
-        "Free {} more: a checkpoint writes data again before it removes what it replaces.",
+        "Free {} more: a checkpoint rewrites data files before it removes the old ones.",
         size_text(wanted - free)
     );
     MachineFinding::problem("free space", text, &fix)
@@ -208,29 +210,29 @@ pub(crate) fn free_space(free: u64, used: u64) -> MachineFinding {
 /// Checks how long the disk takes to make a write durable: the median in microseconds.
 pub(crate) fn disk(sync_us: u64, file_system: Option<&str>) -> MachineFinding {
     let check = "disk";
-    let name = file_system.unwrap_or("file system not known");
+    let name = file_system.unwrap_or("unknown file system");
     let text = format!("{name}, a durable write takes {sync_us} us");
     match file_system {
         Some("tmpfs" | "ramfs") => MachineFinding::problem(
             check,
             text,
-            "The directory is in memory and gone after a restart: put it on a disk.",
+            "Move the directory to a disk: this file system is in memory and is lost at a restart.",
         ),
         Some("nfs" | "nfs4" | "cifs" | "smb3" | "9p") => MachineFinding::problem(
             check,
             text,
-            "Locks and durable writes over a network are not reliable: put it on a local disk.",
+            "Move the directory to a local disk: network locks and durable writes are unreliable.",
         ),
         _ if sync_us > SYNC_US_MAX => MachineFinding::problem(
             check,
             text,
-            "Take a faster disk, or give tables durability 'os' where that is enough.",
+            "Use a faster disk, or durability 'os' for tables for which that is sufficient.",
         ),
         _ if sync_us < SYNC_US_MIN => MachineFinding::note(
             check,
             text,
-            "So fast is a disk whose cache survives a loss of power, or one that does not wait: see \
-             that it is the first.",
+            "Make sure that the disk has a cache with power-loss protection: otherwise, writes this \
+             fast mean that the disk ignores flushes.",
         ),
         _ => MachineFinding::fine(check, text),
     }
@@ -242,11 +244,14 @@ pub(crate) fn permissions(mode: Option<u32>) -> MachineFinding {
     match mode {
         Some(mode) if mode & 0o007 != 0 => MachineFinding::problem(
             check,
-            format!("{:03o}: everybody on this machine may open it", mode & 0o777),
-            "chmod 700 DIR; the data is not encrypted",
+            format!(
+                "mode {:03o}: every user of this machine can access the directory",
+                mode & 0o777
+            ),
+            "Run `chmod 700 DIR`: the data is not encrypted.",
         ),
-        Some(mode) => MachineFinding::fine(check, format!("{:03o}", mode & 0o777)),
-        None => MachineFinding::note(check, "the system does not say", "Nothing to do."),
+        Some(mode) => MachineFinding::fine(check, format!("mode {:03o}", mode & 0o777)),
+        None => MachineFinding::note(check, "unknown", "No action needed."),
     }
 }
 

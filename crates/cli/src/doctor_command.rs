@@ -27,24 +27,24 @@ const SYNCS: u64 = 21;
 /// The bytes of each.
 const SYNC_BYTES: usize = 4_096;
 
-/// Looks at this machine, and at a directory where one is named, and says what is wrong and how to
-/// mend it.
+/// Checks this machine, and optionally a database directory and a server configuration, and suggests a
+/// fix for each problem.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(
     name = "lockstep doctor",
-    after_help = "The exit code is 0 when nothing is wrong, 1 when something is, and 2 for wrong \
-                  arguments."
+    after_help = "Exit codes: 0 if no problem was found, 1 if a problem was found, and 2 if arguments \
+                  are invalid."
 )]
 pub(crate) struct DoctorCommand {
-    /// The directory of a database, or where one will be made.
+    /// Database directory, which need not exist yet.
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 
-    /// Looks at this configuration of a server.
+    /// Checks this server configuration file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Prints one JSON object.
+    /// Prints the result as one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -110,7 +110,7 @@ impl DoctorCommand {
             }
             Err(error) => {
                 let text = format!("{name}: {error}");
-                let fix = "`lockstep serve --print-config` shows every setting.";
+                let fix = "Correct the file; `lockstep serve --print-config` lists all settings.";
                 (
                     ServerSettings::default(),
                     Some(MachineFinding::problem("configuration", text, fix)),
@@ -122,7 +122,7 @@ impl DoctorCommand {
 
 /// Says which program and which system this is.
 fn versions(kernel: Option<String>) -> MachineFinding {
-    let kernel = kernel.unwrap_or_else(|| "not known".to_owned());
+    let kernel = kernel.unwrap_or_else(|| "unknown".to_owned());
     let (version, system, machine) =
         (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
     let text = format!("lockstep {version}, {system} {machine}, kernel {}", kernel.trim());
@@ -166,7 +166,7 @@ fn ports(settings: &ServerSettings) -> Vec<MachineFinding> {
         Ok(address) => address.map(|address| port(check, address)),
         Err(error) => {
             let error: SettingError = error;
-            Some(MachineFinding::problem(check, error.to_string(), "Mend the setting."))
+            Some(MachineFinding::problem(check, error.to_string(), "Correct the setting."))
         }
     };
     addresses.into_iter().filter_map(check).collect()
@@ -179,12 +179,12 @@ fn port(check: &'static str, address: SocketAddr) -> MachineFinding {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => MachineFinding::note(
             check,
             format!("{address} is in use"),
-            "That is right where a server runs; another one needs other addresses.",
+            "Expected if the server is running; otherwise configure another address.",
         ),
         Err(error) => MachineFinding::problem(
             check,
             format!("{address}: {error}"),
-            "Take an address of this machine, and a port above 1023.",
+            "Use an address of this machine and a port above 1023.",
         ),
     }
 }
@@ -202,7 +202,11 @@ fn look_at_directory(directory: &Path) -> Vec<MachineFinding> {
         doctor::permissions(disk::status(directory).ok().and_then(|found| found.mode))
     } else {
         let text = format!("{} does not exist yet", directory.display());
-        MachineFinding::note("directory", text, "`lockstep serve` or the shell makes it.")
+        MachineFinding::note(
+            "directory",
+            text,
+            "No action needed: `lockstep serve` and the shell create the directory.",
+        )
     }];
     match SystemDisk.free_space(place) {
         Ok(free) => found.push(doctor::free_space(free, bytes_in(directory))),
@@ -218,12 +222,12 @@ fn look_at_directory(directory: &Path) -> Vec<MachineFinding> {
             MachineFinding::problem("disk", text, PLACE_FIX)
         }
     });
-    debug_assert_eq!(found.len(), 3, "who may open it, its space, its disk");
+    debug_assert_eq!(found.len(), 3, "permissions, free space and disk");
     found
 }
 
 /// What mends a folder in which nothing can be written.
-const PLACE_FIX: &str = "Name a folder that this user may write to.";
+const PLACE_FIX: &str = "Use a directory to which this user can write.";
 
 /// Returns the bytes of the files in a directory and the folders in it.
 fn bytes_in(directory: &Path) -> u64 {
@@ -279,9 +283,9 @@ fn print(findings: &[MachineFinding], out: &mut dyn Write) -> io::Result<()> {
     }
     let count = findings.iter().filter(|found| found.status == FindingStatus::Problem).count();
     match count {
-        0 => writeln!(out, "Nothing is wrong."),
-        1 => writeln!(out, "One thing is wrong."),
-        count => writeln!(out, "{count} things are wrong."),
+        0 => writeln!(out, "No problems found."),
+        1 => writeln!(out, "1 problem found."),
+        count => writeln!(out, "{count} problems found."),
     }
 }
 

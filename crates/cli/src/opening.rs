@@ -46,7 +46,7 @@ impl DatabaseTarget {
             writeln!(err, "opening {}: {}", self.path.display(), progress_text(progress))?;
         }
         let panicked =
-            |_| Diagnostic::new(code::INTERNAL_ERROR, "opening the database failed").err();
+            |_| Diagnostic::new(code::INTERNAL_ERROR, "could not open the database").err();
         let opened = opening.join().unwrap_or_else(panicked);
         if let Some(opened) = opened.as_ref().ok().and_then(Database::opened) {
             self.report(opened, err)?;
@@ -66,8 +66,8 @@ impl DatabaseTarget {
             let (bytes, file) = (cut.bytes, cut.file.display());
             writeln!(
                 err,
-                "{bytes} bytes were cut from the end of {file}: a write that was not finished when \
-                 the database was last open"
+                "removed {bytes} bytes of an incomplete write from the end of {file}; the write was \
+                 in progress when the database was last open"
             )?;
         }
         Ok(())

@@ -111,7 +111,7 @@ fn table(output: &Output, columns_max: Option<usize>) -> (String, usize) {
 fn rows_note(row_count: usize, rows_max: usize) -> String {
     match row_count.saturating_sub(rows_max) {
         0 => String::new(),
-        left => format!("; {left} not shown, `\\o FILE` writes all"),
+        left => format!("; {left} not shown, `\\o FILE` writes all rows"),
     }
 }
 
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn rows_that_are_left_out_are_counted() {
         assert_eq!(rows_note(1_000, 1_000), "");
-        assert_eq!(rows_note(1_500, 1_000), "; 500 not shown, `\\o FILE` writes all");
+        assert_eq!(rows_note(1_500, 1_000), "; 500 not shown, `\\o FILE` writes all rows");
         assert_eq!(rows_note(1_500, usize::MAX), "");
     }
 

@@ -27,7 +27,8 @@ pub fn columns_of(columns: &ColumnSet) -> Result<Vec<(String, DataType)>> {
     let types = columns.schema.fields().iter().map(|field| {
         let found = data_type(field.data_type());
         found.ok_or_else(|| {
-            let message = format!("the server has sent a column of type {}", field.data_type());
+            let message =
+                format!("the server sent a column of unsupported type {}", field.data_type());
             Box::new(Diagnostic::internal(message))
         })
     });

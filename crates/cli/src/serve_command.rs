@@ -32,58 +32,63 @@ const EXIT_CANCELLED: i32 = 3;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is said where it takes longer.
-const NOT_CLOSED: &str = "warning: a call that does not end keeps the database from being closed: the \
-                          next start reads its log as after a crash";
+const NOT_CLOSED: &str = "warning: the database could not be closed because a call did not end: the \
+                          next start recovers from the log, as after a crash";
 
 /// The name of a database in memory.
 const IN_MEMORY: &str = ":memory:";
 
-/// Serves a database over HTTP, PostgreSQL's protocol and Arrow Flight SQL: on this machine only, unless
-/// there are users and TLS.
+/// Serves a database over HTTP, PostgreSQL's protocol and Arrow Flight SQL: to this machine only, unless
+/// TLS is configured and a user can log in.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags of a command line")]
 #[command(
     name = "lockstep serve",
-    after_help = "SIGTERM ends it after what runs, a second one at once; SIGHUP reads the \
-                  configuration and the certificate again.\n\
-                  The exit code is 0 when everything that ran was finished, 3 when calls were \
-                  cancelled, 1 when it could not serve, and 2 for wrong arguments or settings."
+    after_help = "SIGTERM or SIGINT stops the server after running calls finish, a second one \
+                  immediately; SIGHUP reloads the configuration and the certificates.\n\
+                  Exit codes: 0 if all running calls finished, 3 if calls were cancelled, 1 if the \
+                  server could not start or the database could not be closed, and 2 if arguments or \
+                  settings are invalid."
 )]
 pub(crate) struct ServeCommand {
-    /// The directory of the database, or `:memory:`. If it does not exist it is created, provided that
-    /// its name ends in `.lockstep` and no other `.lockstep` directory is in the same folder.
+    /// Database directory, or `:memory:`. A directory that does not exist is created if its name ends
+    /// in `.lockstep` and its parent directory contains no other `.lockstep` directory; see `--create`.
     #[arg(value_name = "DIR", required_unless_present = "print_config")]
     database: Option<String>,
 
-    /// Reads settings from this file.
+    /// Reads settings from this TOML file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Prints all settings with their values and what they do, and ends.
+    /// Prints all settings with their values and descriptions, as TOML, then exits.
     #[arg(long)]
     print_config: bool,
 
-    /// Serves HTTP on this address: the setting http.listen.
+    /// Serves HTTP on this address, such as `127.0.0.1:7431`. Overrides the setting `http.listen`.
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
 
-    /// Serves PostgreSQL's protocol on this address, or not with `off`: the setting postgres.listen.
+    /// Serves PostgreSQL's protocol on this address; `off` disables it. Overrides the setting
+    /// `postgres.listen`.
     #[arg(long, value_name = "ADDRESS")]
     postgres: Option<String>,
 
-    /// Serves Arrow Flight SQL on this address, or not with `off`: the setting flight.listen.
+    /// Serves Arrow Flight SQL on this address; `off` disables it. Overrides the setting
+    /// `flight.listen`.
     #[arg(long, value_name = "ADDRESS")]
     flight: Option<String>,
 
-    /// Opens the database without changing it: the setting `server.read_only`.
+    /// Opens the database read-only. Same as the setting `server.read_only = true`.
     #[arg(long)]
     read_only: bool,
 
-    /// Creates the directory of the database if it does not exist, whatever its name.
+    /// Creates the database directory if it does not exist, whatever its name.
     #[arg(long)]
     create: bool,
 
-    /// Sets any setting, such as `limits.connections_max=100`. May be repeated.
+    /// Overrides a setting, such as `limits.connections_max=100`. A list is written as values separated
+    /// by commas, without brackets or quotes: `server.file_folders=/data/in,/data/out`; an empty value
+    /// is an empty list. May be repeated; the last value of a setting applies.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
@@ -128,7 +133,7 @@ impl ServeCommand {
         };
         if is_new {
             let path = self.database.as_deref().unwrap_or_default();
-            writeln!(err, "created {path}: a database without tables")?;
+            writeln!(err, "created database `{path}`")?;
         }
         log_to_stderr(&settings);
         // Each connection is an open file.
@@ -185,8 +190,8 @@ impl ServeCommand {
         let shown = path.display();
         if path.extension().is_none_or(|end| end != "lockstep") {
             return Err(format!(
-                "there is no database at {shown}\nhint: --create creates it; without it, only a \
-                 directory whose name ends in .lockstep is created."
+                "database `{shown}` does not exist\nhint: Use --create to create it; without \
+                 --create, only a directory whose name ends in .lockstep is created."
             ));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -194,8 +199,8 @@ impl ServeCommand {
         match others.first() {
             None => Ok(true),
             Some(other) => Err(format!(
-                "there is no database at {shown}, but there is one at {}\nhint: --create creates \
-                 another one.",
+                "database `{shown}` does not exist, but `{}` does\nhint: Use --create to \
+                 create `{shown}`.",
                 other.display()
             )),
         }
@@ -229,7 +234,7 @@ impl ServeCommand {
         }
         for pair in &self.set {
             let Some((key, value)) = pair.split_once('=') else {
-                return Err(format!("--set takes KEY=VALUE, `{pair}` is not"));
+                return Err(format!("invalid argument for --set: `{pair}` (expected KEY=VALUE)"));
             };
             settings.set(key.trim(), value.trim()).map_err(text)?;
         }
@@ -281,10 +286,10 @@ fn write_token(err: &mut dyn Write, token: &str) -> io::Result<()> {
     debug_assert!(!token.contains(char::is_whitespace), "a token is one word");
     writeln!(
         err,
-        "The database has no user who can log in. On this machine, until the server ends, this token \
-         is root's:\n\n    Authorization: Bearer {token}\n\n(psql: user root, the token as password, and \
-         PGOPTIONS='-c lockstep.authentication=token'.) ALTER USER root SET \
-         OPTIONS(password='…') gives root a password."
+        "No user of the database can log in. Until the server stops, this token authenticates as \
+         root, from this machine only:\n\n    Authorization: Bearer {token}\n\n(psql: user root, the token as \
+         password, and PGOPTIONS='-c lockstep.authentication=token'.) To set a password for root, run \
+         ALTER USER root SET OPTIONS(password='…')."
     )
 }
 
@@ -292,15 +297,17 @@ fn write_token(err: &mut dyn Write, token: &str) -> io::Result<()> {
 fn report_reload(reloaded: Result<Vec<&'static str>, String>) {
     match reloaded {
         Ok(fixed) if fixed.is_empty() => {
-            lockstep_server::log_line("the configuration was read again");
+            lockstep_server::log_line("configuration reloaded");
         }
         Ok(fixed) => {
             let keys = fixed.join(", ");
             debug_assert!(!keys.is_empty(), "a setting has a key");
-            lockstep_host::log::warn(&format!("a restart is needed to change {keys}"));
+            lockstep_host::log::warn(&format!(
+                "{keys} cannot be changed without restarting the server"
+            ));
         }
         Err(text) => {
-            lockstep_host::log::warn(&format!("the configuration stays as it was: {text}"));
+            lockstep_host::log::warn(&format!("configuration not changed: {text}"));
         }
     }
 }
@@ -308,6 +315,6 @@ fn report_reload(reloaded: Result<Vec<&'static str>, String>) {
 /// Logs that the service manager could not be told.
 fn report_failure(told: io::Result<()>) {
     if let Err(error) = told {
-        lockstep_host::log::warn(&format!("the service manager was not told: {error}"));
+        lockstep_host::log::warn(&format!("could not notify the service manager: {error}"));
     }
 }

@@ -158,8 +158,7 @@ impl Shell {
             }
             _ => (code::IO_ERROR, "could not read the input or write the output"),
         };
-        let diagnostic =
-            Diagnostic::new(code, message).with_detail(format!("The system says: {error}."));
+        let diagnostic = Diagnostic::new(code, message).with_detail(format!("{error}."));
         // Where the standard error fails, too, the exit code is all there is.
         drop(writeln!(self.printer.err, "{}", diagnostic.render(None)));
         1
@@ -270,7 +269,7 @@ impl Shell {
         match disk::read_to_string(Path::new(path)) {
             Ok(script) => self.script(without_mark(&script)),
             Err(error) => {
-                let diagnostic = of_file(path, &error);
+                let diagnostic = of_file(path, "read", &error);
                 self.failure(&diagnostic).map(|_| ScriptEnd::Failed)
             }
         }
@@ -373,21 +372,23 @@ impl Shell {
             _ => {
                 let diagnostic = Diagnostic::new(
                     code::FEATURE_NOT_SUPPORTED,
-                    "the demonstrations come with the Python package",
+                    "the demonstrations require the Python package",
                 )
                 .with_kind(Kind::FixRequest)
-                .with_hint("Install the wheel of `lockstep`, then run `python3 -m lockstep demo`.");
+                .with_hint(
+                    "Install the Python package `lockstep-db`, then run `python3 -m lockstep demo`.",
+                );
                 self.failure(&diagnostic)
             }
         }
     }
 }
 
-/// Makes the error of a file that cannot be read or written.
-fn of_file(path: &str, error: &io::Error) -> Diagnostic {
+/// Returns the error of a file that the shell could not read or write: `verb`.
+fn of_file(path: &str, verb: &str, error: &io::Error) -> Diagnostic {
     let missing = error.kind() == io::ErrorKind::NotFound;
     let code = if missing { code::UNDEFINED_FILE } else { code::IO_ERROR };
-    Diagnostic::new(code, format!("file `{path}`: {error}"))
+    Diagnostic::new(code, format!("could not {verb} file `{path}`: {error}"))
 }
 
 /// Moves the position of a diagnostic from the statement to the text that has it at `offset`.

@@ -26,18 +26,19 @@ const PASSWORD_BYTES: usize = 18;
 /// The letters of such a password: URLs and headers take them as they are.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Makes and removes the users of a database, which must not be open.
+/// Manages the users, passwords and tokens of a database, which must not be open in another process.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(
     name = "lockstep user",
-    after_help = "Without --database it is the only *.lockstep directory of the current folder.\n\
-                  The exit code is 0 when it was done, 1 when it failed, and 2 for wrong arguments."
+    after_help = "Without --database, uses the only *.lockstep directory in the current directory.\n\
+                  Exit codes: 0 on success, 1 on failure, and 2 if arguments are invalid or the \
+                  database does not exist."
 )]
 pub(crate) struct UserTool {
     #[command(subcommand)]
     task: UserTask,
 
-    /// The directory of the database.
+    /// Database directory.
     #[arg(long, value_name = "DIR", global = true)]
     database: Option<PathBuf>,
 }
@@ -45,46 +46,46 @@ pub(crate) struct UserTool {
 /// A task of `lockstep user`.
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 enum UserTask {
-    /// Makes a user. Without --password-stdin a password is made and printed.
+    /// Creates a user. Without `--password-stdin`, generates a password and prints it.
     Add {
-        /// The name.
+        /// Name of the user.
         name: String,
-        /// What the user may do, as GRANT takes it: 'EXECUTE ON DEPLOYMENT *'. May be repeated.
+        /// Grants privileges, in the syntax of GRANT: 'EXECUTE ON DEPLOYMENT *'. May be repeated.
         #[arg(long, value_name = "PRIVILEGES")]
         can: Vec<String>,
-        /// A role that the user gets. May be repeated.
+        /// Grants a role. May be repeated.
         #[arg(long, value_name = "ROLE")]
         role: Vec<String>,
-        /// Reads the password from the first line of the input.
+        /// Reads the password from the first line of standard input.
         #[arg(long)]
         password_stdin: bool,
     },
-    /// Lists the users, or what one user may do.
+    /// Lists the users, or the privileges of one user.
     List {
-        /// The user.
+        /// Name of the user.
         name: Option<String>,
     },
-    /// Removes a user with its tokens.
+    /// Removes a user and its tokens.
     Remove {
-        /// The name.
+        /// Name of the user.
         name: String,
     },
-    /// Sets the password of a user. Without --password-stdin one is made and printed.
+    /// Sets the password of a user. Without `--password-stdin`, generates a password and prints it.
     Password {
-        /// The name.
+        /// Name of the user.
         name: String,
-        /// Reads the password from the first line of the input.
+        /// Reads the password from the first line of standard input.
         #[arg(long)]
         password_stdin: bool,
     },
-    /// Makes a token of a user and prints it.
+    /// Creates a token for a user and prints it.
     Token {
-        /// The name of the user.
+        /// Name of the user.
         name: String,
-        /// The name of the token.
+        /// Name of the token.
         #[arg(long = "as", value_name = "TOKEN", default_value = "cli")]
         token: String,
-        /// How long it is valid, such as 30d, or never.
+        /// Validity of the token, such as `30d`, or `never`.
         #[arg(long, value_name = "DURATION", default_value = "90d")]
         expires_in: String,
     },
@@ -132,7 +133,7 @@ impl UserTool {
         };
         match disk::is_folder(&path) {
             true => Ok(path),
-            false => Err(format!("there is no database at {}", path.display())),
+            false => Err(format!("database `{}` does not exist", path.display())),
         }
     }
 }
@@ -151,15 +152,13 @@ fn only_database(folder: &Path) -> Result<PathBuf, String> {
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
         (None, _) => {
-            Err("which database? --database DIR says it; the current folder has no *.lockstep \
-             directory"
+            Err("the current directory contains no *.lockstep directory: use --database DIR"
                 .to_owned())
         }
-        (Some(_), false) => Err(
-            "which database? --database DIR says it; the current folder has several *.lockstep \
-             directories"
-                .to_owned(),
-        ),
+        (Some(_), false) => {
+            Err("the current directory contains several *.lockstep directories: use --database DIR"
+                .to_owned())
+        }
     }
 }
 
@@ -264,7 +263,7 @@ impl Secret {
     fn new(given: Option<String>) -> Result<Self> {
         match given {
             Some(text) if text.is_empty() => {
-                Diagnostic::new(code::INVALID_PARAMETER, "the input has no password").err()
+                Diagnostic::new(code::INVALID_PARAMETER, "the password must not be empty").err()
             }
             Some(text) => Ok(Self { text, is_made: false }),
             None => Ok(Self { text: made_password(), is_made: true }),
@@ -298,7 +297,7 @@ fn made_password() -> String {
 /// Writes a name as SQL takes any.
 fn name_text(name: &str) -> Result<String> {
     if name.is_empty() || name.contains('`') {
-        let message = "a name is not empty and has no backtick";
+        let message = "a name must not be empty or contain a backtick";
         return Diagnostic::new(code::INVALID_PARAMETER, message).err();
     }
     Ok(format!("`{name}`"))
@@ -333,7 +332,7 @@ fn token_of(output: &Output) -> Result<String> {
             return Ok(text.to_owned());
         }
     }
-    Diagnostic::internal("CREATE TOKEN has returned no token").err()
+    Diagnostic::internal("CREATE TOKEN returned no token").err()
 }
 
 #[cfg(test)]

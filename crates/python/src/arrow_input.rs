@@ -43,9 +43,9 @@ fn diagnostic_of(mut invalid: InvalidColumn, first_row: usize) -> Box<Diagnostic
     let message = invalid.to_string();
     let diagnostic = match invalid.is_text {
         true => Diagnostic::new(code::INVALID_ENCODING, message)
-            .with_hint("Decode its bytes with the encoding that they have, such as 'latin-1'."),
+            .with_hint("Decode the bytes with their encoding, such as 'latin-1'."),
         false => Diagnostic::new(code::DATATYPE_MISMATCH, message)
-            .with_detail(format!("Arrow says: {}.", invalid.detail)),
+            .with_detail(format!("Arrow reports: {}.", invalid.detail)),
     };
     Box::new(diagnostic.with_kind(Kind::FixData))
 }
@@ -58,10 +58,10 @@ fn not_taken(py: Python<'_>, error: PyErr) -> PyErr {
     if !is_of_arrow {
         return error;
     }
-    let message = "the data could not be read as an Arrow table";
+    let message = "could not read the data as an Arrow table";
     let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message)
         .with_kind(Kind::FixData)
-        .with_detail(format!("Arrow says: {value}."))
-        .with_hint("Give columns of types that Arrow has, each with a name.");
+        .with_detail(format!("Arrow reports: {value}."))
+        .with_hint("Use named columns whose types Arrow supports.");
     raise(py, &diagnostic, None)
 }

@@ -36,7 +36,7 @@ enum StreamPart {
     End(Result<Vec<Diagnostic>>),
 }
 
-/// The rows of a query that runs.
+/// Iterator over the rows of a running query.
 #[pyclass(frozen, name = "Batches", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PyBatches {
@@ -64,7 +64,8 @@ impl PyBatches {
             let _sent = sender.send(StreamPart::End(outcome));
         });
         if let Err(error) = started {
-            let diagnostic = Diagnostic::internal(format!("no thread for the query: {error}"));
+            let diagnostic =
+                Diagnostic::internal(format!("could not start a thread for the query: {error}"));
             return Err(raise(py, &diagnostic, None));
         }
         let (receiver, warnings) = (Mutex::new(receiver), Mutex::default());
@@ -84,7 +85,7 @@ impl PyBatches {
         this
     }
 
-    /// Returns the next rows, as an object with the Arrow array interface.
+    /// Returns the next batch of rows, as an object with the Arrow array interface.
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyRecordBatch>> {
         let part = detached(py, Some(&self.sql), || {
             let receiver = self.receiver.lock();
@@ -109,7 +110,7 @@ impl PyBatches {
         })
     }
 
-    /// Returns the warnings of a query that has ended, and forgets them.
+    /// Returns and clears the warnings of a finished query.
     fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.warnings.lock())
     }

@@ -24,7 +24,8 @@ const POLL_INTERVAL_MS: u32 = 50;
 /// How long a Ctrl-C that arrived too late for one write waits for another.
 const LATE_NS: u64 = 1_000_000_000;
 
-const LATE: &str = "the interrupt arrived after the write was done: the call returned its result";
+const LATE: &str =
+    "the interrupt arrived after the write was complete: the call returned its result";
 
 thread_local! {
     static THREAD: RefCell<ThreadSignals> = RefCell::new(ThreadSignals::default());

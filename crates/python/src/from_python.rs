@@ -120,10 +120,10 @@ fn map(
 fn narrow(value: f64) -> PyResult<Value> {
     let single = value as f32;
     if value.is_finite() && single.is_infinite() {
-        return Err(PyOverflowError::new_err("out of the range of FLOAT"));
+        return Err(PyOverflowError::new_err("The value exceeds the range of FLOAT."));
     }
     if value.fract() == 0.0 && f64::from(single) != value {
-        return Err(PyOverflowError::new_err("a whole number with more digits than a FLOAT has"));
+        return Err(PyOverflowError::new_err("FLOAT cannot represent the integer exactly."));
     }
     Ok(Value::Float(single))
 }
@@ -185,7 +185,7 @@ fn double(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
         let double: f64 = object.call_method0("__float__")?.extract()?;
         let is_finite = object.call_method0("is_finite")?.is_truthy()?;
         if double.is_infinite() && is_finite {
-            return Err(PyOverflowError::new_err("out of the range of DOUBLE"));
+            return Err(PyOverflowError::new_err("The value exceeds the range of DOUBLE."));
         }
         return Ok(Some(double));
     }
@@ -200,7 +200,7 @@ fn exactly(value: i64) -> PyResult<f64> {
     if double as i128 == i128::from(value) {
         return Ok(double);
     }
-    Err(PyOverflowError::new_err("more digits than a DOUBLE has"))
+    Err(PyOverflowError::new_err("DOUBLE cannot represent the integer exactly."))
 }
 
 /// Reads a time as milliseconds since the epoch; `None` for a value of another kind.
@@ -273,9 +273,10 @@ fn mismatch(object: &Bound<'_, PyAny>, column: &str, data_type: &DataType) -> Bo
         return time_text_error(&format!("column `{column}`"), &text, data_type);
     }
     let found = type_name(object);
-    let message = format!("column `{column}` is {data_type}, the value is a Python `{found}`");
+    let message =
+        format!("column `{column}` is of type {data_type} but the value is a Python `{found}`");
     let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData);
-    Box::new(diagnostic.with_hint(format!("Give {}.", accepted_values(data_type))))
+    Box::new(diagnostic.with_hint(format!("Pass {}.", accepted_values(data_type))))
 }
 
 fn failed(
@@ -286,7 +287,7 @@ fn failed(
 ) -> Box<Diagnostic> {
     let value = object.repr().map_or_else(|_| "the value".to_owned(), |text| text.to_string());
     let value: String = value.chars().take(60).collect();
-    let message = format!("column `{column}` is {data_type}, which does not hold {value}");
+    let message = format!("column `{column}` of type {data_type} cannot represent {value}");
     let detail = error.value(object.py()).to_string();
     let diagnostic = Diagnostic::new(code::OUT_OF_RANGE, message).with_kind(Kind::FixData);
     Box::new(diagnostic.with_detail(detail))
@@ -300,10 +301,10 @@ fn accepted_values(data_type: &DataType) -> &'static str {
         DataType::Float | DataType::Double => "a float, an int, a Decimal or None",
         DataType::String => "a str or None",
         DataType::Timestamp => {
-            "a datetime (naive is UTC), a date, ISO 8601 text, an int of milliseconds or None"
+            "a datetime (UTC if naive), a date, an ISO 8601 string, an int of milliseconds or None"
         }
-        DataType::Date => "a date, ISO 8601 text or None",
-        DataType::Map(..) => "a dict of its keys and values or None",
+        DataType::Date => "a date, an ISO 8601 string or None",
+        DataType::Map(..) => "a dict of keys and values, or None",
         DataType::Null | DataType::Array(_) => "None",
     }
 }
@@ -336,20 +337,20 @@ pub(crate) fn type_of(object: &Bound<'_, PyAny>) -> Option<DataType> {
 pub(crate) fn untyped(object: &Bound<'_, PyAny>, place: &str) -> Box<Diagnostic> {
     if object.is_instance_of::<PyInt>() {
         let value: String = object.to_string().chars().take(60).collect();
-        let message = format!("{place} is {value}, which is out of the range of BIGINT");
+        let message = format!("{place}: value {value} is out of range for type BIGINT");
         let diagnostic = Diagnostic::new(code::OUT_OF_RANGE, message).with_kind(Kind::FixData);
-        return Box::new(diagnostic.with_hint("Give a float, or a str."));
+        return Box::new(diagnostic.with_hint("Pass a float or a str."));
     }
     let found = type_name(object);
     let hint = match found.as_str() {
-        "bytes" | "bytearray" | "memoryview" => "Decode it to a str.",
+        "bytes" | "bytearray" | "memoryview" => "Decode the bytes to a str.",
         "list" | "tuple" | "set" | "dict" | "ndarray" => {
-            "A value is a single one; give a row for each, or a data frame for columns of values."
+            "Pass one row per value, or a data frame of the columns."
         }
-        "timedelta" | "timedelta64" => "Give its milliseconds as an int.",
-        _ => "Give a bool, int, float, Decimal, str, datetime, date or None.",
+        "timedelta" | "timedelta64" => "Pass the milliseconds as an int.",
+        _ => "Pass a bool, int, float, Decimal, str, datetime, date or None.",
     };
-    let message = format!("{place} is a Python `{found}`, which no type takes");
+    let message = format!("{place}: cannot convert a Python `{found}`");
     let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData);
     Box::new(diagnostic.with_hint(hint))
 }

@@ -15,8 +15,8 @@ use pyo3::prelude::*;
 /// The calls that run, by the identifier of their thread.
 static RUNNING: Mutex<BTreeMap<u64, QueryContext>> = Mutex::new(BTreeMap::new());
 
-/// Cancels the call that runs on a thread, and returns whether there is one. A change that is being
-/// made visible is finished. `thread` is what `threading.get_ident` returns there.
+/// Cancels the call running on a thread; returns whether one was running. A change that is being made
+/// visible is completed. `thread` is the thread's identifier from `threading.get_ident`.
 #[pyfunction]
 pub(crate) fn interrupt(thread: u64) -> bool {
     let running = RUNNING.lock();

@@ -27,7 +27,7 @@ impl PyOutput {
 
 #[pymethods]
 impl PyOutput {
-    /// Returns the names of the columns, and their types as SQL writes them.
+    /// Returns the names of the columns and their SQL types.
     #[getter]
     fn columns(&self) -> Vec<(String, String)> {
         let columns = self.output.columns.iter();
@@ -89,21 +89,21 @@ impl PyOutput {
         PyTable::try_new(self.output.batches.clone(), self.output.schema())
     }
 
-    /// Writes the rows to a file or a folder.
+    /// Writes the rows to a file or a directory.
     fn write(&self, py: Python<'_>, path: &str, options: &Bound<'_, PyDict>) -> PyResult<Self> {
         let options = file_options(options)?;
         let output = detached(py, None, || self.output.write(path, &options))?;
         Ok(Self::new(output, ""))
     }
 
-    /// Writes the first rows as an aligned table; `width` is the greatest width of a cell.
+    /// Formats the first rows as an aligned table; `width` is the maximum width of a cell.
     #[pyo3(signature = (rows_max, width=None))]
     fn draw(&self, rows_max: usize, width: Option<usize>) -> String {
         table_text(&self.output, rows_max).draw(width)
     }
 
-    /// Returns the first rows as text: the names, whether each column has numbers, and the rows
-    /// with None for NULL.
+    /// Returns the first rows as strings: the column names, whether each column is numeric, and the
+    /// rows with None for NULL.
     fn texts(&self, rows_max: usize) -> (Vec<String>, Vec<bool>, Vec<Vec<Option<String>>>) {
         let TableText { names, is_number, rows, .. } = table_text(&self.output, rows_max);
         (names, is_number, rows)

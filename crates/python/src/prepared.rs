@@ -26,7 +26,7 @@ use crate::{
     to_python::object_of,
 };
 
-/// Answers one request row after another. May be shared between threads.
+/// Compiled request, called with one request row at a time. Threads can share it.
 #[pyclass(frozen, name = "Prepared", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PyPrepared {
@@ -160,9 +160,9 @@ impl PyPrepared {
             return self.by_position(values);
         }
         let found = row.get_type().name()?.to_string();
-        let message = format!("a request row is a dict or a tuple, found a Python `{found}`");
+        let message = format!("a request row must be a dict or a tuple, not a Python `{found}`");
         let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message)
-            .with_hint("Give a dict, a tuple, a Series, a list of these, or a data frame.");
+            .with_hint("Pass a dict, a tuple, a Series, a list of these, or a data frame.");
         Err(raise(row.py(), &diagnostic, None))
     }
 
@@ -207,7 +207,8 @@ impl PyPrepared {
         let columns = &self.columns.input;
         if row.len() != columns.len() {
             let (expected, found) = (columns.len(), row.len());
-            let message = format!("the request row has {expected} columns, found {found} values");
+            let message =
+                format!("{found} values supplied, but the request row has {expected} columns");
             let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
             let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .with_kind(Kind::FixData)
@@ -256,27 +257,27 @@ impl PyPrepared {
 
 #[pymethods]
 impl PyPrepared {
-    /// Returns the names and types of the request row's columns.
+    /// Returns the names and types of the columns of a request row.
     #[getter]
     fn input(&self) -> Vec<(String, String)> {
         names_and_types(self.request.input())
     }
 
-    /// Returns the names of the request row's columns that an answer depends on; the others may be
-    /// left out.
+    /// Returns the names of the request row's columns on which the result depends; the others may be
+    /// omitted.
     #[getter]
     fn required(&self) -> Vec<String> {
         let columns = self.columns.input.iter().filter(|column| column.is_read);
         columns.map(|column| column.name.clone()).collect()
     }
 
-    /// Returns the names and types of the answer's columns.
+    /// Returns the names and types of the columns of the result.
     #[getter]
     fn output(&self) -> Vec<(String, String)> {
         names_and_types(self.request.output())
     }
 
-    /// Answers one request row; None when a WHERE drops it.
+    /// Returns the result for one request row; None if WHERE rejects the row.
     fn __call__<'py>(
         &self,
         py: Python<'py>,

@@ -18,7 +18,7 @@ thread_local! {
     static ENTERED: RefCell<Vec<Arc<CallProgress>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a call does, and how much of that is done.
+/// The current step of a call, and its progress.
 #[pyclass(frozen, name = "Progress", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PyProgress {
@@ -32,18 +32,18 @@ impl PyProgress {
         Self { progress: Arc::default() }
     }
 
-    /// Makes the calls of this thread report to this object, until it is left.
+    /// Makes the calls of this thread report to this object until `leave`.
     fn enter(&self) {
         ENTERED.with_borrow_mut(|entered| entered.push(Arc::clone(&self.progress)));
     }
 
-    /// Ends what `enter` began.
+    /// Ends the reporting started by the last `enter`.
     #[staticmethod]
     fn leave() {
         ENTERED.with_borrow_mut(Vec::pop);
     }
 
-    /// Returns what is done now, and the fraction of it, from 0 to 1; `None` where that is unknown.
+    /// Returns the current step and the fraction done, from 0 to 1; `None` if unknown.
     fn get(&self) -> Option<(&'static str, f64)> {
         self.progress.get().map(|(step, fraction)| (step.text(), fraction))
     }

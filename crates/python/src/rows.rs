@@ -68,10 +68,10 @@ pub(crate) fn columns_of(rows: &Bound<'_, PyList>) -> PyResult<Result<Vec<FoundC
 
 /// Makes the error for a key that is not the name of a column.
 fn no_name<T>(key: &Bound<'_, PyAny>, index: usize) -> Result<T> {
-    let message = format!("row {}: the key {key} is not the name of a column", index + 1);
+    let message = format!("row {}: key {key} is not a column name", index + 1);
     Diagnostic::new(code::DATATYPE_MISMATCH, message)
         .with_kind(Kind::FixData)
-        .with_hint("The keys of a row are names of columns, each a str.")
+        .with_hint("Use column names, each a str, as the keys of a row.")
         .err()
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn batch_of_tuples(
         if row.len()? != columns.len() {
             let (expected, found) = (columns.len(), row.len()?);
             let message = format!(
-                "row {}: the table has {expected} columns, found {found} values",
+                "row {}: {found} values supplied, but the table has {expected} columns",
                 index + 1
             );
             return Ok(Diagnostic::new(code::DATATYPE_MISMATCH, message)

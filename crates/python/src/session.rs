@@ -34,8 +34,8 @@ use crate::{
     rows::{FoundColumn, batch_of_dicts, batch_of_tuples, columns_of, schema_of},
 };
 
-/// A session with a database of its own, in memory or in a directory, or with a server. May be shared
-/// between threads.
+/// A session with an in-memory database, a database directory or a server. Safe to share between
+/// threads.
 #[pyclass(frozen, name = "Session", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PySession {
@@ -45,7 +45,7 @@ pub(crate) struct PySession {
 
 #[pymethods]
 impl PySession {
-    /// Opens the database in a directory, or makes one in memory.
+    /// Opens the database in a directory, or creates an in-memory database.
     #[new]
     #[pyo3(signature = (path=None, read_only=false, progress=None))]
     fn new(
@@ -62,7 +62,7 @@ impl PySession {
         Ok(Self { session, columns: RequestColumnsCache::default() })
     }
 
-    /// Connects to a server. `tls` and `ca` are as the parameters of the address, and override them.
+    /// Connects to a server. `tls` and `ca` override the parameters of the same name in the address.
     #[staticmethod]
     #[pyo3(signature = (address, tls=None, ca=None))]
     fn connect(
@@ -85,17 +85,17 @@ impl PySession {
         Ok(Self { session, columns: RequestColumnsCache::default() })
     }
 
-    /// Ends the database.
+    /// Closes the database.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         detached(py, None, || self.session.close())
     }
 
-    /// Fails when the database was closed.
+    /// Raises an error if the database is closed.
     fn check_open(&self, py: Python<'_>) -> PyResult<()> {
         attached(py, || self.session.check_open())
     }
 
-    /// Returns what opening has done; None for a database in memory.
+    /// Returns the result of opening a directory; None for an in-memory database.
     fn opened<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(opened) = self.session.opened() else { return Ok(None) };
         let fields = PyDict::new(py);
@@ -119,9 +119,9 @@ impl PySession {
         Ok(PyOutput::new(output, sql))
     }
 
-    /// Binds one query with a value for each `?`, without running it.
+    /// Binds one query, with a value for each `?`, without running it.
     ///
-    /// `find` is called with a name that no table has, and returns an object with the Arrow stream
+    /// `find` is called with each name that is not a table; it returns an object with the Arrow stream
     /// interface, or `None`.
     #[pyo3(signature = (sql, parameters, find=None))]
     fn query(
@@ -150,7 +150,7 @@ impl PySession {
         Ok(PyRelation { relation: Arc::new(bound?), sql: sql.to_owned() })
     }
 
-    /// Makes the relation of a deployment's training set.
+    /// Returns a relation for the training set of a deployment.
     #[pyo3(signature = (deployment, main_table=None, as_known=false))]
     fn training_set(
         &self,
@@ -165,8 +165,8 @@ impl PySession {
     }
 
     /// Appends an Arrow table. With `create` "missing", a table that does not exist is created; with
-    /// "replacement", one that exists is replaced, too. `durability` is what the call waits for, unless
-    /// the table and the session are to say it.
+    /// "replacement", a table that exists is replaced as well. `durability` overrides the durability
+    /// level of the table and the session.
     #[pyo3(signature = (table, data, create, durability=None))]
     fn append(
         &self,
@@ -184,8 +184,8 @@ impl PySession {
         Ok(PyOutput::new(appended, ""))
     }
 
-    /// Appends rows given as dicts, or as tuples. A table is created from dicts; `create` and
-    /// `durability` are as for `append`.
+    /// Appends rows given as dicts or tuples. Only dicts can create a table. `create` and `durability`
+    /// are as in `append`.
     #[pyo3(signature = (table, rows, create, durability=None))]
     fn append_rows(
         &self,
@@ -205,7 +205,7 @@ impl PySession {
         Ok(PyOutput::new(writing(py, None, append)?, ""))
     }
 
-    /// Appends to several tables, all rows or none: Arrow tables, or lists of dicts or tuples.
+    /// Appends rows to several tables atomically: Arrow tables, or lists of dicts or tuples.
     #[pyo3(signature = (tables, durability=None))]
     fn append_tables(
         &self,
@@ -238,7 +238,7 @@ impl PySession {
         Ok(PyPrepared::new(py, request, self.session.conversion(), &self.columns))
     }
 
-    /// Describes a deployment.
+    /// Returns the description of a deployment.
     fn deployment<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
         let found = detached(py, None, || self.session.deployment(name))?;
         let fields = PyDict::new(py);
@@ -257,21 +257,21 @@ impl PySession {
         Ok(fields)
     }
 
-    /// Returns the names and types of a table's columns; None where there is no such table.
+    /// Returns the names and types of a table's columns; None if the table does not exist.
     fn columns_of_table(&self, py: Python<'_>, table: &str) -> Option<Vec<(String, String)>> {
         let columns = py.detach(|| self.session.table_columns(table)).ok()?;
         let text = |(name, data_type): (String, DataType)| (name, data_type.to_string());
         Some(columns.into_iter().map(text).collect())
     }
 
-    /// Answers the rows of an Arrow table.
+    /// Computes the results for the request rows in an Arrow table.
     fn request(&self, py: Python<'_>, target: &str, data: &Bound<'_, PyAny>) -> PyResult<PyOutput> {
         let (batches, _) = arrow_rows(data)?;
         let output = detached(py, Some(target), || self.session.request(target, &batches))?;
         Ok(PyOutput::new(output, target))
     }
 
-    /// Replays stored rows as requests; `progress` is called with the fraction that is done.
+    /// Replays stored rows as requests; `progress` is called with the fraction done.
     #[pyo3(signature = (deployment, sample=None, progress=None))]
     fn verify<'py>(
         &self,
@@ -311,7 +311,7 @@ impl PySession {
             Ok(known) => Some(known),
             Err(error) if error.code == code::UNDEFINED_TABLE && is_created => None,
             Err(error) if error.code == code::UNDEFINED_TABLE && create != Creates::No => {
-                let hint = "Tuples do not name its columns: give dicts, or CREATE TABLE first.";
+                let hint = "Pass dicts, which name the columns, or create the table first.";
                 return Err(raise(py, &error.with_hint(hint), None));
             }
             Err(error) => return Err(raise(py, &error, None)),
@@ -411,7 +411,9 @@ fn durability_of(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Durabili
         Some("os") => Durability::Os,
         Some("memory") => Durability::Memory,
         Some(other) => {
-            let message = format!("durability is 'disk', 'os' or 'memory', found '{other}'");
+            let message = format!(
+                "invalid value for parameter `durability`: '{other}' (expected 'disk', 'os' or 'memory')"
+            );
             let error = Diagnostic::new(code::INVALID_PARAMETER, message);
             return Err(raise(py, &error, None));
         }
@@ -467,15 +469,17 @@ fn with_types(
         (None, None, Some(inferred)) => Ok((name, inferred)),
         (None, None, None) if let Some(untyped) = untyped => Err(untyped),
         (None, None, None) => {
-            let message = format!("column `{name}` has no value that gives it a type");
+            let message = format!("cannot determine the type of column `{name}`: it has no value");
             Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .with_kind(Kind::FixData)
-                .with_hint("CREATE TABLE first, or give the column a type.")
+                .with_hint(
+                    "Create the table first, or pass a value that is not None for the column.",
+                )
                 .err()
         }
         (None, Some(known), _) => {
             let names = known.iter().map(|(column, _)| column.as_str());
-            let message = format!("the table has no column `{name}`");
+            let message = format!("column `{name}` does not exist in the table");
             Diagnostic::new(code::UNDEFINED_COLUMN, message).with_nearest(&name, names).err()
         }
     };
@@ -498,7 +502,7 @@ impl PyRelation {
         columns.map(|(name, data_type)| (name.clone(), data_type.to_string())).collect()
     }
 
-    /// Runs the query. `progress` is called with the fraction that is done, from 0 to 1.
+    /// Runs the query. `progress` is called with the fraction done, from 0 to 1.
     #[pyo3(signature = (progress=None))]
     fn collect(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<PyOutput> {
         let collect = |progress| self.relation.collect(progress);
@@ -506,14 +510,14 @@ impl PyRelation {
         Ok(PyOutput::new(output, &self.sql))
     }
 
-    /// Runs the query and writes its rows to a file or a folder.
+    /// Runs the query and writes its rows to a file or a directory.
     fn write(&self, py: Python<'_>, path: &str, options: &Bound<'_, PyDict>) -> PyResult<PyOutput> {
         let options = file_options(options)?;
         let output = detached(py, Some(&self.sql), || self.relation.write(path, &options))?;
         Ok(PyOutput::new(output, &self.sql))
     }
 
-    /// Runs the query and returns an iterator over its rows, `rows` in each batch.
+    /// Runs the query and returns an iterator over batches of `rows` rows.
     fn batches(&self, py: Python<'_>, rows: usize) -> PyResult<PyBatches> {
         PyBatches::start(py, Arc::clone(&self.relation), &self.sql, rows)
     }

@@ -1,1 +1,1 @@
-"""Interfaces of other systems' packages, so that programs written for them run on Lockstep."""
+"""Packages compatible with those of other systems, to run their programs on Lockstep."""

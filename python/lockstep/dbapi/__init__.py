@@ -1,4 +1,4 @@
-"""DB-API 2.0 (PEP 249): the interface of Python's database programs.
+"""DB-API 2.0 (PEP 249), the standard interface of Python to databases.
 
     >>> from lockstep import dbapi
     >>> with dbapi.connect() as connection:
@@ -9,12 +9,12 @@
     ...     cursor.fetchall()
     [(2.5,)]
 
-Parameters are ``?`` (``paramstyle`` is ``qmark``), given as a sequence. Each statement takes effect
-at once: there are no transactions, ``commit`` does nothing, and ``rollback`` after a change raises
-``NotSupportedError``. Threads may share connections, and each uses cursors of its own.
+Parameters are written ``?`` (``paramstyle`` is ``qmark``) and passed as a sequence. Each statement
+takes effect immediately: transactions are not supported, ``commit`` does nothing, and ``rollback``
+after a change raises ``NotSupportedError``. Threads can share connections, but not cursors.
 
-Values: BOOL is ``bool``; SMALLINT, INT and BIGINT are ``int``; FLOAT and DOUBLE ``float``; STRING
-``str``; TIMESTAMP a naive ``datetime`` in UTC; DATE a ``date``; NULL ``None``.
+Values: BOOL is ``bool``; SMALLINT, INT and BIGINT are ``int``; FLOAT and DOUBLE are ``float``;
+STRING is ``str``; TIMESTAMP is a naive ``datetime`` in UTC; DATE is a ``date``; NULL is ``None``.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from ._type import (
 )
 
 apilevel = "2.0"
-"""The version of the interface."""
+"""Version of the interface."""
 threadsafety = 2
-"""Threads may share the module and connections."""
+"""Threads can share the module and connections."""
 paramstyle = "qmark"
-"""The form of parameters: ``WHERE user = ?``."""
+"""Form of parameters: ``WHERE user = ?``."""
 
 __all__ = [
     "BINARY",

@@ -1,4 +1,4 @@
-"""Connections of DB-API 2.0, over a connection of Lockstep."""
+"""DB-API 2.0 connections, based on ``lockstep.Connection``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ._shared import (
 )
 
 UNCHANGED = frozenset({None, "USE", "SET"})
-"""What statements that change nothing stored call themselves."""
+"""Values of ``message`` of statements that do not change stored data."""
 
 
 def connect(
@@ -39,20 +39,20 @@ def connect(
     max_memory: int | str | None = None,
     **options: Any,
 ) -> Connection:
-    """Opens a connection: in memory, to a directory, or to a server.
+    """Opens a connection to an in-memory database, a database directory or a server.
 
-    - ``target``: nothing or ``":memory:"`` is a database of its own in memory. The path of a
-      directory opens it as ``lockstep.connect`` does; several connections of a process to one
-      directory share it, and its variables (``SET``), and the last one to be closed closes it. A
-      ``lockstep.Connection`` is used as it is, and is not closed. A URL ``lockstep://host:port`` is
-      a server.
-    - ``database``: the current database, which must exist.
-    - ``host``, ``port``: a server, with ``user`` and ``password`` or a ``token``.
-    - ``read_only``, ``max_memory``, ``options``: those of ``lockstep.connect``, such as ``tls``.
+    - ``target``: ``None`` or ``":memory:"`` for a new in-memory database; the path of a database
+      directory, as in ``lockstep.connect``; a ``lockstep.Connection``, which is used and not
+      closed; or a URL ``lockstep://host:port`` for a server. All connections of a process to the
+      same directory share the open database and its variables (``SET``); closing the last of them
+      closes the database.
+    - ``database``: current database, which must exist.
+    - ``host``, ``port``: address of a server; requires ``user`` and ``password``, or ``token``.
+    - ``read_only``, ``max_memory``, ``options``: as in ``lockstep.connect``, such as ``tls``.
 
-    Returns a ``Connection``. Raises ``OperationalError`` for a directory that another process has
-    open or a server that does not answer, and ``InterfaceError`` where another connection of this
-    process has opened the directory to be read only.
+    Returns a ``Connection``. Raises ``OperationalError`` if another process has opened the
+    directory or the server cannot be reached, and ``InterfaceError`` if another connection of this
+    process has opened the directory read-only.
 
     >>> from lockstep import dbapi
     >>> with dbapi.connect() as connection:
@@ -85,9 +85,9 @@ def connect(
 
 
 class Connection:
-    """Makes cursors, which run statements. As a context manager it closes itself at the end.
+    """Creates cursors, which run statements. As a context manager, it closes itself at the end.
 
-    The exceptions of the module are attributes of it, as PEP 249 has it.
+    The exceptions of the module are attributes of the class, as PEP 249 recommends.
 
     >>> from lockstep import dbapi
     >>> with dbapi.connect() as connection:
@@ -125,9 +125,9 @@ class Connection:
 
     @property
     def lockstep(self) -> _connection.Connection:
-        """The connection of Lockstep beneath, for requests, data frames and the like.
+        """Underlying ``lockstep.Connection``, for requests, data frames and other functions.
 
-        Raises ``InterfaceError`` where the connection was closed.
+        Raises ``InterfaceError`` if the connection is closed.
 
         >>> from lockstep import dbapi
         >>> with dbapi.connect() as connection:
@@ -139,7 +139,7 @@ class Connection:
 
     @property
     def database(self) -> str:
-        """The current database, as the statements of this connection select it.
+        """Current database, as selected by the statements of this connection.
 
         >>> from lockstep import dbapi
         >>> with dbapi.connect() as connection:
@@ -152,7 +152,7 @@ class Connection:
 
     @property
     def autocommit(self) -> bool:
-        """Whether each statement takes effect at once, as it does.
+        """Whether each statement takes effect immediately; always ``True``.
 
         Setting it to ``False`` raises ``NotSupportedError``.
 
@@ -165,10 +165,10 @@ class Connection:
     @autocommit.setter
     def autocommit(self, value: bool) -> None:
         if not value:
-            raise NotSupportedError("there are no transactions", code="0A000")
+            raise NotSupportedError("transactions are not supported", code="0A000")
 
     def cursor(self) -> Cursor:
-        """Makes a cursor. Raises ``InterfaceError`` where the connection was closed.
+        """Creates a cursor. Raises ``InterfaceError`` if the connection is closed.
 
         >>> from lockstep import dbapi
         >>> with dbapi.connect() as connection, connection.cursor() as cursor:
@@ -179,9 +179,9 @@ class Connection:
         return Cursor(self)
 
     def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Cursor:
-        """Makes a cursor, runs a statement with it, and returns it.
+        """Creates a cursor, runs a statement with it and returns the cursor.
 
-        The parameters and errors are those of ``Cursor.execute``.
+        The parameters and errors are as in ``Cursor.execute``.
 
         >>> from lockstep import dbapi
         >>> dbapi.connect().execute("SELECT 1 AS one").fetchall()
@@ -190,9 +190,9 @@ class Connection:
         return self.cursor().execute(operation, parameters)
 
     def commit(self) -> None:
-        """Does nothing: each statement has taken effect.
+        """Does nothing: each statement has already taken effect.
 
-        Raises ``InterfaceError`` where the connection was closed.
+        Raises ``InterfaceError`` if the connection is closed.
 
         >>> from lockstep import dbapi
         >>> dbapi.connect().commit()
@@ -201,7 +201,7 @@ class Connection:
         self._is_changed = False
 
     def rollback(self) -> None:
-        """Raises ``NotSupportedError`` where something was changed since the last ``commit``.
+        """Raises ``NotSupportedError`` if data was changed since the last ``commit``.
 
         >>> from lockstep import dbapi
         >>> connection = dbapi.connect()
@@ -210,18 +210,18 @@ class Connection:
         ...     connection.rollback()
         ... except dbapi.NotSupportedError as error:
         ...     print(error.message)
-        what was changed cannot be rolled back
+        changes cannot be rolled back
         """
         self.check_open()
         if self._is_changed:
             raise NotSupportedError(
-                "what was changed cannot be rolled back",
+                "changes cannot be rolled back",
                 code="0A000",
-                hint="Each statement takes effect at once, as a whole or not at all.",
+                detail="Each statement takes effect immediately, completely or not at all.",
             )
 
     def close(self) -> None:
-        """Ends the connection. What it has written stays. Closing twice does nothing.
+        """Closes the connection. Written data is kept. Closing a closed connection does nothing.
 
         >>> from lockstep import dbapi
         >>> connection = dbapi.connect()
@@ -239,7 +239,7 @@ class Connection:
                 self._lockstep.close()
 
     def check_open(self) -> None:
-        """Raises ``InterfaceError`` where the connection was closed.
+        """Raises ``InterfaceError`` if the connection is closed.
 
         >>> from lockstep import dbapi
         >>> dbapi.connect().check_open()
@@ -248,8 +248,9 @@ class Connection:
             raise InterfaceError("the connection is closed", code="08003")
 
     def run(self, operation: str, parameters: Sequence[Any]) -> Relation:
-        """Runs statements and returns the outcome of the last one, a ``lockstep.Relation``; for
-        cursors.
+        """Runs statements and returns the result of the last statement, a ``lockstep.Relation``.
+
+        For use by cursors.
 
         >>> from lockstep import dbapi
         >>> dbapi.connect().run("SELECT ? AS one", [1]).fetchall()
@@ -261,9 +262,9 @@ class Connection:
         return relation
 
     def append(self, table: str, rows: list[Any]) -> int:
-        """Appends rows, all or none, and returns their number; for cursors.
+        """Appends rows, all or none, and returns the number of rows; for use by cursors.
 
-        - ``table``: the name of a table, which must exist.
+        - ``table``: name of a table, which must exist.
         - ``rows``: tuples or dicts.
 
         >>> from lockstep import dbapi
@@ -279,9 +280,9 @@ class Connection:
 
     @contextlib.contextmanager
     def calling(self, operation: str = "") -> Iterator[None]:
-        """Runs a call to the database with this connection's current database; for cursors.
+        """Selects this connection's current database during a call; for use by cursors.
 
-        - ``operation``: the statement, whose USE changes the current database.
+        - ``operation``: statement to run; USE in it changes the current database.
 
         >>> from lockstep import dbapi
         >>> connection = dbapi.connect()
@@ -314,8 +315,8 @@ class Connection:
         self.close()
 
     def __del__(self) -> None:
-        # A connection that a program has forgotten must not keep its directory open. At the end of
-        # the interpreter, modules may be gone.
+        # An unreferenced connection must not keep its directory open. When the interpreter exits,
+        # modules may already be unloaded.
         if getattr(self, "_shared", None) is not None and self._is_open:
             with contextlib.suppress(Exception):
                 self.close()
@@ -340,7 +341,7 @@ def _url(
         if password is not None:
             login += ":" + quote(password, safe="")
         login += "@"
-    # The address of IPv6 has colons.
+    # An IPv6 address contains colons.
     name = f"[{host}]" if ":" in host and not host.startswith("[") else host
     place = name if port is None else f"{name}:{port}"
     return f"lockstep://{login}{place}" + ("" if token is None else f"?token={quote(token)}")

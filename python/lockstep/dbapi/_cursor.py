@@ -1,4 +1,4 @@
-"""Cursors of DB-API 2.0: statements and the rows that they return."""
+"""DB-API 2.0 cursors, which run statements and fetch rows."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from ._connection import Connection
 
 Column = tuple[str, str, None, None, None, None, None]
-"""The name of a column and its type as SQL writes it; the rest of PEP 249's items is ``None``."""
+"""Column name and SQL type; the other items of PEP 249 are ``None``."""
 
 ROW_TYPES = frozenset({tuple, list})
-"""The types that most rows have; the check for an abstract class is slow."""
+"""Types of most rows; ``isinstance`` with an abstract class is slow."""
 
 UNDEFINED_OBJECT = "42704"
-"""The code for a deployment or a procedure that does not exist."""
+"""Code for a deployment or a procedure that does not exist."""
 
 PROCEDURE_COLUMNS = re.compile(r"\s*CREATE\s+PROCEDURE[^(]*\(([^)]*)\)", re.IGNORECASE)
-"""The columns of the request row in the definition of a procedure."""
+"""Columns of the request row in the definition of a procedure."""
 
 COLUMN_NAME = re.compile(r"\s*(?:CONST\s+)?`?(\w+)", re.IGNORECASE)
-"""The name in a column of such a definition."""
+"""Name of a column in such a definition."""
 
 
 class Cursor:
-    """Runs statements on a connection and fetches rows. It is for one thread at a time.
+    """Runs statements on a connection and fetches rows. Threads must not share a cursor.
 
-    As a context manager it closes itself at the end; as an iterator it returns the rows that were
-    not fetched yet.
+    As a context manager, a cursor closes itself at the end of the block; as an iterator, it returns
+    the rows not yet fetched.
 
     >>> from lockstep import dbapi
     >>> list(dbapi.connect().cursor().execute("SELECT 1 AS one"))
@@ -41,9 +41,9 @@ class Cursor:
     """
 
     arraysize = 1
-    """The number of rows that ``fetchmany`` returns unless it is told."""
+    """Default number of rows that ``fetchmany`` returns."""
     lastrowid: None = None
-    """Always ``None``: rows have no identifiers."""
+    """Always ``None``, because rows have no identifiers."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -55,7 +55,7 @@ class Cursor:
 
     @property
     def connection(self) -> Connection:
-        """The connection that made the cursor.
+        """Connection that created the cursor.
 
         >>> from lockstep import dbapi
         >>> connection = dbapi.connect()
@@ -66,10 +66,10 @@ class Cursor:
 
     @property
     def description(self) -> list[Column] | None:
-        """The columns of the rows; ``None`` where there are no rows to fetch.
+        """Columns of the rows; ``None`` if the last statement returned no rows.
 
-        ``description[i][1]`` is the type, such as ``'BIGINT'``, and equals the type object that it
-        belongs to, such as ``dbapi.NUMBER``.
+        ``description[i][1]`` is the SQL type, such as ``'BIGINT'``, and equals the type object of
+        its group, such as ``dbapi.NUMBER``.
 
         >>> from lockstep import dbapi
         >>> cursor = dbapi.connect().execute("SELECT 1 AS one")
@@ -82,7 +82,7 @@ class Cursor:
 
     @property
     def rowcount(self) -> int:
-        """The number of rows returned or written by the last statement; -1 where it is unknown.
+        """Number of rows returned or written by the last statement; -1 if unknown.
 
         >>> from lockstep import dbapi
         >>> dbapi.connect().execute("SELECT 1 AS one").rowcount
@@ -92,7 +92,7 @@ class Cursor:
 
     @property
     def rownumber(self) -> int | None:
-        """The 0-based index of the next row; ``None`` where there are no rows to fetch.
+        """0-based index of the next row; ``None`` if the last statement returned no rows.
 
         >>> from lockstep import dbapi
         >>> cursor = dbapi.connect().execute("SELECT 1 AS one")
@@ -104,12 +104,12 @@ class Cursor:
     def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Cursor:
         """Runs a statement, with a value for each ``?``, and returns this cursor.
 
-        - ``operation``: the statement. Without parameters it may be a script of several statements;
-          the rows are those of the last.
-        - ``parameters``: a sequence of values.
+        - ``operation``: statement. Without parameters, it can be a script of several statements;
+          the rows are the result of the last statement.
+        - ``parameters``: sequence of values.
 
-        Raises ``ProgrammingError`` for what is wrong in the statement, ``DataError`` and
-        ``IntegrityError`` for values, ``OperationalError`` for limits, timeouts, disks and servers.
+        Raises ``ProgrammingError`` for an invalid statement, ``DataError`` and ``IntegrityError``
+        for invalid values, ``OperationalError`` for limits, timeouts, disks and servers.
 
         >>> from lockstep import dbapi
         >>> dbapi.connect().cursor().execute("SELECT ? AS one", [1]).fetchall()
@@ -124,12 +124,12 @@ class Cursor:
     def executemany(self, operation: str, parameters: Iterable[Sequence[Any]]) -> None:
         """Runs a statement once for each sequence of values.
 
-        - ``operation``: the statement. ``INSERT INTO t [(columns)] VALUES (?, …)`` appends all rows
-          in one step, all or none. Any other statement runs once for each sequence: those before
-          one that fails have taken effect.
-        - ``parameters``: the sequences of values.
+        - ``operation``: statement. ``INSERT INTO t [(columns)] VALUES (?, …)`` appends all rows in
+          one step, all or none. Any other statement runs once for each sequence; if a run fails,
+          the previous runs remain in effect.
+        - ``parameters``: iterable of sequences of values.
 
-        Rows that the statement returns are discarded. Raises the errors of ``execute``.
+        Discards rows that the statement returns. Raises the errors of ``execute``.
 
         >>> from lockstep import dbapi
         >>> cursor = dbapi.connect().cursor()
@@ -149,14 +149,15 @@ class Cursor:
         self._row_count = -1 if None in counts else sum(count or 0 for count in counts)
 
     def callproc(self, procname: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
-        """Calls a deployment or a procedure with one request row; its answer is fetched as rows.
+        """Calls a deployment or a procedure with one request row; the result is fetched as rows.
 
-        - ``procname``: its name.
-        - ``parameters``: the values of the request row in order, or a mapping from the names of its
-          columns: those that the answer depends on; other keys are ignored.
+        - ``procname``: name of the deployment or procedure.
+        - ``parameters``: values of the request row in column order, or a mapping from column names
+          to values. A mapping must have the columns on which the result depends; other keys are
+          ignored.
 
-        Returns ``parameters``, as PEP 249 has it. Raises ``ProgrammingError`` where there is none
-        of this name, or the row lacks a value.
+        Returns ``parameters``, as PEP 249 specifies. Raises ``ProgrammingError`` if ``procname``
+        does not exist or the row lacks a value.
 
         >>> from lockstep import dbapi
         >>> cursor = dbapi.connect().cursor()
@@ -174,9 +175,9 @@ class Cursor:
             missing = [f"`{name}`" for name in required if name not in parameters]
             if missing:
                 raise ProgrammingError(
-                    f"the request row of `{procname}` has no value for {', '.join(missing)}",
+                    f"missing value in the request row of `{procname}` for {', '.join(missing)}",
                     code="22023",
-                    hint="Give None for NULL.",
+                    hint="Pass None for NULL.",
                 )
             values = [parameters.get(name) for name in columns]
         values = positional(values)
@@ -186,9 +187,9 @@ class Cursor:
         return parameters
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Returns the next row; ``None`` after the last.
+        """Returns the next row; ``None`` after the last row.
 
-        Raises ``ProgrammingError`` where there are no rows to fetch.
+        Raises ``ProgrammingError`` if the last statement returned no rows.
 
         >>> from lockstep import dbapi
         >>> dbapi.connect().execute("SELECT 1 AS one").fetchone()
@@ -198,9 +199,9 @@ class Cursor:
         return rows[0] if rows else None
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """Returns the next rows: ``size`` of them, ``arraysize`` unless it is given.
+        """Returns the next ``size`` rows, or fewer at the end; ``size`` defaults to ``arraysize``.
 
-        Raises ``ProgrammingError`` where there are no rows to fetch.
+        Raises ``ProgrammingError`` if the last statement returned no rows.
 
         >>> from lockstep import dbapi
         >>> dbapi.connect().execute("SELECT 1 AS one").fetchmany(10)
@@ -211,9 +212,9 @@ class Cursor:
         return rows
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Returns the rows that were not fetched yet.
+        """Returns the rows not yet fetched.
 
-        Raises ``ProgrammingError`` where there are no rows to fetch.
+        Raises ``ProgrammingError`` if the last statement returned no rows.
 
         >>> from lockstep import dbapi
         >>> dbapi.connect().execute("SELECT 1 AS one").fetchall()
@@ -224,7 +225,7 @@ class Cursor:
         return rows
 
     def nextset(self) -> None:
-        """Returns ``None``: a statement has one set of rows, and a script that of its last one.
+        """Returns ``None``: only the last statement of a script returns rows.
 
         >>> from lockstep import dbapi
         >>> dbapi.connect().execute("SELECT 1 AS one").nextset()
@@ -246,12 +247,12 @@ class Cursor:
         """
 
     def close(self) -> None:
-        """Ends the cursor and frees its rows. Closing twice does nothing.
+        """Closes the cursor and frees its rows. Closing a closed cursor does nothing.
 
         >>> from lockstep import dbapi
         >>> dbapi.connect().cursor().close()
         """
-        # The number of rows stays, since SQLAlchemy reads it later.
+        # Keeps the number of rows, which SQLAlchemy reads later.
         self._relation = None
         self._is_open = False
 
@@ -272,8 +273,7 @@ class Cursor:
         return row
 
     def _request_columns(self, procname: str) -> tuple[list[str], list[str]]:
-        """Returns the columns of the request row of a deployment or a procedure, and which of them
-        are required."""
+        """Returns the columns, and the required columns, of a request row of ``procname``."""
         try:
             with self._connection.calling():
                 prepared = self._connection.lockstep.prepare(procname.replace("`", ""))
@@ -313,7 +313,7 @@ class Cursor:
         self._check_open()
         if self._relation is None:
             raise ProgrammingError(
-                "there are no rows to fetch",
+                "no rows to fetch",
                 code="24000",
                 hint="Execute a query first.",
             )
@@ -321,21 +321,21 @@ class Cursor:
 
 
 def _quoted(name: str) -> str:
-    """Returns ``name`` or ``database.name`` in back-quotes."""
+    """Returns ``name`` or ``database.name`` quoted with backticks."""
     return ".".join(f"`{part.strip('`')}`" for part in name.split("."))
 
 
 def positional(parameters: Any) -> Sequence[Any]:
-    """Returns parameters that are a sequence; raises ``ProgrammingError`` for others."""
+    """Returns parameters as a sequence; raises ``ProgrammingError`` if they are not iterable."""
     if type(parameters) in ROW_TYPES:
         return parameters
     if parameters is None:
         return ()
     if isinstance(parameters, (str, bytes, Mapping)) or not isinstance(parameters, Iterable):
         raise ProgrammingError(
-            f"parameters are a sequence with a value for each `?`, not a `{_type(parameters)}`",
+            f"parameters must be a sequence of values, not a Python `{_type(parameters)}`",
             code="22023",
-            hint="Give a tuple or a list.",
+            hint="Pass a tuple or a list with a value for each `?`.",
         )
     return parameters if isinstance(parameters, Sequence) else list(parameters)
 

@@ -1,4 +1,4 @@
-"""The exceptions of DB-API 2.0, and which of them an error of Lockstep becomes."""
+"""DB-API 2.0 exceptions, and the mapping of Lockstep errors to them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from .. import _error
 
 Warning = _error.LockstepWarning
-"""A warning about a statement that took effect. It is warned, not raised."""
+"""Warning about a statement that took effect. It is issued with ``warnings``, not raised."""
 
 
 class Error(_error.Error):
-    """Is the base of all errors of this module, and a ``lockstep.Error`` with all its fields.
+    """Base class of all errors of this module; a ``lockstep.Error`` with all its fields.
 
-    ``str(error)`` is the whole report, with a caret under the position in the statement.
+    ``str(error)`` is the complete report, with a caret under the position in the statement.
 
     >>> import lockstep
     >>> from lockstep import dbapi
@@ -27,17 +27,17 @@ class Error(_error.Error):
 
     @property
     def sqlstate(self) -> str:
-        """The code of the error, as PEP 249's other modules call it.
+        """SQLSTATE code of the error, by the name that other DB-API modules use.
 
         >>> from lockstep import dbapi
-        >>> dbapi.Error("it is closed", code="08003").sqlstate
+        >>> dbapi.Error("connection is closed", code="08003").sqlstate
         '08003'
         """
         return self.code
 
 
 class InterfaceError(Error):
-    """Says that the interface is used wrongly: a closed connection or cursor.
+    """Reports incorrect use of the interface, such as of a closed connection or cursor.
 
     >>> from lockstep import dbapi
     >>> connection = dbapi.connect()
@@ -51,7 +51,7 @@ class InterfaceError(Error):
 
 
 class DatabaseError(Error):
-    """Is the base of the errors of the database.
+    """Base class of errors reported by the database.
 
     >>> from lockstep import dbapi
     >>> issubclass(dbapi.ProgrammingError, dbapi.DatabaseError)
@@ -60,7 +60,7 @@ class DatabaseError(Error):
 
 
 class DataError(DatabaseError):
-    """Says that a value is out of range, or of a type that the column does not take.
+    """Reports a value that is out of range, or of the wrong type for a column.
 
     >>> from lockstep import dbapi
     >>> cursor = dbapi.connect().execute("CREATE TABLE t (a INT)")
@@ -68,12 +68,12 @@ class DataError(DatabaseError):
     ...     cursor.executemany("INSERT INTO t VALUES (?)", [("x",)])
     ... except dbapi.DataError as error:
     ...     print(error.message)
-    row 1: column `a` is INT, the value is a Python `str`
+    row 1: column `a` is of type INT but the value is a Python `str`
     """
 
 
 class OperationalError(DatabaseError):
-    """Says what the program did not cause: limits, timeouts, disks, connections, passwords.
+    """Reports an operational error: limits, timeouts, disks, connections, passwords.
 
     >>> from lockstep import dbapi
     >>> try:
@@ -85,7 +85,7 @@ class OperationalError(DatabaseError):
 
 
 class IntegrityError(DatabaseError):
-    """Says that a constraint does not hold: NULL in a column that is NOT NULL.
+    """Reports a constraint violation: NULL in a NOT NULL column.
 
     >>> from lockstep import dbapi
     >>> cursor = dbapi.connect().execute("CREATE TABLE t (a INT NOT NULL)")
@@ -98,7 +98,7 @@ class IntegrityError(DatabaseError):
 
 
 class InternalError(DatabaseError):
-    """Says that there is a defect in Lockstep. The message asks for a report.
+    """Reports an internal error: a bug in Lockstep, which should be reported.
 
     >>> from lockstep import dbapi
     >>> issubclass(dbapi.InternalError, dbapi.DatabaseError)
@@ -107,7 +107,7 @@ class InternalError(DatabaseError):
 
 
 class ProgrammingError(DatabaseError):
-    """Says that the statement is wrong: its syntax, names, privileges or number of parameters.
+    """Reports an invalid statement: its syntax, names, privileges or number of parameters.
 
     >>> from lockstep import dbapi
     >>> try:
@@ -119,7 +119,7 @@ class ProgrammingError(DatabaseError):
 
 
 class NotSupportedError(DatabaseError):
-    """Says that Lockstep does not have what the program needs.
+    """Reports a feature that Lockstep does not support.
 
     >>> from lockstep import dbapi
     >>> connection = dbapi.connect()
@@ -127,7 +127,7 @@ class NotSupportedError(DatabaseError):
     ...     connection.autocommit = False
     ... except dbapi.NotSupportedError as error:
     ...     print(error.message)
-    there are no transactions
+    transactions are not supported
     """
 
 
@@ -147,28 +147,28 @@ CLASSES: dict[str, type[DatabaseError]] = {
     "58": OperationalError,
     "XX": InternalError,
 }
-"""The exception of each class of SQLSTATE. All others are errors of the statement."""
+"""Exception for each SQLSTATE class; for other classes, ``ProgrammingError``."""
 
 OF_CODES: dict[str, type[Error]] = {
     "08003": InterfaceError,
-    # A wrong number of parameters, a value that an option does not take.
+    # A wrong number of parameters, or an invalid value of an option.
     "22023": ProgrammingError,
 }
-"""The codes that differ from their class."""
+"""Exceptions for codes that differ from their class."""
 
 
 def class_of(error: _error.Error) -> type[Error]:
-    """Returns the exception that an error of Lockstep becomes."""
+    """Returns the exception class for a Lockstep error."""
     if error.code in OF_CODES:
         return OF_CODES[error.code]
     if error.code == "42804" and error.kind == "fix data":
-        # A row has a value of a wrong type; otherwise the statement has.
+        # A value in a row has the wrong type, rather than an expression of the statement.
         return DataError
     return CLASSES.get(error.code[:2], ProgrammingError)
 
 
 def converted(error: _error.Error) -> Error:
-    """Returns an error of this module with the fields of an error of Lockstep."""
+    """Returns an error of this module with the fields of a Lockstep error."""
     if isinstance(error, Error):
         return error
     return class_of(error)(
@@ -184,7 +184,7 @@ def converted(error: _error.Error) -> Error:
 
 @contextlib.contextmanager
 def conversion() -> Iterator[None]:
-    """Raises errors of Lockstep as errors of this module."""
+    """Converts raised Lockstep errors to errors of this module."""
     try:
         yield
     except _error.Error as error:

@@ -1,4 +1,4 @@
-"""Recognises the INSERT whose rows can be appended in one step."""
+"""Recognizes INSERT statements whose rows can be appended in one step."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ INSERT = re.compile(
 
 @dataclass(frozen=True)
 class Insert:
-    """``INSERT INTO table [(columns)] VALUES (?, …)``: a placeholder for each value, one row."""
+    """``INSERT INTO table [(columns)] VALUES (?, …)``: one row, whose values are all ``?``."""
 
     table: str
-    """The table as ``append`` takes it: ``name`` or ``database.name``."""
+    """Table in the form for ``append``: ``name`` or ``database.name``."""
     columns: tuple[str, ...] | None
-    """The columns, where they are given."""
+    """Column names; ``None`` if the statement has no column list."""
     width: int
-    """The number of placeholders."""
+    """Number of placeholders."""
 
     def rows(self, parameters: Sequence[Sequence[Any]]) -> list[Any]:
-        """Returns the rows as ``append`` takes them."""
+        """Returns the rows in the form for ``append``."""
         for number, row in enumerate(parameters):
             if len(row) != self.width:
                 raise ProgrammingError(
-                    f"the statement has {self.width} `?`, and row {number} has {len(row)} values",
+                    f"row {number}: {len(row)} parameters supplied, "
+                    f"but the statement requires {self.width}",
                     code="22023",
                 )
         if self.columns is None:
@@ -44,7 +45,7 @@ class Insert:
 
 
 def insert_of(sql: str) -> Insert | None:
-    """Returns the INSERT that a statement is; ``None`` for one of another form."""
+    """Returns a parsed INSERT statement; ``None`` for a statement of another form."""
     found = INSERT.fullmatch(sql)
     if found is None:
         return None
@@ -54,7 +55,7 @@ def insert_of(sql: str) -> Insert | None:
         columns = tuple(_name(part) for part in found["columns"].split(","))
     width = found["values"].count("?")
     if columns is not None and (len(columns) != width or len(set(columns)) != width):
-        # The database says what is wrong with the statement.
+        # The database reports the error in the statement.
         return None
     return Insert(table, columns, width)
 

@@ -1,8 +1,8 @@
-"""Databases of this process that several connections use at once.
+"""Open databases that several connections of this process share.
 
-One process at a time has a directory open, and once. Connections to the same directory share what
-is opened, and each has a current database of its own: a statement waits for those that run in
-another current database, and runs beside those that run in the same one.
+A directory can be opened only once, by one process. Connections to the same directory share the
+open database, but each has its own current database: a statement waits for statements that run in
+another current database, and runs concurrently with statements in the same one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .. import _connection
 from ._error import InterfaceError
 
 BLANK = r"(?:\s|(?:--|\#)[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
-"""Spaces and comments."""
+"""White space and comments."""
 
 USED = rf"USE\s+(?:`([^`]+)`|(\w+)){BLANK}"
-"""A statement that selects the current database."""
+"""Statement that selects the current database."""
 
 ONLY_USE = re.compile(rf"{BLANK}{USED};?{BLANK}", re.IGNORECASE | re.DOTALL)
 
@@ -29,26 +29,26 @@ ANY_USE = re.compile(
         | '(?:\\.|[^'\\])*' | "(?:\\.|[^"\\])*" | (?:--|\#)[^\n]* | /\*.*?\*/""",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
-"""Such a statement within a script, or what looks like one only in a text or a comment."""
+"""USE statement in a script; also matches strings and comments, so that they are skipped."""
 
 FIRST_DATABASE = "default"
-"""The current database of a new session."""
+"""Current database of a new session."""
 
 
 def used_database(sql: str) -> str | None:
-    """Returns the database that a statement makes the current one, if that is all it does."""
+    """Returns the database that a USE statement selects; ``None`` for any other SQL."""
     found = ONLY_USE.fullmatch(sql)
     return None if found is None else found[1] or found[2]
 
 
 def last_used_database(sql: str) -> str | None:
-    """Returns the database that is the current one after a script, where the script selects one."""
+    """Returns the last database that a script selects; ``None`` if it selects none."""
     names = [found[1] or found[2] for found in ANY_USE.finditer(sql)]
     return next((name for name in reversed(names) if name), None)
 
 
 class SharedDatabase:
-    """An open database and the connections that use it."""
+    """Open database and the connections that use it."""
 
     def __init__(self, database: _connection.Connection, path: str | None, read_only: bool) -> None:
         self.database = database
@@ -61,7 +61,7 @@ class SharedDatabase:
 
     @contextlib.contextmanager
     def using(self, name: str) -> Iterator[None]:
-        """Runs a call while a database is the current one."""
+        """Runs a call while database ``name`` is selected."""
         with self._may_select:
             while self._current != name and self._running:
                 self._may_select.wait()
@@ -76,12 +76,12 @@ class SharedDatabase:
 
     @contextlib.contextmanager
     def selecting(self, name: str) -> Iterator[None]:
-        """Runs a script that selects databases itself: alone, from a current database on."""
+        """Runs a script that selects databases itself: exclusively, starting in ``name``."""
         with self._may_select:
             while self._running:
                 self._may_select.wait()
             self._select(name)
-            # Whatever happens, the next call selects its database again.
+            # The next call always selects its database again.
             self._current = None
             yield
 
@@ -93,12 +93,12 @@ class SharedDatabase:
 
 
 _open: dict[str, SharedDatabase] = {}
-# Reentrant: the garbage collector may close a forgotten connection in the middle of an opening.
+# Reentrant: the garbage collector may close an unreferenced connection during an opening.
 _open_lock = threading.RLock()
 
 
 def open_shared(path: str, read_only: bool, max_memory: int | str | None) -> SharedDatabase:
-    """Opens a directory, or takes it as another connection has opened it."""
+    """Opens a directory, or returns the database that another connection has opened."""
     key = os.path.realpath(path)
     with _open_lock:
         shared = _open.get(key)
@@ -108,7 +108,7 @@ def open_shared(path: str, read_only: bool, max_memory: int | str | None) -> Sha
             return shared
         if shared.read_only and not read_only:
             raise InterfaceError(
-                f"another connection of this process has opened `{path}` to be read only",
+                f"another connection of this process has opened `{path}` read-only",
                 code="25006",
                 hint="Close that connection first.",
             )
@@ -117,7 +117,7 @@ def open_shared(path: str, read_only: bool, max_memory: int | str | None) -> Sha
 
 
 def leave(shared: SharedDatabase) -> None:
-    """Ends the use of a database by one connection. The last one closes it."""
+    """Releases a database for one connection. The last connection closes it."""
     with _open_lock:
         shared.connections -= 1
         if shared.connections:

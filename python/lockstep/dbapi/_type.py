@@ -1,4 +1,4 @@
-"""The type objects and constructors of DB-API 2.0."""
+"""Type objects and constructors of DB-API 2.0."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 
 
 class TypeObject:
-    """A class of column types: equal to the name of each of them in ``cursor.description``."""
+    """Group of column types; equal to the name of each type in ``cursor.description``."""
 
     def __init__(self, name: str, *types: str) -> None:
         self._name = name
@@ -25,28 +25,28 @@ class TypeObject:
 
 
 STRING = TypeObject("STRING", "STRING")
-"""Columns of text."""
+"""STRING columns."""
 BINARY = TypeObject("BINARY")
-"""Columns of bytes, which Lockstep does not have."""
+"""Binary columns, which Lockstep does not support."""
 NUMBER = TypeObject("NUMBER", "BOOL", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
-"""Columns of numbers, and of booleans."""
+"""Columns of numeric types and BOOL."""
 DATETIME = TypeObject("DATETIME", "TIMESTAMP", "DATE")
-"""Columns of times and dates."""
+"""TIMESTAMP and DATE columns."""
 ROWID = TypeObject("ROWID")
-"""Row identifiers, which Lockstep does not have."""
+"""Row identifiers, which Lockstep does not support."""
 
 Date = datetime.date
-"""Makes a value for a column of type DATE."""
+"""Creates a value for a DATE column."""
 Time = datetime.time
-"""Makes a time of day, for which there is no type of column."""
+"""Creates a time of day. No column type can store it."""
 Timestamp = datetime.datetime
-"""Makes a value for a column of type TIMESTAMP. Without a time zone it is UTC."""
+"""Creates a value for a TIMESTAMP column; in UTC if it has no time zone."""
 Binary = bytes
-"""Makes bytes, for which there is no type of column."""
+"""Creates bytes. No column type can store them."""
 
 
 def DateFromTicks(ticks: float) -> datetime.date:
-    """Returns the day in UTC of a number of seconds since the epoch.
+    """Returns the date in UTC for a number of seconds since the epoch.
 
     >>> from lockstep import dbapi
     >>> dbapi.DateFromTicks(86_400)
@@ -56,7 +56,7 @@ def DateFromTicks(ticks: float) -> datetime.date:
 
 
 def TimeFromTicks(ticks: float) -> datetime.time:
-    """Returns the time of day in UTC of a number of seconds since the epoch.
+    """Returns the time of day in UTC for a number of seconds since the epoch.
 
     >>> from lockstep import dbapi
     >>> dbapi.TimeFromTicks(60)
@@ -66,7 +66,7 @@ def TimeFromTicks(ticks: float) -> datetime.time:
 
 
 def TimestampFromTicks(ticks: float) -> datetime.datetime:
-    """Returns the time in UTC, without a time zone, of a number of seconds since the epoch.
+    """Returns the naive time in UTC for a number of seconds since the epoch.
 
     >>> from lockstep import dbapi
     >>> dbapi.TimestampFromTicks(86_400)

@@ -1,4 +1,4 @@
-"""The demonstrations: ``lockstep demo NAME``."""
+"""Demonstrations: ``lockstep demo NAME``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 USAGE = """\
 usage: lockstep demo flights
 
-  flights   predicts how late a flight arrives: training set, model, and December one by one
+  flights   predicts arrival delays of flights: training set, model, and December as requests
 """
 
 
@@ -27,5 +27,9 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
-        print(f"`{error.name}` is needed: pip install 'lockstep-db[demo]'", file=sys.stderr)
+        print(
+            f"error: package `{error.name}` is not installed\n"
+            "hint: Run `pip install 'lockstep-db[demo]'`.",
+            file=sys.stderr,
+        )
         return 1

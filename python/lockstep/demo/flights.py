@@ -1,9 +1,10 @@
-"""``lockstep demo flights``: how late will this flight arrive?
+"""``lockstep demo flights``: predicts the arrival delay of flights.
 
-One SQL file defines the features. Batch mode makes a training set of them for the whole year and a
-model learns from January to November. Then a second database, which knows only those eleven
-months, answers December's flights one by one, each before anything later is known; every value is
-compared with the training set, bit by bit, and the model predicts from them again.
+One SQL file defines the features. Batch mode computes a training set for the whole year, and a
+model is trained on January to November. Then a second database, which contains only these eleven
+months, serves December's flights as requests in order of time, each before later events are
+stored. Every value is compared with the training set, bit by bit, and the model predicts from the
+served values again.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ DECEMBER = pd.Timestamp("2013-12-01", tz=NEW_YORK).tz_convert("UTC").tz_localize
 
 
 def main() -> int:
-    """Runs the demonstration; 1 when request mode and batch mode differ anywhere."""
+    """Runs the demonstration; returns 1 if any value differs between request and batch mode."""
     start = time.perf_counter()
     sql = _text("flights.sql")
 
-    with _step("Reading the flights of 2013, and ordering them as events"):
+    with _step("Reading the flights of 2013 and converting them to events"):
         data = read()
         _say(
             f"{len(data.flights):,} flights, {len(data.departures):,} departures, "
@@ -49,7 +50,7 @@ def main() -> int:
     with _step("Loading: events from pandas, weather from Parquet, planes from CSV"):
         db = _database(data)
 
-    with _step("Making the training set in batch mode, the whole year"):
+    with _step("Computing the training set of the whole year in batch mode"):
         training_set, seconds = _training_set(db, sql)
         _say(
             f"{len(training_set):,} rows, {training_set.num_columns - 1} features, "
@@ -105,7 +106,7 @@ def main() -> int:
 
 
 def _database(data: FlightsData, until: pd.Timestamp | None = None) -> Connection:
-    """Makes a database with the events before ``until``, or with all of them."""
+    """Creates a database with the events before ``until``, or with all events."""
     db = connect()
     db.execute(_text("schema.sql"))
     for name in ("flights", "departures", "arrivals"):
@@ -122,7 +123,7 @@ def _database(data: FlightsData, until: pd.Timestamp | None = None) -> Connectio
 
 
 def _training_set(db: Connection, sql: str) -> tuple[pa.Table, float]:
-    """Returns the features of all flights, by flight, and the seconds that they took."""
+    """Returns the features of all flights, sorted by flight, and the elapsed seconds."""
     start = time.perf_counter()
     with _progress_bar() as report:
         table = db.sql(sql).run(progress=report).arrow()
@@ -131,8 +132,10 @@ def _training_set(db: Connection, sql: str) -> tuple[pa.Table, float]:
 
 
 def _replay(db: Connection, data: FlightsData) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """Replays December in (event time, arrival) order: at equal times departures, arrivals and
-    readings are before flights. A flight is a request first, and is stored afterwards."""
+    """Replays December in order of event time; departures, arrivals and readings precede flights.
+
+    Each flight is first a request, and is then stored. Returns the results and their latencies.
+    """
     feeds = [_Feed(db, name, getattr(data, name)) for name in ("departures", "arrivals", "weather")]
     flights = _arrow(data.flights[data.flights["ts"] >= DECEMBER])
     times = flights["ts"].cast(pa.int64()).to_numpy()
@@ -153,7 +156,7 @@ def _replay(db: Connection, data: FlightsData) -> tuple[list[dict[str, Any]], np
 
 
 class _Feed:
-    """Events of December that are appended when their time has come."""
+    """Events of December, appended when their time is reached."""
 
     def __init__(self, db: Connection, table: str, events: pd.DataFrame) -> None:
         self.db = db
@@ -163,7 +166,7 @@ class _Feed:
         self.next = 0
 
     def advance(self, now: int) -> None:
-        """Appends the events up to and including this time, in their order."""
+        """Appends the events up to and including time ``now``, in order."""
         end = int(np.searchsorted(self.times, now, side="right"))
         if end > self.next:
             self.db.append(self.table, self.events.slice(self.next, end - self.next), create=False)
@@ -171,7 +174,7 @@ class _Feed:
 
 
 def _arrow(events: pd.DataFrame) -> pa.Table:
-    """Converts events to contiguous columns with times in milliseconds; slices share memory."""
+    """Converts events to contiguous columns, whose slices share memory; times in milliseconds."""
     table = pa.Table.from_pandas(events, preserve_index=False)
     position = table.schema.get_field_index("ts")
     times = table["ts"].cast(pa.timestamp("ms"))
@@ -179,9 +182,9 @@ def _arrow(events: pd.DataFrame) -> pa.Table:
 
 
 def _compare(expected: pa.Table, found: pa.Table) -> tuple[int, int]:
-    """Returns how many feature values there are, and how many differ in any bit."""
+    """Returns the number of feature values, and the number of values that differ in any bit."""
     if expected["flight_id"] != found["flight_id"]:
-        raise AssertionError("both tables hold December's flights in their order")
+        raise AssertionError("the tables contain different flights, or in a different order")
     compared = differing = 0
     for name in expected.column_names:
         if name == "flight_id":
@@ -192,7 +195,7 @@ def _compare(expected: pa.Table, found: pa.Table) -> tuple[int, int]:
 
 
 def _bits(column: pa.ChunkedArray) -> np.ndarray:
-    """Converts values to objects that are equal exactly if their bits are; NULL is None."""
+    """Converts values to objects that are equal if and only if their bits are; NULL is None."""
     if pa.types.is_floating(column.type):
         missing = column.is_null().to_numpy()
         width = {pa.float32(): np.int32, pa.float64(): np.int64}[column.type]
@@ -220,7 +223,7 @@ def _step(title: str) -> Iterator[None]:
 
 @contextmanager
 def _progress_bar() -> Iterator[Callable[[float], None]]:
-    """Draws the fraction that is done: a bar on a terminal, dots elsewhere."""
+    """Draws the fraction done: a bar on a terminal, otherwise dots."""
     width = 40
     drawn = -1
     is_terminal = sys.stdout.isatty()

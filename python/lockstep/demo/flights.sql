@@ -1,13 +1,13 @@
--- How late will this flight arrive? Everything that is known about it at its scheduled departure.
+-- How late will this flight arrive? Features known at its scheduled departure.
 --
--- `flights`, `departures` and `arrivals` have the same columns, so that a window over `flights`
--- can look at the other two: UNION brings their rows in, and INSTANCE_NOT_IN_WINDOW keeps the other
--- rows of `flights` out. A delay is NULL where it is not known, and aggregates skip NULL.
+-- `flights`, `departures` and `arrivals` have the same columns, so that a window over `flights` can
+-- include the other two tables: UNION adds their rows, and INSTANCE_NOT_IN_WINDOW excludes the other
+-- rows of `flights`. An unknown delay is NULL, and aggregates skip NULL.
 
 SELECT
   flights.flight_id AS flight_id,
 
-  -- The schedule: calendar, route, carrier.
+  -- Schedule: calendar, route, carrier.
   hour(flights.ts) AS hour_of_day,
   minute(flights.ts) AS minute_of_hour,
   dayofweek(flights.ts) AS day_of_week,
@@ -17,7 +17,7 @@ SELECT
   flights.distance AS distance,
   flights.scheduled_minutes AS scheduled_minutes,
 
-  -- The airport right now: departures and arrivals of the same airport, and its timetable.
+  -- Current state of the origin airport: its departures, arrivals and timetable.
   avg(dep_delay) OVER airport_1h AS airport_1h_dep_delay_avg,
   max(dep_delay) OVER airport_1h AS airport_1h_dep_delay_max,
   count(dep_delay) OVER airport_1h AS airport_1h_departures,
@@ -29,13 +29,13 @@ SELECT
   count(flight_id) OVER timetable_1h AS airport_1h_scheduled,
   distinct_count(dest) OVER timetable_1h AS airport_1h_destinations,
 
-  -- The airport it goes to: flights that are on their way there, flights that got there.
+  -- Destination airport: flights on their way to it, and flights that have arrived.
   count(dep_delay) OVER destination_6h AS destination_6h_departures,
   avg(dep_delay) OVER destination_6h AS destination_6h_dep_delay_avg,
   avg(arr_delay) OVER destination_6h AS destination_6h_arr_delay_avg,
   max(arr_delay) OVER destination_6h AS destination_6h_arr_delay_max,
 
-  -- The carrier: at this airport in the last hours, everywhere in the last day.
+  -- Carrier: at this airport in the last hours, at all airports in the last day.
   avg(dep_delay) OVER carrier_1h AS carrier_1h_dep_delay_avg,
   avg(dep_delay) OVER carrier_6h AS carrier_6h_dep_delay_avg,
   count_where(dep_delay, dep_delay > 15) OVER carrier_6h AS carrier_6h_late,
@@ -43,7 +43,7 @@ SELECT
   sum(air_minutes) OVER carrier_1d AS carrier_1d_air_minutes,
   distinct_count(flights.tailnum) OVER carrier_1d AS carrier_1d_planes,
 
-  -- The route in the last week.
+  -- Route in the last week.
   avg(arr_delay) OVER route_7d AS route_7d_arr_delay_avg,
   min(arr_delay) OVER route_7d AS route_7d_arr_delay_min,
   max(arr_delay) OVER route_7d AS route_7d_arr_delay_max,
@@ -52,7 +52,7 @@ SELECT
   avg(air_minutes) OVER route_1d AS route_1d_air_minutes_avg,
   avg(arr_delay) OVER route_1d AS route_1d_arr_delay_avg,
 
-  -- The plane: where it comes from, how it has been doing.
+  -- Plane: its recent flights and delays, and its model.
   lag(arr_delay, 1) OVER plane_last_5 AS plane_last_arr_delay,
   avg(arr_delay) OVER plane_last_5 AS plane_last_5_arr_delay_avg,
   max(arr_delay) OVER plane_last_5 AS plane_last_5_arr_delay_max,
@@ -65,7 +65,7 @@ SELECT
   planes.seats AS plane_seats,
   planes.manufacturer AS plane_manufacturer,
 
-  -- The weather: the newest reading at the airport at or before the scheduled departure.
+  -- Weather: the newest reading at the airport at or before the scheduled departure.
   weather.temp AS temp,
   weather.humid AS humid,
   weather.wind_speed AS wind_speed,

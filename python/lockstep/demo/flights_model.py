@@ -1,4 +1,4 @@
-"""The model of the demonstration: gradient-boosted trees on a table of features."""
+"""Model of the demonstration: gradient-boosted trees on a table of features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEARNERS = f"{TREES} gradient-boosted trees"
 
 
 class DelayModel:
-    """Learns the delay from the rows of a feature table that ``learn`` marks."""
+    """Predicts the delay; trained on the rows of a feature table that ``learn`` selects."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class DelayModel:
             random_state=2013,
         )
         examples = self._matrix(features.filter(learn))
-        # One thread: the trees' own threads wait by spinning, which is slow on a busy machine.
+        # One thread: the threads of the library busy-wait, which is slow on a loaded machine.
         with threadpool_limits(1, "openmp"):
             self._trees.fit(examples, delay[learn].to_numpy(dtype=float))
 
@@ -49,7 +49,7 @@ class DelayModel:
         return float(np.mean(np.abs(predicted - delay.to_numpy(dtype=float))))
 
     def _matrix(self, features: pa.Table) -> np.ndarray:
-        """Converts numbers to doubles, strings to the position of their category; NULL is NaN."""
+        """Converts numbers to doubles and strings to category indexes; NULL becomes NaN."""
         columns = []
         for name in self._columns:
             if name in self._categories:

@@ -1,7 +1,7 @@
-"""Training sets on Spark: the rows of DataFrames, through the same query as everywhere else.
+"""Training sets on Spark, computed from DataFrames with the same query as in a database.
 
-Spark reads, shuffles, sorts, retries and writes; the query runs in its executors, from this
-package, over Arrow. The values are the same bits as in ``db.sql`` over the same rows.
+Spark reads, shuffles, sorts, retries and writes; this package runs the query in the executors, over
+Arrow data. The values are bit-identical to those of ``db.sql`` over the same rows.
 """
 
 from __future__ import annotations
@@ -38,29 +38,30 @@ def training_set(
     partitions: int | None = None,
     settings: Mapping[str, str | int] | None = None,
 ) -> DataFrame:
-    '''Returns the result of a query over DataFrames, as a DataFrame that runs when it is read.
+    '''Returns the result of a query over DataFrames as a lazy DataFrame.
 
-    - ``spark``: the session, classic or Connect; 3.5 or later.
+    - ``spark``: Spark session, classic or Connect; version 3.5 or later.
     - ``sql``: one SELECT over tables with LAST JOIN, WHERE and windows.
-    - ``tables``: the DataFrame of each table that the query names.
-    - ``arrival``: for a table, its column of integers that ascends in the order in which rows
-      arrived; no value twice. It decides between rows with equal times. Without it, the order is
-      that in which Spark numbers the rows (``monotonically_increasing_id``): that of the files, and
-      another one after a shuffle, or when a task is repeated over a source without an order.
-    - ``broadcast``: right tables of LAST JOINs that every executor gets whole, rather than those
-      rows that have its keys; at most 1,000,000 rows each.
-    - ``row_id``: the name of a column that is added, with the arrival of each row of the leftmost
-      table. A DataFrame has no order: sort by it to have the rows in the order of ``db.sql``.
-    - ``partitions``: how many parts rows are shuffled into; without it,
-      ``spark.sql.shuffle.partitions``. The rows of a part are in the memory of an executor.
+    - ``tables``: DataFrame of each table in the query.
+    - ``arrival``: for each table, its integer column that increases in the order in which rows
+      arrived; values must be unique. Determines the order of rows with equal event times. By
+      default, the order is ``monotonically_increasing_id`` of Spark: the order of the files, which
+      changes after a shuffle, or if a task over a source without a defined order is retried.
+    - ``broadcast``: right tables of LAST JOINs to send to every executor as a whole, rather than
+      to shuffle by key; at most 1,000,000 rows each.
+    - ``row_id``: name of an additional column with the arrival of each row of the leftmost table.
+      The rows of a DataFrame have no order; sort by this column to get the order of ``db.sql``.
+    - ``partitions``: number of shuffle partitions; default ``spark.sql.shuffle.partitions``. An
+      executor holds all rows of a partition in memory.
     - ``settings``: variables of the query's session, such as ``{"time_zone": "Europe/Berlin"}``.
 
-    The executors need this package; a cluster installs it as any other of Python. Rows are
-    shuffled once for each key of windows and LAST JOINs that no shuffle before serves.
+    This package must be installed on the executors, as any Python package. Rows are shuffled once
+    for each key of windows and LAST JOINs for which no earlier shuffle can be used.
 
-    Raises ``Error``: those of ``db.sql``; 0A000 with the position for a part of the query that is
-    not split, and for a column whose type is not read; 22023 for arguments that do not go together;
-    54000 for a table that is too large to broadcast; 58P01 where PySpark or pyarrow is missing.
+    Raises ``Error``: the errors of ``db.sql``; 0A000 for a part of the query that cannot be split
+    into stages, with its position, and for a column whose type is not supported; 22023 for invalid
+    arguments; 54000 for a table that is too large to broadcast; 58P01 if PySpark or pyarrow is not
+    installed.
 
     >>> from lockstep.spark import training_set
     >>> clicks = spark.read.parquet("s3://bucket/clicks")  # doctest: +SKIP
@@ -74,8 +75,8 @@ def training_set(
     ... )  # doctest: +SKIP
     >>> features.write.parquet("s3://bucket/features")  # doctest: +SKIP
     '''
-    require("pyspark", "to make a training set on Spark")
-    require("pyarrow", "to make a training set on Spark")
+    require("pyspark", "to create a training set on Spark")
+    require("pyarrow", "to create a training set on Spark")
     from ._stages import names_read, plan
 
     broadcast, arrival = frozenset(broadcast), dict(arrival or {})
@@ -97,13 +98,18 @@ def _check(
 ) -> None:
     for what, names in (("arrival", arrival), ("broadcast", broadcast)):
         if unknown := sorted(set(names) - set(tables)):
-            raise Error(f"{what} names `{unknown[0]}`, which is no table", code="22023")
+            raise Error(
+                f"table `{unknown[0]}` in `{what}` does not exist in `tables`", code="22023"
+            )
     for table, column in arrival.items():
         of = dict(tables[table].dtypes).get(column)
         if of not in ("tinyint", "smallint", "int", "bigint"):
-            raise Error(f"arrival of `{table}` is no column of integers: `{column}`", code="22023")
+            raise Error(
+                f"column `{column}` in `arrival` is not an integer column of table `{table}`",
+                code="22023",
+            )
     if row_id is not None and row_id.startswith("__ls_"):
-        raise Error(f"row_id has a reserved name: `{row_id}`", code="22023")
+        raise Error(f"name `{row_id}` in `row_id` is reserved", code="22023")
 
 
 def _columns(name: str, frame: DataFrame, read: set[str], has_star: bool) -> Columns:
@@ -117,15 +123,16 @@ def _columns(name: str, frame: DataFrame, read: set[str], has_star: bool) -> Col
             found.append((field.name, of))
         elif has_star or field.name in read:
             raise Error(
-                f"column `{field.name}` of `{name}` is {field.dataType.simpleString()}",
+                f"type {field.dataType.simpleString()} of column `{field.name}` of table `{name}` "
+                "is not supported",
                 code="0A000",
-                hint="Cast it, or drop it from the DataFrame.",
+                hint="Cast the column, or drop it from the DataFrame.",
             )
     return tuple(found)
 
 
 class _Run:
-    """The DataFrames of one query."""
+    """DataFrames of one query."""
 
     def __init__(
         self,
@@ -145,12 +152,12 @@ class _Run:
         self._partitions = partitions
 
     def frame(self, row_id: str | None) -> DataFrame:
-        """Returns the result."""
+        """Returns the resulting DataFrame."""
         from ._executor import ROW
 
         planned = self._planned
         if row_id is not None and row_id in dict(planned.output):
-            raise Error(f"the query has a column `{row_id}` already", code="42701")
+            raise Error(f"column `{row_id}` in `row_id` already exists in the query", code="42701")
         names = [name for name, _ in planned.base_columns]
         main = self._tables[planned.base].select(
             self._sequence(planned.base).alias(ROW), *(self._column(name) for name in names)
@@ -194,7 +201,7 @@ class _Run:
     def _shuffle(
         self, frames: list[tuple[int, DataFrame, Column]], work: Pass, key: tuple[str, ...]
     ) -> DataFrame:
-        """Brings the rows of all tables with equal keys together, in order of table and arrival."""
+        """Shuffles the rows of all tables by key, and sorts them by table and arrival."""
         from ._executor import SEQUENCE, TAG
 
         f = self._f
@@ -231,11 +238,11 @@ class _Run:
         return self._hashable(self._column(column), of[column])
 
     def _hashable(self, column: Column, of: str) -> Column:
-        """Returns a value that is the same for columns that compare equal."""
+        """Returns an expression that has equal values for column values that compare equal."""
         if of in ("SMALLINT", "INT"):
             return column.cast("bigint")
         if of in ("FLOAT", "DOUBLE"):
-            # Equal numbers have equal whole parts; what has none is together.
+            # Equal numbers have equal integer parts; values without one share a key.
             is_whole = self._f.abs(column) < self._f.lit(2.0**62)
             return self._f.when(is_whole, column).cast("bigint")
         return column
@@ -256,7 +263,7 @@ def _simple(of: str) -> str:
 
 
 def _collected(table: str, rows: DataFrame, columns: Columns) -> Any:
-    """Returns the rows of a table that is given whole to every executor, in order of arrival."""
+    """Returns all rows of a table to broadcast, in order of arrival."""
     import pyarrow
 
     from ._executor import SEQUENCE, typed
@@ -273,14 +280,14 @@ def _collected(table: str, rows: DataFrame, columns: Columns) -> Any:
         found = pyarrow.Table.from_batches(batches)
     else:
         raise Error(
-            f"table `{table}` is not broadcast by Connect before Spark 4",
+            f"broadcasting table `{table}` over Spark Connect requires Spark 4",
             code="0A000",
-            hint="Leave it out of `broadcast`.",
+            hint="Remove the table from `broadcast`.",
         )
     if found.num_rows > BROADCAST_ROWS_MAX:
         raise Error(
-            f"table `{table}` has more than {BROADCAST_ROWS_MAX} rows, too many to broadcast",
+            f"table `{table}` exceeds the limit of {BROADCAST_ROWS_MAX} rows for a broadcast",
             code="54000",
-            hint="Leave it out of `broadcast`.",
+            hint="Remove the table from `broadcast`.",
         )
     return typed(found, columns)

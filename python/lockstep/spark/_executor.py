@@ -1,6 +1,6 @@
-"""Runs the steps of a pass over the rows of a partition; executors of Spark import it.
+"""Runs the steps of a pass over the rows of a partition; imported by Spark executors.
 
-Nothing here knows Spark: rows arrive and leave as Arrow batches.
+Independent of Spark: input and output are Arrow batches.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from .._error import Error
 from ._types import as_input, as_result, result_type
 
 ROW = "__ls_row"
-"""The column with the number of a row of the main table: its arrival."""
+"""Column with the number of a row of the main table: its arrival."""
 
 TAG = "__ls_tag"
-"""The column that says which table a row is of."""
+"""Column with the number of the table to which a row belongs."""
 
 SEQUENCE = "__ls_seq"
-"""The column with the arrival of a row, by which rows are sorted."""
+"""Column with the arrival of a row, by which rows are sorted."""
 
 MAIN = "__ls_main"
-"""The main table in the texts of steps."""
+"""Name of the main table in the SQL of steps."""
 
 Columns = tuple[tuple[str, str], ...]
 """Names and types."""
@@ -34,48 +34,48 @@ Columns = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Input:
-    """A table beside the main one that a step reads."""
+    """Table that a step reads in addition to the main table."""
 
     name: str
-    """Its name in the text."""
+    """Name of the table in the SQL of the step."""
     source: int
-    """Its number among the tables of the pass."""
+    """Number of the table among the tables of the pass."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A query over the main rows: its columns are added to them, or it gives those to keep."""
+    """Query over the main rows, which adds columns to them or selects rows to keep."""
 
     kind: Literal["widen", "filter"]
     sql: str
     reads: tuple[str, ...]
-    """The columns of the main rows that it reads, beside their number."""
+    """Columns of the main rows that the step reads, in addition to their number."""
     inputs: tuple[Input, ...] = ()
     adds: Columns = ()
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What runs between two shuffles."""
+    """Work between two shuffles."""
 
     steps: tuple[Step, ...]
     sources: tuple[Columns, ...]
-    """The columns of the main rows, and of each table beside them."""
+    """Columns of the main rows, and of each other table."""
     tables: tuple[str, ...]
-    """The names of these tables."""
+    """Names of these tables."""
     keeps: Columns
-    """The columns that leave it."""
+    """Columns of the result of the pass."""
     names: tuple[str, ...]
-    """The names that they leave by."""
+    """Names of these columns in the result."""
     settings: Mapping[str, str | int]
     is_keyed: bool
-    """Whether rows are read together with others; otherwise each batch is by itself."""
+    """Whether all rows of a partition are processed together, rather than batch by batch."""
     broadcast: Mapping[int, pyarrow.Table] = field(default_factory=dict)
-    """Tables that every partition has whole, by their number."""
+    """Broadcast tables by number."""
 
 
 def run_pass(work: Pass, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """Yields the rows of a partition that has all rows of its keys, in order of arrival."""
+    """Processes a partition that has all rows of its keys, in order of arrival."""
     session = open_session(work.settings)
     if not work.is_keyed:
         for batch in batches:
@@ -103,14 +103,14 @@ def run_pass(work: Pass, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pya
 
 
 def _checked(rows: pyarrow.RecordBatch, last: int | None, table: str) -> int:
-    """Returns the last arrival; raises for rows whose order is not known."""
+    """Returns the last arrival; raises ``Error`` if arrivals are NULL or not increasing."""
     arrivals = rows.column(rows.schema.get_field_index(SEQUENCE))
     if arrivals.null_count:
         raise Error(
-            f"a row of table `{table}` has no arrival",
+            f"the arrival of a row of table `{table}` is NULL",
             code="22004",
             kind="fix data",
-            hint="Give the column in `arrival` a value in each row.",
+            hint="Use a column without NULL in `arrival`.",
         )
     rises = pyarrow.compute.all(pyarrow.compute.greater(arrivals[1:], arrivals[:-1])).as_py()
     if rises is False or (last is not None and arrivals[0].as_py() <= last):
@@ -118,13 +118,13 @@ def _checked(rows: pyarrow.RecordBatch, last: int | None, table: str) -> int:
             f"two rows of table `{table}` have the same arrival",
             code="23505",
             kind="fix data",
-            hint="Name a column in `arrival` that has no value twice.",
+            hint="Use a column with unique values in `arrival`.",
         )
     return arrivals[-1].as_py()
 
 
 def open_session(settings: Mapping[str, str | int]) -> Any:
-    """Opens a database in memory with these variables."""
+    """Opens an in-memory database and sets these variables."""
     session = _lockstep.Session()
     for name, value in settings.items():
         session.execute(f"SET {name} = {value!r}", [])
@@ -132,19 +132,19 @@ def open_session(settings: Mapping[str, str | int]) -> Any:
 
 
 def query(session: Any, sql: str, tables: Mapping[str, pyarrow.Table]) -> Any:
-    """Makes the relation of a query over Arrow tables."""
+    """Returns the relation of a query over Arrow tables."""
     return session.query(sql, [], tables.get)
 
 
 def empty(columns: Columns) -> pyarrow.Table:
-    """Makes a table without rows."""
+    """Returns a table without rows."""
     return typed(
         pyarrow.table({name: pyarrow.nulls(0, result_type(of)) for name, of in columns}), columns
     )
 
 
 def typed(table: pyarrow.Table, columns: Columns) -> pyarrow.Table:
-    """Returns these columns of a table, with the types that a query reads."""
+    """Returns these columns of a table, converted to the input types of a query."""
     arrays = [as_input(table.column(name), of) for name, of in columns]
     return pyarrow.table(arrays, names=[name for name, _ in columns])
 
@@ -165,7 +165,7 @@ def _run(
             continue
         if not _numbers(result).equals(main.column(ROW).combine_chunks()):
             raise Error(
-                "a step of a query on Spark has other rows than it was given",
+                "the rows of a query step on Spark differ from its input rows",
                 code="XX000",
                 kind="report bug",
                 detail=step.sql,

@@ -1,10 +1,10 @@
-"""Splits a query into steps, and puts those that the same partitioning serves into one pass.
+"""Splits a query into steps, and groups steps that can use the same partitioning into passes.
 
-The main rows are those of the leftmost table. Each LAST JOIN and each group of windows over the
-same key is a step, whose query adds columns to the main rows; the select list is the last step. A
-step reads its rows by the names that are given here, and its text is that of the query with those
-names. The names are resolved here once more, since Spark has to know which columns are shuffled; a
-query that the engine does not bind never comes here.
+The main rows are the rows of the leftmost table. Each LAST JOIN, and each group of windows over the
+same key, is a step, whose query adds columns to the main rows; the select list is the last step.
+The SQL of a step is the SQL of the query with names replaced by the names of intermediate columns.
+Names are resolved here a second time, because Spark requires the columns to shuffle; the engine has
+already bound the query.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ _PREFIX = "__ls_"
 
 @dataclass(frozen=True)
 class SourceUse:
-    """A table that a step reads beside the main rows, and where its rows have to be."""
+    """Table that a step reads in addition to the main rows, and the placement of its rows."""
 
     table: str
     columns: tuple[tuple[str, str, str], ...]
-    """Its own name of each column, the name in the step, and the type; ``None`` is not there."""
+    """For each column its name in the table, its name in the step, and its type."""
     keys: Mapping[str, str]
-    """For each column of the main rows that is a key, the own column that equals it."""
+    """Column of the table that must equal each key column of the main rows."""
     is_broadcast: bool = False
     has_row: bool = False
-    """Whether it has a column for the number of the main row, which is NULL: a UNION source."""
+    """Whether it has a column ``ROW``, which is NULL: true for a UNION source."""
 
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A step with what it needs of its surroundings."""
+    """Step with its required partitioning and tables."""
 
     step: Step
     key: frozenset[str] | None
-    """The columns of the main rows whose equal values have to be together; ``None`` for no such."""
+    """Columns of the main rows by which rows must be partitioned; ``None`` if there are none."""
     uses: tuple[SourceUse, ...] = ()
 
 
 @dataclass(frozen=True)
 class PlannedPass:
-    """Steps that run without a shuffle between them."""
+    """Steps without a shuffle between them."""
 
     key: tuple[str, ...] | None
     steps: tuple[PlannedStep, ...]
@@ -56,16 +56,16 @@ class PlannedPass:
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """A query in passes."""
+    """Query as a sequence of passes."""
 
     base: str
     base_columns: Columns
-    """The columns of the leftmost table that are read."""
+    """Columns that are read from the leftmost table."""
     types: Mapping[str, str]
-    """The types of all columns that the main rows have at some time."""
+    """Types of all columns of the main rows, including intermediate columns."""
     passes: tuple[PlannedPass, ...]
     output: Columns
-    """The names of the results, which are unique, and their types."""
+    """Unique names of the result columns, and their types."""
 
 
 def plan(
@@ -74,7 +74,7 @@ def plan(
     broadcast: Iterable[str],
     settings: Mapping[str, str | int],
 ) -> PlannedQuery:
-    """Splits a query over tables with these columns."""
+    """Returns the plan of a query over tables with these columns."""
     session = open_session(settings)
     empties = {name: empty(columns) for name, columns in tables.items()}
     bound = query(session, sql, empties)
@@ -95,7 +95,7 @@ def plan(
 
 
 def names_read(sql: str) -> tuple[set[str], bool]:
-    """Returns the names of all columns in a query, and whether it has a star."""
+    """Returns the names of all columns in a query, and whether it contains ``*``."""
     outline = json.loads(_lockstep.outline(sql))
     found: set[str] = set()
     rest: list[Any] = [outline]
@@ -116,10 +116,10 @@ def assemble(
     row_id: str | None,
     settings: Mapping[str, str | int],
 ) -> tuple[Pass, tuple[SourceUse, ...]]:
-    """Returns what the tasks of a pass do, and the tables beside the main rows, from number 1 on.
+    """Returns the work of a pass, and the other tables that it reads, from number 1 on.
 
-    ``main`` are the columns that the main rows have by then; the last pass gives the results, with
-    the numbers of their rows in a column ``row_id``.
+    ``main`` are the columns of the main rows before the pass. The last pass returns the result,
+    with the row numbers in a column ``row_id`` if it is not ``None``.
     """
     one, later = planned.passes[number], planned.passes[number + 1 :]
     if later:
@@ -153,7 +153,7 @@ def assemble(
 
 
 def _kept(planned: PlannedQuery, later: tuple[PlannedPass, ...]) -> Columns:
-    """Returns the columns that later passes read and do not make."""
+    """Returns the columns that later passes read and do not compute."""
     steps = [one for after in later for one in after.steps]
     read = {name for one in steps for name in one.step.reads}
     read |= {name for after in later for name in after.key or ()}
@@ -162,14 +162,14 @@ def _kept(planned: PlannedQuery, later: tuple[PlannedPass, ...]) -> Columns:
 
 
 def _passes(steps: list[PlannedStep]) -> Iterable[PlannedPass]:
-    """Puts steps into passes, in their order."""
+    """Groups steps into passes, in their order."""
     at = 0
     while at < len(steps):
         later = [one.key for one in steps[at:] if one.key is not None]
-        # A step without a key runs in the task of the next one, rather than in one of its own.
+        # A step without a key runs in the task of the next step with a key.
         first = later[0] if later else None
-        # The smallest key that serves the first step: equal values of all its columns are together
-        # where those of some of them are.
+        # The smallest key usable for the first step: partitioning by some of the columns of a key
+        # also brings rows with equal keys together.
         key = None if first is None else min((k for k in later if k <= first), key=len)
         end = at
         while end < len(steps) and _serves(key, steps[end].key):
@@ -183,7 +183,7 @@ def _serves(key: frozenset[str] | None, needed: frozenset[str] | None) -> bool:
 
 
 class _Splitter:
-    """The texts of the steps of one query."""
+    """Builds the steps of one query."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class _Splitter:
         self.base = outline["base"]["name"]
         self._windows = {window["name"]: window for window in outline["windows"]}
         self._rights = [join["right"] for join in outline["joins"]]
-        # Each name of a table in the query, with the columns of the main rows that are its columns.
+        # Each table name in the query, with the main-row column for each of its columns.
         self._scope: list[tuple[str, dict[str, str]]] = []
         self.types: dict[str, str] = {ROW: "BIGINT", **dict(tables[self.base])}
         own = {name: name for name, _ in tables[self.base]}
@@ -213,23 +213,25 @@ class _Splitter:
         for name, columns in tables.items():
             if reserved := [column for column, _ in columns if column.startswith(_PREFIX)]:
                 raise Error(
-                    f"column `{reserved[0]}` of `{name}` has a reserved name",
+                    f"name of column `{reserved[0]}` of table `{name}` is reserved",
                     code="42939",
-                    hint=f"Names that begin with {_PREFIX} are those of intermediate columns.",
+                    hint=f"Rename the column: the prefix {_PREFIX} is for intermediate columns.",
                 )
         self.base_reads: set[str] = set()
 
     # Names.
 
     def _resolve(self, column: dict[str, Any], width: int | None = None) -> str:
-        """Returns the column of the main rows that a name means; ``width`` tables are in scope."""
+        """Resolves a name to a column of the main rows; ``width`` tables are in scope."""
         path = column["path"]
         scope = self._scope[:width]
         if len(path) > 1:
             scope = [entry for entry in scope if entry[0] == path[-2]]
         found = [columns[path[-1]] for _, columns in scope if path[-1] in columns]
         if len(found) != 1 or len(path) > 2:
-            raise self._refused(f"the name `{'.'.join(path)}`", column["span"], "Qualify it once.")
+            raise self._refused(
+                f"name `{'.'.join(path)}`", column["span"], "Qualify it with a table name."
+            )
         return found[0]
 
     def _refused(self, what: str, span: list[int], hint: str) -> Error:
@@ -241,15 +243,15 @@ class _Splitter:
             code="0A000",
             hint=hint,
             position=position,
-            detail=f"In line {line}: {self._sql[span[0] : span[1]].decode()}",
+            detail=f"Line {line}: {self._sql[span[0] : span[1]].decode()}",
         )
 
     def _text(self, span: list[int], edits: Iterable[tuple[list[int], str]]) -> str:
-        """Returns a part of the query with other texts at some places."""
+        """Returns a part of the query with the edits applied."""
         pieces, at = [], span[0]
         for (start, end), text in sorted(edits, key=lambda edit: edit[0]):
             if start < at:
-                # Within a part that was replaced as a whole.
+                # Inside a part that is already replaced.
                 continue
             pieces += [self._sql[at:start].decode(), text]
             at = end
@@ -257,7 +259,7 @@ class _Splitter:
         return "".join(pieces)
 
     def _columns(self, expression: dict[str, Any]) -> list[tuple[list[int], str]]:
-        """Returns the edits that name the columns of the main rows in an expression."""
+        """Returns edits that replace names in an expression by columns of the main rows."""
         return [(c["span"], f"`{self._resolve(c)}`") for c in expression["columns"]]
 
     def _read(self, expressions: Iterable[dict[str, Any]]) -> set[str]:
@@ -270,7 +272,7 @@ class _Splitter:
         filter_ = self._outline["filter"]
         items = self._items()
         calls = self._window_steps(items)
-        # What is read after the joins.
+        # Columns read after the joins.
         later = set((filter_ and self._read([filter_])) or ())
         later |= {name for planned in calls for name in planned.step.reads}
         final_reads = self._final_reads(items)
@@ -290,18 +292,18 @@ class _Splitter:
 
     @staticmethod
     def _ordered(before: list[PlannedStep], calls: list[PlannedStep]) -> list[PlannedStep]:
-        """Orders windows so that those which the last shuffle serves come first."""
+        """Orders windows so that windows that can use the last shuffle come first."""
         keys = [planned.key for planned in before if planned.key is not None]
         last = keys[-1] if keys else None
         return sorted(calls, key=lambda planned: not _serves(last, planned.key))
 
     def _join_steps(self, later: set[str]) -> list[PlannedStep]:
-        """Returns the joins of which some column is read, from left to right."""
+        """Returns the joins with a column that is read, from left to right."""
         steps: list[PlannedStep] = []
         for number in reversed(range(len(self._rights))):
             mine = set(self._scope[number + 1][1].values())
             if not mine & later:
-                # Each row has at most one match, and none is lost: it changes nothing.
+                # LAST JOIN keeps all left rows, with at most one match: it has no effect.
                 continue
             planned = self._join_step(number, sorted(mine & later))
             steps.insert(0, planned)
@@ -339,9 +341,9 @@ class _Splitter:
         is_broadcast = right["name"] in self._broadcast
         if not keys and not is_broadcast:
             raise self._refused(
-                "a LAST JOIN without equal columns",
+                "a LAST JOIN without an equality condition",
                 join["span"],
-                f"Compare a column of each side with `=`, or say broadcast=['{right['name']}'].",
+                f"Compare a column of each side with `=`, or use broadcast=['{right['name']}'].",
             )
         of = dict(self._tables[right["name"]])
         needed = sorted({own[main] for main in {*adds, *read} if main in own} | {*keys.values()})
@@ -364,7 +366,7 @@ class _Splitter:
     def _equal_columns(
         self, join: dict[str, Any], own: Mapping[str, str], width: int
     ) -> dict[str, str]:
-        """Returns the columns of the right side that ON wants equal to columns of the left side."""
+        """Returns the columns of the right side that ON equates with columns of the left side."""
         keys: dict[str, str] = {}
         for pair in join["equal"]:
             if not all(side["is_column"] for side in pair):
@@ -381,7 +383,7 @@ class _Splitter:
     # The select list.
 
     def _items(self) -> list[dict[str, Any]]:
-        """Returns the items, those of a star one by one."""
+        """Returns the select items, with ``*`` expanded."""
         items = []
         for item in self._outline["items"]:
             if not item.get("star"):
@@ -431,7 +433,7 @@ class _Splitter:
     # Windows.
 
     def _window_steps(self, items: list[dict[str, Any]]) -> list[PlannedStep]:
-        """Returns a step for each key of windows; notes in the items what the steps compute."""
+        """Returns a step for each window key; records in the items what the steps compute."""
         groups: dict[tuple[frozenset[str], bool], list[tuple[str, str, set[str]]]] = {}
         named: dict[tuple[frozenset[str], bool], set[str]] = {}
         number = 0
@@ -442,7 +444,7 @@ class _Splitter:
             of_item = {self._group(call) for call in item["calls"]}
             reads = self._read([item])
             outer = [call for call in item["calls"] if not call["is_nested"]]
-            # A UNION source has the columns of the base, or those that its windows read.
+            # A UNION source has the columns of the base, or the columns that its windows read.
             has_all = reads <= base or any(call["span"] == item["span"] for call in outer)
             if len(of_item) == 1 and (not next(iter(of_item))[1] or has_all):
                 pieces = [(item, None)]
@@ -456,7 +458,7 @@ class _Splitter:
                 keys = {self._group(c) for c in inside}
                 if len(keys) != 1:
                     raise self._refused(
-                        "a call over windows with different keys", span, "Make two items of it."
+                        "a call over windows with different keys", span, "Split it into two items."
                     )
                 group = keys.pop()
                 columns = [c for c in item["columns"] if _within(c["span"], span)]
@@ -467,7 +469,7 @@ class _Splitter:
                     item["whole"] = name
                 else:
                     item.setdefault("parts", []).append((call, name))
-                    # `lag` as a whole item looks beyond the frame; in an expression it does not.
+                    # `lag` as a complete item ignores the frame; in an expression it does not.
                     text = f"CASE WHEN TRUE THEN {text} END"
                 groups.setdefault(group, []).append(
                     (name, text, {self._resolve(c) for c in columns})
@@ -477,7 +479,7 @@ class _Splitter:
         return [self._window_step(g, pieces, named[g]) for g, pieces in groups.items()]
 
     def _chain(self, over: dict[str, Any]) -> list[dict[str, Any]]:
-        """Returns the definition of a window, and those that it extends."""
+        """Returns the definition of a window and of the windows that it extends."""
         chain = []
         spec = over["spec"] if "spec" in over else self._windows[over["name"]]["spec"]
         while spec is not None:
@@ -490,16 +492,16 @@ class _Splitter:
         chain = self._chain(call["over"])
         partition = next((spec["partition_by"] for spec in chain if spec["partition_by"]), [])
         if not partition:
-            hint = "Without PARTITION BY all rows would be on one executor."
+            hint = "Add PARTITION BY: without it, all rows would be on one executor."
             raise self._refused("a window without PARTITION BY", call["span"], hint)
         keys = set()
         for expression in partition:
             if not expression["is_column"]:
-                hint = "Make a column of it in the DataFrame."
+                hint = "Add a column for the expression to the DataFrame."
                 raise self._refused("PARTITION BY an expression", expression["span"], hint)
             name = self._resolve(expression["columns"][0])
             if _key_class(self.types[name]) is None:
-                hint = "Cast it to BIGINT or STRING in the DataFrame."
+                hint = "Cast the column to BIGINT or STRING in the DataFrame."
                 raise self._refused(
                     f"PARTITION BY a column of type {self.types[name]}", expression["span"], hint
                 )
@@ -526,7 +528,7 @@ class _Splitter:
         specs, unions, reads = [], [], set(key)
         wanted = set(named)
         for window in reversed(self._outline["windows"]):
-            # A window is defined after those that it extends.
+            # A window is defined after the windows that it extends.
             if window["name"] in wanted and window["spec"]["base"]:
                 wanted.add(window["spec"]["base"])
         for window in self._outline["windows"]:
@@ -561,13 +563,13 @@ class _Splitter:
         return [table for call in inline for table in call["over"]["spec"]["unions"]]
 
     def _joined_columns(self) -> list[str]:
-        """Returns the columns of the joined rows, those of each table in turn."""
+        """Returns the columns of the joined rows, table by table."""
         return [name for _, columns in self._scope for name in columns.values()]
 
     def _union_use(
         self, table: dict[str, Any], reads: tuple[str, ...], key: frozenset[str]
     ) -> SourceUse:
-        """Returns the columns of a UNION source that stand where the read ones of the rows do."""
+        """Returns the columns of a UNION source at the positions of the columns to read."""
         joined, other = self._joined_columns(), self._tables[table["name"]]
         own = {name: other[joined.index(name)] for name in reads}
         columns = tuple((own[name][0], name, own[name][1]) for name in reads)
@@ -597,7 +599,7 @@ def _within(inner: list[int], outer: list[int]) -> bool:
 
 
 def _key_class(of: str) -> str | None:
-    """Returns the kind of a key; columns of one kind that are equal have the same hash."""
+    """Returns the kind of a key type; equal values of types of one kind have the same hash."""
     if of in ("SMALLINT", "INT", "BIGINT"):
         return "integer"
     if of in ("FLOAT", "DOUBLE"):

@@ -1,4 +1,4 @@
-"""Types of columns: Lockstep's, Arrow's and Spark's."""
+"""Column types of Lockstep, Arrow and Spark."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _OF_SPARK = {
 
 
 def of_spark(data_type: DataType) -> str | None:
-    """Returns the type that a column of Spark has here; ``None`` for one that is not read."""
+    """Returns the Lockstep type of a Spark column; ``None`` if its type is not supported."""
     return _OF_SPARK.get(data_type.simpleString())
 
 
 def to_spark(of: str) -> DataType:
-    """Returns the type that a column gets in a DataFrame."""
+    """Returns the Spark type of a Lockstep column."""
     from pyspark.sql import types
 
     simple = {
@@ -67,7 +67,7 @@ def to_spark(of: str) -> DataType:
 
 
 def to_arrow(of: str) -> pyarrow.DataType:
-    """Returns the type that a column has on its way into a query: times have no zone."""
+    """Returns the Arrow type of an input column of a query: times have no time zone."""
     if of in _ARROW:
         return _ARROW[of]
     outer, inner = arguments(of)
@@ -77,7 +77,7 @@ def to_arrow(of: str) -> pyarrow.DataType:
 
 
 def result_type(of: str) -> pyarrow.DataType:
-    """Returns the type that a column has on its way to Spark: times have one."""
+    """Returns the Arrow type of a result column for Spark: times have a time zone."""
     if of == "TIMESTAMP":
         return pyarrow.timestamp("us", tz="UTC")
     if of in _ARROW:
@@ -89,7 +89,7 @@ def result_type(of: str) -> pyarrow.DataType:
 
 
 def arguments(of: str) -> tuple[str, list[str]]:
-    """Returns ``ARRAY`` or ``MAP`` with the types within."""
+    """Returns ``ARRAY`` or ``MAP``, and its element types."""
     outer, _, rest = of.partition("<")
     parts, depth, start = [], 0, 0
     inner = rest[:-1]
@@ -100,21 +100,21 @@ def arguments(of: str) -> tuple[str, list[str]]:
             start = at + 1
     parts.append(inner[start:].strip())
     if outer not in ("ARRAY", "MAP"):
-        raise Error(f"a column of type {of} has no type in Spark", code="0A000")
+        raise Error(f"type {of} is not supported on Spark", code="0A000")
     return outer, parts
 
 
 def as_input(column: pyarrow.ChunkedArray, of: str) -> pyarrow.ChunkedArray:
-    """Converts a column of Spark to that of a query, without changing a value."""
+    """Converts a Spark column to an input column of a query, without changing its values."""
     if pyarrow.types.is_timestamp(column.type):
-        # By way of integers: the instant, whatever zone the session has.
+        # By way of integers, to keep the instant independent of the session's time zone.
         of_instant = pyarrow.timestamp(column.type.unit)
         return column.cast(pyarrow.int64()).cast(of_instant).cast(to_arrow(of))
     return column.cast(to_arrow(of))
 
 
 def as_result(column: pyarrow.ChunkedArray, of: str) -> pyarrow.ChunkedArray:
-    """Converts a column of a query to that of Spark."""
+    """Converts a result column of a query to a Spark column."""
     if of == "TIMESTAMP":
         return column.cast(pyarrow.timestamp("us")).cast(result_type(of))
     return column.cast(result_type(of))

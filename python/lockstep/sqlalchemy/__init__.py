@@ -1,4 +1,4 @@
-"""The dialect of SQLAlchemy 2: tables, queries, reflection, pandas' ``read_sql`` and ``to_sql``.
+"""SQLAlchemy 2 dialect: tables, queries, reflection, pandas' ``read_sql`` and ``to_sql``.
 
     >>> import datetime, sqlalchemy as sa
     >>> engine = sa.create_engine("lockstep://")
@@ -19,12 +19,13 @@
 
 | URL | database |
 |---|---|
-| ``lockstep://`` | a new one in memory |
-| ``lockstep+embedded:///path``, ``lockstep+embedded:////path`` | a directory: relative, absolute |
-| ``lockstep://user:password@host:port/database`` | that of a server |
+| ``lockstep://`` | a new in-memory database |
+| ``lockstep+embedded:///path`` | a directory, relative path |
+| ``lockstep+embedded:////path`` | a directory, absolute path |
+| ``lockstep://user:password@host:port/database`` | a database on a server |
 
-A directory takes the parameters ``database``, ``read_only`` and ``max_memory`` after ``?``.
-Lockstep has no transactions and no UPDATE: see the guide.
+The URL of a directory accepts the parameters ``database``, ``read_only`` and ``max_memory`` after
+``?``. Transactions and UPDATE are not supported: see the guide.
 """
 
 from __future__ import annotations

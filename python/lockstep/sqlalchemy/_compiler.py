@@ -1,4 +1,4 @@
-"""Statements and definitions as Lockstep writes them."""
+"""Compiles SQLAlchemy statements and definitions to Lockstep's SQL."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ RESERVED_WORDS = compiler.RESERVED_WORDS | {
     "when", "window", "with", "xor",
 }
 # fmt: on
-"""The words that are names only in back-quotes."""
+"""Words that must be quoted with backticks to be used as names."""
 
 TTL = re.compile(r"\s*[\w]+\s*|\s*\(\s*\w+\s*(?:,\s*\w+\s*)?\)\s*")
 """A retention: ``30d``, ``100``, ``(30d, 100)``."""
 
 
 class IdentifierPreparer(compiler.IdentifierPreparer):
-    """Quotes names with back-quotes."""
+    """Quotes names with backticks."""
 
     reserved_words = RESERVED_WORDS
 
@@ -35,55 +35,55 @@ class IdentifierPreparer(compiler.IdentifierPreparer):
 
 
 class Compiler(compiler.SQLCompiler):
-    """Writes queries, INSERT and DELETE."""
+    """Compiles queries, INSERT and DELETE."""
 
     def render_literal_value(self, value: Any, type_: Any) -> str:
-        """Writes a literal. Text has backslash escapes."""
+        """Compiles a literal. Backslashes in strings are escaped."""
         return super().render_literal_value(value, type_).replace("\\", "\\\\")
 
     def limit_clause(self, select: Any, **kw: Any) -> str:
-        """Writes LIMIT with a number: it takes no parameter."""
+        """Compiles LIMIT with a literal, because it does not accept a parameter."""
         if select._offset_clause is not None:
-            raise exc.CompileError("Lockstep has no OFFSET")
+            raise exc.CompileError("OFFSET is not supported")
         if select._limit_clause is None:
             return ""
         kw["literal_execute"] = True
         return "\n LIMIT " + self.process(select._limit_clause, **kw)
 
     def fetch_clause(self, select: Any, **kw: Any) -> str:
-        """Writes FETCH FIRST as LIMIT."""
+        """Compiles FETCH FIRST to LIMIT."""
         options = select._fetch_clause_options or {}
         if options.get("percent") or options.get("with_ties"):
-            raise exc.CompileError("Lockstep has no FETCH FIRST with PERCENT or TIES")
+            raise exc.CompileError("FETCH FIRST with PERCENT or WITH TIES is not supported")
         if select._offset_clause is not None:
-            raise exc.CompileError("Lockstep has no OFFSET")
+            raise exc.CompileError("OFFSET is not supported")
         kw["literal_execute"] = True
         return "\n LIMIT " + self.process(select._fetch_clause, **kw)
 
     def for_update_clause(self, select: Any, **kw: Any) -> str:
-        """Writes nothing: readers never wait for writers, and there are no locks."""
+        """Returns an empty string: rows are not locked, and readers never wait for writers."""
         return ""
 
     def visit_over(self, over: Any, **kw: Any) -> str:
-        """Writes a window. A frame of RANGE is ROWS_RANGE, and its bounds are numbers."""
+        """Compiles a window; RANGE becomes ROWS_RANGE, and frame bounds are literals."""
         text = super().visit_over(over, **{**kw, "literal_execute": True})
         call, over_word, window = text.rpartition(" OVER (")
         return call + over_word + window.replace("RANGE BETWEEN", "ROWS_RANGE BETWEEN", 1)
 
     def visit_delete(self, delete_stmt: Any, visiting_cte: Any = None, **kw: Any) -> str:
-        """Writes DELETE; without conditions it is TRUNCATE TABLE."""
+        """Compiles DELETE; without conditions, to TRUNCATE TABLE."""
         text = super().visit_delete(delete_stmt, visiting_cte=visiting_cte, **kw)
         if not delete_stmt._where_criteria and text.startswith("DELETE FROM "):
             return "TRUNCATE TABLE " + text.removeprefix("DELETE FROM ")
         return text
 
     def visit_is__binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """Writes IS TRUE and IS FALSE, which are no operators here, as conditions."""
+        """Compiles IS TRUE and IS FALSE, which Lockstep does not support, to conditions."""
         condition = self._is_boolean(binary, **kw)
         return condition or self._generate_generic_binary(binary, " IS ", **kw)
 
     def visit_is_not_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """Writes IS NOT TRUE and IS NOT FALSE as conditions."""
+        """Compiles IS NOT TRUE and IS NOT FALSE to conditions."""
         condition = self._is_boolean(binary, **kw)
         if condition is not None:
             return f"NOT {condition}"
@@ -98,11 +98,11 @@ class Compiler(compiler.SQLCompiler):
         return None
 
     def visit_is_distinct_from_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """Writes IS DISTINCT FROM, which is no operator here, as a CASE."""
+        """Compiles IS DISTINCT FROM, which Lockstep does not support, to CASE."""
         return f"(NOT {self._is_same(binary, **kw)})"
 
     def visit_is_not_distinct_from_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """Writes IS NOT DISTINCT FROM as a CASE."""
+        """Compiles IS NOT DISTINCT FROM to CASE."""
         return self._is_same(binary, **kw)
 
     def _is_same(self, binary: Any, **kw: Any) -> str:
@@ -114,26 +114,29 @@ class Compiler(compiler.SQLCompiler):
         )
 
     def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """Writes RLIKE, which matches the whole text, so that a part of it may match."""
+        """Compiles a regular expression match to RLIKE, extended to match any substring."""
         text, pattern = self.process(binary.left, **kw), self.process(binary.right, **kw)
         anything = self.render_literal_value("[\\s\\S]*", types.String())
         return f"{text} RLIKE concat({anything}, '(', {pattern}, ')', {anything})"
 
     def visit_not_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """Writes RLIKE under NOT."""
+        """Compiles a negated regular expression match to NOT RLIKE."""
         return f"NOT ({self.visit_regexp_match_op_binary(binary, operator, **kw)})"
 
     def visit_empty_set_expr(self, element_types: Any, **kw: Any) -> str:
-        """Writes an empty list as NULL, which equals nothing."""
+        """Compiles an empty list to NULL, which is equal to no value."""
         return ", ".join("NULL" for _ in element_types)
 
 
 class DDLCompiler(compiler.DDLCompiler):
-    """Writes definitions of tables and indexes."""
+    """Compiles definitions of tables and indexes."""
 
     def create_table_constraints(self, table: Any, **kw: Any) -> str:
-        """Writes the indexes of ``lockstep_index``. There are no constraints: a primary key makes
-        its columns NOT NULL, and for others there is a warning."""
+        """Compiles the indexes in ``lockstep_index``.
+
+        Constraints are not supported: the columns of a primary key become NOT NULL, and other
+        constraints cause a warning.
+        """
         for constraint in table._sorted_constraints:
             if not isinstance(constraint, schema.PrimaryKeyConstraint):
                 kind = type(constraint).__name__
@@ -143,7 +146,7 @@ class DDLCompiler(compiler.DDLCompiler):
         return ", \n\t".join(f"INDEX({index})" for index in indexes)
 
     def post_create_table(self, table: Any) -> str:
-        """Writes OPTIONS(…) from ``lockstep_options``."""
+        """Compiles ``lockstep_options`` to OPTIONS(…)."""
         options = table.dialect_options["lockstep"]["options"] or {}
         if not options:
             return ""
@@ -156,15 +159,15 @@ class DDLCompiler(compiler.DDLCompiler):
         include_table_schema: bool = True,
         **kw: Any,
     ) -> str:
-        """Writes CREATE INDEX, with the event time and the retention of the index."""
+        """Compiles CREATE INDEX, with the event time and retention of the index."""
         index = create.element
         if create.if_not_exists:
-            raise exc.CompileError("CREATE INDEX has no IF NOT EXISTS")
+            raise exc.CompileError("CREATE INDEX IF NOT EXISTS is not supported")
         if index.unique:
-            _warn(f"Lockstep does not enforce that index {index.name!r} is unique")
+            _warn(f"Lockstep does not enforce the uniqueness of index {index.name!r}")
         keys = [self.preparer.quote(column.name) for column in index.columns]
         if len(keys) != len(index.expressions):
-            raise exc.CompileError(f"the keys of index {index.name!r} are to be columns")
+            raise exc.CompileError(f"the keys of index {index.name!r} must be columns")
         name = self._prepared_index_name(index, include_schema=False)
         table = self.preparer.format_table(index.table, use_schema=include_table_schema)
         text = f"CREATE INDEX {name} ON {table} ({', '.join(keys)})"
@@ -184,26 +187,26 @@ class DDLCompiler(compiler.DDLCompiler):
         return options
 
     def visit_drop_index(self, drop: Any, **kw: Any) -> str:
-        """Writes DROP INDEX, with the table that the index is of."""
+        """Compiles DROP INDEX, with the table of the index."""
         index = drop.element
         if drop.if_exists:
-            raise exc.CompileError("DROP INDEX has no IF EXISTS")
+            raise exc.CompileError("DROP INDEX IF EXISTS is not supported")
         table = self.preparer.format_table(index.table)
         return f"DROP INDEX {table}.{self._prepared_index_name(index, include_schema=False)}"
 
     def visit_create_schema(self, create: Any, **kw: Any) -> str:
-        """Writes CREATE DATABASE."""
+        """Compiles CREATE DATABASE."""
         condition = "IF NOT EXISTS " if create.if_not_exists else ""
         return f"CREATE DATABASE {condition}{self.preparer.format_schema(create.element)}"
 
     def visit_drop_schema(self, drop: Any, **kw: Any) -> str:
-        """Writes DROP DATABASE, which fails where there are tables."""
+        """Compiles DROP DATABASE, which fails if the database contains tables."""
         condition = "IF EXISTS " if drop.if_exists else ""
         return f"DROP DATABASE {condition}{self.preparer.format_schema(drop.element)}"
 
     def visit_computed_column(self, generated: Any, **kw: Any) -> str:
-        """Raises: there are no computed columns."""
-        raise exc.CompileError("Lockstep has no computed columns")
+        """Raises ``CompileError``: computed columns are not supported."""
+        raise exc.CompileError("computed columns are not supported")
 
 
 def _warn(text: str) -> None:
@@ -212,7 +215,7 @@ def _warn(text: str) -> None:
 
 def _option(name: str, value: object) -> str:
     if not re.fullmatch(r"\w+", name):
-        raise exc.CompileError(f"{name!r} is not the name of an option")
+        raise exc.CompileError(f"{name!r} is not a valid option name")
     if isinstance(value, bool):
         return f"{name}={str(value).lower()}"
     if isinstance(value, (int, float)):

@@ -1,4 +1,4 @@
-"""The dialect: how SQLAlchemy connects to Lockstep, and what it may expect of it."""
+"""The dialect: how SQLAlchemy connects to Lockstep, and the features that it can use."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .._error import LockstepWarning
 from . import _compiler, _reflection, _type
 
 ROLLED_BACK = (
-    "ROLLBACK, or the end of a transaction without COMMIT, after a change: there are no "
-    "transactions, and what was changed stays"
+    "ROLLBACK, or a transaction that ended without COMMIT: transactions are not supported, and the "
+    "changes remain in effect"
 )
 
 
 class LockstepDialect(_reflection.Reflection, default.DefaultDialect):
-    """Connects SQLAlchemy to ``lockstep://``: a database in memory, or a server.
+    """Connects SQLAlchemy to ``lockstep://``: an in-memory database or a server.
 
-    All connections of an engine in memory are one. ``connection.execute(table.insert(), rows)``
-    inserts all rows in one step.
+    An engine on an in-memory database has a single connection. ``connection.execute(table.insert(),
+    rows)`` inserts all rows in one step.
 
     >>> import sqlalchemy as sa
     >>> with sa.create_engine("lockstep://").connect() as connection:
@@ -62,7 +62,7 @@ class LockstepDialect(_reflection.Reflection, default.DefaultDialect):
     insert_returning = False
     max_identifier_length = 255
 
-    construct_arguments = [  # noqa: RUF012 (SQLAlchemy has it so)
+    construct_arguments = [  # noqa: RUF012 (as in SQLAlchemy)
         (sqlalchemy.Index, {"ts": None, "ttl": None, "ttl_type": None}),
         (sqlalchemy.Table, {"index": None, "options": None}),
     ]
@@ -74,7 +74,7 @@ class LockstepDialect(_reflection.Reflection, default.DefaultDialect):
 
     @classmethod
     def get_pool_class(cls, url: url.URL) -> type[pool.Pool]:
-        """Returns the pool: one connection for a database in memory, several to a server."""
+        """Returns the pool: one connection to an in-memory database, several to a server."""
         return pool.QueuePool if url.host else pool.StaticPool
 
     def create_connect_args(self, url: url.URL) -> tuple[list[Any], dict[str, Any]]:
@@ -83,7 +83,8 @@ class LockstepDialect(_reflection.Reflection, default.DefaultDialect):
         if url.host is None:
             if url.database:
                 raise exc.ArgumentError(
-                    f"`{url}` names no server; a directory is lockstep+embedded:///{url.database}"
+                    f"`{url}` contains no host; for a directory, use "
+                    f"lockstep+embedded:///{url.database}"
                 )
             return [None], options
         login = {"user": url.username, "password": url.password, "port": url.port}
@@ -93,7 +94,7 @@ class LockstepDialect(_reflection.Reflection, default.DefaultDialect):
         return [], {"host": url.host, **options}
 
     def initialize(self, connection: Any) -> None:
-        """Reads what an engine knows of its database."""
+        """Reads the properties of the database that an engine caches."""
         super().initialize(connection)
         self.default_schema_name = self._get_default_schema_name(connection)
 
@@ -106,10 +107,10 @@ class LockstepDialect(_reflection.Reflection, default.DefaultDialect):
         return tuple(int(part) for part in __version__.split(".") if part.isdigit())
 
     def do_begin(self, dbapi_connection: Any) -> None:
-        """Does nothing: there are no transactions."""
+        """Does nothing: transactions are not supported."""
 
     def do_rollback(self, dbapi_connection: Any) -> None:
-        """Warns where something was changed since the last commit, since it stays."""
+        """Warns if data was changed since the last commit, because the change remains."""
         try:
             dbapi_connection.rollback()
         except dbapi.NotSupportedError:
@@ -129,20 +130,20 @@ class LockstepDialect(_reflection.Reflection, default.DefaultDialect):
         return "AUTOCOMMIT"
 
     def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
-        """Does nothing: there is one level."""
+        """Does nothing: ``AUTOCOMMIT`` is the only level."""
 
     def reset_isolation_level(self, dbapi_conn: Any) -> None:
-        """Does nothing: there is one level."""
+        """Does nothing: ``AUTOCOMMIT`` is the only level."""
 
     def is_disconnect(self, e: Exception, connection: Any, cursor: Any) -> bool:
-        """Whether an error means that the connection is of no use any more."""
+        """Returns whether an error means that the connection can no longer be used."""
         return isinstance(e, dbapi.Error) and (e.code[:2] == "08" or e.code == "57P01")
 
 
 class EmbeddedDialect(LockstepDialect):
-    """Connects SQLAlchemy to ``lockstep+embedded:///path``: a directory, in this process.
+    """Connects SQLAlchemy to ``lockstep+embedded:///path``: a directory opened by this process.
 
-    All connections of an engine are one, and engines of the same directory share it.
+    An engine has a single connection. Engines on the same directory share the open database.
 
     >>> import sqlalchemy as sa
     >>> engine = sa.create_engine("lockstep+embedded:///features.lockstep")
@@ -157,22 +158,22 @@ class EmbeddedDialect(LockstepDialect):
 
     @classmethod
     def get_pool_class(cls, url: url.URL) -> type[pool.Pool]:
-        """Returns the pool of one connection, which threads share."""
+        """Returns a pool of one connection, which threads share."""
         return pool.StaticPool
 
     def create_connect_args(self, url: url.URL) -> tuple[list[Any], dict[str, Any]]:
         """Returns the arguments of ``dbapi.connect`` for a URL."""
         if url.host is not None:
             raise exc.ArgumentError(
-                f"`{url}` names a host; a directory has three slashes: lockstep+embedded:///path"
+                f"`{url}` contains a host; for a directory, use three slashes: lockstep+embedded:///path"
             )
-        # A path that the process may leave until the first connection is made.
+        # Absolute: the process may change its working directory before the first connection.
         path = os.path.abspath(url.database) if url.database else None
         return [path], _options(url)
 
 
 def _options(address: url.URL) -> dict[str, Any]:
-    """Returns the parameters of a URL; ``true`` and ``false`` are booleans."""
+    """Returns the parameters of a URL; converts ``true`` and ``false`` to ``bool``."""
     words = {"true": True, "false": False}
     return {
         name: words.get(value, value) if isinstance(value, str) else value

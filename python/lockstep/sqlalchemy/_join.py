@@ -1,4 +1,4 @@
-"""LAST JOIN as a construct of SQLAlchemy."""
+"""SQLAlchemy construct for LAST JOIN."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sqlalchemy.sql.selectable import Join
 
 
 class LastJoin(Join):
-    """Joins each row on the left with the newest matching row on the right, or NULLs.
+    """Joins each left row with the newest matching right row, or with NULLs if none matches.
 
-    ``last_join`` makes it.
+    Created by ``last_join``.
 
     >>> import sqlalchemy as sa
     >>> from lockstep.sqlalchemy import LastJoin
@@ -24,7 +24,7 @@ class LastJoin(Join):
 
     __visit_name__ = "lockstep_last_join"
     inherit_cache = False
-    """The order is not part of the key of a cached statement."""
+    """``False``, because the cache key of a statement does not include the order."""
 
     def __init__(self, left: Any, right: Any, onclause: Any = None, order_by: Any = None) -> None:
         super().__init__(left, right, onclause, isouter=True)
@@ -34,12 +34,12 @@ class LastJoin(Join):
 
 
 def last_join(left: Any, right: Any, onclause: Any = None, *, order_by: Any = None) -> LastJoin:
-    """Makes a LAST JOIN of two tables, for ``select(…).select_from``.
+    """Returns a LAST JOIN of two tables, for ``select(…).select_from``.
 
-    - ``left``, ``right``: the tables.
-    - ``onclause``: the condition under which rows match.
-    - ``order_by``: the column on the right by which a row is the newest; without it, it is the one
-      that arrived last.
+    - ``left``, ``right``: tables.
+    - ``onclause``: condition under which rows match.
+    - ``order_by``: column of the right table that determines the newest row; the default is the
+      order of arrival.
 
     Returns a ``LastJoin``.
 

@@ -1,4 +1,4 @@
-"""Reflection: databases, tables, columns and indexes as they are."""
+"""Reflection of databases, tables, columns and indexes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.engine.reflection import ReflectionDefaults
 from ._type import type_of
 
 RETENTION = re.compile(r"TTL=(\([^)]*\)|\w+), TTL_TYPE=(\w+)")
-"""How the system tables write a retention."""
+"""Form of a retention in the system tables."""
 
 TABLES = "SELECT name FROM lockstep.tables WHERE database_name = ? ORDER BY name"
 
@@ -29,7 +29,7 @@ INDEXES = """
 
 
 class Reflection:
-    """The methods of a dialect that read the catalog. A schema of SQLAlchemy is a database."""
+    """Dialect methods that read the catalog. A SQLAlchemy schema is a database."""
 
     @reflection.cache
     def get_schema_names(self, connection: Any, **kw: Any) -> list[str]:
@@ -60,21 +60,21 @@ class Reflection:
         return str(found)
 
     def get_temp_table_names(self, connection: Any, **kw: Any) -> list[str]:
-        """Returns nothing: there are no temporary tables."""
+        """Returns an empty list: there are no temporary tables."""
         return []
 
     @reflection.cache
     def has_table(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> bool:
-        """Whether there is a table or a view of a name."""
+        """Returns whether a table or view exists."""
         self._ensure_has_table_connection(connection)
         return table_name in self.get_table_names(
             connection, schema, **kw
         ) or table_name in self.get_view_names(connection, schema, **kw)
 
     def has_schema(self, connection: Any, schema_name: str, **kw: Any) -> bool:
-        """Whether there is a database of a name."""
+        """Returns whether a database exists."""
         return schema_name in self.get_schema_names(connection, **kw)
 
     @reflection.cache
@@ -99,7 +99,7 @@ class Reflection:
     def get_indexes(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[Any]:
-        """Returns the declared indexes of a table, with their event time and retention."""
+        """Returns the declared indexes of a table with their event time and retention."""
         columns = self.get_columns(connection, table_name, schema, **kw)
         database = schema or connection.connection.dbapi_connection.database
         found = connection.exec_driver_sql(INDEXES, (database, table_name)).all()
@@ -118,28 +118,28 @@ class Reflection:
     def get_pk_constraint(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> Any:
-        """Returns no column: there are no primary keys."""
+        """Returns no columns: primary keys are not supported."""
         self._described(connection, table_name, schema, **kw)
         return ReflectionDefaults.pk_constraint()
 
     def get_foreign_keys(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[Any]:
-        """Returns nothing: there are no foreign keys."""
+        """Returns an empty list: foreign keys are not supported."""
         self._described(connection, table_name, schema, **kw)
         return ReflectionDefaults.foreign_keys()
 
     def get_unique_constraints(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[Any]:
-        """Returns nothing: there are no unique constraints."""
+        """Returns an empty list: unique constraints are not supported."""
         self._described(connection, table_name, schema, **kw)
         return ReflectionDefaults.unique_constraints()
 
     def get_check_constraints(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[Any]:
-        """Returns nothing: there are no checks."""
+        """Returns an empty list: check constraints are not supported."""
         self._described(connection, table_name, schema, **kw)
         return ReflectionDefaults.check_constraints()
 
@@ -147,7 +147,7 @@ class Reflection:
     def _described(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[Any]:
-        """Returns the rows of DESC; raises ``NoSuchTableError`` where there is no table."""
+        """Returns the rows of DESC; raises ``NoSuchTableError`` if the table does not exist."""
         if not self.has_table(connection, table_name, schema, **kw):
             raise exc.NoSuchTableError(f"{schema}.{table_name}" if schema else table_name)
         quote = self.identifier_preparer.quote_identifier
@@ -156,7 +156,7 @@ class Reflection:
 
 
 def _keys(text: str, names: list[str]) -> list[str]:
-    """Returns the key columns of an index; a name may have a comma in it."""
+    """Returns the key columns of an index; a name can contain a comma."""
     keys = text.split(", ")
     while any(key not in names for key in keys) and len(keys) > 1:
         odd = next(place for place, key in enumerate(keys) if key not in names)

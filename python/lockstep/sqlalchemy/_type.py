@@ -1,4 +1,4 @@
-"""Types of columns: their names in SQL, and values that are written into statements."""
+"""Column types: their names in SQL, and the literals of their values."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from sqlalchemy import exc, types
 from sqlalchemy.sql import compiler
 
 SINGLE_PRECISION_BITS = 24
-"""The bits of the mantissa of a FLOAT; a number that needs more is a DOUBLE."""
+"""Number of mantissa bits of a FLOAT; a higher precision requires DOUBLE."""
 
 
 class Timestamp(types.DateTime):
-    """A time, in UTC where it has no time zone."""
+    """TIMESTAMP value; in UTC if it has no time zone."""
 
     def literal_processor(self, dialect: Any) -> Callable[[Any], str]:
-        """Returns the function that writes a value as a literal of SQL."""
+        """Returns a function that formats a value as an SQL literal."""
 
         def process(value: Any) -> str:
             if value.tzinfo is not None:
                 value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
-            # In UTC, whatever the time zone of the session is.
+            # In UTC, independent of the session's time zone.
             return f"CAST('{value.isoformat(timespec='milliseconds')}Z' AS TIMESTAMP)"
 
         return process
 
 
 class Date(types.Date):
-    """A day."""
+    """DATE value."""
 
     def literal_processor(self, dialect: Any) -> Callable[[Any], str]:
-        """Returns the function that writes a value as a literal of SQL."""
+        """Returns a function that formats a value as an SQL literal."""
         return lambda value: f"CAST('{value.isoformat()}' AS DATE)"
 
 
@@ -40,40 +40,40 @@ COLSPECS: dict[Any, Any] = {
     types.DateTime: Timestamp,
     types.Date: Date,
 }
-"""The types whose values are written in another way than SQLAlchemy writes them."""
+"""Types whose literals differ from SQLAlchemy's defaults."""
 
 
 class TypeCompiler(compiler.GenericTypeCompiler):
-    """Writes types as Lockstep calls them."""
+    """Compiles types to Lockstep's type names."""
 
     def visit_BOOLEAN(self, type_: Any, **kw: Any) -> str:
-        """Writes BOOL."""
+        """Returns BOOL."""
         return "BOOL"
 
     def visit_INTEGER(self, type_: Any, **kw: Any) -> str:
-        """Writes INT, of 32 bits."""
+        """Returns INT, a 32-bit integer."""
         return "INT"
 
     def visit_FLOAT(self, type_: Any, **kw: Any) -> str:
-        """Writes FLOAT for a precision that it has, otherwise DOUBLE, as Python's floats are."""
+        """Returns FLOAT if its precision suffices, otherwise DOUBLE, as Python's ``float``."""
         precision = getattr(type_, "precision", None)
         return "DOUBLE" if precision is None or precision > SINGLE_PRECISION_BITS else "FLOAT"
 
     def visit_REAL(self, type_: Any, **kw: Any) -> str:
-        """Writes FLOAT, of single precision."""
+        """Returns FLOAT, which has single precision."""
         return "FLOAT"
 
     def visit_DOUBLE(self, type_: Any, **kw: Any) -> str:
-        """Writes DOUBLE."""
+        """Returns DOUBLE."""
         return "DOUBLE"
 
     visit_DOUBLE_PRECISION = visit_DOUBLE
-    # There are no decimals; SQLAlchemy warns that they are stored as floats.
+    # Decimals are not supported; SQLAlchemy warns that they are stored as floats.
     visit_NUMERIC = visit_DOUBLE
     visit_DECIMAL = visit_DOUBLE
 
     def visit_VARCHAR(self, type_: Any, **kw: Any) -> str:
-        """Writes STRING, of any length."""
+        """Returns STRING, of any length."""
         return "STRING"
 
     visit_CHAR = visit_VARCHAR
@@ -83,19 +83,19 @@ class TypeCompiler(compiler.GenericTypeCompiler):
     visit_CLOB = visit_VARCHAR
 
     def visit_uuid(self, type_: Any, **kw: Any) -> str:
-        """Writes STRING."""
+        """Returns STRING."""
         return "STRING"
 
     visit_UUID = visit_uuid
 
     def visit_DATETIME(self, type_: Any, **kw: Any) -> str:
-        """Writes TIMESTAMP, of milliseconds."""
+        """Returns TIMESTAMP, which has millisecond precision."""
         return "TIMESTAMP"
 
     visit_TIMESTAMP = visit_DATETIME
 
     def _missing(self, type_: Any, **kw: Any) -> str:
-        raise exc.CompileError(f"there is no type of column for {type_!r}")
+        raise exc.CompileError(f"no column type for {type_!r}")
 
     visit_TIME = _missing
     visit_BLOB = _missing
@@ -116,9 +116,9 @@ NAMES: dict[str, Any] = {
     "TIMESTAMP": types.TIMESTAMP,
     "DATE": types.DATE,
 }
-"""The types of SQLAlchemy for those of columns."""
+"""SQLAlchemy types by column type."""
 
 
 def type_of(name: str) -> Any:
-    """Returns the type of a reflected column; ``NullType`` for maps, which SQLAlchemy has not."""
+    """Returns the type of a reflected column; ``NullType`` for types SQLAlchemy does not have."""
     return NAMES.get(name, types.NullType)()

@@ -134,7 +134,7 @@ impl Shell {
     fn redirect(&mut self, path: Option<&str>) -> io::Result<ScriptEnd> {
         match (self.printer.redirect(path), path) {
             (Err(error), Some(path)) => {
-                let error = of_file(path, &error);
+                let error = of_file(path, "write", &error);
                 self.failure(&error).map(|_| ScriptEnd::Failed)
             }
             (done, _) => done.map(|()| ScriptEnd::Done),
@@ -144,7 +144,7 @@ impl Shell {
     /// Runs a script inside another.
     fn nested(&mut self, path: &str) -> io::Result<ScriptEnd> {
         if self.depth == SCRIPT_DEPTH_MAX {
-            let message = format!("{SCRIPT_DEPTH_MAX} scripts run one inside another, at most");
+            let message = format!("scripts are nested more than {SCRIPT_DEPTH_MAX} levels deep");
             return self.complaint(&message);
         }
         self.depth += 1;
@@ -157,7 +157,7 @@ impl Shell {
     /// Runs the last statement again and again, until Ctrl-C or as often as wanted.
     fn watch(&mut self, plan: WatchPlan) -> io::Result<ScriptEnd> {
         let Some(statement) = self.last_statement.clone() else {
-            return self.complaint("`\\watch` runs the last statement again, and there is none");
+            return self.complaint("`\\watch` cannot be used without a previous statement");
         };
         // It has run once.
         let mut count: u64 = 1;
@@ -190,7 +190,7 @@ impl Shell {
 fn expanded_text_of(format: OutputFormat) -> &'static str {
     match format {
         OutputFormat::Expanded => "on",
-        OutputFormat::Auto => "on where a table is wider than the screen",
+        OutputFormat::Auto => "on for tables wider than the screen",
         _ => "off",
     }
 }

@@ -1,14 +1,14 @@
-"""The interface of OpenMLDB's Python package, over Lockstep.
+"""Implements the interface of OpenMLDB's Python package with Lockstep.
 
-``import lockstep.compat.openmldb as openmldb`` runs programs that were written for that package:
-``openmldb.dbapi``, ``openmldb.sdk``, ``openmldb.sql_magic``, and the engine
-``openmldb:///database?zk=…&zkPath=…`` of SQLAlchemy. Programs that are not to be changed run with
-``python -m lockstep.compat.openmldb program.py``, or after ``install()``.
+``import lockstep.compat.openmldb as openmldb`` runs programs written for OpenMLDB's package:
+``openmldb.dbapi``, ``openmldb.sdk``, ``openmldb.sql_magic`` and the SQLAlchemy engine
+``openmldb:///database?zk=…&zkPath=…``. To run a program without changing it, use
+``python -m lockstep.compat.openmldb program.py``, or call ``install()`` first.
 
-Such programs name a cluster, by ZooKeeper or by a host. Which database of Lockstep that is, says
-``map_cluster``, or the environment variable ``LOCKSTEP_OPENMLDB`` for every cluster: ``:memory:``,
-the path of a directory, or the URL of a server. A host and port that nothing is said of is a server
-of Lockstep.
+OpenMLDB programs connect to a cluster, by ZooKeeper address or by host and port. ``map_cluster``
+maps a cluster to a Lockstep database: ``:memory:``, a directory path or a server URL. The
+environment variable ``LOCKSTEP_OPENMLDB`` maps all other clusters. Without a mapping, a host and
+port are the address of a Lockstep server.
 
     >>> import lockstep.compat.openmldb as openmldb
     >>> openmldb.map_cluster(":memory:", zk="127.0.0.1:2181", zkPath="/example")
@@ -21,8 +21,8 @@ of Lockstep.
     >>> cursor.execute("SELECT * FROM t1").fetchall()
     [(1000, '2020-12-25')]
 
-As there, a TIMESTAMP is an ``int`` of milliseconds and a DATE is text, and a naive ``datetime``
-that is given is local time.
+As in OpenMLDB's package, a TIMESTAMP value is an ``int`` of milliseconds, a DATE value is a string,
+and a naive ``datetime`` argument is in local time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ with contextlib.suppress(ImportError):
 
 
 def install() -> None:
-    """Makes ``import openmldb`` import this package, whatever is installed.
+    """Makes ``import openmldb`` import this package, even if OpenMLDB's package is installed.
 
     >>> import lockstep.compat.openmldb
     >>> lockstep.compat.openmldb.install()

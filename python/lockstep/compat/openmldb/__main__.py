@@ -1,4 +1,4 @@
-"""Runs a program that was written for OpenMLDB's Python package, as it is."""
+"""Runs a program written for OpenMLDB's Python package without changing it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lockstep.compat import openmldb
 
 
 def main() -> int:
-    """Runs the program of the first argument, with the rest, and returns its exit code."""
+    """Runs the program named by the first argument with the other arguments; returns 0, or 2."""
     if len(sys.argv) < 2:
         print("usage: python -m lockstep.compat.openmldb program.py [argument …]", file=sys.stderr)
         return 2

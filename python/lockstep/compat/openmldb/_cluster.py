@@ -1,4 +1,4 @@
-"""Which database of Lockstep a cluster of OpenMLDB is."""
+"""Maps OpenMLDB clusters to Lockstep databases."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ...dbapi._error import OperationalError, conversion
 from ...dbapi._shared import SharedDatabase, open_shared
 
 TARGET_VARIABLE = "LOCKSTEP_OPENMLDB"
-"""The environment variable with the target of every cluster that was not mapped."""
+"""Environment variable with the target of all clusters that are not mapped."""
 
 Address = tuple[str, str]
-"""The address of a cluster: of ZooKeeper and the path there, or host and port."""
+"""Address of a cluster: ZooKeeper address and path, or host and port."""
 
 _targets: dict[Address, str] = {}
 _in_memory: dict[Address, SharedDatabase] = {}
@@ -29,14 +29,14 @@ def map_cluster(
     host: str | None = None,
     port: int | str | None = None,
 ) -> None:
-    """Says which database of Lockstep a cluster is, for connections that are opened later.
+    """Maps an OpenMLDB cluster to a Lockstep database, for connections opened later.
 
-    - ``target``: ``":memory:"``, the path of a directory, or the URL of a server. A cluster in
-      memory exists as long as the process, and all its connections see the same tables.
-    - ``zk``, ``zkPath``: the address of ZooKeeper and the path there; or
-    - ``host``, ``port``: the host and port that name the cluster.
+    - ``target``: ``":memory:"``, the path of a database directory, or the URL of a server. An
+      in-memory database exists as long as the process; all connections to the cluster share it.
+    - ``zk``, ``zkPath``: ZooKeeper address and path of the cluster; or
+    - ``host``, ``port``: host and port of the cluster.
 
-    Raises ``OperationalError`` where neither pair is given.
+    Raises ``OperationalError`` if neither pair is specified.
 
     >>> import lockstep.compat.openmldb as openmldb
     >>> openmldb.map_cluster(":memory:", host="cluster", port=9080)
@@ -50,15 +50,15 @@ def map_cluster(
 def address_of(
     zk: str | None, zkPath: str | None, host: str | None, port: int | str | None
 ) -> Address:
-    """Returns the address of a cluster; raises where there is none."""
+    """Returns the address of a cluster; raises ``OperationalError`` if it is incomplete."""
     if zk is not None and zkPath is not None:
         return (zk, zkPath)
     if host is not None and port is not None:
         return (host, str(port))
     raise OperationalError(
-        "no cluster is named",
+        "the address of the cluster is missing",
         code="08001",
-        hint="Give zk and zkPath, or host and port.",
+        hint="Specify zk and zkPath, or host and port.",
     )
 
 
@@ -70,15 +70,15 @@ def open_cluster(
     user: str | None,
     password: str | None,
 ) -> tuple[_connection.Connection, SharedDatabase | None]:
-    """Opens the database of a cluster; it is shared unless it is that of a server."""
+    """Opens the database of a cluster, which connections share unless it is on a server."""
     address = address_of(zk, zkPath, host, port)
     with _lock:
         target = _targets.get(address) or os.environ.get(TARGET_VARIABLE)
     if target is None and zk is not None and zkPath is not None:
         raise OperationalError(
-            f"no database is known for the cluster `{zkPath}` at `{zk}`",
+            f"cluster `{zkPath}` at `{zk}` is not mapped to a database",
             code="08001",
-            hint=f"Set {TARGET_VARIABLE} to `:memory:`, a directory or the URL of a server.",
+            hint=f"Set {TARGET_VARIABLE} to `:memory:`, a directory path or a server URL.",
         )
     target = target or f"lockstep://{host}:{port}"
     with conversion():
@@ -89,18 +89,18 @@ def open_cluster(
 
 
 def _memory(address: Address) -> SharedDatabase:
-    """Returns the database in memory of a cluster, and counts one more connection to it."""
+    """Returns the in-memory database of a cluster and counts the new connection."""
     with _lock:
         shared = _in_memory.get(address)
         if shared is None:
-            # The first count is never given back: the database stays as long as the process.
+            # The initial count of 1 is never released: the database exists as long as the process.
             shared = _in_memory[address] = SharedDatabase(_connection.connect(), None, False)
         shared.connections += 1
         return shared
 
 
 def _with_login(target: str, user: str | None, password: str | None) -> str:
-    """Returns the URL with the user and password, unless it has them."""
+    """Returns the URL with user and password, unless it already contains a login."""
     parts = urlsplit(target)
     if user is None or "@" in parts.netloc:
         return target

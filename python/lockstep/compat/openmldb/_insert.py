@@ -1,4 +1,4 @@
-"""The columns of the placeholders of an INSERT, for rows that are given by name."""
+"""Finds the columns of the placeholders of an INSERT, for rows passed as dicts."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ ITEM = re.compile(
 
 @dataclass(frozen=True)
 class Placeholders:
-    """The placeholders of the first row of an INSERT."""
+    """Placeholders in the first row of an INSERT."""
 
     table: str
-    """The table, as the statement writes it."""
+    """Table name, as written in the statement."""
     columns: list[str] | None
-    """The columns, where the statement names them."""
+    """Column names; ``None`` if the statement has no column list."""
     places: list[int]
-    """Which value of the row each placeholder is, from 0."""
+    """Position in the row of each placeholder, starting at 0."""
 
     def names(self, columns: list[str]) -> list[str]:
-        """Returns the column of each placeholder; ``columns`` are those of the table."""
+        """Returns the column of each placeholder; ``columns`` are the columns of the table."""
         named = self.columns or columns
         return [named[place] for place in self.places if place < len(named)]
 
 
 def placeholders_of(sql: str) -> Placeholders | None:
-    """Returns the placeholders of an INSERT; ``None`` for another statement."""
+    """Returns the placeholders of an INSERT; ``None`` for any other statement."""
     head = HEAD.match(sql)
     if head is None:
         return None

@@ -1,7 +1,7 @@
-"""The DB-API module of OpenMLDB's Python package: ``connect``, connections and cursors.
+"""DB-API module of OpenMLDB's Python package: ``connect``, connections and cursors.
 
-It is ``lockstep.dbapi`` with what that package adds: rows given as dicts, request mode for a query
-with a dict, ``batch_row_request``, ``callproc`` that returns the cursor, lists of tables.
+Extends ``lockstep.dbapi`` by the additions of OpenMLDB's package: rows as dicts, request mode for a
+query with a dict, ``batch_row_request``, a ``callproc`` that returns the cursor, lists of tables.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from ._cluster import open_cluster
 from ._insert import placeholders_of
 
 apilevel = "2.0"
-"""The version of the interface."""
+"""Version of the interface."""
 paramstyle = "qmark"
-"""The form of parameters: ``WHERE user = ?``."""
+"""Form of parameters: ``WHERE user = ?``."""
 threadsafety = 2
-"""Threads may share the module and connections."""
+"""Threads can share the module and connections."""
 
 SELECT = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 INSERT = re.compile(r"\s*INSERT\b", re.IGNORECASE)
 
 WITHOUT_DATABASE = re.compile(r"\s*(CREATE\s+DATABASE|DROP\s+DATABASE|SHOW|USE|SET)\b", re.I)
-"""Statements that do not need the current database to exist."""
+"""Statements that run even if the current database does not exist."""
 
 TABLES = "SELECT name FROM lockstep.tables WHERE database_name = ? ORDER BY name"
 ALL_TABLES = "SELECT name FROM lockstep.tables ORDER BY database_name, name"
@@ -56,11 +56,11 @@ SCHEMA_NAMES = {
     "DATE": "date",
     "TIMESTAMP": "timestamp",
 }
-"""The names of types in ``get_resultset_schema``."""
+"""Type names in ``get_resultset_schema``."""
 
 
 class Type:
-    """The types in ``cursor.description``."""
+    """Types in ``cursor.description``."""
 
     Bool = "BOOL"
     Int16 = "SMALLINT"
@@ -74,11 +74,11 @@ class Type:
 
 
 class CursorClosedException(InterfaceError):
-    """The cursor is closed."""
+    """Reports use of a closed cursor."""
 
 
 class ConnectionClosedException(InterfaceError):
-    """The connection is closed."""
+    """Reports use of a closed connection."""
 
 
 def connect(
@@ -91,21 +91,22 @@ def connect(
     password: str | None = None,
     **options: Any,
 ) -> Connection:
-    """Opens a connection to what ``map_cluster`` or the environment says of a cluster.
+    """Opens a connection to the database to which a cluster is mapped.
 
-    ``database`` is the current database, which may be created later. The options of a client of a
-    cluster, such as ``requestTimeout``, ``zkLogLevel`` and ``maxSqlCacheSize``, are accepted and
-    have no effect.
+    The mapping is defined by ``map_cluster`` or the environment. ``database`` is the current
+    database, which may be created later. OpenMLDB's client options, such as ``requestTimeout``,
+    ``zkLogLevel`` and ``maxSqlCacheSize``, are accepted but ignored. Raises ``OperationalError`` if
+    the cluster is not mapped or the database cannot be opened.
     """
     if isinstance(zkPath, int):
-        # Host and port in the places of the cluster's.
+        # Host and port were passed in the positions of zk and zkPath.
         host, port, zk, zkPath = zk, zkPath, None, None
     opened, shared = open_cluster(zk, zkPath, host, port, user, password)
     return Connection(opened, shared, database)
 
 
 class Connection(dbapi.Connection):
-    """A connection to a cluster."""
+    """Connection to a cluster."""
 
     def __init__(
         self,
@@ -117,27 +118,27 @@ class Connection(dbapi.Connection):
         self._wanted = database or None
 
     def cursor(self) -> Cursor:
-        """Makes a cursor."""
+        """Creates a cursor."""
         self.check_open()
         return Cursor(self)
 
     def rollback(self) -> None:
-        """Does nothing: each statement has taken effect."""
+        """Does nothing: each statement has already taken effect."""
         self.check_open()
 
     def check_open(self) -> None:
-        """Raises ``ConnectionClosedException`` where the connection was closed."""
+        """Raises ``ConnectionClosedException`` if the connection is closed."""
         if not self._is_open:
             raise ConnectionClosedException("the connection is closed", code="08003")
 
     def want(self, database: str | None) -> None:
-        """Makes a database the current one when the next statement needs it."""
+        """Selects a database when the next statement requires one."""
         if database and database != self._database:
             self._wanted = database
 
     @contextlib.contextmanager
     def calling(self, operation: str = "") -> Iterator[None]:
-        """Runs a call in the current database, which must exist if the call needs it."""
+        """Runs a call in the current database, which must exist if the call requires it."""
         if self._wanted is not None and not WITHOUT_DATABASE.match(operation):
             quoted = self._wanted.replace("`", "``")
             use = f"USE `{quoted}`"
@@ -152,7 +153,7 @@ class Connection(dbapi.Connection):
 
 
 class Answers:
-    """The answers to request rows, as a cursor takes the rows of a query."""
+    """Results of request rows, in the form in which a cursor fetches rows of a query."""
 
     rows_affected = None
 
@@ -160,7 +161,7 @@ class Answers:
         self.columns = [name for name, _ in prepared.output]
         self.types = [data_type for _, data_type in prepared.output]
         answers = [prepared(row) for row in rows]
-        # A WHERE drops a request row, which then has no answer.
+        # A request row that WHERE rejects has no result.
         kept = [answer for answer in answers if answer is not None]
         self._rows = [tuple(answer[name] for name in self.columns) for answer in kept]
         self._fetched = 0
@@ -169,23 +170,23 @@ class Answers:
         return len(self._rows)
 
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
-        """Returns the next rows."""
+        """Returns the next ``size`` rows, or fewer at the end."""
         start, self._fetched = self._fetched, min(len(self), self._fetched + max(size, 0))
         return self._rows[start : self._fetched]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Returns the rows that were not fetched yet."""
+        """Returns the rows not yet fetched."""
         return self.fetchmany(len(self))
 
 
 class Cursor(dbapi.Cursor):
-    """Runs statements and fetches rows, as the cursors of OpenMLDB's package."""
+    """Runs statements and fetches rows, as cursors of OpenMLDB's package do."""
 
     def execute(self, operation: str, parameters: Any = ()) -> Cursor | None:
         """Runs a statement and returns this cursor; ``None`` after an INSERT.
 
-        ``parameters`` are a tuple, with a value for each ``?``, or a dict: for an INSERT the values
-        by column, for a query a request row, which it answers in request mode.
+        ``parameters`` is a tuple with a value for each ``?``, or a dict: the values by column for
+        an INSERT, or a request row for a query, which then runs in request mode.
         """
         if isinstance(parameters, str):
             parameters = (parameters,)
@@ -206,8 +207,8 @@ class Cursor(dbapi.Cursor):
     ) -> Cursor | None:
         """Runs an INSERT for each row, a tuple or a dict; other statements as ``execute`` does.
 
-        ``batch_number`` has no effect: all rows are inserted in one step where the statement has a
-        placeholder for each value.
+        ``batch_number`` is ignored: all rows are inserted in one step if every value of the
+        statement is a placeholder.
         """
         rows = list(parameters)
         if not INSERT.match(operation) or not rows or "?" not in operation:
@@ -216,21 +217,25 @@ class Cursor(dbapi.Cursor):
         return None
 
     def callproc(self, procname: str, parameters: Any = ()) -> Cursor:
-        """Calls a deployment or procedure with one request row, a dict or a tuple; returns this
-        cursor, with the answer."""
+        """Calls a deployment or procedure with one request row, a dict or a tuple.
+
+        Returns this cursor, with the result. Raises ``DatabaseError`` without a request row.
+        """
         if not parameters:
-            raise DatabaseError("a request row is needed", code="22023", hint="Give its values.")
+            raise DatabaseError(
+                "missing request row", code="22023", hint="Pass its values in `parameters`."
+            )
         super().callproc(procname, local(parameters))
         return self
 
     def executeRequest(self, sql: str, parameter: Any) -> Cursor:
-        """Answers one request row with a query, in request mode."""
+        """Runs a query in request mode for one request row."""
         return self._request(sql, [parameter])
 
     def batch_row_request(self, sql: str, commonCol: Sequence[str], parameters: Any) -> Cursor:
-        """Answers request rows, dicts or tuples, with a query, in request mode.
+        """Runs a query in request mode for request rows, which are dicts or tuples.
 
-        ``commonCol`` are the columns in which the rows do not differ; they need not be named.
+        ``commonCol`` lists the columns with the same value in all rows; it is ignored.
         """
         return self._request(sql, parameters if _is_rows(parameters) else [parameters])
 
@@ -249,7 +254,7 @@ class Cursor(dbapi.Cursor):
     get_all_databases = get_databases
 
     def is_online_mode(self) -> bool:
-        """Whether statements run in online mode: always, there is one store of rows."""
+        """Returns ``True``: statements always run in online mode, on a single store of rows."""
         return True
 
     def get_resultset_schema(self) -> list[dict[str, str]]:
@@ -258,13 +263,13 @@ class Cursor(dbapi.Cursor):
         return [{"name": name, "type": SCHEMA_NAMES.get(of, of)} for name, of, *_ in columns]
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """Returns the next rows: ``size`` of them, ``arraysize`` unless it is given."""
+        """Returns the next ``size`` rows, or fewer at the end; defaults to ``arraysize``."""
         if size is not None and size < 0:
-            raise DatabaseError(f"the number of rows is {size}", code="22023")
+            raise DatabaseError(f"`size` must not be negative, found {size}", code="22023")
         return [self._shown(row) for row in super().fetchmany(size)]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Returns the rows that were not fetched yet."""
+        """Returns the rows not yet fetched."""
         return [self._shown(row) for row in super().fetchall()]
 
     def _check_open(self) -> None:
@@ -288,17 +293,17 @@ class Cursor(dbapi.Cursor):
             return [name for (name,) in cursor.execute(sql, parameters).fetchall()]
 
     def _values(self, operation: str, row: Any) -> Any:
-        """Returns the values of the placeholders of an INSERT."""
+        """Returns the values for the placeholders of an INSERT."""
         if not isinstance(row, Mapping):
             return local(row)
         found = placeholders_of(operation)
         if found is None:
-            raise ProgrammingError("rows given as dicts need an INSERT", code="22023")
+            raise ProgrammingError("rows as dicts require an INSERT statement", code="22023")
         columns = found.columns or self._columns_of(found.table)
         names = found.names(columns)
         missing = [name for name in names if name not in row]
         if missing:
-            raise ProgrammingError(f"the row has no value for `{missing[0]}`", code="22023")
+            raise ProgrammingError(f"missing value for column `{missing[0]}`", code="22023")
         return local([row[name] for name in names])
 
     def _columns_of(self, table: str) -> list[str]:
@@ -311,7 +316,7 @@ class Cursor(dbapi.Cursor):
 
 
 def _is_rows(parameters: Any) -> bool:
-    """Whether parameters are several rows rather than one."""
+    """Returns whether ``parameters`` is a list of rows rather than a single row."""
     return (
         isinstance(parameters, (list, tuple))
         and len(parameters) > 0
@@ -320,7 +325,7 @@ def _is_rows(parameters: Any) -> bool:
 
 
 def shown(value: Any) -> Any:
-    """Returns a value as OpenMLDB's package does: times as milliseconds, dates as text."""
+    """Converts a value as OpenMLDB's package does: times to milliseconds, dates to strings."""
     if isinstance(value, datetime.datetime):
         since = value.replace(tzinfo=datetime.timezone.utc) - EPOCH
         return since // datetime.timedelta(milliseconds=1)
@@ -331,7 +336,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 def local(values: Any) -> Any:
-    """Returns a row, or the values of parameters, in which naive times are local time."""
+    """Converts naive times, which are in local time, in a row or in parameters to UTC."""
     if isinstance(values, Mapping):
         return {name: _instant(value) for name, value in values.items()}
     if isinstance(values, (list, tuple)):

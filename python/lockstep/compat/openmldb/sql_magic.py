@@ -1,4 +1,4 @@
-"""The magics ``%sql`` and ``%%sql`` of notebooks."""
+"""Notebook magics ``%sql`` and ``%%sql``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from .dbapi import Connection
 
 
 def register(connection: Connection, test: bool = False) -> Any:
-    """Registers ``%sql`` and ``%%sql``, which run statements on a connection; returns the shell.
+    """Registers ``%sql`` and ``%%sql``, which run statements on a connection.
 
-    Needs IPython. With ``test`` it makes a shell where the program has none.
+    Returns the IPython shell. Requires IPython. With ``test``, creates a shell if the program has
+    none. Raises ``RuntimeError`` if there is no shell.
     """
     import IPython
 
@@ -20,7 +21,7 @@ def register(connection: Connection, test: bool = False) -> Any:
 
         shell = InteractiveShell()
     if shell is None:
-        raise RuntimeError("there is no IPython shell to register %sql with")
+        raise RuntimeError("cannot register %sql: the program does not run in an IPython shell")
 
     def sql(line: str, cell: str | None = None) -> None:
         text = line if cell is None else cell
@@ -34,7 +35,7 @@ def register(connection: Connection, test: bool = False) -> Any:
 
 
 def table_of(names: list[str], rows: list[tuple[Any, ...]]) -> str:
-    """Returns rows as a table of text."""
+    """Returns rows formatted as a text table."""
     cells = [names, *(["NULL" if value is None else str(value) for value in row] for row in rows)]
     widths = [max(len(row[place]) for row in cells) for place in range(len(names))]
     lines = [

@@ -1,7 +1,7 @@
-"""The dialect ``openmldb:///database?zk=…&zkPath=…`` of SQLAlchemy, over Lockstep.
+"""SQLAlchemy dialect for ``openmldb:///database?zk=…&zkPath=…``, implemented with Lockstep.
 
-It is the dialect of Lockstep, with the parameters of ``openmldb.dbapi``: a dict given with a query
-is a request row.
+It is Lockstep's dialect with the parameters of ``openmldb.dbapi``: a dict passed with a query is a
+request row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from . import dbapi
 
 
 class OpenmldbDialect(LockstepDialect):
-    """The dialect of ``openmldb://``."""
+    """SQLAlchemy dialect for ``openmldb://``."""
 
     name = "openmldb"
     driver = "openmldb"
@@ -31,7 +31,7 @@ class OpenmldbDialect(LockstepDialect):
 
     @classmethod
     def get_pool_class(cls, url: url.URL) -> type[pool.Pool]:
-        """Returns the pool of one connection, so that USE holds for the engine."""
+        """Returns a pool of one connection, so that USE applies to the whole engine."""
         return pool.StaticPool
 
     def create_connect_args(self, url: url.URL) -> tuple[list[Any], dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The lower interface of OpenMLDB's Python package; see ``sdk.sdk``."""
+"""Low-level interface of OpenMLDB's Python package; see ``sdk.sdk``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Result sets of ``OpenMLDBSdk``: rows that are read column by column."""
+"""Result sets of ``OpenMLDBSdk``, whose values are read by row and column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .. import dbapi
 
 
 class Schema:
-    """The names and types of columns."""
+    """Names and types of columns."""
 
     def __init__(self, columns: Sequence[tuple[str, str]]) -> None:
         self._columns = list(columns)
@@ -19,16 +19,16 @@ class Schema:
         return len(self._columns)
 
     def GetColumnName(self, index: int) -> str:
-        """Returns the name of a column, by its index from 0."""
+        """Returns the name of a column by its 0-based index."""
         return self._columns[index][0]
 
     def GetColumnType(self, index: int) -> str:
-        """Returns the type of a column, one of ``dbapi.Type``."""
+        """Returns the type of a column, a value of ``dbapi.Type``."""
         return self._columns[index][1]
 
 
 class ResultSet:
-    """The rows of a query; ``Next`` comes before each row."""
+    """Rows of a query; call ``Next`` before each row."""
 
     def __init__(self, columns: Sequence[tuple[str, str]], rows: list[tuple[Any, ...]]) -> None:
         self._schema = Schema(columns)
@@ -47,12 +47,12 @@ class ResultSet:
         return len(self._rows)
 
     def Next(self) -> bool:
-        """Goes to the next row; whether there is one."""
+        """Moves to the next row; returns whether one exists."""
         self._current = min(self._current + 1, len(self._rows))
         return self._current < len(self._rows)
 
     def Reset(self) -> bool:
-        """Goes before the first row."""
+        """Moves before the first row."""
         self._current = -1
         return True
 
@@ -61,7 +61,7 @@ class ResultSet:
         return self._schema
 
     def IsNULL(self, index: int) -> bool:
-        """Whether a value of the current row is NULL."""
+        """Returns whether a value of the current row is NULL."""
         return self._value(index) is None
 
     def _value(self, index: int) -> Any:
@@ -77,6 +77,6 @@ class ResultSet:
     GetTimeUnsafe = _value
 
     def GetAsStringUnsafe(self, index: int) -> str:
-        """Returns a value of the current row as text."""
+        """Returns a value of the current row as a string."""
         value = self._value(index)
         return "NULL" if value is None else str(value)

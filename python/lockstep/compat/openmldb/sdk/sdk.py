@@ -15,7 +15,7 @@ from .result import ResultSet, Schema
 
 
 class OpenMLDBClusterSdkOptions:
-    """The address of a cluster by ZooKeeper. The options of its client have no effect."""
+    """ZooKeeper address of a cluster. Client options are ignored."""
 
     def __init__(self, zk_cluster: str, zk_path: str, *_: Any, **options: Any) -> None:
         self.zk_cluster = zk_cluster
@@ -24,7 +24,7 @@ class OpenMLDBClusterSdkOptions:
 
 
 class OpenMLDBStandaloneSdkOptions:
-    """The address of a cluster by host and port."""
+    """Host and port of a cluster."""
 
     def __init__(self, host: str, port: int | str, *_: Any, **options: Any) -> None:
         self.host = host
@@ -33,14 +33,14 @@ class OpenMLDBStandaloneSdkOptions:
 
 
 class RowBuilder:
-    """The values of one row, appended in the order of the placeholders or of the columns."""
+    """Values of one row, appended in the order of the placeholders or columns."""
 
     def __init__(self, schema: Schema | None = None) -> None:
         self.values: list[Any] = []
         self._schema = schema
 
     def Init(self, string_bytes: int = 0) -> bool:
-        """Begins a row; the size is not needed."""
+        """Starts a row; the size is ignored."""
         return True
 
     def Append(self, value: Any) -> bool:
@@ -58,7 +58,7 @@ class RowBuilder:
     AppendTimestamp = Append
 
     def AppendDate(self, year: int, month: int, day: int) -> bool:
-        """Appends a day."""
+        """Appends a date."""
         return self.Append(datetime.date(year, month, day))
 
     def AppendNULL(self) -> bool:
@@ -75,13 +75,13 @@ class RowBuilder:
 
 
 class RowsBuilder:
-    """Rows that are inserted together."""
+    """Rows to insert together."""
 
     def __init__(self) -> None:
         self.rows: list[RowBuilder] = []
 
     def NewRow(self) -> RowBuilder:
-        """Makes one more row."""
+        """Adds and returns a row."""
         self.rows.append(RowBuilder())
         return self.rows[-1]
 
@@ -91,7 +91,7 @@ class RowsBuilder:
 
 
 class OpenMLDBSdk:
-    """Statements on a cluster. ``init`` comes first."""
+    """Runs statements on a cluster. Call ``init`` first."""
 
     def __init__(self, options: Any = None, is_cluster: bool = True, **options_map: Any) -> None:
         self.options_map = dict(options_map)
@@ -102,7 +102,7 @@ class OpenMLDBSdk:
         self.sdk: dbapi.Connection | None = None
 
     def init(self) -> bool:
-        """Opens the connection; whether that was possible."""
+        """Opens the connection; returns whether it succeeded."""
         try:
             self.sdk = dbapi.connect(**self.options_map)
         except dbapi.Error:
@@ -130,13 +130,13 @@ class OpenMLDBSdk:
         return self._cursor().get_all_tables()
 
     def isOnlineMode(self) -> bool:
-        """Whether statements run in online mode: always."""
+        """Returns ``True``: statements always run in online mode."""
         return True
 
     def executeSQL(
         self, db: str | None, sql: str, row_builder: RowBuilder | None = None
     ) -> tuple[bool, Any]:
-        """Runs a statement; with a row, a query answers it in request mode."""
+        """Runs a statement; with a row, runs a query in request mode."""
         if row_builder is not None:
             return self.doRequestQuery(db, sql, tuple(row_builder.values))
         return self._ran(lambda cursor: ResultSet.of(cursor, cursor.execute(sql)), db)
@@ -153,13 +153,13 @@ class OpenMLDBSdk:
         return self._ran(lambda cursor: ResultSet.of(cursor, cursor.execute(sql, tuple(data))), db)
 
     def doRequestQuery(self, db: str | None, sql: str, data: Any) -> tuple[bool, Any]:
-        """Answers one request row, a dict or a tuple, with a query."""
+        """Runs a query in request mode for one request row, a dict or a tuple."""
         return self._ran(lambda cursor: ResultSet.of(cursor, cursor.executeRequest(sql, data)), db)
 
     def doBatchRowRequest(
         self, db: str | None, sql: str, commonCol: Any, parameters: Any
     ) -> tuple[bool, Any]:
-        """Answers request rows with a query."""
+        """Runs a query in request mode for request rows."""
 
         def run(cursor: dbapi.Cursor) -> ResultSet:
             return ResultSet.of(cursor, cursor.batch_row_request(sql, commonCol, parameters))
@@ -171,15 +171,15 @@ class OpenMLDBSdk:
         return self._ran(lambda cursor: ResultSet.of(cursor, cursor.callproc(sp, data)), db)
 
     def getInsertBuilder(self, db: str | None, sql: str) -> tuple[bool, Any]:
-        """Makes a row for the placeholders of an INSERT."""
+        """Creates a row for the placeholders of an INSERT."""
         return True, RowBuilder()
 
     def getInsertBatchBuilder(self, db: str | None, sql: str) -> tuple[bool, Any]:
-        """Makes rows for the placeholders of an INSERT."""
+        """Creates rows for the placeholders of an INSERT."""
         return True, RowsBuilder()
 
     def getRequestBuilder(self, db: str | None, sql: str) -> tuple[bool, Any]:
-        """Makes a request row of a query."""
+        """Creates a request row for a query."""
 
         def run(cursor: dbapi.Cursor) -> RowBuilder:
             with cursor.connection.calling(sql):
@@ -191,7 +191,7 @@ class OpenMLDBSdk:
     def executeInsert(
         self, db: str | None, sql: str, row_builder: RowBuilder | RowsBuilder | None = None
     ) -> tuple[bool, Any]:
-        """Runs an INSERT, with the rows of a builder."""
+        """Runs an INSERT with the rows of a builder."""
 
         def run(cursor: dbapi.Cursor) -> str:
             if row_builder is None:
