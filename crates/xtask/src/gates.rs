@@ -69,7 +69,7 @@ pub fn miri() -> bool {
 pub fn parity(cases: u32) -> bool {
     let cases = cases.to_string();
     cargo(
-        &["test", "-p", "lockstep-testkit", "--test", "parity", "--", "--nocapture"],
+        &["test", "-p", "lockstep-testkit", "--test", "testkit", "parity::", "--", "--nocapture"],
         &[("PROPTEST_CASES", &cases)],
     )
 }
@@ -104,8 +104,8 @@ pub fn long_windows(cases: u64, seed: u64, bug: Option<&str>) -> bool {
 /// Runs golden SQL files and the examples of the guide; with `complete`, writes the results into
 /// them.
 pub fn golden_sql(path: Option<PathBuf>, complete: bool) -> bool {
-    let folders =
-        ["tests/sql", "docs/guide", "docs/concepts"].map(|folder| workspace_dir().join(folder));
+    let folders = ["tests/sql", "docs/guide", "docs/concepts", "docs/capacity.md"]
+        .map(|folder| workspace_dir().join(folder));
     let roots = path.map_or_else(|| folders.to_vec(), |path| vec![path]);
     let mut is_good = true;
     for root in roots {

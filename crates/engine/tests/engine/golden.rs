@@ -31,12 +31,12 @@ struct GoldenDirectory {
 }
 
 /// What makes the directories that are not there yet.
-const MAKE: &str = "cargo test -p lockstep-engine --test golden -- --ignored";
+const MAKE: &str = "cargo test -p lockstep-engine --test engine golden -- --ignored";
 
 const DIRECTORIES: [GoldenDirectory; 5] = [
     GoldenDirectory {
         name: "format-1",
-        statements: include_str!("golden/format-1.sql"),
+        statements: include_str!("../golden/format-1.sql"),
         shows: SHOWS,
         writes: &[
             "INSERT INTO t VALUES ('a', 9, 9.5, 9000)",
@@ -47,7 +47,7 @@ const DIRECTORIES: [GoldenDirectory; 5] = [
     // Views, tables that took the place of others, ALTER TABLE, roles and tokens.
     GoldenDirectory {
         name: "format-1-views",
-        statements: include_str!("golden/format-1-views.sql"),
+        statements: include_str!("../golden/format-1-views.sql"),
         shows: &[
             "SELECT * FROM t",
             "SELECT * FROM replaced",
@@ -75,7 +75,7 @@ const DIRECTORIES: [GoldenDirectory; 5] = [
     // Views of files, which are away when some of them are opened.
     GoldenDirectory {
         name: "format-1-files",
-        statements: include_str!("golden/format-1-files.sql"),
+        statements: include_str!("../golden/format-1-files.sql"),
         shows: &[
             "SELECT * FROM t",
             "SELECT * FROM rows",
@@ -98,7 +98,7 @@ const DIRECTORIES: [GoldenDirectory; 5] = [
     // Jobs with a record of their beginning.
     GoldenDirectory {
         name: "format-1-jobs",
-        statements: include_str!("golden/format-1-jobs.sql"),
+        statements: include_str!("../golden/format-1-jobs.sql"),
         shows: &[
             "SELECT * FROM t",
             "SELECT * FROM u",
@@ -113,7 +113,7 @@ const DIRECTORIES: [GoldenDirectory; 5] = [
     // Users with all that they may have: passwords, grants, roles and tokens.
     GoldenDirectory {
         name: USERS,
-        statements: include_str!("golden/format-1-users.sql"),
+        statements: include_str!("../golden/format-1-users.sql"),
         shows: &[
             "SELECT * FROM t",
             "SELECT * FROM shop.orders",

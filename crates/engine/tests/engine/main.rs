@@ -1,0 +1,23 @@
+//! Tests of the engine through its public API, in one program: it is linked once.
+
+mod answers;
+mod catalog;
+mod check;
+mod deployments;
+mod directory;
+mod examples;
+mod file_folders;
+mod golden;
+mod index_reads;
+mod jobs;
+mod known;
+mod limits;
+mod pre_aggregates;
+mod privileges;
+mod robustness;
+mod serial_order;
+mod statements;
+mod user_messages;
+mod users;
+mod verify;
+mod writers;
