@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(printing(&["-q"]).quiet, Switch::On);
         assert!(matches!(task(&["--csv", "--json"]), Task::Refuse(_)));
         let refused = task(&["--format", "xml"]);
-        assert!(matches!(refused, Task::Refuse(text) if text.contains("csv, json and markdown")));
+        assert!(matches!(refused, Task::Refuse(text) if text.contains("csv, json or markdown")));
         assert!(matches!(task(&["-", "-c", "x"]), Task::Refuse(_)));
     }
 

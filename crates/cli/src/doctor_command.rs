@@ -367,7 +367,7 @@ mod tests {
         .unwrap();
         let (_, text) = run(&["--config", path.to_str().unwrap()]);
         assert!(text.contains("ok       configuration"), "{text}");
-        assert!(text.contains("1001000 are wanted") || text.contains("no limit"), "{text}");
+        assert!(text.contains("requires 1001000") || text.contains("no limit"), "{text}");
         std::fs::remove_file(&path).unwrap();
     }
 

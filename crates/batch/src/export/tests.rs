@@ -126,7 +126,7 @@ fn a_folder_that_takes_no_files_is_named() {
     let error = overwrite(Path::new("/proc/rows.csv")).unwrap_err();
     assert_eq!(error.message, "cannot create files in directory `/proc`");
     let error = overwrite(Path::new("/proc/missing/rows.csv")).unwrap_err();
-    assert_eq!(error.message, "folder `/proc/missing` does not exist");
+    assert_eq!(error.message, "directory `/proc/missing` does not exist");
 }
 
 #[test]

@@ -357,7 +357,7 @@ fn a_text_in_another_encoding_is_named() {
             let path = write_bytes(&directory, name, &in_utf_16("a,b\n1,2\n", mark));
             let options = LoadOptions { format, ..LoadOptions::default() };
             let error = infer_schema(&path, &options, &Settings::default()).unwrap_err();
-            assert_eq!(error.message, format!("file `{path}` is in UTF-16, expected UTF-8"));
+            assert_eq!(error.message, format!("file `{path}` is encoded in UTF-16, expected UTF-8"));
         }
     }
     let latin = write_bytes(&directory, "l.csv", b"id,gr\xf6\xdfe\n1,2\n");
@@ -421,7 +421,7 @@ fn a_key_that_is_no_column_is_an_error_or_noted() {
     let batches: Vec<_> = (&mut file).map(Result::unwrap).collect();
     assert_eq!(rows_of(&batches), [[Value::Int(1)], [Value::Int(3)]]);
     let said: Vec<_> = file.warnings().filter_map(|warning| warning.detail).collect();
-    assert_eq!(said, ["Ignored: `aeg`, `x`."]);
+    assert_eq!(said, ["Ignored columns: `aeg`, `x`."]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Codes of errors and warnings: each is declared once, with its meaning.
 //!
 //! The codes of errors are constants in `crates/diagnostic`, those of warnings about queries belong
-//! to the lints in `crates/engine/src/lint`. Other sources use the constants, so that the reference
+//! to the lints in `crates/engine/src/lint`. Other sources use the constants, so that `errors.md`
 //! lists every code that a user may see.
 
 use std::collections::BTreeMap;

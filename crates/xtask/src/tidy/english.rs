@@ -20,9 +20,10 @@ use crate::{
 /// Crates whose string literals only developers read.
 const DEVELOPERS_CRATES: &[&str] = &["crash", "sim", "testkit", "xtask"];
 
-/// Files whose doc comments become help texts or docstrings, as prefixes below `crates/`.
+/// Files whose doc comments become help texts, as prefixes below `crates/`. Docstrings of the Python
+/// package are read in its reference page.
 const DOCUMENTED_SOURCES: &[&str] =
-    &["cli/src/arguments.rs", "cli/src/bin/", "python/src/", "crash/src/arguments.rs"];
+    &["cli/src/arguments.rs", "cli/src/bin/", "crash/src/arguments.rs"];
 
 /// Documents outside `docs`.
 const ROOT_DOCUMENTS: &[&str] = &["README.md", "CHANGELOG.md", "HACKING.md"];
@@ -65,7 +66,7 @@ const RULES: &[EnglishRule] = &[
     },
     EnglishRule {
         name: "opens-with-what",
-        pattern: r#"^\s*(?:///|#|""")?\s?(?:What|Who|Whom|Whose|Which|Whatever|(?:By |After |From |For |Until |Up to |Since )?(?:[Hh]ow (?:many|much|far|long|often|large)|which|whom|when))\b"#,
+        pattern: r#"^\s*(?:///|#+|""")\s?(?:What|Who|Whom|Whose|Which|Whatever|(?:By |After |From |For |Until |Up to |Since )?(?:[Hh]ow (?:many|much|far|long|often|large)|which|whom|when))\b"#,
         unless_before: "",
         unless_after: "",
     },
@@ -77,15 +78,15 @@ const RULES: &[EnglishRule] = &[
     },
     EnglishRule {
         name: "as-far-as",
-        pattern: r"\bas far as\b|\bhow many times as\b|\bas \w+ as (?:they|it|those|that|there|one|usual|makes|to)\b",
+        pattern: r"\bas far as\b|\bhow many times as\b|\bas (?:[a-km-rt-vx-z]\w*|l[a-np-z]\w*|s[a-np-z]\w*|w[a-df-z]\w*) as (?:they|it|those|that|there|one|usual|makes|to)\b",
         unless_before: "",
         unless_after: "",
     },
     EnglishRule {
         name: "speaking-machine",
-        pattern: r#"[a-z`)\]>*] (?:says|tells|asks|wants|speaks|gives|knows) [a-z`"\[*]"#,
+        pattern: r"[a-z`)\]>*] (?:says|tells|asks|wants|speaks|gives|knows)\b",
         unless_before: "",
-        unless_after: "",
+        unless_after: r#"(?: (?:no|nothing|neither)\b| [^a-z`"\[*]|[^ ]|$)"#,
     },
     EnglishRule {
         name: "is-to-be",
@@ -173,8 +174,9 @@ pub(crate) fn measures() -> Vec<Measure> {
 /// Returns the string literals of a source, and the doc comments that users read.
 fn source_texts(path: &str, text: &str) -> Vec<UserText> {
     let literals = strings_outside_tests(text);
+    let sentences = literals.into_iter().filter(|(_, literal)| literal.contains(' '));
     let mut texts: Vec<UserText> =
-        literals.into_iter().map(|(offset, literal)| (line_at(text, offset), literal)).collect();
+        sentences.map(|(offset, literal)| (line_at(text, offset), literal)).collect();
     if DOCUMENTED_SOURCES.iter().any(|source| path.starts_with(&format!("crates/{source}"))) {
         texts.extend(doc_comments(text));
     }
@@ -190,7 +192,7 @@ fn doc_comments(text: &str) -> Vec<UserText> {
             Some(rest) if is_open => {
                 comments.last_mut().expect("a comment is open").1.push_str(rest);
             }
-            Some(rest) => comments.push((index + 1, rest.trim_start().to_owned())),
+            Some(rest) => comments.push((index + 1, format!("///{rest}"))),
             None => {}
         }
         is_open = line.trim_start().starts_with("///");
@@ -253,7 +255,8 @@ mod tests {
         check("rows, most of which remain", &[]);
         check("Whoever writes", &["whoever"]);
         check("the client who writes", &[]);
-        check("How many rows are read", &["opens-with-what"]);
+        check("/// How many rows are read", &["opens-with-what"]);
+        check("How many rows are read?", &[]);
         check("or there is none", &["is-there"]);
         check("if there is none", &[]);
         check("as fast as it is", &["as-far-as"]);
@@ -272,6 +275,6 @@ mod tests {
         };
         assert_eq!(lines("crates/plan/src/a.rs"), [4, 4]);
         assert_eq!(lines("crates/cli/src/arguments.rs"), [4, 4, 1]);
-        assert_eq!(source_texts("crates/cli/src/arguments.rs", text)[2].1, "Whoever runs it.");
+        assert_eq!(source_texts("crates/cli/src/arguments.rs", text)[2].1, "/// Whoever runs it.");
     }
 }
