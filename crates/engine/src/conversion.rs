@@ -224,10 +224,11 @@ mod tests {
         let days = Arc::new(LargeStringArray::from(vec![Some("1970-01-02"), None]));
         check(false, days, DataType::Date, Ok(vec![Value::Date(1), Value::Null]));
         let wrong: ArrayRef = Arc::new(StringArray::from(vec!["1970-01-02", "yesterday"]));
-        let message = "row 2: column `c` is TIMESTAMP, 'yesterday' is not";
+        let message = "row 2: column `c`: invalid input syntax for type TIMESTAMP: 'yesterday'";
         check(false, wrong, DataType::Timestamp, Err(message));
         let number: ArrayRef = Arc::new(StringArray::from(vec!["7"]));
-        let message = "column `c` is INT: cannot convert a column of Arrow type Utf8 to INT";
+        let message =
+            "column `c` is of type INT: cannot convert a column of Arrow type Utf8 to INT";
         check(false, number, DataType::Int, Err(message));
     }
 
@@ -245,7 +246,8 @@ mod tests {
         let nan = [vec![Value::Double(f64::NAN)], rest.to_vec()].concat();
         check(false, floats(), DataType::Double, Ok(nan));
         check(true, floats(), DataType::Double, Ok([vec![Value::Null], rest.to_vec()].concat()));
-        let refused = "column `c` is INT: row 1: the value cannot be converted to INT exactly";
+        let refused =
+            "column `c` is of type INT: row 1: the value cannot be converted to INT exactly";
         check(false, floats(), DataType::Int, Err(refused));
         check(true, floats(), DataType::Int, Ok(vec![Value::Null, Value::Int(1), Value::Null]));
     }
@@ -256,7 +258,8 @@ mod tests {
         let cut = [1, -1].map(Value::Timestamp).to_vec();
         check(false, fine, DataType::Timestamp, Ok(cut));
         let odd = Arc::new(Int32Array::from(vec![16_777_217]));
-        let message = "column `c` is FLOAT: row 1: the value cannot be converted to FLOAT exactly";
+        let message =
+            "column `c` is of type FLOAT: row 1: the value cannot be converted to FLOAT exactly";
         check(false, odd, DataType::Float, Err(message));
     }
 }

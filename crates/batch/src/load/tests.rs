@@ -357,7 +357,10 @@ fn a_text_in_another_encoding_is_named() {
             let path = write_bytes(&directory, name, &in_utf_16("a,b\n1,2\n", mark));
             let options = LoadOptions { format, ..LoadOptions::default() };
             let error = infer_schema(&path, &options, &Settings::default()).unwrap_err();
-            assert_eq!(error.message, format!("file `{path}` is encoded in UTF-16, expected UTF-8"));
+            assert_eq!(
+                error.message,
+                format!("file `{path}` is encoded in UTF-16, expected UTF-8")
+            );
         }
     }
     let latin = write_bytes(&directory, "l.csv", b"id,gr\xf6\xdfe\n1,2\n");

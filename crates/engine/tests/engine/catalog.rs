@@ -270,7 +270,7 @@ fn an_object_has_a_name_and_a_column_a_type_that_is_stored() {
     };
     for table in ["", "default."] {
         let error = session.create_table(table, &rows[0].schema()).unwrap_err();
-        assert_eq!(refused(error), ("42601", "the name of a table is empty".to_owned()));
+        assert_eq!(refused(error), ("42601", "the name of a table cannot be empty".to_owned()));
         let error = create(table, "SELECT k FROM t").unwrap_err();
         assert_eq!(error.code, "42601");
     }

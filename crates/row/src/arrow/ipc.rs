@@ -257,7 +257,7 @@ mod tests {
         let at = bytes.windows(8).position(|part| part == length).unwrap();
         bytes[at..at + 8].copy_from_slice(&(1_u64 << 60).to_le_bytes());
         let error = read_stream(&bytes).unwrap_err();
-        assert!(error.contains("bytes behind the compression"), "{error}");
+        assert!(error.starts_with("decompressed size"), "{error}");
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(check_message(header, &[], MessageLimits::OF_CLIENTS), Ok(0));
         let big_endian = big_endian_schema();
         let error = check_message(&big_endian, &[], MessageLimits::OF_CLIENTS).unwrap_err();
-        assert!(error.starts_with("its numbers have their bytes in the order"), "{error}");
+        assert!(error.starts_with("the byte order of the data"), "{error}");
         let size = u32::try_from(big_endian.len()).unwrap();
         let stream = [&u32::MAX.to_le_bytes(), &size.to_le_bytes(), &big_endian[..]].concat();
         assert_eq!(read_stream(&stream).unwrap_err(), error);

@@ -161,7 +161,7 @@ fn a_checkpoint_stands_for_the_commits_before_it() {
     fs::remove_file(directory.path().join("_delta_log/00000000000000000000.json")).unwrap();
     assert_eq!(firsts(&read(&directory, LATEST).unwrap()), [&Value::BigInt(3)]);
     let found = error(&directory, LakeVersion::Delta(Some(0)));
-    assert!(found.hint.unwrap().contains("Version 1 can be read"));
+    assert!(found.hint.unwrap().contains("Read version 1"));
 }
 
 #[test]
