@@ -274,7 +274,7 @@ fn plain(statement: &str) -> String {
 fn what_is_parsed_is_in_the_grammar() {
     let grammar = Grammar::read();
     let page = reference();
-    let reserved = page.split("behind a dot:\n").nth(1).unwrap().split('.').next().unwrap();
+    let reserved = page.split("after a dot:\n").nth(1).unwrap().split('.').next().unwrap();
     let reserved: Vec<&str> =
         reserved.split(',').map(|word| word.trim().trim_matches('`')).collect();
     let (mut count, mut missing, mut used) = (0, Vec::new(), BTreeSet::new());

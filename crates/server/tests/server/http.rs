@@ -450,7 +450,8 @@ fn an_address_that_others_reach_is_refused() {
     settings.set("postgres.listen", "off").unwrap();
     settings.set("flight.listen", "0.0.0.0:0").unwrap();
     let error = RunningServer::start(Database::in_memory(), settings).unwrap_err();
-    assert!(error.to_string().starts_with("flight.listen is 0.0.0.0:0, which other machines"));
+    let expected = "flight.listen 0.0.0.0:0 can be reached from other machines";
+    assert!(error.to_string().starts_with(expected), "{error}");
 }
 
 #[test]
