@@ -38,10 +38,11 @@ examples: install $(VENV)/.test
 test: test-rust test-python
 
 test-rust:
-	cargo test --locked --workspace
+	cargo test --locked --workspace --tests
+	cargo test --locked --workspace --doc
 
 test-python: install $(VENV)/.test $(VENV)/.docs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 # SEED=N draws another run of everything that is drawn.
 SEED ?= 1

@@ -154,7 +154,7 @@ pub(crate) struct Arguments {
     pub(crate) printing: PrintOptions,
 }
 
-/// What a path on the command line names.
+/// Meaning of a path on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Database,

@@ -55,6 +55,18 @@ pub struct Configuration {
     on_disk: bool,
 }
 
+impl Configuration {
+    /// Sets what is the same for all engines of the process.
+    fn set_process(&self) {
+        lockstep_engine::set_chunk_rows(self.chunk_rows);
+        lockstep_engine::set_leaf_rows(self.leaf_rows);
+        lockstep_engine::set_spill_always(match self.on_disk {
+            true => SpillAlways::Parts,
+            false => SpillAlways::No,
+        });
+    }
+}
+
 /// How the statements of a file are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -277,12 +289,7 @@ static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 
 impl Player {
     fn open(configuration: &Configuration) -> Result<Self, String> {
-        lockstep_engine::set_chunk_rows(configuration.chunk_rows);
-        lockstep_engine::set_leaf_rows(configuration.leaf_rows);
-        lockstep_engine::set_spill_always(match configuration.on_disk {
-            true => SpillAlways::Parts,
-            false => SpillAlways::No,
-        });
+        configuration.set_process();
         let database = Database::in_memory();
         let session = database.session();
         session.execute(configuration.prelude).map_err(|error| error.render(None))?;
@@ -401,6 +408,7 @@ impl Player {
 
 impl Drop for Player {
     fn drop(&mut self) {
+        DEFAULT.set_process();
         // A file that cannot be removed stays in the temporary folder.
         drop(fs::remove_dir_all(&self.folder));
     }

@@ -69,7 +69,7 @@ pub fn miri() -> bool {
 pub fn parity(cases: u32) -> bool {
     let cases = cases.to_string();
     cargo(
-        &["test", "-p", "lockstep-testkit", "--test", "testkit", "parity::", "--", "--nocapture"],
+        &["test", "-p", "lockstep-testkit", "--test", "parity", "--", "--nocapture"],
         &[("PROPTEST_CASES", &cases)],
     )
 }

@@ -245,10 +245,10 @@ fn sample() -> String {
 
 fn compatibility() -> String {
     let mut page = String::from(INTRODUCTION);
-    page.push_str("\n## What the setting restores\n");
+    page.push_str("\n## Results that the setting restores\n");
     push_differences(&mut page, true);
     page.push_str(
-        "\n## What the setting does not restore\n\n\
+        "\n## Results that the setting leaves\n\n\
          The setting does not restore the following results of OpenMLDB, which depend on the clock, \
          on the size of a buffer or on another setting.\n",
     );
@@ -289,7 +289,7 @@ The following differs:
 /// Appends the differences under the setting, from the lists of the conformance cases.
 fn push_remaining(page: &mut String) {
     page.push_str(
-        "\n## What still differs under the setting\n\n\
+        "\n## Differences under the setting\n\n\
          OpenMLDB's own test cases run under the setting, each in every mode that it specifies.\n\
          The cases with a different result are listed in crates/xtask/conformance, whose lists may only shrink; \
          the reasons are as follows.\n",

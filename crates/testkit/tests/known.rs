@@ -1,6 +1,6 @@
 //! As-known training sets are what requests were answered, and what the oracle says.
 //!
-//! `cargo test -p lockstep-testkit --test testkit known -- --nocapture` prints how often each construct was drawn.
+//! `cargo test -p lockstep-testkit --test known -- --nocapture` prints how often each construct was drawn.
 
 use std::cell::Cell;
 

@@ -1,6 +1,6 @@
 //! One expression in several clauses gives what a column of a sub-query gives.
 //!
-//! `cargo test -p lockstep-testkit --test testkit repeated -- --nocapture` prints how often each construct was drawn.
+//! `cargo test -p lockstep-testkit --test repeated -- --nocapture` prints how often each construct was drawn.
 
 use lockstep_testkit::repeated::{self, CONSTRUCTS};
 
