@@ -460,6 +460,7 @@ fn exists(path: &Path) -> Box<Diagnostic> {
 }
 
 fn named_schema(names: &[String], schema: &Schema) -> SchemaRef {
+    debug_assert_eq!(names.len(), schema.fields().len(), "each column has a name");
     let fields = schema.fields().iter().zip(names);
     let fields: Vec<Field> =
         fields.map(|(field, name)| Field::new(name, field.data_type().clone(), true)).collect();

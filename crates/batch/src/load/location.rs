@@ -233,6 +233,7 @@ fn other_encoding(begin: &[u8]) -> Option<&'static str> {
 fn split_begin(mut text: TextInput) -> io::Result<(Vec<u8>, TextInput)> {
     let mut begin = Vec::new();
     (&mut text).take(BEGIN_BYTES).read_to_end(&mut begin)?;
+    debug_assert!(begin.len() as u64 <= BEGIN_BYTES, "{} bytes", begin.len());
     Ok((begin, text))
 }
 
