@@ -144,11 +144,16 @@ class DDLCompiler(compiler.DDLCompiler):
         """
         for constraint in table._sorted_constraints:
             if not isinstance(constraint, schema.PrimaryKeyConstraint):
-                kind = type(constraint).__name__
-                _warn(f"Lockstep does not enforce the {kind} of table {table.name!r}")
+                _warn_of_constraint(constraint, f"table {table.name!r}")
         given = table.dialect_options["lockstep"]["index"] or ()
         indexes = [given] if isinstance(given, str) else given
         return ", \n\t".join(f"INDEX({index})" for index in indexes)
+
+    def visit_column_check_constraint(self, constraint: Any, **kw: Any) -> str:
+        """Returns an empty string, with a warning: a CHECK of a column is not enforced."""
+        column = constraint.parent
+        _warn_of_constraint(constraint, f"column {column.name!r} of table {column.table.name!r}")
+        return ""
 
     def post_create_table(self, table: Any) -> str:
         """Compiles ``lockstep_options`` to OPTIONS(…)."""
@@ -216,6 +221,10 @@ class DDLCompiler(compiler.DDLCompiler):
 
 def _warn(text: str) -> None:
     warnings.warn(text, LockstepWarning, stacklevel=2)
+
+
+def _warn_of_constraint(constraint: Any, owner: str) -> None:
+    _warn(f"Lockstep does not enforce the {type(constraint).__name__} of {owner}")
 
 
 def _option(name: str, value: object) -> str:
