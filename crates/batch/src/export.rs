@@ -487,23 +487,32 @@ fn writer_failed(path: &Path, error: &(dyn std::error::Error + 'static)) -> Box<
     Box::new(diagnostic)
 }
 
-/// Refuses a name that ends as that of a compressed file for a format that compresses by itself.
+/// Refuses a name with the suffix of a compression, if the format compresses by itself or the
+/// compression is not supported.
 fn check_compression(path: &Path, format: ExportFormat) -> Result<()> {
     use FileFormat::{Arrow, Parquet};
     let is_text = !matches!(format, ExportFormat::Table(Parquet | Arrow));
-    match text_file::compression(path) {
-        Some(end) if !is_text => {
-            let message = format!(
+    let supported = text_file::compression(path);
+    let (message, hint) = match supported.or_else(|| text_file::unsupported_compression(path)) {
+        Some(end) if !is_text => (
+            format!(
                 "file `{}` has a compression suffix, which Parquet and Arrow IPC do not support",
                 path.display()
-            );
-            let hint = format!(
-                "Remove `{end}` from the name; both formats compress their data internally."
-            );
-            Diagnostic::new(code::INVALID_PARAMETER, message).with_hint(hint).err()
-        }
-        _ => Ok(()),
-    }
+            ),
+            format!("Remove `{end}` from the name; both formats compress their data internally."),
+        ),
+        Some(end) if supported.is_none() => (
+            format!(
+                "file `{}` has the compression suffix `{end}`, which is not supported",
+                path.display()
+            ),
+            format!(
+                "Replace `{end}` with `.gz` or `.zst`, or remove it to write an uncompressed file."
+            ),
+        ),
+        _ => return Ok(()),
+    };
+    Diagnostic::new(code::INVALID_PARAMETER, message).with_hint(hint).err()
 }
 
 /// Reads a text file, with a line end added to a last line without one.

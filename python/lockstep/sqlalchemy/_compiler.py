@@ -39,26 +39,31 @@ class Compiler(compiler.SQLCompiler):
 
     def render_literal_value(self, value: Any, type_: Any) -> str:
         """Compiles a literal. Backslashes in strings are escaped."""
+        # As of a parameter of LIMIT or OFFSET.
+        if isinstance(type_, types.NullType) and isinstance(value, int):
+            type_ = types.Integer()
         return super().render_literal_value(value, type_).replace("\\", "\\\\")
 
     def limit_clause(self, select: Any, **kw: Any) -> str:
-        """Compiles LIMIT with a literal, because it does not accept a parameter."""
-        if select._offset_clause is not None:
-            raise exc.CompileError("OFFSET is not supported")
-        if select._limit_clause is None:
-            return ""
-        kw["literal_execute"] = True
-        return "\n LIMIT " + self.process(select._limit_clause, **kw)
+        """Compiles LIMIT and OFFSET with literals, because they do not accept parameters."""
+        return self._limit(select._limit_clause, **kw) + self._offset(select, **kw)
 
     def fetch_clause(self, select: Any, **kw: Any) -> str:
         """Compiles FETCH FIRST to LIMIT."""
         options = select._fetch_clause_options or {}
         if options.get("percent") or options.get("with_ties"):
             raise exc.CompileError("FETCH FIRST with PERCENT or WITH TIES is not supported")
-        if select._offset_clause is not None:
-            raise exc.CompileError("OFFSET is not supported")
-        kw["literal_execute"] = True
-        return "\n LIMIT " + self.process(select._fetch_clause, **kw)
+        return self._limit(select._fetch_clause, **kw) + self._offset(select, **kw)
+
+    def _limit(self, count: Any, **kw: Any) -> str:
+        if count is None:
+            return ""
+        return "\n LIMIT " + self.process(count, **{**kw, "literal_execute": True})
+
+    def _offset(self, select: Any, **kw: Any) -> str:
+        if select._offset_clause is None:
+            return ""
+        return "\n OFFSET " + self.process(select._offset_clause, **{**kw, "literal_execute": True})
 
     def for_update_clause(self, select: Any, **kw: Any) -> str:
         """Returns an empty string: rows are not locked, and readers never wait for writers."""
@@ -139,11 +144,16 @@ class DDLCompiler(compiler.DDLCompiler):
         """
         for constraint in table._sorted_constraints:
             if not isinstance(constraint, schema.PrimaryKeyConstraint):
-                kind = type(constraint).__name__
-                _warn(f"Lockstep does not enforce the {kind} of table {table.name!r}")
+                _warn_of_constraint(constraint, f"table {table.name!r}")
         given = table.dialect_options["lockstep"]["index"] or ()
         indexes = [given] if isinstance(given, str) else given
         return ", \n\t".join(f"INDEX({index})" for index in indexes)
+
+    def visit_column_check_constraint(self, constraint: Any, **kw: Any) -> str:
+        """Returns an empty string, with a warning: a CHECK of a column is not enforced."""
+        column = constraint.parent
+        _warn_of_constraint(constraint, f"column {column.name!r} of table {column.table.name!r}")
+        return ""
 
     def post_create_table(self, table: Any) -> str:
         """Compiles ``lockstep_options`` to OPTIONS(…)."""
@@ -211,6 +221,10 @@ class DDLCompiler(compiler.DDLCompiler):
 
 def _warn(text: str) -> None:
     warnings.warn(text, LockstepWarning, stacklevel=2)
+
+
+def _warn_of_constraint(constraint: Any, owner: str) -> None:
+    _warn(f"Lockstep does not enforce the {type(constraint).__name__} of {owner}")
 
 
 def _option(name: str, value: object) -> str:

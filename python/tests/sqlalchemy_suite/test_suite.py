@@ -13,7 +13,6 @@ from sqlalchemy.testing.suite import *  # noqa: F403
 
 NO_UPDATE = "there is no UPDATE"
 NO_SUBQUERY = "there are no sub-queries in expressions"
-NO_OFFSET = "LIMIT has no OFFSET"
 NO_GENERATED_KEY = "the test leaves out the primary key, which nothing generates"
 
 
@@ -31,9 +30,6 @@ LEFT_OUT = {
     ("ExistsTest", None): NO_SUBQUERY,
     ("RowFetchTest", "test_row_w_scalar_select"): NO_SUBQUERY,
     ("FetchLimitOffsetTest", "test_limit_render_multiple_times"): NO_SUBQUERY,
-    ("FetchLimitOffsetTest", "test_simple_fetch_offset"): NO_OFFSET,
-    ("FetchLimitOffsetTest", "test_fetch_offset_nobinds"): NO_OFFSET,
-    ("FetchLimitOffsetTest", "test_bound_fetch_offset"): NO_OFFSET,
     ("SimpleUpdateDeleteTest", "test_update"): NO_UPDATE,
     ("RowCountTest", "test_update_rowcount1"): NO_UPDATE,
     ("RowCountTest", "test_update_rowcount2"): NO_UPDATE,

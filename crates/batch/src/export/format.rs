@@ -1,5 +1,6 @@
 //! The formats of written files: those that can be read back, and those of training programs.
 
+use super::text_file::without_compression;
 use crate::load::FileFormat;
 
 /// The format of a file that is written.
@@ -44,14 +45,15 @@ impl ExportFormat {
         }
     }
 
-    /// Finds the format that the end of a path names, also before `.gz` and `.zst`; CSV for every other.
+    /// Finds the format that the end of a path names, also before the suffix of a compression; CSV
+    /// for every other.
     pub fn of_path(path: &str) -> Self {
         let name = path.to_ascii_lowercase();
-        let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst"));
-        match plain.unwrap_or(&name).rsplit_once('.') {
+        let plain = without_compression(&name);
+        match plain.rsplit_once('.') {
             Some((_, "libsvm" | "svm" | "svmlight")) => Self::Libsvm,
             Some((_, "tfrecord" | "tfrecords")) => Self::TfRecord,
-            _ => Self::Table(FileFormat::of_path(path).unwrap_or_default()),
+            _ => Self::Table(FileFormat::of_path(plain).unwrap_or_default()),
         }
     }
 }

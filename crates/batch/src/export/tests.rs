@@ -10,7 +10,9 @@ use lockstep_diagnostic::code;
 use lockstep_function::Settings;
 use lockstep_row::{Column, DataType, TableSchema, Value};
 
-use super::{ExportOptions, Exporter, FolderExporter, Quote, WriteMode, export, export_folder};
+use super::{
+    ExportFormat, ExportOptions, Exporter, FolderExporter, Quote, WriteMode, export, export_folder,
+};
 use crate::{
     load::{CsvOptions, FileFormat, LoadOptions, infer_schema, read_file},
     testing::{TestDirectory, rows_of},
@@ -175,6 +177,43 @@ fn a_folder_without_rows_says_so_when_it_is_read() {
     assert_eq!(error.message, format!("directory `{path}` contains no files to read"));
     let detail = "The directory was written by a query that returned no rows.";
     assert_eq!(error.detail.as_deref(), Some(detail));
+}
+
+#[test]
+fn a_compression_that_is_not_supported_is_refused() {
+    let directory = TestDirectory::new();
+    let refused = |name: &str| {
+        let format = ExportFormat::of_path(name);
+        let options = ExportOptions { format, ..ExportOptions::default() };
+        let error = write(&directory.path().join(name), &options).unwrap_err();
+        assert_eq!(error.code, code::INVALID_PARAMETER, "{name}");
+        (error.message, error.hint.unwrap_or_default())
+    };
+    let names = ["rows.csv.bz2", "rows.json.XZ", "rows.lz4", "rows.tsv.br", "rows.libsvm.snappy"];
+    for name in names {
+        let (message, hint) = refused(name);
+        assert!(message.ends_with("which is not supported"), "{message}");
+        assert!(hint.contains("`.gz` or `.zst`"), "{hint}");
+    }
+    for name in ["rows.parquet.bz2", "rows.arrow.xz", "rows.parquet.gz"] {
+        let (message, _) = refused(name);
+        assert!(message.ends_with("which Parquet and Arrow IPC do not support"), "{message}");
+    }
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is written");
+}
+
+#[test]
+fn the_format_is_named_before_the_compression() {
+    let formats = [
+        ("a.JSON.ZST", ExportFormat::Table(FileFormat::Json)),
+        ("a.parquet.lz4", ExportFormat::Table(FileFormat::Parquet)),
+        ("a.libsvm.gz", ExportFormat::Libsvm),
+        ("a.tfrecord.bz2", ExportFormat::TfRecord),
+        ("a.bz2", ExportFormat::Table(FileFormat::Csv)),
+    ];
+    for (name, format) in formats {
+        assert_eq!(ExportFormat::of_path(name), format, "{name}");
+    }
 }
 
 #[test]

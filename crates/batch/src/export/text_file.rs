@@ -15,10 +15,34 @@ pub(super) enum TextFile {
     Zstd(Box<zstd::Encoder<'static, BufWriter<File>>>),
 }
 
-/// The compression that the end of a file's name says; `None`: the name says none.
+/// The suffixes of the compressed files that can be written.
+const SUPPORTED: [&str; 2] = [".gz", ".zst"];
+
+/// The suffixes of other compressed files and of archives, in lower case.
+const UNSUPPORTED: [&str; 18] = [
+    ".7z", ".br", ".bz", ".bz2", ".deflate", ".gzip", ".lz", ".lz4", ".lzma", ".lzo", ".snappy",
+    ".sz", ".tgz", ".xz", ".z", ".zip", ".zlib", ".zstd",
+];
+
+/// The suffix of a supported compression, if the name of a file ends with one.
 pub(super) fn compression(path: &Path) -> Option<&'static str> {
+    suffix(path, &SUPPORTED)
+}
+
+/// The suffix of a compression or an archive that is not supported, if the name ends with one.
+pub(super) fn unsupported_compression(path: &Path) -> Option<&'static str> {
+    suffix(path, &UNSUPPORTED)
+}
+
+fn suffix(path: &Path, suffixes: &[&'static str]) -> Option<&'static str> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
-    [".gz", ".zst"].into_iter().find(|end| name.ends_with(end))
+    suffixes.iter().copied().find(|end| name.ends_with(end))
+}
+
+/// Returns a name in lower case without the suffix of a compression, supported or not.
+pub(super) fn without_compression(name: &str) -> &str {
+    let mut suffixes = SUPPORTED.into_iter().chain(UNSUPPORTED);
+    suffixes.find_map(|end| name.strip_suffix(end)).unwrap_or(name)
 }
 
 impl TextFile {
