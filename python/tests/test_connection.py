@@ -160,7 +160,7 @@ def test_an_append_that_fails_appends_nothing(db):
     assert caught.value.code == "42804"
     with pytest.raises(lockstep.Error, match="row 2: 2 values supplied, but the table has 1"):
         db.append("t", [(1,), (1, 2)])
-    with pytest.raises(lockstep.Error, match="no column `aa`") as caught:
+    with pytest.raises(lockstep.Error, match="column `aa` does not exist") as caught:
         db.append("t", [{"aa": 1}])
     assert caught.value.hint == "Did you mean `a`?"
     assert len(db.sql("SELECT a FROM t")) == 0
@@ -269,7 +269,7 @@ NOTHING = {"a": [1, 2], "b": [None, None]}
 def test_a_column_of_only_none_is_null_of_its_type(db, make, declared):
     with pytest.raises(lockstep.Error, match="determine the type of column `b`") as caught:
         db.append("t", make(NOTHING))
-    assert "CREATE TABLE" in caught.value.hint
+    assert "Create the table" in caught.value.hint
     db.execute(f"CREATE TABLE t (a INT, b {declared})")
     db.append("t", make(NOTHING))
     assert db.sql("SELECT * FROM t").fetchall() == [(1, None), (2, None)]
@@ -305,12 +305,12 @@ def test_a_number_that_a_float_does_not_hold_is_refused_by_everyone(db, declared
         pd.DataFrame({"a": [given]}),
         pa.table({"a": [given]}),
     ):
-        with pytest.raises(lockstep.Error, match=f"column `a` is {declared}"):
+        with pytest.raises(lockstep.Error, match=rf"column `a`( is)? of type {declared}"):
             db.append("t", data)
-    with pytest.raises(lockstep.Error, match=f"column `a` is {declared}"):
+    with pytest.raises(lockstep.Error, match=rf"column `a`( is)? of type {declared}"):
         db.request("SELECT a FROM t", {"a": given})
     if not isinstance(given, np.int64):
-        with pytest.raises(lockstep.Error, match=f"column `a` is {declared}"):
+        with pytest.raises(lockstep.Error, match=rf"column `a`( is)? of type {declared}"):
             db.execute(f"INSERT INTO t VALUES ({int(given) if given != 1e300 else given})")
     db.append("t", [{"a": 0.1}, {"a": 2**60}, {"a": math.inf}])
     assert len(db.sql("SELECT a FROM t")) == 3

@@ -91,7 +91,7 @@ def test_iceberg_has_the_rows_of_its_library(db: lockstep.Connection, tmp_path: 
     moved = tmp_path / "moved"
     Path(path).rename(moved)
     assert read(db, f"read_iceberg('{moved}')", "WHERE i > 3").num_rows == 2
-    with pytest.raises(lockstep.Error, match=r"table `.*` has no snapshot 5"):
+    with pytest.raises(lockstep.Error, match=r"snapshot 5 of table `.*` does not exist"):
         read(db, f"read_iceberg('{moved}', snapshot = 5)")
 
 
@@ -192,7 +192,7 @@ def test_wrong_metadata_is_an_error(db: lockstep.Connection, tmp_path: Path) -> 
         read(db, delta(tmp_path / "url", {"add": {"path": "ftp://x/1.parquet", "size": 1}}))
     with pytest.raises(lockstep.Error, match=r"an unsupported feature: Delta .* version 4"):
         read(db, delta(tmp_path / "new", {"protocol": {"minReaderVersion": 4}}))
-    with pytest.raises(lockstep.Error, match="metadata file `.*` of the table is damaged"):
+    with pytest.raises(lockstep.Error, match=r"metadata file `.*` of the table is damaged"):
         read(db, delta(tmp_path / "damaged", {"add": {"size": 1}}))
     metadata = tmp_path / "iceberg" / "metadata"
     metadata.mkdir(parents=True)
@@ -310,7 +310,7 @@ def test_iceberg_columns_that_were_added_have_their_initial_default(
         ("long", None, None),
     ]:
         assert read_with(data_type, default) == [(1, expected)], (data_type, default)
-    with pytest.raises(lockstep.Error, match="metadata file .* of the table is damaged") as raised:
+    with pytest.raises(lockstep.Error, match=r"metadata file .* of the table is damaged") as raised:
         read_with("long", "six")
     expected = 'The initial default "six" of column `added` does not match its type.'
     assert expected in str(raised.value)

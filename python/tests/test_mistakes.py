@@ -98,11 +98,11 @@ def test_a_statement_that_is_wrong_says_what_to_write(clicks, statement, fix):
 # A call in Python, and what its message must say.
 CALLS = [
     ("append without rows", lambda db: db.append("clicks", None), "data frame"),
-    ("append to another name", lambda db: db.append("t", [("a", 1)]), "CREATE TABLE"),
+    ("append to another name", lambda db: db.append("t", [("a", 1)]), "create the table"),
     ("a key that is no column", lambda db: db.append("clicks", [{"usr": "a"}]), "`user`"),
     ("a text for a number", lambda db: db.append("clicks", [{"price": "cheap"}]), "price"),
     ("bytes", lambda db: db.append("made", [{"k": b"x"}]), "bytes"),
-    ("only None", lambda db: db.append("made", [{"k": None}]), "CREATE TABLE"),
+    ("only None", lambda db: db.append("made", [{"k": None}]), "Create the table"),
     ("a request of None", lambda db: db.request("price", None), "dict"),
     ("a request without a column", lambda db: db.request("price", {"user": "a"}), "`price`"),
     ("a request with another name", lambda db: db.request("prize", {"user": "a"}), "`price`"),

@@ -135,7 +135,10 @@ def test_a_missing_column_is_named_with_its_type(deployed):
     ],
 )
 def test_an_ill_typed_value_is_named_with_the_type_of_its_column(deployed, column, value, declared):
-    with pytest.raises(lockstep.Error, match=f"column `{column}` is {declared}") as caught:
+    with pytest.raises(
+        lockstep.Error,
+        match=rf"column `{column}`( is)?( of type|: invalid input syntax for type) {declared}",
+    ) as caught:
         deployed.request("spent", {**ROW, column: value})
     assert caught.value.code in ("42804", "22003")
     assert caught.value.kind == "fix data"
@@ -185,7 +188,10 @@ def test_values_are_taken_as_their_column(db, declared, given, stored):
 )
 def test_values_that_would_change_are_refused(db, declared, given):
     db.execute(f"CREATE TABLE t (a {declared})")
-    with pytest.raises(lockstep.Error, match=f"column `a` is {declared}"):
+    with pytest.raises(
+        lockstep.Error,
+        match=rf"column `a`( is)?( of type|: invalid input syntax for type) {declared}",
+    ):
         db.request("SELECT a FROM t", {"a": given})
 
 

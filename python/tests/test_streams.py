@@ -159,9 +159,15 @@ def test_a_server_says_what_it_creates(tmp_path):
 def test_a_server_checks_its_files_before_it_opens_the_database(directory, tmp_path):
     missing = str(tmp_path / "missing")
     for key, text in (
-        ("server.file_folders", f"error: server.file_folders: folder `{missing}`: "),
-        ("server.temp_folders", f"error: server.temp_folders: folder `{missing}`: "),
-        ("tls.certificate", f"error: {missing}: "),
+        (
+            "server.file_folders",
+            f"error: server.file_folders: could not access directory `{missing}`: ",
+        ),
+        (
+            "server.temp_folders",
+            f"error: server.temp_folders: could not access directory `{missing}`: ",
+        ),
+        ("tls.certificate", f"error: could not read file `{missing}`: "),
     ):
         more = ["--set", f"tls.key={missing}"] if key.startswith("tls") else []
         # A second process could not open the directory: it is not tried.

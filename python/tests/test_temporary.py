@@ -291,7 +291,7 @@ def test_a_frame_that_does_not_fit_is_an_error(folder: Path) -> None:
     found = [v for batch in db.sql(query).batches() for v in batch["least"].to_pylist()]
     assert found == expected
     long = query.replace("UNBOUNDED PRECEDING", "1000000 PRECEDING")
-    with pytest.raises(lockstep.Error, match="more memory than it may use") as error:
+    with pytest.raises(lockstep.Error, match="exceeds its memory limit") as error:
         list(db.sql(long).batches())
     assert error.value.code == "53200"
 

@@ -237,7 +237,7 @@ def test_tfrecord_has_the_rows_as_examples(db, tmp_path):
     assert examples(gzip.decompress(packed.read_bytes())) == expected
     with pytest.raises(lockstep.Error, match="the file would have more than one column named `n`"):
         db.sql("SELECT n, n FROM clicks").write(tmp_path / "x.tfrecord")
-    with pytest.raises(lockstep.Error, match="tfrecord: column `m` is MAP"):
+    with pytest.raises(lockstep.Error, match="tfrecord: column `m` has unsupported type MAP"):
         db.sql("SELECT map('a', n) AS m FROM clicks").write(tmp_path / "x.tfrecord")
 
 

@@ -104,7 +104,10 @@ def test_a_main_table_has_what_the_answers_depend_on(stored):
     assert known("events") == [(1, 1, 2.5, None)]
     expected = "the main table has no column `id`, which the query reads"
     assert refused(known, "labels") == ("42703", expected)
-    assert refused(known, "other") == ("42804", "column `id` of the main table is STRING, not INT")
+    assert refused(known, "other") == (
+        "42804",
+        "column `id` of the main table is of type STRING, not INT",
+    )
     expected = "`events` is not the request table of the deployment"
     assert refused(stored.training_set, "events", "spent") == ("0A000", expected)
     assert refused(stored.training_set, None, "nope", as_known=True)[0] == "42704"
