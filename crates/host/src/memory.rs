@@ -57,12 +57,43 @@ pub fn may_take(bytes: u64) -> bool {
     if taken < STEP_BYTES {
         return true;
     }
-    let may_take = left().is_none_or(|left| left >= taken.saturating_add(RESERVE_BYTES));
+    let needed = taken.saturating_add(RESERVE_BYTES);
+    let may_take = left().is_none_or(|left| left >= needed || is_covered(left, needed));
     // What was refused is not taken, and the next attempt looks again.
     let less = |taken: u64| Some(if may_take { 0 } else { taken.saturating_sub(bytes) });
     // Relaxed: as above.
     let _before = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     may_take
+}
+
+/// Returns whether freed memory that the allocator keeps covers what the machine lacks. Half of it counts,
+/// since it is in pieces; and half of the reserve must be left for what no piece is large enough for.
+fn is_covered(left: u64, needed: u64) -> bool {
+    left >= RESERVE_BYTES / 2 && left.saturating_add(kept_by_allocator() / 2) >= needed
+}
+
+/// Returns the bytes that were freed and are kept by the C library for later allocations; 0 where that is
+/// unknown. Walks its lists of free pieces under their locks: only for a write that is refused otherwise.
+fn kept_by_allocator() -> u64 {
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+    {
+        /// The result of `mallinfo`, in which each number is a C `int`.
+        #[repr(C)]
+        struct AllocatorUse {
+            _before: [u32; 8],
+            free_bytes: u32,
+            _top_bytes: u32,
+        }
+        unsafe extern "C" {
+            fn mallinfo() -> AllocatorUse;
+        }
+        // SAFETY: it is the C library's, takes nothing, and may be called at any time.
+        let found = unsafe { mallinfo() };
+        // Beyond 4 GiB the number starts again from 0: too little is assumed then.
+        u64::from(found.free_bytes)
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu", not(miri))))]
+    0
 }
 
 /// Returns the bytes that the process may still take; `None` where nothing is known to limit it.
@@ -147,7 +178,21 @@ const PAGE: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::{footprint, usable_size};
+    use super::{RESERVE_BYTES, footprint, is_covered, usable_size};
+
+    #[test]
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn memory_that_was_freed_covers_what_the_machine_lacks() {
+        let mut pieces: Vec<Box<[u8; 1_024]>> =
+            (0..200_000).map(|_| Box::new([1; 1_024])).collect();
+        // The last piece keeps the allocator from giving the others back.
+        let last = pieces.pop();
+        drop(pieces);
+        assert!(is_covered(RESERVE_BYTES, RESERVE_BYTES + (50 << 20)));
+        assert!(!is_covered(RESERVE_BYTES, RESERVE_BYTES + (4 << 30)), "more than was freed");
+        assert!(!is_covered(0, 1 << 20), "the reserve is used up");
+        drop(last);
+    }
 
     #[test]
     fn an_allocation_of_the_usable_size_takes_no_more() {
