@@ -38,7 +38,7 @@ examples: install $(VENV)/.test
 test: test-rust test-python
 
 test-rust:
-	cargo test --locked --workspace --tests
+	cargo xtask test
 	cargo test --locked --workspace --doc
 
 test-python: install $(VENV)/.test $(VENV)/.docs

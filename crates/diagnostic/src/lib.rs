@@ -147,7 +147,7 @@ pub mod code {
     pub const TOO_MANY: &str = "53300";
     /// An internal error: a bug in Lockstep.
     pub const INTERNAL_ERROR: &str = "XX000";
-    /// NULL where the caller of the Python package requires a value.
+    /// NULL instead of a value that a call of the Python package requires.
     pub const NULL_NOT_ALLOWED: &str = "22004";
     /// A server that could not be reached.
     pub const NOT_CONNECTED: &str = "08001";

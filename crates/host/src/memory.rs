@@ -69,6 +69,7 @@ pub fn may_take(bytes: u64) -> bool {
 /// Returns whether freed memory that the allocator keeps covers what the machine lacks. Half of it counts,
 /// since it is in pieces; and half of the reserve must be left for what no piece is large enough for.
 fn is_covered(left: u64, needed: u64) -> bool {
+    debug_assert!(left < needed, "{left} of {needed} bytes are left");
     left >= RESERVE_BYTES / 2 && left.saturating_add(kept_by_allocator() / 2) >= needed
 }
 

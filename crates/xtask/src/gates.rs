@@ -11,7 +11,7 @@ use lockstep_testkit::{guide, l3, long_windows, slt};
 
 use crate::{
     conformance::{self, ConformanceOptions},
-    reference, tidy, workspace_dir,
+    reference, test_programs, tidy, workspace_dir,
 };
 
 /// Formats every crate. Returns whether it worked, as all gates do.
@@ -135,7 +135,7 @@ fn is_document(file: &Path) -> bool {
 pub fn ci() -> bool {
     tidy::run()
         && lint()
-        && test(&[])
+        && test_programs::run()
         && model()
         && conformance::run(&ConformanceOptions::default())
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`tidy`] | rules about the source that no lint checks |
 //! | [`gates`] | format, lint, test: cargo with the right arguments |
+//! | [`test_programs`] | every test program, several at a time |
 //! | [`fuzz`] | fuzzing for a given time |
 //! | [`messages`] | messages that no golden test sees |
 //! | [`reference`] | the reference pages, from the declarations of functions, statements and types |
@@ -19,6 +20,7 @@ pub mod messages;
 pub mod reference;
 pub mod sim;
 mod source;
+pub mod test_programs;
 pub mod tidy;
 
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use lockstep_testkit::fuzz::memory::Counting;
 use lockstep_xtask::{
     conformance::{self, ConformanceOptions},
-    fuzz, gates, messages, reference, sim, tidy,
+    fuzz, gates, messages, reference, sim, test_programs, tidy,
 };
 
 /// Counts memory, so that the memory of a fuzzed input is known.
@@ -38,7 +38,7 @@ enum Command {
     Fmt,
     /// Check the format and the generated pages, then run clippy with every warning an error.
     Lint,
-    /// Run the tests; arguments go to `cargo test`.
+    /// Run every test program, several at a time; with arguments, `cargo test` with these.
     Test {
         /// What `cargo test` gets.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -159,6 +159,7 @@ fn main() -> ExitCode {
         Command::Messages => messages::run(),
         Command::Fmt => gates::format(),
         Command::Lint => gates::lint(),
+        Command::Test { arguments } if arguments.is_empty() => test_programs::run(),
         Command::Test { arguments } => gates::test(&arguments),
         Command::Slt { path, complete } => gates::golden_sql(path, complete),
         Command::Model => gates::model(),

@@ -275,7 +275,7 @@ fn an_object_has_a_name_and_a_column_a_type_that_is_stored() {
         assert_eq!(error.code, "42601");
     }
     let error = create("u", "SELECT [v, v] AS pair FROM t").unwrap_err();
-    let message = "column `pair` cannot be ARRAY<BIGINT>".to_owned();
+    let message = "column `pair` cannot be of type ARRAY<BIGINT>".to_owned();
     assert_eq!(refused(error), ("42P16", message));
     for sql in ["CREATE USER ''", "CREATE USER IF NOT EXISTS ''"] {
         let error = session.execute(sql).unwrap_err();
