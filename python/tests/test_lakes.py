@@ -200,7 +200,9 @@ def test_wrong_metadata_is_an_error(db: lockstep.Connection, tmp_path: Path) -> 
     with pytest.raises(lockstep.Error, match=r"an unsupported feature: Iceberg .* version 3"):
         read(db, f"read_iceberg('{tmp_path}/iceberg')")
     (metadata / "00001-b.metadata.json").write_text("{}")
-    with pytest.raises(lockstep.Error, match="has two metadata files with the highest version"):
+    with pytest.raises(
+        lockstep.Error, match=r"table `.*` has two metadata files with the highest version"
+    ):
         read(db, f"read_iceberg('{tmp_path}/iceberg')")
 
 

@@ -137,11 +137,8 @@ def test_writes_stop_at_a_share_of_the_memory(tables):
     tables.append("t", rows)
     error = caught(tables.append, "t", rows)
     assert error.code == "53200"
-    message = (
-        r"insert_memory_usage_limit exceeded: "
-        r"tables use \d+ bytes, at least 1 percent of max_memory"
-    )
-    assert re.fullmatch(message, error.message)
+    exceeded = r"insert_memory_usage_limit exceeded: tables use \d+ bytes, at least 1 percent of max_memory"  # noqa: E501
+    assert re.fullmatch(exceeded, error.message)
     assert tables.sql("SELECT count(*) AS n FROM t").fetchone() == (100,)
 
 

@@ -29,7 +29,9 @@ impl Session {
     pub(crate) fn backup(&self, path: &str, span: Span) -> Result<Output> {
         let path = self.backup_path(Path::new(path)).map_err(|_outside| {
             let message = "permission denied to write a backup to this directory";
-            Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message).at(span)
+            Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message).at(span).with_hint(
+                "Specify a path whose parent is an existing directory that users may access.",
+            )
         })?;
         let backup = self.database.backup(&path);
         done(backup.map_err(|error| Box::new(error.at(span)))?)

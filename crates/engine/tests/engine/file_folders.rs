@@ -274,6 +274,8 @@ fn nothing_is_written_through_a_link() {
     symlink(folders.at("out"), folders.at("in/link")).unwrap();
     ann.refused_as_outside("BACKUP TO '~/in/link/backup'");
     ann.refused_as_outside("BACKUP TO '~/in/link'");
+    let (_, message) = ann.refused("BACKUP TO '~/in/none/backup'");
+    assert_eq!(message, "permission denied to write a backup to this directory");
     ann.rows(&outfile("fine", ", partition_by='k'"));
     assert_eq!(ann.rows("SELECT * FROM read_csv('~/in/fine')"), 2);
     ann.rows(&outfile("fine", ", partition_by='k', mode='overwrite'"));
