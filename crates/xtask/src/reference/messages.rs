@@ -42,51 +42,72 @@ These messages depend on a file, on memory, on another process or on time; `…`
 pub(super) fn messages() -> String {
     let records = golden_records();
     assert!(!records.is_empty(), "tests/sql has errors");
-    let mut examples: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    let mut remaining: BTreeSet<(String, &str)> = BTreeSet::new();
-    for name in STATEMENT_CRATES {
-        for template in templates_of(name) {
-            match example_of(&template, &records) {
-                Some((code, example)) => {
-                    examples.entry(code).or_default().insert(template.shown().to_owned(), example);
-                }
-                None => {
-                    remaining.insert((template.shown().to_owned(), name));
-                }
-            }
+    let templates: BTreeSet<(Template, &str)> = STATEMENT_CRATES
+        .iter()
+        .flat_map(|name| templates_of(name).into_iter().map(move |template| (template, *name)))
+        .collect();
+    let mut shown: BTreeSet<&str> = BTreeSet::new();
+    let mut examples: BTreeMap<String, BTreeMap<String, &GoldenRecord>> = BTreeMap::new();
+    for record in &records {
+        let Some((code, message)) = first_message(&record.result) else { continue };
+        let template = templates.iter().find(|(template, _)| template.is_in(message));
+        let kind = template.map_or_else(|| generalized(message), |(found, _)| found.shown().into());
+        shown.extend(template.map(|(found, _)| found.shown()));
+        let example = examples.entry(code.to_owned()).or_default().entry(kind).or_insert(record);
+        if record.sql.len() < example.sql.len() {
+            *example = record;
         }
     }
     let mut page = String::from(INTRODUCTION);
     for (code, messages) in &examples {
         push(&mut page, format_args!("\n## {code}\n"));
-        let shown: BTreeSet<&String> = messages.values().collect();
+        let shown: BTreeSet<String> = messages.values().map(|record| example_of(record)).collect();
         for example in shown {
             push(&mut page, format_args!("\n```text\n{example}\n```\n"));
         }
     }
     page.push_str(REMAINING);
-    for (message, name) in remaining {
-        push(&mut page, format_args!("| {} | {name} |\n", super::code(&message)));
+    let remaining: BTreeSet<(&str, &str)> =
+        templates.iter().map(|(template, name)| (template.shown(), *name)).collect();
+    for (message, name) in remaining.iter().filter(|(message, _)| !shown.contains(message)) {
+        push(&mut page, format_args!("| {} | {name} |\n", super::code(message)));
     }
     page
 }
 
-/// Returns the code and the text of the shortest example of a message.
-fn example_of(template: &Template, records: &[GoldenRecord]) -> Option<(String, String)> {
-    let shows = |record: &&GoldenRecord| {
-        first_line(&record.result).is_some_and(|line| template.is_in(line))
-    };
-    let record = records.iter().filter(shows).min_by_key(|record| record.sql.len())?;
-    let line = first_line(&record.result)?;
-    let code = line.split(['[', ']']).nth(1)?.to_owned();
-    // A caret's line repeats the statement.
+/// Returns a message with `…` for the names, values and numbers in it: the same for messages of a kind.
+fn generalized(message: &str) -> String {
+    let mut kind = String::new();
+    let mut characters = message.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            '`' | '\'' | '"' => {
+                let _quoted = characters.by_ref().find(|closing| *closing == c);
+                kind.push('…');
+            }
+            '0'..='9' if kind.ends_with('…') => {}
+            '0'..='9' => kind.push('…'),
+            _ => kind.push(c),
+        }
+    }
+    kind
+}
+
+/// Returns the statement and the result of a record; the statement once where a caret's line has it.
+fn example_of(record: &GoldenRecord) -> String {
     let is_repeated = record.sql.lines().count() == 1
         && record.result.lines().any(|line| line.ends_with(&record.sql));
-    let example = match is_repeated {
+    match is_repeated {
         true => record.result.clone(),
         false => format!("{}\n{}", record.sql, record.result),
-    };
-    Some((code, example))
+    }
+}
+
+/// Returns code and message of a rendered error or warning.
+fn first_message(result: &str) -> Option<(&str, &str)> {
+    let line = first_line(result)?;
+    let (head, message) = line.split_once("]: ")?;
+    Some((head.split_once('[')?.1, message))
 }
 
 /// Returns the line with the message of a rendered error or warning.
@@ -113,4 +134,23 @@ fn records_of(file: &Path) -> Vec<GoldenRecord> {
         }
     }
     records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{first_message, generalized};
+
+    #[test]
+    fn messages_of_a_kind_are_one() {
+        let kinds = ["table `a` has 12 rows", "table `b c` has 7 rows"].map(generalized);
+        assert_eq!(kinds, ["table … has … rows"; 2]);
+        assert_eq!(generalized("it's open"), "it…");
+    }
+
+    #[test]
+    fn code_and_message_are_read() {
+        let result = "warning[01L05]: it is late\nline 1: SELECT";
+        assert_eq!(first_message(result), Some(("01L05", "it is late")));
+        assert_eq!(first_message("id  n"), None);
+    }
 }
