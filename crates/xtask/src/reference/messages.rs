@@ -50,9 +50,9 @@ pub(super) fn messages() -> String {
     let mut examples: BTreeMap<String, BTreeMap<String, &GoldenRecord>> = BTreeMap::new();
     for record in &records {
         let Some((code, message)) = first_message(&record.result) else { continue };
-        let template = templates.iter().find(|(template, _)| template.is_in(message));
-        let kind = template.map_or_else(|| generalized(message), |(found, _)| found.shown().into());
-        shown.extend(template.map(|(found, _)| found.shown()));
+        let known = templates.iter().filter(|(template, _)| template.is_in(message));
+        shown.extend(known.map(|(template, _)| template.shown()));
+        let kind = generalized(message);
         let example = examples.entry(code.to_owned()).or_default().entry(kind).or_insert(record);
         if record.sql.len() < example.sql.len() {
             *example = record;
