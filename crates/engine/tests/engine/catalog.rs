@@ -279,7 +279,11 @@ fn an_object_has_a_name_and_a_column_a_type_that_is_stored() {
     assert_eq!(refused(error), ("42P16", message));
     for sql in ["CREATE USER ''", "CREATE USER IF NOT EXISTS ''"] {
         let error = session.execute(sql).unwrap_err();
-        assert_eq!(refused(error), ("42601", "the name of a user cannot be empty".to_owned()), "{sql}");
+        assert_eq!(
+            refused(error),
+            ("42601", "the name of a user cannot be empty".to_owned()),
+            "{sql}"
+        );
     }
     assert_eq!(session.execute("SHOW TABLES").unwrap().row_count(), 1);
 }
