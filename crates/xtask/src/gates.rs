@@ -143,7 +143,7 @@ pub fn ci() -> bool {
 /// Takes away the variables by which `cargo run` describes this package to its program. The build script
 /// of `ring` runs again when one of them differs, so that DataFusion, above it, would be compiled anew
 /// whenever this program and somebody's shell call cargo in turn.
-fn outside_package(command: &mut Command) -> &mut Command {
+pub(crate) fn outside_package(command: &mut Command) -> &mut Command {
     let describes = |name: &str| {
         ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
             || ["CARGO_CRATE_NAME", "CARGO_BIN_NAME", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"]

@@ -13,7 +13,7 @@ use std::{
 
 use lockstep_host::{Clock, SystemClock, sync::Mutex};
 
-use crate::workspace_dir;
+use crate::{gates::outside_package, workspace_dir};
 
 /// Programs whose tests take longest: they start first, so that none is left at the end.
 const LONGEST: &[&str] = &["known", "l3", "golden_sql", "parity", "engine", "crash", "durability"];
@@ -67,7 +67,7 @@ pub fn run() -> bool {
 
 /// Builds the programs and returns them; `None` after an error, which cargo has printed.
 fn build() -> Option<Vec<TestProgram>> {
-    let output = Command::new("cargo")
+    let output = outside_package(&mut Command::new(env!("CARGO")))
         .args(["test", "--locked", "--workspace", "--tests", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
         .current_dir(workspace_dir())
