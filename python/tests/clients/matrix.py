@@ -22,7 +22,8 @@ END = "<!-- clients: end -->"
 
 def _python(package: str) -> str:
     """Returns the version of a package that the tests install."""
-    text = (ROOT / "python" / "requirements.txt").read_text()
+    names = ["requirements.txt", "requirements-test.txt"]
+    text = "\n".join((ROOT / "python" / name).read_text() for name in names)
     found = re.search(rf"^{re.escape(package)}(?:\[\w+\])?==(\S+)$", text, re.MULTILINE)
     assert found, package
     return found[1]
