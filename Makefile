@@ -42,7 +42,7 @@ test-rust:
 	cargo test --locked --workspace --doc
 
 test-python: install $(VENV)/.test $(VENV)/.docs
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+	$(BIN)/python -m pytest
 
 # SEED=N draws another run of everything that is drawn.
 SEED ?= 1

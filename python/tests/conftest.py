@@ -136,37 +136,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "client(name, feature): what a test shows of a client")
-    config.addinivalue_line("markers", "xdist_group(name): tests of a name run in one process")
     config.stash[CLIENT_MATRIX] = Matrix()
 
 
 def runs_everything(config: pytest.Config) -> bool:
     """Returns whether all tests are selected."""
-    if workers := getattr(config, "workerinput", None):
-        return workers["runs_everything"]
     return config.args_source.name == "TESTPATHS" and not any(
         config.getoption(option) for option in ("keyword", "markexpr", "lf")
     )
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node) -> None:
-    """Tells a process of pytest-xdist what it cannot see: it is called with the paths."""
-    node.workerinput["runs_everything"] = runs_everything(node.config)
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the test of the table of clients after the tests of clients, in the same process.
-
-    The tests of any other file run in one process as well (`--dist loadgroup`).
-    """
-    table = "test_client_matrix.py"
-    items.sort(key=lambda item: item.path.name == table)
-    clients = {item.path for item in items if item.get_closest_marker("client")}
-    for item in items:
-        is_client = item.path in clients or item.path.name == table
-        name = "clients" if is_client else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(name))
+    """Puts the test of the table of clients after the tests of clients."""
+    items.sort(key=lambda item: item.path.name == "test_client_matrix.py")
 
 
 @pytest.hookimpl(wrapper=True)
