@@ -50,7 +50,7 @@ SEED ?= 1
 nightly: install $(VENV)/.test
 	$(MAKE) --jobs 2 --output-sync=line nightly-differential nightly-generated
 
-nightly-differential:
+nightly-differential: $(VENV)/.test
 	cd python/tests && ../../$(BIN)/python -m differential --queries 100000 --seed $(SEED)
 
 nightly-generated:

@@ -139,13 +139,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[CLIENT_MATRIX] = Matrix()
 
 
-def runs_everything(config: pytest.Config) -> bool:
-    """Returns whether all tests are selected."""
-    return config.args_source.name == "TESTPATHS" and not any(
-        config.getoption(option) for option in ("keyword", "markexpr", "lf")
-    )
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the test of the table of clients after the tests of clients."""
     items.sort(key=lambda item: item.path.name == "test_client_matrix.py")

@@ -8,10 +8,7 @@ use std::{collections::BTreeMap, fs, path::Path, sync::LazyLock};
 
 use regex::Regex;
 
-use super::{
-    Violations,
-    ratchet::{Direction, Measure},
-};
+use super::{Violations, ratchet::Measure};
 use crate::{
     source::{files_below, line_at, strings_outside_tests},
     workspace_dir,
@@ -22,8 +19,7 @@ const DEVELOPERS_CRATES: &[&str] = &["crash", "sim", "testkit", "xtask"];
 
 /// Files whose doc comments become help texts, as prefixes below `crates/`. Docstrings of the Python
 /// package are read in its reference page.
-const DOCUMENTED_SOURCES: &[&str] =
-    &["cli/src/arguments.rs", "cli/src/bin/", "crash/src/arguments.rs"];
+const DOCUMENTED_SOURCES: &[&str] = &["cli/src/arguments.rs", "cli/src/bin/"];
 
 /// Documents outside `docs`.
 const ROOT_DOCUMENTS: &[&str] = &["README.md", "CHANGELOG.md", "HACKING.md"];
@@ -161,14 +157,7 @@ pub(crate) fn measures() -> Vec<Measure> {
     for file in files_below(&root.join("python/lockstep"), &["py", "pyi"]) {
         read(&file, "python-package", &lines_of);
     }
-    let measure = |(scope, places): (String, Violations)| Measure {
-        name: "english",
-        scope,
-        value: places.len() as u64,
-        direction: Direction::Falls,
-        places,
-    };
-    places.into_iter().map(measure).collect()
+    Measure::of_places("english", places)
 }
 
 /// Returns the string literals of a source, and the doc comments that users read.

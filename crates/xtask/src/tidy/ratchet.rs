@@ -38,6 +38,20 @@ pub(crate) struct Measure {
     pub(crate) places: Vec<String>,
 }
 
+impl Measure {
+    /// Counts the places of each scope, of which there should be none.
+    pub(crate) fn of_places(name: &'static str, places: BTreeMap<String, Violations>) -> Vec<Self> {
+        let measure = |(scope, places): (String, Violations)| Self {
+            name,
+            scope,
+            value: places.len() as u64,
+            direction: Direction::Falls,
+            places,
+        };
+        places.into_iter().map(measure).collect()
+    }
+}
+
 /// The values of the file by measure and scope.
 type RatchetLimits = BTreeMap<(String, String), u64>;
 

@@ -5,10 +5,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use super::{
-    Violations,
-    ratchet::{Direction, Measure},
-};
+use super::{Violations, ratchet::Measure};
 use crate::{
     source::{code_of, files_below, line_at},
     workspace_dir,
@@ -62,14 +59,7 @@ pub(crate) fn measures() -> Vec<Measure> {
         }
     }
     ROOT_FILES.iter().for_each(|file| read(&root.join(file), "docs"));
-    let measure = |(scope, places): (String, Violations)| Measure {
-        name: "banned-words",
-        scope,
-        value: places.len() as u64,
-        direction: Direction::Falls,
-        places,
-    };
-    places.into_iter().map(measure).collect()
+    Measure::of_places("banned-words", places)
 }
 
 /// Reads the list: a word or a phrase a line, after a colon the contexts in which it is right,
