@@ -29,7 +29,7 @@ use lockstep_table::{Snapshot, StoredRow};
 
 use crate::{
     ExecuteOptions, StoredTables,
-    error::{interrupted, into_datafusion},
+    error::into_datafusion,
     operator::{BATCH_ROWS, batch_bytes},
     table_reads::look_up,
 };
@@ -172,8 +172,9 @@ impl<'p> PointQuery<'p> {
             _ => None,
         });
         match KeyRead::find(snapshot.schema(), conditions, kept_by) {
-            Some(read) => look_up(snapshot, &read, kept_by.is_some(), BATCH_ROWS)
-                .map_err(|interrupt| into_datafusion(interrupted(interrupt))),
+            Some(read) => {
+                look_up(snapshot, &read, kept_by.is_some(), BATCH_ROWS).map_err(into_datafusion)
+            }
             None => Ok(None),
         }
     }

@@ -27,7 +27,7 @@ use datafusion::{
 use lockstep_host::query;
 use lockstep_plan::CatalogTable;
 use lockstep_row::{Arena, DataType, arrow::ColumnBuilder};
-use lockstep_table::{ScanPart, Snapshot, StoredRow};
+use lockstep_table::{ReadError, ScanPart, Snapshot, StoredRow};
 
 use crate::{
     error::{interrupted, into_datafusion},
@@ -232,7 +232,7 @@ impl Decoding<'_> {
     /// Decodes rows and passes batches of those on that pass the filter, until there are `rows_max`.
     fn decode<'s>(
         &self,
-        rows: impl Iterator<Item = StoredRow<'s>>,
+        rows: impl Iterator<Item = Result<StoredRow<'s>, ReadError>>,
         rows_max: usize,
         push: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
@@ -258,6 +258,7 @@ impl Decoding<'_> {
         let mut arena = Arena::new();
         let mut row_count = 0;
         for stored in rows.take(decoded_max) {
+            let stored = stored.map_err(|error| into_datafusion(error.into()))?;
             for (builder, column) in builders.iter_mut().zip(&self.columns) {
                 builder.push(stored.row.get_in(*column, &arena));
             }
@@ -301,7 +302,7 @@ impl Decoding<'_> {
             }
             DecodeSource::Scan(snapshot, None) => self.decode(snapshot.scan(), rows_max, push)?,
             DecodeSource::Found { rows, _memory } => {
-                self.decode(rows.into_iter(), rows_max, push)?;
+                self.decode(rows.into_iter().map(Ok), rows_max, push)?;
             }
         }
         target.finish()
@@ -342,7 +343,7 @@ impl Decoding<'_> {
     /// Decodes at most `rows_max` rows into batches that count in `memory`.
     fn held<'r>(
         &self,
-        rows: impl Iterator<Item = StoredRow<'r>>,
+        rows: impl Iterator<Item = Result<StoredRow<'r>, ReadError>>,
         rows_max: usize,
         memory: &ScanMemory<'_>,
     ) -> Result<Vec<RecordBatch>> {

@@ -230,7 +230,7 @@ impl<'s> Reading<'s> {
             let found_max = (snapshot.log_row_count() / LOOKED_UP_PART)
                 .clamp(*LOOKED_UP_ROWS.start(), *LOOKED_UP_ROWS.end());
             let found = look_up(snapshot, &read, kept_by.is_some(), found_max);
-            let found = found.map_err(|interrupt| into_datafusion(interrupted(interrupt)))?;
+            let found = found.map_err(into_datafusion)?;
             if let Some(rows) = found {
                 let memory = MemoryConsumer::new("rows by key");
                 let memory = memory.register(&self.state.runtime_env().memory_pool);
@@ -263,7 +263,7 @@ pub(crate) fn look_up<'s>(
     read: &KeyRead,
     by_own_rule: bool,
     rows_max: usize,
-) -> std::result::Result<Option<Vec<StoredRow<'s>>>, lockstep_host::Interrupt> {
+) -> lockstep_diagnostic::Result<Option<Vec<StoredRow<'s>>>> {
     let mut found = Vec::new();
     for key in &read.keys {
         let mut rows = match by_own_rule {
@@ -273,13 +273,17 @@ pub(crate) fn look_up<'s>(
         if *read.event_times.end() < i64::MAX {
             rows.seek(*read.event_times.end());
         }
-        for row in rows.take_while(|row| row.event_time >= *read.event_times.start()) {
+        for row in rows {
+            let row = row?;
+            if row.event_time < *read.event_times.start() {
+                break;
+            }
             if found.len() == rows_max {
                 return Ok(None);
             }
             found.push(row);
         }
-        query::checkpoint()?;
+        query::checkpoint().map_err(interrupted)?;
     }
     found.sort_unstable_by_key(|row| row.arrival);
     Ok(Some(found))

@@ -314,6 +314,9 @@ pub(crate) fn table_error(error: &TableError) -> Box<Diagnostic> {
     if let TableError::Interrupted(interrupt) = error {
         return Box::new(Diagnostic::interrupted(interrupt.limit_ms()));
     }
+    if let TableError::Read(failure) = error {
+        return failure.clone().into();
+    }
     if let TableError::Log(failure) = error {
         return log_error(failure.error());
     }

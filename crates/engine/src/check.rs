@@ -135,7 +135,14 @@ fn opening_findings(path: &Path, options: &OpenOptions) -> Vec<CheckFinding> {
     };
     let mut findings = Vec::new();
     for (name, table) in database.all_tables() {
-        let counts = table.row_counts();
+        let counts = match table.row_counts() {
+            Ok(counts) => counts,
+            Err(error) => {
+                let finding = CheckFinding::new(path, 0, error.to_string());
+                findings.push(CheckFinding { tables: vec![name.clone()], ..finding });
+                continue;
+            }
+        };
         for (index, rows) in counts.by_index.iter().filter(|(_, rows)| *rows != counts.scanned) {
             let scanned = counts.scanned;
             let what = format!("index `{index}` contains {rows} of {scanned} rows");

@@ -221,7 +221,7 @@ impl Session {
         self.enter(operation, || {
             let found = self.find_table(&name)?;
             let snapshot = found.snapshot();
-            Ok(snapshot.scan().map(|stored| stored.arrival).collect())
+            snapshot.scan().map(|stored| Ok(stored?.arrival)).collect()
         })
     }
 

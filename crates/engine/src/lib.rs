@@ -51,6 +51,7 @@ mod checkpoint_thread;
 mod constant;
 mod context;
 mod conversion;
+mod copied_rows;
 mod database;
 mod deployment;
 mod entrance;

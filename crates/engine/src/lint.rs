@@ -275,7 +275,8 @@ impl<'a> Facts<'a> {
         let snapshot = table.snapshot();
         let mut seen = HashSet::new();
         let mut key = Vec::new();
-        for stored in snapshot.scan().take(ROWS_READ_MAX) {
+        // Nothing is said about rows that cannot be read.
+        for stored in snapshot.scan().take(ROWS_READ_MAX).map_while(Result::ok) {
             key.clear();
             let event_time = match (is_alike, source.event_time) {
                 (Alike::SameKey, _) => None,

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use lockstep_batch::load::{ColumnMatch, FileFormat, LoadOptions, read_file};
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_host::QueryContext;
-use lockstep_row::{Arena, Datum, Retention, TableSchema};
+use lockstep_row::{Retention, TableSchema};
 use lockstep_table::{Appended, Table};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,7 @@ use crate::{
     append::{self, AppendRule, table_error},
     catalog::{CatalogRecord, TableEntry},
     conversion::Conversion,
+    copied_rows::{ValueSource, copy_rows},
     database::TableSet,
 };
 
@@ -231,7 +232,7 @@ impl OfflineData {
         match &self.rows {
             Some(present) if Arc::ptr_eq(present, &rows) => {}
             // A concurrent load was first.
-            Some(present) => drop(copy_rows(&rows, present)?),
+            Some(present) => drop(copy_all(&rows, present)?),
             None => self.rows = Some(rows),
         }
         Ok(())
@@ -254,7 +255,7 @@ impl OfflineData {
         }
         let table = empty_table(database, schema)?;
         if let Some(rows) = &self.rows {
-            copy_rows(rows, &table)?;
+            copy_all(rows, &table)?;
         }
         for file in &self.files {
             let batches = read_file(&file.path, &file.options, schema, &conversion.settings())?;
@@ -272,14 +273,10 @@ fn exists<T>(span: Span) -> Result<T> {
         .err()
 }
 
-fn copy_rows(from: &Table, to: &Table) -> Result<Appended> {
-    let snapshot = from.snapshot();
-    let arena = Arena::new();
-    let columns = from.schema().columns.len();
-    let rows = snapshot.scan().map(|stored| -> Vec<Datum<'_>> {
-        (0..columns).map(|column| stored.row.get_in(column, &arena)).collect()
-    });
-    to.append(rows).map_err(|error| table_error(&error))
+/// Copies all rows of a table to another one of the same columns.
+fn copy_all(from: &Table, to: &Table) -> Result<Appended> {
+    let columns = 0..from.schema().columns.len();
+    copy_rows(from, to, &columns.map(ValueSource::Column).collect::<Vec<_>>())
 }
 
 /// Makes an empty table of this schema whose rows do not expire, and are not in the log.

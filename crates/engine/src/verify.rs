@@ -163,9 +163,5 @@ fn verify(
     Ok(found)
 }
 
-fn count(rows: usize) -> u64 {
-    u64::try_from(rows).expect("a count fits 64 bits")
-}
-
 #[cfg(test)]
 mod tests;

@@ -272,7 +272,7 @@ impl<'s> StreamRows<'s> {
                     if rows == limit.rows {
                         return Ok(RowsTaken { rows, next: NextRow::Unread });
                     }
-                    match cursor.next_stored() {
+                    match cursor.next_stored()? {
                         Some((older, Some(order))) if order >= limit.lowest => row = older,
                         Some((older, order)) => {
                             *next = Some(older);
@@ -327,9 +327,9 @@ impl<'s> MergeStream<'s> {
     #[inline(never)]
     fn read_next(&mut self, ctx: &AnswerContext<'s>) -> Result<Option<i64>> {
         Ok(match &mut self.rows {
-            StreamRows::Runs(runs) => runs.read_next(),
+            StreamRows::Runs(runs) => runs.read_next()?,
             StreamRows::Stored { cursor, next } => {
-                let (row, order) = cursor.next_stored().unzip();
+                let (row, order) = cursor.next_stored()?.unzip();
                 *next = row;
                 order.flatten()
             }
@@ -441,7 +441,7 @@ impl<'s> IndexRuns<'s> {
     }
 
     /// Finds the next row, which may be in the next run, and returns its order value.
-    fn read_next(&mut self) -> Option<i64> {
+    fn read_next(&mut self) -> Result<Option<i64>> {
         loop {
             let next = self.run.as_ref().and_then(|run| self.row_of(run));
             if let Some((row, order)) = next {
@@ -449,9 +449,9 @@ impl<'s> IndexRuns<'s> {
                     // Rows of NULL are skipped; no row before them is to be added.
                     (self.next, self.flushed) = (row, row);
                 }
-                return Some(order);
+                return Ok(Some(order));
             }
-            let run = self.rows.next_run()?;
+            let Some(run) = self.rows.next_run()? else { return Ok(None) };
             let fields = self.inputs.records.as_ref().map(|records| &records.fields[..]);
             self.rows.prefetch_next_run(fields.unwrap_or_default());
             let timed = match self.order {

@@ -12,7 +12,7 @@
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
 use lockstep_row::{Datum, key::encode_key};
-use lockstep_table::{KeyNodes, KeyRows, StoredRow};
+use lockstep_table::{KeyNodes, KeyRows, ReadError, StoredRow};
 
 use crate::{
     chain::{Chain, LeafKind},
@@ -289,7 +289,7 @@ impl KeyedSource {
             LeafKind::Materialised(index) => {
                 let rows = ctx.materialised_rows(index)?.iter(ctx.arena);
                 let leaves = (0_u64..).zip(rows);
-                let leaves = leaves.map(|(arrival, row)| ArrivedRow::values(row, arrival));
+                let leaves = leaves.map(|(arrival, row)| Ok(ArrivedRow::values(row, arrival)));
                 self.sort_leaves(ctx, keys, bounds, leaves)
             }
         }
@@ -300,9 +300,9 @@ impl KeyedSource {
         ctx: &AnswerContext<'s>,
         keys: &'s [Datum<'s>],
         bounds: SourceBounds,
-        rows: impl Iterator<Item = StoredRow<'s>>,
+        rows: impl Iterator<Item = Result<StoredRow<'s>, ReadError>>,
     ) -> Result<SourceCursor<'s>> {
-        let leaves = rows.map(|row| ArrivedRow::stored(&row));
+        let leaves = rows.map(|row| Ok(ArrivedRow::stored(&row?)));
         self.sort_leaves(ctx, keys, bounds, leaves)
     }
 
@@ -311,13 +311,14 @@ impl KeyedSource {
         ctx: &AnswerContext<'s>,
         keys: &'s [Datum<'s>],
         bounds: SourceBounds,
-        leaves: impl Iterator<Item = ArrivedRow<'s>>,
+        leaves: impl Iterator<Item = Result<ArrivedRow<'s>>>,
     ) -> Result<SourceCursor<'s>> {
         let mut sorted = ArenaVec::new_in(ctx.arena);
         for (seen, leaf) in (1_usize..).zip(leaves) {
             if seen % ROWS_PER_CHECKPOINT == 0 {
                 checkpoint()?;
             }
+            let leaf = leaf?;
             let arrival = leaf.arrival;
             let Some(row) = self.row(ctx, leaf)? else { continue };
             let order = match &self.order {
@@ -466,27 +467,30 @@ impl<'s> IndexCursor<'s> {
     /// through the chain and its keys have to be compared, unless the cursor
     /// [is plain](Self::is_plain).
     #[inline]
-    pub(crate) fn next_stored(&mut self) -> Option<(StoredRow<'s>, Option<i64>)> {
+    pub(crate) fn next_stored(
+        &mut self,
+    ) -> Result<Option<(StoredRow<'s>, Option<i64>)>, ReadError> {
         for row in self.rows.by_ref() {
+            let row = row?;
             let order = self.source.order.of(&row);
             if order.is_some_and(|order| order < self.bounds.lower) {
-                return None;
+                return Ok(None);
             }
             let is_contained = match self.source.order {
                 Order::Stored => self.bounds.before.is_none_or(|end| row.arrival < end.arrival),
                 _ => self.bounds.contains(order, row.arrival),
             };
             if is_contained {
-                return Some((row, order));
+                return Ok(Some((row, order)));
             }
         }
-        None
+        Ok(None)
     }
 
     #[inline]
     fn next(&mut self, ctx: &AnswerContext<'s>) -> Result<Option<SourceRow<'s>>> {
         let mut skipped = 0;
-        while let Some((stored, order)) = self.next_stored() {
+        while let Some((stored, order)) = self.next_stored()? {
             let row = self.source.row(ctx, ArrivedRow::stored(&stored))?;
             if let Some(row) = row.filter(|row| self.source.has_keys(ctx, row, self.keys)) {
                 return Ok(Some(SourceRow { row, order, arrival: stored.arrival }));

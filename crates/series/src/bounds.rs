@@ -77,13 +77,13 @@ impl Bounds {
     }
 
     /// Returns whether no row expires.
-    pub(crate) fn keeps_everything(&self) -> bool {
+    pub fn keeps_everything(&self) -> bool {
         matches!(self.expiry, Expiry::Never)
     }
 
     /// Returns whether the visible row at position `n` (newest first, from 1) is expired.
     #[inline]
-    pub(crate) fn is_expired(&self, event_time: i64, n: u64) -> bool {
+    pub fn is_expired(&self, event_time: i64, n: u64) -> bool {
         debug_assert!(n > 0, "positions count from 1");
         match self.expiry {
             Expiry::Never => false,
@@ -99,7 +99,7 @@ impl Bounds {
 
     /// Returns whether retention goes by position, so that rows must be counted when they are skipped.
     #[inline]
-    pub(crate) fn counts_rows(&self) -> bool {
+    pub fn counts_rows(&self) -> bool {
         match self.expiry {
             Expiry::Never => false,
             Expiry::Either { latest, .. } => latest != u64::MAX,

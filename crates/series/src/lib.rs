@@ -85,11 +85,13 @@ pub mod estimate;
 mod guard;
 mod levels;
 mod log;
+mod page;
 mod reclaim;
 mod record;
 mod row_ref;
 mod series;
 mod series_rows;
+mod sorted_keys;
 mod swap;
 mod sync;
 
@@ -103,11 +105,13 @@ pub use levels::{
     NodeSpan, NodesTaken,
 };
 pub use log::{CompactionPlan, LogPosition, LogRow, LogRows, RowLog};
+pub use page::{Page, PageWriter};
 pub use reclaim::{Account, reclaim, reclaim_small};
 pub use record::{RECORD_SIZE_MAX, RecordField, RecordFormat};
 pub use row_ref::{ARRIVAL_MAX, RowBatch, RowRef};
 pub use series::{HashedKey, Series};
 pub use series_rows::SeriesRows;
+pub use sorted_keys::SortedKeys;
 pub use swap::Swap;
 pub use sync::{set_chunk_rows, set_leaf_rows};
 

@@ -31,6 +31,21 @@ pub(crate) const fn stored_size(size: usize) -> usize {
     size + if size < LONG { ROW_HEADER_SIZE } else { LONG_HEADER_SIZE }
 }
 
+/// Returns the arrival of the row that begins these bytes, and how many of them it takes; `None` when it
+/// does not end in them.
+pub(crate) fn stored_extent(bytes: &[u8]) -> Option<(u64, usize)> {
+    let header = u64::from_le_bytes(*bytes.first_chunk::<ROW_HEADER_SIZE>()?);
+    let short = usize::try_from(header >> ARRIVAL_BITS).ok()?;
+    let size = if short == LONG {
+        let size: &[u8; 4] = bytes[ROW_HEADER_SIZE..].first_chunk()?;
+        size_of::<u32>() + usize::try_from(u32::from_le_bytes(*size)).ok()?
+    } else {
+        short
+    };
+    let size = ROW_HEADER_SIZE.checked_add(size)?;
+    (size <= bytes.len()).then_some((header & ARRIVAL_MAX, size))
+}
+
 /// A reference to a stored row.
 #[derive(Clone, Copy)]
 pub struct RowRef<'a> {
@@ -299,17 +314,9 @@ impl RowBatch {
     fn parse(stored: Vec<u8>, mut is_right: impl FnMut(u64) -> bool) -> Option<Self> {
         let (mut ends, mut end) = (Vec::new(), 0);
         while end < stored.len() {
-            let rest = &stored[end..];
-            let header = u64::from_le_bytes(*rest.first_chunk::<ROW_HEADER_SIZE>()?);
-            let short = usize::try_from(header >> ARRIVAL_BITS).ok()?;
-            let size = if short == LONG {
-                let size: &[u8; 4] = rest[ROW_HEADER_SIZE..].first_chunk()?;
-                size_of::<u32>() + usize::try_from(u32::from_le_bytes(*size)).ok()?
-            } else {
-                short
-            };
-            end = end.checked_add(ROW_HEADER_SIZE)?.checked_add(size)?;
-            if !is_right(header & ARRIVAL_MAX) || end > stored.len() {
+            let (arrival, size) = stored_extent(&stored[end..])?;
+            end += size;
+            if !is_right(arrival) {
                 return None;
             }
             ends.push(end);

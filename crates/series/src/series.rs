@@ -16,7 +16,7 @@ use lockstep_host::sync::Mutex;
 
 use crate::{
     Account, Bounds, Guard, KeyNodes, KeyRow, Levels, Maintained, NodeFold, RecordFormat,
-    RowAction, RowRef, SeriesRows, Swap,
+    RowAction, RowRef, SeriesRows, SortedKeys, Swap,
     buckets::{Buckets, BucketsRef, TAG_SHIFT, buckets_for},
     entry::{EntryRef, Inserted, KeyEntry, Remaining, WriteContext, single_footprint},
     guard::Retiring,
@@ -234,6 +234,21 @@ impl Series {
         let hash = self.hash(key);
         let (_, entry) = self.shard(hash).find(hash, key, guard)?;
         Some(SeriesRows::new(entry.rows(), bounds, self.format.as_deref()))
+    }
+
+    /// Returns the keys in the order of their bytes, those that it has when the call begins and maybe later
+    /// ones. Takes no lock.
+    pub fn sorted_keys(&self) -> SortedKeys {
+        let mut keys = SortedKeys::default();
+        for shard in &self.shards {
+            let guard = crate::pin();
+            for (_, entry) in shard.buckets(&guard).entries() {
+                // SAFETY: the guard keeps what the buckets lead to from being freed.
+                keys.push(unsafe { EntryRef::from_raw(entry) }.key());
+            }
+        }
+        keys.sort();
+        keys
     }
 
     /// Calls `visit` with the rows of each key, newest first, as [`Self::seek`] returns them. Takes no

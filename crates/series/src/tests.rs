@@ -16,6 +16,7 @@ use crate::{
     RowRef, Series, pin,
 };
 
+mod pages;
 mod runs;
 
 /// A series, the log that owns its rows, and the arrival of the next one.

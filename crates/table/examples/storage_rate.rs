@@ -237,7 +237,7 @@ fn read_last(
 
 fn sum_last_rows(_: &Snapshot<'_>, rows: KeyRows<'_>, last: usize) -> i64 {
     let mut sum = 0_i64;
-    for found in rows.take(last) {
+    for found in rows.take(last).map(|found| found.expect("rows are in memory")) {
         sum = sum.wrapping_add(found.event_time);
         sum = sum.wrapping_add(found.row.get(CHANNEL).as_i64().unwrap_or(0));
     }
@@ -251,7 +251,7 @@ fn sum_last_records(snapshot: &Snapshot<'_>, mut rows: KeyRows<'_>, last: usize)
     let field = |(offset, width)| RecordField { offset, width };
     let (mut sum, mut left) = (0_i64, last);
     while left > 0
-        && let Some(run) = rows.next_run()
+        && let Some(run) = rows.next_run().expect("rows are in memory")
     {
         let run = run.slice(0..run.len().min(left));
         left -= run.len();

@@ -13,7 +13,7 @@ use lockstep_series::{Guard, HashedKey, KeyRow, LogPosition, RowBatch, RowRef, S
 use lockstep_wal::Group;
 
 use crate::{
-    Snapshot, Table, TableError,
+    ReadError, Snapshot, Table, TableError,
     record::{ROWS, RowsPayload, rows_of},
     state::{self, Index, TableState},
     table::{SharedLock, number},
@@ -262,7 +262,7 @@ impl Table {
             self.encode(rows, &mut scratch.batch, 0)?;
             let mut taken = BTreeSet::new();
             self.append_retained(scratch, |_, snapshot, row| {
-                taken.insert(row.bytes().to_vec()) && !snapshot.contains(row)
+                Ok(taken.insert(row.bytes().to_vec()) && !snapshot.contains(row)?)
             })
         })
     }
@@ -293,13 +293,13 @@ impl Table {
                     (index, key)
                 });
                 let keys: Vec<_> = keys.collect();
-                let is_new = !keys
-                    .iter()
-                    .any(|key| taken.contains(key) || snapshot.contains_key(key.0, &key.1));
-                if is_new {
-                    taken.extend(keys);
+                for key in &keys {
+                    if taken.contains(key) || snapshot.contains_key(key.0, &key.1)? {
+                        return Ok(false);
+                    }
                 }
-                is_new
+                taken.extend(keys);
+                Ok(true)
             })
         })
     }
@@ -308,7 +308,7 @@ impl Table {
     fn append_retained(
         &self,
         scratch: &mut AppendScratch,
-        mut retains: impl FnMut(&TableSchema, &Snapshot<'_>, RowRef<'_>) -> bool,
+        mut retains: impl FnMut(&TableSchema, &Snapshot<'_>, RowRef<'_>) -> Result<bool, ReadError>,
     ) -> Result<Appended, TableError> {
         let _commit = query::commit().map_err(TableError::Interrupted)?;
         let exclusive = self.lock_exclusive();
@@ -318,7 +318,17 @@ impl Table {
         self.check_event_times(&state.schema, batch, 0)?;
         {
             let snapshot = self.snapshot();
-            batch.retain(|row| retains(&state.schema, &snapshot, row));
+            let mut failed = None;
+            batch.retain(|row| {
+                let is_retained = retains(&state.schema, &snapshot, row);
+                is_retained.unwrap_or_else(|error| {
+                    failed = Some(error);
+                    false
+                })
+            });
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
         }
         let reservation = self.try_reserve(state, batch);
         let mut reservation = reservation.map_err(|bytes| self.budget.refuse(bytes))?;

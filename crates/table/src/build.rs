@@ -67,7 +67,7 @@ struct IndexFill {
 }
 
 /// Returns whether a row is kept.
-pub(crate) type IsKept<'f> = &'f mut dyn FnMut(RowRef<'_>) -> bool;
+pub(crate) type IsKept<'f> = &'f mut dyn FnMut(RowRef<'_>) -> Result<bool, TableError>;
 
 impl<'c> LogScan<'c> {
     /// Starts before the first row of a log.
@@ -166,15 +166,17 @@ impl<'c> TableRebuild<'c> {
         let (log, position) = {
             let guard = lockstep_series::pin();
             let removed_rows = Arc::clone(&scan.removed_rows);
-            let mut is_left =
-                |row: RowRef<'_>| !removed_rows.contains(row.arrival()) && is_kept(row);
-            let (mut seen, mut goes_on) = (0, Ok(()));
+            let (mut seen, mut goes_on) = (0, Ok(true));
             let mut is_copied = |found: LogRow<'_>| {
                 seen += 1;
                 if seen % STEP_ROWS == 0 && goes_on.is_ok() {
-                    goes_on = scan.checkpoint();
+                    goes_on = scan.checkpoint().map(|()| true);
                 }
-                goes_on.is_ok() && is_left(found.row)
+                if goes_on.is_ok() && !removed_rows.contains(found.row.arrival()) {
+                    goes_on = is_kept(found.row);
+                    return matches!(goes_on, Ok(true));
+                }
+                false
             };
             let filtered = state.log.filtered(visible, &mut is_copied, &guard);
             goes_on?;
@@ -196,10 +198,9 @@ impl<'c> TableRebuild<'c> {
         mut self,
         is_kept: IsKept<'_>,
         _exclusive: &ExclusiveLock<'_>,
-    ) -> (Vec<Index>, RowLog) {
-        let rest = self.follow(is_kept, |scan, visit| scan.rows_until(u64::MAX, visit));
-        rest.expect(UNINTERRUPTED);
-        (self.fills.into_iter().map(|fill| fill.index).collect(), self.log)
+    ) -> Result<(Vec<Index>, RowLog), TableError> {
+        self.follow(is_kept, |scan, visit| scan.rows_until(u64::MAX, visit))?;
+        Ok((self.fills.into_iter().map(|fill| fill.index).collect(), self.log))
     }
 
     /// Copies the rows that `advance` visits, as far as they are kept, and inserts them.
@@ -210,14 +211,20 @@ impl<'c> TableRebuild<'c> {
     ) -> Result<T, TableError> {
         let Self { scan, log, fills } = self;
         let table = scan.table;
-        advance(scan, &mut |found| {
-            if !is_kept(found.row) {
+        let mut goes_on = Ok(true);
+        let advanced = advance(scan, &mut |found| {
+            if goes_on.is_ok() {
+                goes_on = is_kept(found.row);
+            }
+            if !matches!(goes_on, Ok(true)) {
                 return;
             }
             let guard = lockstep_series::pin();
             let copy = LogRow { row: log.push(found, &guard), arrival_ms: found.arrival_ms };
             fills.iter_mut().for_each(|fill| fill.insert(table, copy));
-        })
+        });
+        goes_on?;
+        advanced
     }
 }
 

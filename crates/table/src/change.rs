@@ -118,11 +118,11 @@ impl Table {
         row: RowRef<'_>,
         horizon: Horizon,
         key: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Result<bool, TableError> {
         let visible_arrival = horizon.visible_arrival.max(row.arrival() + 1);
         let horizon = Horizon { visible_arrival, ..horizon };
         let guard = lockstep_series::pin();
-        Snapshot::new(self, guard, NonNull::from(state), horizon).is_live(row, key)
+        Ok(Snapshot::new(self, guard, NonNull::from(state), horizon).is_live(row, key)?)
     }
 
     /// Does what [`Self::realize`] does for a statement; `commit` is called before anything changes.
@@ -206,7 +206,7 @@ impl Table {
         let rebuild = TableRebuild::start(change, &state, draft, is_kept)?;
         let _commit = commit()?;
         let exclusive = self.lock_exclusive();
-        let (indexes, rows) = rebuild.finish(is_kept, &exclusive);
+        let (indexes, rows) = rebuild.finish(is_kept, &exclusive)?;
         log()?;
         failpoint::reach("table.rebuild_logged");
         let schema = Arc::new(draft.schema(&state.schema));
@@ -340,26 +340,29 @@ impl Table {
         self.change(|change| {
             let state = change.state();
             let mut key = Vec::new();
-            let mut is_live = |row: RowRef<'_>| {
-                state.keeps_everything || self.was_live(&state, row, horizon, &mut key)
+            let mut is_live = |row: RowRef<'_>| match state.keeps_everything {
+                true => Ok(true),
+                false => self.was_live(&state, row, horizon, &mut key),
             };
-            let mut found_any = false;
+            let mut found_any = Ok(false);
             LogScan::new(self, &state.log).catch_up(&mut |found| {
-                found_any |= !found_any && is_deleted(self.view(found.row)) && is_live(found.row);
+                if matches!(found_any, Ok(false)) && is_deleted(self.view(found.row)) {
+                    found_any = is_live(found.row);
+                }
             })?;
-            if !found_any {
+            if !found_any? {
                 // Expired rows may be among those meant: no snapshot of an earlier time shows them again.
                 self.note_time(horizon.now_ms);
                 return Ok(0);
             }
             let mut deleted = 0;
             let is_kept = &mut |row: RowRef<'_>| {
-                if !is_live(row) {
-                    return false;
+                if !is_live(row)? {
+                    return Ok(false);
                 }
                 let is_deleted = is_deleted(self.view(row));
                 deleted += u64::from(is_deleted);
-                !is_deleted
+                Ok(!is_deleted)
             };
             self.rebuild(change, &TableDraft::of(&state), is_kept, commit, &mut || {
                 self.log_delete(horizon, condition)

@@ -3,7 +3,7 @@
 use lockstep_host::Interrupt;
 use lockstep_row::{DataType, RowError};
 
-use crate::LogFailure;
+use crate::{LogFailure, ReadError};
 
 /// An error of a table, which refuses a row or an index. Row numbers count from 1 within the append.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +55,9 @@ pub enum TableError {
     /// The change could not be logged, and was not made.
     #[error("{0}")]
     Log(LogFailure),
+    /// Rows that the change depends on could not be read; it was not made.
+    #[error("{0}")]
+    Read(#[from] ReadError),
     /// The call was interrupted before anything changed.
     #[error("the call was interrupted")]
     Interrupted(Interrupt),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Snapshot, Table, state, table::number};
+use crate::{ReadError, Snapshot, StoredRow, Table, state};
 
 /// How many rows of a table there are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,28 +25,36 @@ impl RowCounts {
 
 impl Table {
     /// Counts the live rows, in order of arrival and by each index.
-    pub fn row_counts(&self) -> RowCounts {
+    pub fn row_counts(&self) -> Result<RowCounts, ReadError> {
         let snapshot = self.snapshot();
-        let scanned = number(snapshot.scan().count());
+        let scanned = snapshot.count(None)?;
         let present = snapshot.state().present();
-        let by_index = present.map(|(at, (spec, _))| (spec.name.clone(), snapshot.rows_by(at)));
-        RowCounts { scanned, by_index: by_index.collect() }
+        let by_index =
+            present.map(|(at, (spec, _))| Ok((spec.name.clone(), snapshot.rows_by(at)?)));
+        Ok(RowCounts { scanned, by_index: by_index.collect::<Result<_, _>>()? })
     }
 }
 
 impl Snapshot<'_> {
     /// Counts the rows of all keys of an index.
-    fn rows_by(&self, index: usize) -> u64 {
+    fn rows_by(&self, index: usize) -> Result<u64, ReadError> {
         let spec = &self.schema().indexes[index];
         let mut keys = BTreeSet::new();
         let mut key = Vec::new();
         for found in self.scan() {
             key.clear();
-            state::encode_key(spec, found.row, &mut key);
+            state::encode_key(spec, found?.row, &mut key);
             if !keys.contains(&key) {
                 keys.insert(key.clone());
             }
         }
-        keys.iter().map(|key| number(self.rows(index, key).count())).sum()
+        keys.iter().map(|key| count(self.rows(index, key))).sum()
     }
+}
+
+/// Counts rows.
+fn count<'s>(
+    mut rows: impl Iterator<Item = Result<StoredRow<'s>, ReadError>>,
+) -> Result<u64, ReadError> {
+    rows.try_fold(0, |count, row| row.map(|_| count + 1))
 }

@@ -25,7 +25,9 @@ mod include;
 mod index_counts;
 mod levels;
 mod load;
+pub mod part;
 mod publication;
+mod read_error;
 mod record;
 mod replay;
 mod rescue;
@@ -53,6 +55,7 @@ pub use lockstep_series::{
 };
 #[doc(hidden)]
 pub use lockstep_series::{set_chunk_rows, set_leaf_rows};
+pub use read_error::{ReadError, ReadFailure};
 pub use record::{LogFailure, LoggedIndexes, LoggedRows, RecordError, TableChange, TableRecord};
 pub use replay::{InsertMemory, KeyShard, ReplayError, RowsToStore, StoredRows, TableReplay};
 pub use rescue::{RescuedRows, visit_block};

@@ -216,7 +216,8 @@ impl Table {
             LogScan::new(self, &state.log).uninterrupted().rows_until(visible, &mut |found| {
                 let guard = lockstep_series::pin();
                 let past = Snapshot::new(self, guard, NonNull::from(state), horizon);
-                if !past.is_live(found.row, &mut key) {
+                // A row that cannot be looked up stays.
+                if past.is_live(found.row, &mut key) == Ok(false) {
                     expired.insert(found.row.arrival());
                 }
             });

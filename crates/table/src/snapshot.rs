@@ -1,7 +1,8 @@
 //! A consistent view of a table: the rows visible at one moment, by index or in order of arrival.
 //!
-//! `request` reads by key, `batch` in order of arrival, both the same rows. Nothing here locks or
-//! waits.
+//! `request` reads by key, `batch` in order of arrival, both the same rows. Nothing here locks.
+//! Where rows are in memory, nothing waits or fails either; each read returns a `Result` because rows
+//! may be on a disk.
 
 use std::{borrow::BorrowMut, fmt, ops::Range, ptr::NonNull, sync::atomic::Ordering};
 
@@ -9,6 +10,7 @@ use lockstep_row::{IndexSpec, Projection, Retention, RowView, TableSchema};
 use lockstep_series::{self as series, Bounds, Guard, KeyNodes, LogRow, RecordField, RowRef};
 
 use crate::{
+    ReadError,
     retention::Horizon,
     state::{self, Origin, TableState},
     table::Table,
@@ -256,6 +258,15 @@ impl<'t> Snapshot<'t> {
         }
     }
 
+    /// Counts the rows of [`Self::scan`], or of [`Self::scan_kept_by`] an index. Reads each of them.
+    pub fn count(&self, kept_by: Option<usize>) -> Result<u64, ReadError> {
+        let mut rows = match kept_by {
+            Some(index) => self.scan_kept_by(index),
+            None => self.scan(),
+        };
+        rows.try_fold(0, |count, row| row.map(|_| count + 1))
+    }
+
     /// Splits the rows of [`Self::scan`], or of [`Self::scan_kept_by`] an index, into at most `count`
     /// parts that follow each other, which other threads may read until this snapshot is dropped.
     pub fn scan_parts(&self, kept_by: Option<usize>, count: usize) -> Vec<ScanPart<'t>> {
@@ -337,40 +348,61 @@ impl<'t> Snapshot<'t> {
     }
 
     /// Returns whether a live row is equal to this one in every column.
-    pub(crate) fn contains(&self, row: RowRef<'_>) -> bool {
+    pub(crate) fn contains(&self, row: RowRef<'_>) -> Result<bool, ReadError> {
         let state = self.state();
-        let mut scratch = Vec::new();
         let Some(index) = state.schema.indexes.iter().position(|spec| spec.declared) else {
-            return self.arrived().any(|found| found.row.bytes() == row.bytes());
+            return Ok(self.arrived().any(|found| found.row.bytes() == row.bytes()));
         };
         let mut key = Vec::new();
         state::encode_key(&state.schema.indexes[index], self.table.view(row), &mut key);
-        let bounds = Bounds::visible(self.visible_arrival);
-        let Some(mut rows) = state.indexes[index].series.seek(&key, bounds, &self.guard) else {
-            return false;
-        };
-        rows.any(|found| found.row.bytes() == row.bytes() && self.is_live(found.row, &mut scratch))
+        self.any_live(index, &key, |found| found.bytes() == row.bytes())
     }
 
     /// Returns whether a live row has the encoded key in the index at a position.
-    pub(crate) fn contains_key(&self, index: usize, key: &[u8]) -> bool {
+    pub(crate) fn contains_key(&self, index: usize, key: &[u8]) -> Result<bool, ReadError> {
         debug_assert!(!self.state().schema.indexes[index].is_removed(), "the index has rows");
-        let series = &self.state().indexes[index].series;
+        self.any_live(index, key, |_| true)
+    }
+
+    /// Returns whether a visible row of a key fulfils a condition and is live.
+    fn any_live(
+        &self,
+        index: usize,
+        key: &[u8],
+        fulfils: impl Fn(RowRef<'_>) -> bool,
+    ) -> Result<bool, ReadError> {
         let bounds = Bounds::visible(self.visible_arrival);
         let mut scratch = Vec::new();
-        let rows = series.seek(key, bounds, &self.guard);
-        rows.is_some_and(|mut rows| rows.any(|found| self.is_live(found.row, &mut scratch)))
+        let rows = self.state().indexes[index].series.seek(key, bounds, &self.guard);
+        for found in rows.into_iter().flatten() {
+            if fulfils(found.row) && self.is_live(found.row, &mut scratch)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns whether some declared index keeps the row. `key` is a buffer.
-    pub(crate) fn is_live(&self, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
+    pub(crate) fn is_live(&self, row: RowRef<'_>, key: &mut Vec<u8>) -> Result<bool, ReadError> {
         let state = self.state();
-        let mut declared = state.declared.iter();
-        state.keeps_everything || declared.any(|index| self.is_kept_by(*index, row, key))
+        if state.keeps_everything {
+            return Ok(true);
+        }
+        for index in &state.declared {
+            if self.is_kept_by(*index, row, key)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns whether a declared index keeps the row, which is visible.
-    fn is_kept_by(&self, index: usize, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
+    fn is_kept_by(
+        &self,
+        index: usize,
+        row: RowRef<'_>,
+        key: &mut Vec<u8>,
+    ) -> Result<bool, ReadError> {
         let state = self.state();
         let spec = &state.schema.indexes[index];
         let view = self.table.view(row);
@@ -378,20 +410,25 @@ impl<'t> Snapshot<'t> {
         let event_time = state::event_time(spec, view, arrival_ms);
         let retention = spec.retention;
         if matches!(retention, Retention::Forever | Retention::Absolute { .. }) {
-            return !retention.is_expired(event_time, 1, self.now_ms);
+            return Ok(!retention.is_expired(event_time, 1, self.now_ms));
         }
         // The rule counts rows of the key, so the row is looked up.
         key.clear();
         state::encode_key(spec, view, key);
         let rows = state.indexes[index].series.seek(key, self.bounds(retention), &self.guard);
-        rows.is_some_and(|rows| rows.contains(event_time, row.arrival()))
+        Ok(rows.is_some_and(|rows| rows.contains(event_time, row.arrival())))
     }
 
     /// Returns whether a filter shows the row.
     #[inline]
-    fn is_shown(&self, filter: RowFilter, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
+    fn is_shown(
+        &self,
+        filter: RowFilter,
+        row: RowRef<'_>,
+        key: &mut Vec<u8>,
+    ) -> Result<bool, ReadError> {
         match filter {
-            RowFilter::All => true,
+            RowFilter::All => Ok(true),
             RowFilter::Live => self.is_live(row, key),
             RowFilter::Index(index) => self.is_kept_by(index, row, key),
         }
@@ -487,19 +524,21 @@ impl ScanPart<'_> {
 }
 
 impl<'s> Iterator for ScanRows<'s> {
-    type Item = StoredRow<'s>;
+    type Item = Result<StoredRow<'s>, ReadError>;
 
     #[inline]
-    fn next(&mut self) -> Option<StoredRow<'s>> {
+    fn next(&mut self) -> Option<Self::Item> {
         loop {
             let LogRow { row, arrival_ms } = self.ahead.next()?;
-            if !self.snapshot.is_shown(self.filter, row, &mut self.key) {
-                continue;
+            match self.snapshot.is_shown(self.filter, row, &mut self.key) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(error) => return Some(Err(error)),
             }
             let view = self.snapshot.table.view(row);
             let event_time =
                 self.spec.map_or(arrival_ms, |spec| state::event_time(spec, view, || arrival_ms));
-            return Some(StoredRow { event_time, arrival: row.arrival(), row: view });
+            return Some(Ok(StoredRow { event_time, arrival: row.arrival(), row: view }));
         }
     }
 }
@@ -560,14 +599,23 @@ impl<'s> KeyRows<'s> {
     /// one after the other, have the rows that the iterator returns; both may be used alternately.
     /// Where nothing hides single rows, no row is touched.
     #[inline]
-    pub fn next_run(&mut self) -> Option<KeyRun<'s>> {
-        let run = if self.is_live_only {
-            let (snapshot, key) = (self.snapshot, &mut self.key);
-            self.ahead.next_run_of(|row| snapshot.is_live(row, key))?
-        } else {
-            self.ahead.next_run()?
-        };
-        Some(KeyRun { snapshot: self.snapshot, run })
+    pub fn next_run(&mut self) -> Result<Option<KeyRun<'s>>, ReadError> {
+        let run = if self.is_live_only { self.next_live_run()? } else { self.ahead.next_run() };
+        Ok(run.map(|run| KeyRun { snapshot: self.snapshot, run }))
+    }
+
+    /// Returns the next rows that are stored together and live.
+    fn next_live_run(&mut self) -> Result<Option<series::ChunkRun<'s>>, ReadError> {
+        let (snapshot, key) = (self.snapshot, &mut self.key);
+        let mut failed = None;
+        let run = self.ahead.next_run_of(|row| match snapshot.is_live(row, key) {
+            Ok(is_live) => is_live,
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        });
+        failed.map_or(Ok(run), Err)
     }
 
     /// Prefetches the event times of the run after the current one and some fields of its records. To
@@ -654,18 +702,22 @@ impl fmt::Debug for KeyRun<'_> {
 }
 
 impl<'s> Iterator for KeyRows<'s> {
-    type Item = StoredRow<'s>;
+    type Item = Result<StoredRow<'s>, ReadError>;
 
     #[inline]
-    fn next(&mut self) -> Option<StoredRow<'s>> {
+    fn next(&mut self) -> Option<Self::Item> {
         loop {
             let found = self.ahead.next()?;
-            if self.is_live_only && !self.snapshot.is_live(found.row, &mut self.key) {
-                continue;
+            if self.is_live_only {
+                match self.snapshot.is_live(found.row, &mut self.key) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error) => return Some(Err(error)),
+                }
             }
             let view = self.snapshot.table.view(found.row);
             let (event_time, arrival) = (found.event_time, found.row.arrival());
-            return Some(StoredRow { event_time, arrival, row: view });
+            return Some(Ok(StoredRow { event_time, arrival, row: view }));
         }
     }
 }

@@ -20,8 +20,8 @@ mod multi_table;
 mod writers;
 
 use crate::{
-    Appended, Arrivals, IndexHold, MemoryBudget, MemoryStatus, Snapshot, StoredRow, Table,
-    TableError, TableMemory, TableShape, estimate,
+    Appended, Arrivals, IndexHold, MemoryBudget, MemoryStatus, ReadError, Snapshot, StoredRow,
+    Table, TableError, TableMemory, TableShape, estimate,
 };
 
 /// A row of the tests: `k INT, t TIMESTAMP, v BIGINT`, `v` being the row's number.
@@ -122,8 +122,9 @@ impl Model {
     }
 }
 
-fn numbers<'a>(rows: impl Iterator<Item = StoredRow<'a>>) -> Vec<usize> {
+fn numbers<'a>(rows: impl Iterator<Item = Result<StoredRow<'a>, ReadError>>) -> Vec<usize> {
     rows.map(|row| {
+        let row = row.unwrap();
         let number = row.row.get(V).as_i64().unwrap();
         assert_eq!(i64::try_from(row.arrival).unwrap(), number);
         usize::try_from(number).unwrap()
@@ -164,7 +165,7 @@ fn check(table: &Table, model: &Model) {
                 let event_time = model.event_time(at, spec);
                 expected.retain(|row| model.event_time(*row, spec) <= event_time);
                 rows.seek(event_time);
-                assert!(rows.clone().all(|row| row.event_time <= event_time));
+                assert!(rows.clone().all(|row| row.unwrap().event_time <= event_time));
                 include::check_runs(&snapshot, position, &rows);
                 assert_eq!(numbers(rows), expected, "{spec:?} from {event_time}");
             }
@@ -628,7 +629,7 @@ fn appends_of_several_threads_are_visible_in_whole_and_in_order() {
                     });
                     table.append(rows).unwrap();
                     let snapshot = table.snapshot();
-                    let own = snapshot.scan().filter(|found| {
+                    let own = snapshot.scan().map(Result::unwrap).filter(|found| {
                         let number = found.row.get(V).as_i64().unwrap();
                         number / (BATCHES * BATCH_ROWS) == writer
                     });

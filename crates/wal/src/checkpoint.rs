@@ -63,12 +63,16 @@
 //! - The number of a data file is greater than that of any file that exists or that a manifest has
 //!   listed.
 
+mod block_reader;
 mod block_search;
 mod data_file;
 mod manifest;
 mod reader;
 mod writer;
 
+pub use block_reader::{BlockPlace, BlockReader};
+#[cfg(test)]
+pub(crate) use data_file::BLOCK_HEADER_BYTES;
 pub use data_file::{BLOCK_BYTES_MAX, DataFile};
 pub(crate) use data_file::{DATA_FILE_HEADER_BYTES, DataFileHeader, file_name, number_of};
 pub(crate) use manifest::decode;

@@ -61,8 +61,8 @@ pub(crate) use numbers::NumberReservation;
 use numbers::{FileNumbers, NumberSnapshot};
 
 use crate::{
-    DataFile, DataFileReader, DataFileWriter, Entries, Error, LogId, MANIFEST_BYTES_MAX, Manifest,
-    Options, Recovered, SegmentedLog,
+    BlockReader, DataFile, DataFileReader, DataFileWriter, Entries, Error, LogId,
+    MANIFEST_BYTES_MAX, Manifest, Options, Recovered, SegmentedLog,
     bug::{self, Bug},
     checkpoint::{DataFileHeader, decode},
     recovery::{self, refused},
@@ -227,6 +227,11 @@ impl DatabaseDirectory {
     /// Opens a data file that a manifest lists.
     pub fn read_data_file(&self, file: DataFile) -> Result<DataFileReader, Error> {
         DataFileReader::open(&*self.disk, &self.path.join(DATA), self.header(file.number), file)
+    }
+
+    /// Opens a data file to read single blocks of it. One that no manifest lists yet was finished before.
+    pub fn open_blocks(&self, file: DataFile) -> Result<BlockReader, Error> {
+        BlockReader::open(&*self.disk, &self.path.join(DATA), self.header(file.number), file)
     }
 
     fn header(&self, number: u64) -> DataFileHeader {

@@ -66,6 +66,7 @@ impl WaitingRequests {
             if self.by_values.is_empty() {
                 break;
             }
+            let stored = stored?;
             let values = text_of_values(stored.row, read.iter().copied(), settings);
             let Some(waiting) = self.by_values.get_mut(&values) else { continue };
             waiting.retain(|request| {

@@ -71,6 +71,7 @@ impl AnswerRun<'_> {
     fn own_rows(&self, main_table: &Snapshot<'_>, id: u64) -> Result<OwnRows> {
         let (settings, mut waiting) = (self.deployment.settings, WaitingRequests::default());
         for (number, stored) in (0..).zip(self.logged.scan()) {
+            let stored = stored?;
             let seen = self.columns.seen(stored.row);
             let seen = seen.iter().find(|(table, _)| *table == id).map_or(0, |(_, seen)| *seen);
             waiting.add((number, seen), stored.row, &self.columns, settings);
@@ -85,6 +86,7 @@ impl AnswerRun<'_> {
             if number.is_multiple_of(4_096) {
                 checkpoint()?;
             }
+            let stored = stored?;
             let of = self.columns.definition(stored.row);
             if of == definition {
                 continue;
@@ -105,7 +107,7 @@ impl AnswerRun<'_> {
         let program = self.deployment.request.program();
         let (columns, settings) = (self.deployment.request.output(), &self.deployment.settings);
         let (all, earlier) = (vec![true; columns.len()], self.earlier_columns(definition)?);
-        let logged = u64::try_from(self.logged.scan().count()).unwrap_or(u64::MAX);
+        let logged = self.logged.count(None)?;
         let mut found = AnswerVerification { logged, ..AnswerVerification::default() };
         let mut sample = RowSample::new(self.options.sample, logged);
         for (number, stored) in (0..).zip(self.logged.scan()) {
@@ -113,6 +115,7 @@ impl AnswerRun<'_> {
                 checkpoint()?;
                 query::report(CallStep::AnswerRequests, number, logged);
             }
+            let stored = stored?;
             if !sample.contains(number) {
                 continue;
             }
@@ -169,6 +172,7 @@ fn describe_rows(
             if count.is_multiple_of(4_096) {
                 checkpoint()?;
             }
+            let stored = stored?;
             if let Some(text) = texts.get_mut(&stored.arrival) {
                 let arena = Arena::new();
                 let columns = snapshot.schema().columns.iter().enumerate();

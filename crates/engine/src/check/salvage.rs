@@ -171,7 +171,7 @@ pub(super) fn rescue(
     if report.manifest.is_none() {
         findings.extend(unassignable_files(path, &*options.host.disk, &mut rows_not_assignable));
     }
-    let tables = saved_tables(&database, &inspection, &rescued);
+    let tables = saved_tables(&database, &inspection, &rescued)?;
     Ok(RescuedDirectory { database, findings, rows_not_assignable, tables })
 }
 
@@ -253,13 +253,13 @@ fn saved_tables(
     database: &Database,
     inspection: &Inspection,
     rescued: &Rescued,
-) -> Vec<SalvagedTable> {
+) -> Result<Vec<SalvagedTable>> {
     let tables = database.all_tables().into_iter().map(|(name, table)| {
         let id = table.log_id().unwrap_or_default();
         let lost = inspection.tables.get(&id).map_or(0, |table| table.rows_lost);
         let found = rescued.found_in_log.get(&id).copied().unwrap_or_default();
-        let rows = table.row_counts().scanned;
-        SalvagedTable { name, rows, rows_lost: lost.saturating_sub(found) }
+        let rows = table.snapshot().count(None)?;
+        Ok(SalvagedTable { name, rows, rows_lost: lost.saturating_sub(found) })
     });
     tables.collect()
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, num::NonZeroUsize};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::temporary::TemporaryStorage;
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema};
-use lockstep_table::StoredRow;
+use lockstep_table::{ReadError, StoredRow};
 
 use super::{KnownRun, KnownTables, Requests, ResultRange, answers::ConsumeBatch};
 use crate::{PreparedRequest, ProgressCallback, catalog::TableEntry, database::TableSet};
@@ -46,7 +46,8 @@ impl ArrivalRun<'_> {
             Some(index) => main_table.scan_kept_by(*index),
             None => main_table.scan(),
         };
-        let first = rows().next().map(|row| main_table.arrival_ms(row.arrival));
+        let first = rows().next().transpose()?;
+        let first = first.map(|row| main_table.arrival_ms(row.arrival));
         let warnings = first.map(|first_ms| self.warnings(&tables.that_may_lack(first_ms)));
         let total = set.by_id.get(&self.main_table).map_or(0, |table| table.row_count());
         let run = KnownRun {
@@ -58,7 +59,8 @@ impl ArrivalRun<'_> {
             threads: self.threads,
         };
         let (request_program, main_table_id) = (self.request, self.main_table);
-        let answer = |stored: StoredRow<'_>, requests: &mut Requests<'_>| {
+        let answer = |stored: Result<StoredRow<'_>, ReadError>, requests: &mut Requests<'_>| {
+            let stored = stored?;
             let arena = Arena::new();
             let value = |position: &Option<usize>| match position {
                 Some(column) => stored.row.get_in(*column, &arena),

@@ -60,7 +60,8 @@ fn message(facts: &Facts<'_>, source: &TableSource<'_>) -> Option<String> {
 fn holds_seconds(facts: &Facts<'_>, source: &TableSource<'_>, column: usize) -> bool {
     let Some(table) = facts.tables.by_id.get(&source.table.id) else { return false };
     let snapshot = table.snapshot();
-    let stored = snapshot.scan().take(ROWS_READ_MAX);
+    // Nothing is said about rows that cannot be read.
+    let stored = snapshot.scan().take(ROWS_READ_MAX).map_while(Result::ok);
     let mut values = stored.filter_map(|stored| stored.row.get(column).as_i64());
     let mut greatest = 0;
     let are_small = values.all(|value| {

@@ -22,6 +22,7 @@ pub(super) const LINT: Lint = Lint {
 fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     let Some(table) = &facts.query.request_table else { return };
     let Some(stored) = facts.tables.by_id.get(&table.id) else { return };
+    // Rows that cannot be read are rows.
     if stored.snapshot().scan().next().is_none() {
         findings.extend(empty(facts, table));
     }

@@ -103,7 +103,8 @@ enum SuspectTimes {
 
 fn times(facts: &Facts<'_>, table: &CatalogTable, column: usize) -> Option<SuspectTimes> {
     let snapshot = facts.tables.by_id.get(&table.id)?.snapshot();
-    let rows = snapshot.scan().take(ROWS_READ_MAX);
+    // Nothing is said about rows that cannot be read.
+    let rows = snapshot.scan().take(ROWS_READ_MAX).map_while(Result::ok);
     let (mut has_early, mut has_later) = (false, false);
     for time in rows.filter_map(|stored| stored.row.get(column).as_i64()) {
         if LIKE_SECONDS.contains(&time) {

@@ -13,36 +13,23 @@ mod readers;
 use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_host::{CallStep, query};
-use lockstep_row::{Arena, Column, Datum, IndexSpec, Retention, TableSchema, Value};
+use lockstep_row::{Column, IndexSpec, Retention, TableSchema, Value};
 use lockstep_sql::ast::{AlterTableAction, ColumnDefinition, Ident, ObjectName};
-use lockstep_table::{Table, with_durability};
+use lockstep_table::with_durability;
 
 use super::{at_name, create_index::add_primary_key, create_table::column};
 use crate::{
     Session,
-    append::table_error,
     catalog::{CatalogCommand, Definition, ObjectKind, TableEntry},
-    context::checkpoint,
+    copied_rows::{ValueSource, copy_rows},
     inspect::declared_schema,
 };
-
-/// The number of rows that are copied between two looks at whether the call was interrupted.
-const ROWS_AT_ONCE: usize = 1_024;
 
 /// The columns of a table that ALTER TABLE makes of another.
 struct ChangedColumns {
     schema: TableSchema,
     /// Where the values of each column come from.
     sources: Vec<ValueSource>,
-}
-
-/// Where the values of a column come from.
-enum ValueSource {
-    /// From the column at this position.
-    Column(usize),
-    /// They are all this one.
-    Constant(Value),
 }
 
 impl Session {
@@ -103,7 +90,7 @@ impl Session {
         let readers = self.compile_readers(&entry, &new, &readers);
         let readers = readers.map_err(|error| Box::new(at_name(*error, name)))?;
         let durability = entry.options.durability().unwrap_or_else(|| self.durability());
-        with_durability(durability, || copy(&entry.table, &new.table, &changed.sources))?;
+        with_durability(durability, || copy_rows(&entry.table, &new.table, &changed.sources))?;
         let replaced = entry.id;
         self.database.commit(&CatalogCommand::ReplaceTable { entry: new, replaced, readers })
     }
@@ -256,38 +243,4 @@ fn check_times(schema: &TableSchema, name: &ObjectName) -> Result<()> {
         .with_detail("The rows would be copied, which would restart their TTL.")
         .with_hint("Use CREATE TABLE … AS SELECT to create a table with other columns.")
         .err()
-}
-
-/// Copies the rows of a table to another one, in their order of arrival.
-fn copy(from: &Table, to: &Table, sources: &[ValueSource]) -> Result<()> {
-    let snapshot = from.snapshot();
-    let arena = Arena::new();
-    let constants: Vec<Option<Datum<'_>>> = sources
-        .iter()
-        .map(|source| match source {
-            ValueSource::Column(_) => None,
-            ValueSource::Constant(value) => Some(value.as_datum(&arena)),
-        })
-        .collect();
-    let mut load = to.load_any();
-    let mut rows: Vec<Vec<Datum<'_>>> = Vec::with_capacity(ROWS_AT_ONCE);
-    let mut scan = snapshot.scan();
-    let total = from.row_count();
-    loop {
-        rows.clear();
-        rows.extend(scan.by_ref().take(ROWS_AT_ONCE).map(|row| {
-            let values = sources.iter().zip(&constants).map(|(source, constant)| match source {
-                ValueSource::Column(position) => row.row.get(*position),
-                ValueSource::Constant(_) => constant.unwrap_or(Datum::Null),
-            });
-            values.collect()
-        }));
-        if rows.is_empty() {
-            break;
-        }
-        checkpoint()?;
-        query::report(CallStep::CopyRows, load.row_count().min(total), total);
-        load.push(&rows).map_err(|error| table_error(&error))?;
-    }
-    load.finish().map_err(|error| table_error(&error)).map(|_| ())
 }

@@ -17,10 +17,10 @@ use lockstep_function::cast::print_datum;
 use lockstep_host::query;
 use lockstep_request::{KnownAnswers, answer_of_last_row};
 use lockstep_row::{Arena, Datum, Value, arrow::ColumnReader};
-use lockstep_table::{ScanRows, Snapshot, StoredRow};
+use lockstep_table::{ReadError, ScanRows, Snapshot, StoredRow};
 
 use super::{
-    RowSample, Verification, VerifyOptions, count,
+    RowSample, Verification, VerifyOptions,
     report::{ReplayReport, RowComparison},
 };
 use crate::{context::checkpoint, deployment::Deployment, known::KnownTables};
@@ -39,7 +39,7 @@ pub(super) fn verify_at_positions<'r>(
         return Diagnostic::internal("the request table is a table of the query").err();
     };
     let index = tables.index_read(request_table);
-    let total = count(scan(main_table, index).count());
+    let total = main_table.count(index)?;
     let size = options.sample.unwrap_or(SAMPLE_DEFAULT);
     let mut sample = RowSample::new(Some(size), total);
     report.begin(total);
@@ -51,10 +51,10 @@ pub(super) fn verify_at_positions<'r>(
     let worker = || {
         let mut tables = shared.open();
         let mut answers = deployment.request.program().known_answers();
-        move |(row, stored): (u64, StoredRow<'_>)| -> Result<(u64, Verification)> {
+        move |(row, stored): SampledRow<'_>| -> Result<(u64, Verification)> {
             let mut comparison = RowComparison::new(columns, settings);
             let (batch, answered) =
-                answer_at((deployment, request_table), stored, (&mut tables, &mut answers))?;
+                answer_at((deployment, request_table), stored?, (&mut tables, &mut answers))?;
             comparison.count_request();
             compare(row, batch, answered, &mut comparison);
             Ok((row + 1, comparison.found))
@@ -64,6 +64,9 @@ pub(super) fn verify_at_positions<'r>(
     report.add_blocks(threads, sampled, worker)?;
     Ok(report)
 }
+
+/// A stored row of a sample, and its number among all.
+type SampledRow<'s> = (u64, Result<StoredRow<'s>, ReadError>);
 
 /// The rows of a result.
 type ResultRows = Vec<Vec<Value>>;
@@ -82,7 +85,7 @@ fn answer_at(
         (main_table.arrival_ms(stored.arrival), main_table.schema().columns.len());
     let index = tables.index_read(request_table);
     tables.go_to(stored.arrival + 1, arrived_ms);
-    let known = tables.then(request_table).map_or(0, |then| count(scan(then, index).count()));
+    let known = tables.then(request_table).map_or(Ok(0), |then| then.count(index))?;
     let plan = answer_of_last_row(&deployment.query.plan, known)?;
     let batches = lockstep_batch::execute(&plan, &*tables, &tables.execute_options())?;
     let batch = rows_of(&batches);

@@ -17,7 +17,7 @@ use lockstep_row::{Arena, Datum, arrow::ColumnReader};
 use lockstep_table::{ScanRows, StoredRow};
 
 use super::{
-    RowSample, Verification, VerifyOptions, count,
+    RowSample, Verification, VerifyOptions,
     report::{ReplayReport, RowComparison},
 };
 use crate::{
@@ -50,18 +50,19 @@ pub(super) fn verify_row_by_row<'r>(
     let Some(view) = tables.now(request_table) else {
         return Diagnostic::internal("the request table is a table of the query").err();
     };
-    let scan = || match tables.index_read(request_table) {
+    let kept_by = tables.index_read(request_table);
+    let stored = match kept_by {
         Some(index) => view.scan_kept_by(index),
         None => view.scan(),
     };
-    let sample = RowSample::new(options.sample, count(scan().count()));
+    let sample = RowSample::new(options.sample, view.count(kept_by)?);
     report.begin(sample.rows);
     let width = view.schema().columns.len();
     let replayed = ReplayedTables { program: &program, tables: tables.share(), width };
     let mut gathered = GatheredRows {
         replayed: &replayed,
         threads,
-        stored: scan(),
+        stored,
         done: 0,
         sample,
         rows: Vec::new(),
@@ -176,7 +177,7 @@ impl<'r> GatheredRows<'_, 'r> {
 
     /// Passes the next stored row, and gathers it if it is in the sample. Returns whether it is.
     fn pass(&mut self, batch: Option<(usize, usize)>) -> Result<bool> {
-        let Some(stored) = self.stored.next() else {
+        let Some(stored) = self.stored.next().transpose()? else {
             return Diagnostic::internal("batch mode has more rows than the table").err();
         };
         let number = self.done;

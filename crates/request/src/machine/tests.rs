@@ -229,7 +229,7 @@ proptest! {
         let lane = LaneProgram::compile(spec).unwrap();
         let mut key = Vec::new();
         encode_key([datums[0]], &mut key);
-        let records = snapshot.rows(0, &key).next_run().unwrap().records().unwrap();
+        let records = snapshot.rows(0, &key).next_run().unwrap().unwrap().records().unwrap();
         let mut out = [0_u64; 2];
         // SAFETY: there is space for two.
         let count = unsafe { lane.run_records(records, out.as_mut_ptr()) };

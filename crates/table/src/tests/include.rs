@@ -10,7 +10,8 @@ use lockstep_row::{Column, DataType, Datum, IncludedColumn, Projection, Retentio
 
 use super::{K, T, V, budgeted, datums, index, key, numbers, reclaim, rows, table};
 use crate::{
-    INCLUDED_BYTES_MAX, Inclusion, KeyRows, KeyRun, RecordField, Snapshot, StoredRow, Table,
+    INCLUDED_BYTES_MAX, Inclusion, KeyRows, KeyRun, ReadError, RecordField, Snapshot, StoredRow,
+    Table,
 };
 
 fn columns(wanted: &[(usize, bool)]) -> Vec<IncludedColumn> {
@@ -32,19 +33,22 @@ pub(super) fn included(table: &Table, index: usize, wanted: &[(usize, bool)]) {
 /// Checks that the runs ahead are the rows ahead, read one way and in turn.
 pub(super) fn check_runs<'s>(snapshot: &'s Snapshot<'s>, index: usize, ahead: &KeyRows<'s>) {
     let described = |row: StoredRow<'_>| (row.event_time, row.arrival, row.row.bytes().to_vec());
-    let expected: Vec<_> = ahead.clone().map(described).collect();
+    let rows = |rows: &mut dyn Iterator<Item = Result<StoredRow<'s>, ReadError>>| {
+        rows.map(|row| described(row.unwrap())).collect::<Vec<_>>()
+    };
+    let expected = rows(&mut ahead.clone());
     for is_mixed in [false, true] {
-        let mut rows = ahead.clone();
+        let mut left = ahead.clone();
         let mut found = Vec::new();
-        while let Some(run) = rows.next_run() {
+        while let Some(run) = left.next_run().unwrap() {
             let widths = snapshot.projection(index).into_iter().flat_map(Projection::widths);
             let first = widths.take(1).map(|width| RecordField { offset: 0, width });
-            rows.prefetch_next_run(&first.collect::<Vec<_>>());
+            left.prefetch_next_run(&first.collect::<Vec<_>>());
             assert!(!run.is_empty());
             check_records(snapshot.projection(index), &run);
             found.extend((0..run.len()).map(|at| described(run.stored_row(at))));
             if is_mixed {
-                found.extend(rows.next().map(described));
+                found.extend(rows(&mut left.by_ref().take(1)));
             }
         }
         assert_eq!(found, expected);
@@ -69,7 +73,7 @@ fn check_records(projection: Option<&Projection>, run: &KeyRun<'_>) {
 fn newest(table: &Table, index: usize, of: &[u8], column: usize) -> Option<i64> {
     let snapshot = table.snapshot();
     let place = snapshot.projection(index)?.fixed_column(column)?;
-    let records = snapshot.rows(index, of).next_run()?.records()?;
+    let records = snapshot.rows(index, of).next_run().unwrap()?.records()?;
     let mut record = vec![0; records.size()];
     records.copy_to(0, &mut record);
     (!place.is_null(&record)).then(|| i64::from_le_bytes(place.bytes(&record)))
@@ -209,7 +213,7 @@ fn readers_and_writers_go_on_while_an_index_comes_to_include_columns() {
                 let snapshot = table.snapshot();
                 let mut rows = snapshot.rows(0, &one);
                 let mut count = 0;
-                while let Some(run) = rows.next_run() {
+                while let Some(run) = rows.next_run().unwrap() {
                     rows.prefetch_next_run(&[]);
                     check_records(snapshot.projection(0), &run);
                     count += run.len();

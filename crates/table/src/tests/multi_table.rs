@@ -145,7 +145,9 @@ fn aligned_snapshots_show_an_append_in_all_tables_or_in_none() {
         let count = |table: usize, number: usize| {
             let number = i64::try_from(number).unwrap();
             let all = snapshots[table].scan();
-            all.filter(|found| found.row.get(V).as_i64() == Some(number)).count()
+            all.map(Result::unwrap)
+                .filter(|found| found.row.get(V).as_i64() == Some(number))
+                .count()
         };
         seen = 0;
         for (number, pair) in PAIRS.iter().enumerate() {

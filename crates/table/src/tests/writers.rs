@@ -23,7 +23,7 @@ fn row(v: i64) -> [Datum<'static>; 3] {
 /// As many rows are shown by each index as in order of arrival, and none twice.
 fn check_indexes(snapshot: &Snapshot<'_>) -> usize {
     let mut shown: Vec<i64> =
-        snapshot.scan().map(|found| found.row.get(V).as_i64().unwrap()).collect();
+        snapshot.scan().map(|found| found.unwrap().row.get(V).as_i64().unwrap()).collect();
     shown.sort_unstable();
     assert!(shown.windows(2).all(|pair| pair[0] < pair[1]), "no row is there twice");
     for (at, spec) in snapshot.schema().indexes.iter().enumerate() {
@@ -190,7 +190,7 @@ fn a_load_is_visible_at_its_end_or_not_at_all() {
     assert_eq!(load.finish(), Ok(Appended { rows: 1_000, ..Appended::default() }));
     let snapshot = table.snapshot();
     assert_eq!(snapshot.scan().count(), 1_000);
-    assert_eq!(snapshot.scan().next().unwrap().arrival, first);
+    assert_eq!(snapshot.scan().next().unwrap().unwrap().arrival, first);
     assert_eq!(snapshot.rows(0, &key(&[Datum::Int(1)])).count(), 1_000);
     // What other tests replace waits for it.
     drop(snapshot);

@@ -303,7 +303,7 @@ impl Base {
                 }
                 let is_it = writer.number() == *number;
                 if is_it {
-                    blocks.iter().try_for_each(|block| writer.push_block(block))?;
+                    blocks.iter().try_for_each(|block| writer.push_block(block).map(drop))?;
                     listed.push(writer.finish()?);
                     break;
                 }

@@ -206,39 +206,12 @@ impl DataFileReader {
     }
 
     fn check_length(&self) -> Result<(), Error> {
-        let length = self.file.length()?;
-        if length == self.listed.bytes {
-            return Ok(());
-        }
-        let what = if length < self.listed.bytes {
-            "the file is shorter than the manifest specifies"
-        } else {
-            "the file is longer than the manifest specifies"
-        };
-        Err(self.damaged(length.min(self.listed.bytes), what))
+        check_length(&*self.file, &self.listed)
     }
 
     fn check_header(&mut self, expected: DataFileHeader) -> Result<(), Error> {
-        let bytes = self.view(0, DATA_FILE_HEADER_BYTES)?;
-        let bytes: Option<[u8; DATA_FILE_HEADER_BYTES]> = bytes.try_into().ok();
-        let Some(bytes) = bytes else {
-            return Err(self.damaged(0, "the file ends within its header"));
-        };
-        let header = match DataFileHeader::decode(&bytes) {
-            Ok(header) => header,
-            Err(NoSegment::Damaged) => return Err(self.damaged(0, "the file header is invalid")),
-            Err(NoSegment::Newer(found)) => {
-                let file = self.path.clone();
-                return Err(Error::NewerFormat { file, found, supported: DATA_FILE_VERSION });
-            }
-        };
-        if header.database_id != expected.database_id {
-            return Err(self.damaged(16, "the file belongs to another database"));
-        }
-        if header.number != expected.number {
-            return Err(self.damaged(32, "the file header contains the number of another file"));
-        }
-        Ok(())
+        let path = self.path.clone();
+        check_header(&path, self.view(0, DATA_FILE_HEADER_BYTES)?, expected)
     }
 
     /// The bytes at `offset`: `length` of them, or fewer where the file ends.
@@ -267,6 +240,48 @@ impl DataFileReader {
     }
 }
 
-fn damaged(file: PathBuf, offset: u64, what: &'static str) -> Error {
+/// Fails when the length of a file is not that which a manifest lists.
+pub(super) fn check_length(file: &dyn File, listed: &DataFile) -> Result<(), Error> {
+    let length = file.length()?;
+    if length == listed.bytes {
+        return Ok(());
+    }
+    let what = if length < listed.bytes {
+        "the file is shorter than the manifest specifies"
+    } else {
+        "the file is longer than the manifest specifies"
+    };
+    Err(damaged(file.path().to_path_buf(), length.min(listed.bytes), what))
+}
+
+/// Fails when the bytes with which a file begins are not the expected header.
+pub(super) fn check_header(
+    path: &Path,
+    bytes: &[u8],
+    expected: DataFileHeader,
+) -> Result<(), Error> {
+    let wrong = |offset, what| damaged(path.to_path_buf(), offset, what);
+    let bytes: Option<[u8; DATA_FILE_HEADER_BYTES]> = bytes.try_into().ok();
+    let Some(bytes) = bytes else {
+        return Err(wrong(0, "the file ends within its header"));
+    };
+    let header = match DataFileHeader::decode(&bytes) {
+        Ok(header) => header,
+        Err(NoSegment::Damaged) => return Err(wrong(0, "the file header is invalid")),
+        Err(NoSegment::Newer(found)) => {
+            let file = path.to_path_buf();
+            return Err(Error::NewerFormat { file, found, supported: DATA_FILE_VERSION });
+        }
+    };
+    if header.database_id != expected.database_id {
+        return Err(wrong(16, "the file belongs to another database"));
+    }
+    if header.number != expected.number {
+        return Err(wrong(32, "the file header contains the number of another file"));
+    }
+    Ok(())
+}
+
+pub(super) fn damaged(file: PathBuf, offset: u64, what: &'static str) -> Error {
     Error::CheckpointDamaged { file, offset, what }
 }

@@ -17,7 +17,7 @@ use std::{
 use lockstep_host::file::{Disk, File, OpenMode};
 
 use super::{
-    DataFile, DataFileHeader,
+    BlockPlace, DataFile, DataFileHeader,
     data_file::{BLOCK_HEADER_BYTES, BlockHeader, file_name},
 };
 use crate::{
@@ -99,10 +99,11 @@ impl DataFileWriter {
         self.written + self.buffer.len() as u64
     }
 
-    /// Writes the next block, of at most [`crate::BLOCK_BYTES_MAX`] bytes. After an error the file
-    /// cannot be finished.
-    pub fn push_block(&mut self, payload: &[u8]) -> Result<(), Error> {
+    /// Writes the next block, of at most [`crate::BLOCK_BYTES_MAX`] bytes, and returns where it is.
+    /// After an error the file cannot be finished.
+    pub fn push_block(&mut self, payload: &[u8]) -> Result<BlockPlace, Error> {
         let header = BlockHeader::of(payload);
+        let place = BlockPlace { offset: self.bytes(), index: self.blocks, length: header.length };
         let checksum = header.append_checksum(self.checksum);
         let header = header.encode(self.seed, self.blocks);
         if self.buffer.len() + BLOCK_HEADER_BYTES + payload.len() > BUFFER_BYTES {
@@ -117,7 +118,7 @@ impl DataFileWriter {
         }
         self.blocks = self.blocks.checked_add(1).expect("a file has fewer than 2^32 blocks");
         self.checksum = checksum;
-        Ok(())
+        Ok(place)
     }
 
     /// Puts the file on the disk. Its name is there when a manifest that lists it is committed.

@@ -12,10 +12,11 @@ use lockstep_sql::{
     parse,
 };
 
-use super::{ChangedColumns, ValueSource};
+use super::ChangedColumns;
 use crate::{
     Database, Session,
     catalog::{ReplacedReader, TableEntry},
+    copied_rows::ValueSource,
     deployment::{Deployment, compatibility_name},
     statement::deploy_script,
 };

@@ -66,7 +66,7 @@ impl Session {
                     Some(pattern) => is_like(name, pattern, "", CaseSensitivity::Sensitive),
                 };
                 if is_shown && self.caller().sees_table(&objects, database, name) {
-                    rows.push(status_row(database, name, entry));
+                    rows.push(status_row(database, name, entry)?);
                 }
             }
         }
@@ -91,17 +91,17 @@ const STATUS: &[(&str, DataType)] = &[
     ("Offline_deep_copy", DataType::String),
 ];
 
-fn status_row(database: &str, name: &str, entry: &TableEntry) -> Vec<Value> {
+fn status_row(database: &str, name: &str, entry: &TableEntry) -> Result<Vec<Value>> {
     let text = |text: &str| Value::String(text.into());
     let number = |count: u64| Value::BigInt(i64::try_from(count).unwrap_or(i64::MAX));
     let offline = &entry.offline;
-    let rows = entry.table.snapshot().scan().count();
-    vec![
+    let rows = entry.table.snapshot().count(None)?;
+    Ok(vec![
         number(entry.id),
         text(name),
         text(database),
         text(entry.options.storage_mode.as_deref().unwrap_or("memory")),
-        number(u64::try_from(rows).unwrap_or(u64::MAX)),
+        number(rows),
         number(entry.table.memory_bytes()),
         Value::BigInt(0),
         Value::Int(entry.options.partition_num()),
@@ -114,7 +114,7 @@ fn status_row(database: &str, name: &str, entry: &TableEntry) -> Vec<Value> {
             (true, _) => "true",
             (false, false) => "false",
         }),
-    ]
+    ])
 }
 
 /// Lists the indexes in the terms of OpenMLDB, each with the retention that is in effect, whether

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lockstep_host::file::Disk;
 use lockstep_sim::{CrashPolicy, SimulatedDisk};
 
-use super::harness::{Blocks, DIRECTORY, ID, Model, Run, found, open, write};
+use super::harness::{Blocks, DIRECTORY, ID, Model, Run, found, open, places, write};
 use crate::{Access, DatabaseDirectory, Error, Manifest};
 
 fn manifest_path() -> PathBuf {
@@ -100,11 +100,41 @@ fn check_blocks(
     Ok(())
 }
 
+/// Reads the blocks of a damaged file singly: each is right or an error, and one is an error.
+fn check_single_blocks(
+    directory: &DatabaseDirectory,
+    index: usize,
+    expected: &Blocks,
+) -> Result<(), String> {
+    let listed = directory.manifest().files[index];
+    let path = data_path(listed.number);
+    let reader = match directory.open_blocks(listed) {
+        Ok(reader) => reader,
+        Err(error) => return check_names(&error, &path),
+    };
+    assert_eq!((reader.path(), reader.file()), (path.as_path(), listed));
+    let mut errors = 0;
+    for (number, place) in places(expected).into_iter().enumerate() {
+        match reader.read(place) {
+            Ok(block) if block == expected[number] => {}
+            Ok(block) => return Err(format!("block {number} is {block:?}")),
+            Err(error) => {
+                check_names(&error, &path)?;
+                errors += 1;
+            }
+        }
+    }
+    if errors > 0 { Ok(()) } else { Err("no error of a single block".into()) }
+}
+
 /// Damages a data file; gives how often.
 pub(super) fn check_data_file() -> Result<u64, String> {
     let (disk, model) = written();
     let directory = open(&disk).map_err(|error| error.to_string())?;
-    damage_each(&disk, &data_path(2), || check_blocks(&directory, 1, &model.files[1]))
+    damage_each(&disk, &data_path(2), || {
+        check_blocks(&directory, 1, &model.files[1])?;
+        check_single_blocks(&directory, 1, &model.files[1])
+    })
 }
 
 /// Puts whole blocks and files into other places; gives how often.
@@ -125,6 +155,10 @@ pub(super) fn check_exchanged() -> Result<u64, String> {
         // The last one is whole: what is given is not looked at, but that there is an error.
         let expected = if index == 3 { blocks(50) } else { model.files[0].clone() };
         check_blocks(&directory, 0, &expected).map_err(|what| format!("file {index}: {what}"))?;
+        // A whole file in the place of another one is found by its checksum only.
+        if index < 3 {
+            check_single_blocks(&directory, 0, &expected)?;
+        }
     }
     Ok(others.len() as u64)
 }
@@ -162,6 +196,8 @@ fn a_missing_data_file_is_an_error_that_names_it() {
     let listed: Vec<_> = Manifest::clone(&directory.manifest()).files;
     assert_eq!(super::harness::read(&directory, listed[0]).unwrap(), model.files[0]);
     let error = directory.read_data_file(listed[1]).unwrap_err();
+    let single = directory.open_blocks(listed[1]).unwrap_err();
+    assert_eq!(single.to_string(), error.to_string());
     let name = data_path(2);
     let expected = format!("{} is damaged at byte 0: the file is missing", name.display());
     assert_eq!(error.to_string(), expected);

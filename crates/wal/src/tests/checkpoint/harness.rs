@@ -8,7 +8,10 @@ use std::{path::Path, sync::Arc};
 use lockstep_host::file::{Disk, Operation};
 use lockstep_sim::{CrashImage, CrashPolicy, Random, SimulatedDisk};
 
-use crate::{Access, DataFile, DatabaseDirectory, Error, LogId, Manifest};
+use crate::{
+    Access, BlockPlace, DataFile, DatabaseDirectory, Error, LogId, Manifest,
+    checkpoint::{BLOCK_HEADER_BYTES, DATA_FILE_HEADER_BYTES},
+};
 
 pub(super) const DIRECTORY: &str = "/features.lockstep";
 pub(super) const ID: LogId = *b"a database of ok";
@@ -86,18 +89,34 @@ pub(super) fn open_for(disk: &SimulatedDisk, access: Access) -> Result<DatabaseD
 
 pub(super) fn write(directory: &DatabaseDirectory, blocks: &[Vec<u8>]) -> Result<DataFile, Error> {
     let mut writer = directory.create_data_file()?;
-    for block in blocks {
-        writer.push_block(block)?;
+    for (block, place) in blocks.iter().zip(places(blocks)) {
+        assert_eq!(writer.push_block(block)?, place);
     }
     writer.finish()
 }
 
-/// Reads all blocks of a file.
+/// Returns where the blocks of a file are.
+pub(super) fn places(blocks: &[Vec<u8>]) -> Vec<BlockPlace> {
+    let mut offset = DATA_FILE_HEADER_BYTES as u64;
+    let place = |(index, block): (u32, &Vec<u8>)| {
+        let length = u32::try_from(block.len()).unwrap();
+        let place = BlockPlace { offset, index, length };
+        offset += BLOCK_HEADER_BYTES as u64 + u64::from(length);
+        place
+    };
+    (0..).zip(blocks).map(place).collect()
+}
+
+/// Reads all blocks of a file, one after the other and singly.
 pub(super) fn read(directory: &DatabaseDirectory, file: DataFile) -> Result<Blocks, Error> {
     let mut reader = directory.read_data_file(file)?;
     let mut blocks = Vec::new();
     while let Some(block) = reader.next_block()? {
         blocks.push(block.to_vec());
+    }
+    let single = directory.open_blocks(file)?;
+    for (place, block) in places(&blocks).into_iter().zip(&blocks).rev() {
+        assert_eq!(&single.read(place)?, block);
     }
     Ok(blocks)
 }
@@ -145,7 +164,8 @@ impl Run {
             }
             Step::Write { blocks, is_finished: false } => {
                 if let Ok(mut writer) = directory.create_data_file() {
-                    let _may_fail = blocks.iter().try_for_each(|block| writer.push_block(block));
+                    let _may_fail =
+                        blocks.iter().try_for_each(|block| writer.push_block(block).map(drop));
                 }
             }
             Step::WriteBack(seed) => self.disk.write_back(&mut Random::new(*seed)),

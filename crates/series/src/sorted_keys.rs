@@ -1,0 +1,40 @@
+//! The keys of a series in order, for who writes its rows sorted by key.
+
+use std::ops::Range;
+
+/// Keys in the order of their bytes.
+///
+/// Memory: the keys, and 16 bytes for each.
+#[derive(Debug, Default)]
+pub struct SortedKeys {
+    bytes: Vec<u8>,
+    keys: Vec<Range<usize>>,
+}
+
+impl SortedKeys {
+    pub(crate) fn push(&mut self, key: &[u8]) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.keys.push(begin..self.bytes.len());
+    }
+
+    pub(crate) fn sort(&mut self) {
+        let Self { bytes, keys } = self;
+        keys.sort_unstable_by(|one, other| bytes[one.clone()].cmp(&bytes[other.clone()]));
+    }
+
+    /// Returns the number of keys.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Returns whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Returns the keys.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(|key| &self.bytes[key.clone()])
+    }
+}

@@ -1,0 +1,18 @@
+//! The part of a table that is on a disk: runs of its indexes, and how readers take their rows.
+//!
+//! A [`Run`] has rows of one index, sorted by entity key, in a data file. [`MergedRows`] shows the rows
+//! of a key from memory and from runs as one sequence. The [`PageCache`] keeps pages that were read.
+//! (ADR 0058)
+
+mod key_filter;
+mod merged_rows;
+mod page_cache;
+mod run;
+mod run_rows;
+#[cfg(test)]
+mod tests;
+
+pub use merged_rows::MergedRows;
+pub use page_cache::{PageCache, PageCacheUse, PageKey};
+pub use run::{Run, RunCounts, RunFile, RunWriter};
+pub use run_rows::{PageSource, Pins, RunRows};

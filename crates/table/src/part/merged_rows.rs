@@ -1,0 +1,283 @@
+//! The rows of one entity key from memory and from runs as one sequence, newest first.
+//!
+//! Each source has its rows in order; the merge hands out parts of their runs. As a rule rows arrive
+//! in the order of their event times, so that the sources follow each other, and whole runs are handed
+//! out; late rows cut them.
+//!
+//! Which rows are expired is decided here, since rules may count rows over all sources; the sources
+//! show every row that is visible. A source is read only when its rows may be the next: where memory
+//! has all rows of a window, no page is touched.
+
+use std::fmt;
+
+use lockstep_series::{Bounds, ChunkRun, SeriesRows};
+
+use crate::{
+    ReadError,
+    part::{
+        run::Run,
+        run_rows::{PageSource, RunRows},
+    },
+    table::number,
+};
+
+/// Where a row is in the order of its key.
+type Position = (i64, u64);
+
+/// The rows of a key in several places.
+#[derive(Clone)]
+pub struct MergedRows<'s> {
+    key: Vec<u8>,
+    sources: Vec<MergeSource<'s>>,
+    /// Hides rows that are expired.
+    bounds: Bounds,
+    /// The number of rows that were passed.
+    passed: u64,
+    /// No row with a greater position is ahead.
+    last: Position,
+    /// Whether all rows ahead are expired.
+    has_ended: bool,
+    /// A run of which not all rows were handed out singly.
+    current: Option<ChunkRun<'s>>,
+}
+
+#[derive(Clone)]
+struct MergeSource<'s> {
+    rows: SourceRows<'s>,
+    /// Its next rows, if they were read.
+    head: Option<ChunkRun<'s>>,
+    has_ended: bool,
+}
+
+#[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "there are few, and most are read")]
+enum SourceRows<'s> {
+    Memory(SeriesRows<'s>),
+    Run(RunRows<'s>),
+}
+
+impl<'s> MergedRows<'s> {
+    /// Makes a merge without sources.
+    pub fn new(key: &[u8], bounds: Bounds) -> Self {
+        Self {
+            key: key.to_vec(),
+            sources: Vec::new(),
+            bounds,
+            passed: 0,
+            last: (i64::MAX, u64::MAX),
+            has_ended: false,
+            current: None,
+        }
+    }
+
+    /// Adds rows in memory, all that are visible.
+    pub fn add_memory(&mut self, rows: SeriesRows<'s>) {
+        self.add(SourceRows::Memory(rows));
+    }
+
+    /// Adds the rows of a run that are visible. Reads nothing.
+    pub fn add_run(&mut self, run: &'s Run, visible: u64) {
+        let rows = RunRows::new(run, &self.key, visible);
+        self.add(SourceRows::Run(rows));
+    }
+
+    fn add(&mut self, rows: SourceRows<'s>) {
+        self.sources.push(MergeSource { rows, head: None, has_ended: false });
+    }
+
+    /// Skips the rows newer than an event time; never goes back. Reads nothing.
+    pub fn seek(&mut self, event_time_max: i64) {
+        self.skip_behind((event_time_max, u64::MAX));
+    }
+
+    /// Skips the rows that are not before a row of this event time and arrival; never goes back. Reads
+    /// nothing.
+    pub fn seek_before(&mut self, event_time: i64, arrival: u64) {
+        match (arrival.checked_sub(1), event_time.checked_sub(1)) {
+            (Some(arrival), _) => self.skip_behind((event_time, arrival)),
+            (None, Some(event_time)) => self.skip_behind((event_time, u64::MAX)),
+            // No row is before the least event time and arrival.
+            (None, None) => self.has_ended = true,
+        }
+    }
+
+    fn skip_behind(&mut self, last: Position) {
+        if let Some(current) = self.current.take() {
+            let newer = count_after(&current, last);
+            self.current = Some(current.slice(newer..current.len())).filter(|run| !run.is_empty());
+        }
+        if last >= self.last {
+            return;
+        }
+        self.last = last;
+        for source in &mut self.sources {
+            if let Some(head) = source.head.take() {
+                let newer = count_after(&head, last);
+                self.passed += number(newer);
+                source.head = Some(head.slice(newer..head.len())).filter(|run| !run.is_empty());
+            }
+            // Where rows are counted, each of those that are skipped is: when they are read.
+            if source.head.is_none() && !self.bounds.counts_rows() {
+                match &mut source.rows {
+                    SourceRows::Memory(rows) => rows.seek(last.0),
+                    SourceRows::Run(rows) => rows.seek(last.0),
+                }
+            }
+        }
+    }
+
+    /// Returns the next row that is stored together with its event time.
+    pub fn next_row(&mut self, pages: &PageSource<'s>) -> Result<Option<ChunkRun<'s>>, ReadError> {
+        let Some(run) = self.next_run(pages)? else { return Ok(None) };
+        if run.len() > 1 {
+            self.current = Some(run.slice(1..run.len()));
+        }
+        Ok(Some(run.slice(0..1)))
+    }
+
+    /// Returns the next rows that are stored together and follow each other.
+    pub fn next_run(&mut self, pages: &PageSource<'s>) -> Result<Option<ChunkRun<'s>>, ReadError> {
+        if let Some(current) = self.current.take() {
+            return Ok(Some(current));
+        }
+        if self.has_ended {
+            return Ok(None);
+        }
+        let Some(run) = self.next_merged(pages)? else { return Ok(None) };
+        let kept = self.count_kept(&run);
+        self.passed += number(kept);
+        self.has_ended = kept < run.len();
+        // What is ahead is older, of whatever source.
+        self.last = (run.event_time(run.len() - 1), u64::MAX);
+        Ok(Some(run.slice(0..kept)).filter(|run| !run.is_empty()))
+    }
+
+    /// Returns the next rows, whether they are expired or not.
+    fn next_merged(&mut self, pages: &PageSource<'s>) -> Result<Option<ChunkRun<'s>>, ReadError> {
+        let Self { key, sources, bounds, passed, last, .. } = self;
+        // The event time that no row of a source that was not read is newer than. Expired rows are not read;
+        // nor are those that are older, of whatever source.
+        let unread = |source: &MergeSource<'s>, passed: u64| {
+            let event_time_max =
+                source.event_time_max(key, *last).filter(|_| source.head.is_none());
+            event_time_max.filter(|time| !bounds.is_expired(*time, passed + 1))
+        };
+        let mut filling = Filling { key, last: *last, skipped: 0, pages };
+        // Of the rows that were read the newest one, which may not be the newest of all.
+        let mut newest: Option<(usize, Position)> = None;
+        for (at, source) in sources.iter_mut().enumerate() {
+            let may_be_next = |time: i64| newest.is_none_or(|(_, (newest, _))| time >= newest);
+            let is_needed = |time: i64| bounds.counts_rows() || may_be_next(time);
+            if unread(source, *passed).is_some_and(is_needed) {
+                filling.fill(source)?;
+            }
+            if let Some(position) = source.position()
+                && newest.is_none_or(|(_, other)| position > other)
+            {
+                newest = Some((at, position));
+            }
+        }
+        *passed += filling.skipped;
+        let Some((at, _)) = newest else { return Ok(None) };
+        // Rows of other sources come before those of this one from here on.
+        let others = sources.iter().enumerate().filter(|(other, _)| *other != at);
+        let next = others.filter_map(|(_, source)| {
+            source.position().or_else(|| Some((unread(source, *passed)?, u64::MAX)))
+        });
+        let next = next.max();
+        let run = sources[at].head.take().expect("it has the newest row");
+        let count = next.map_or(run.len(), |next| count_after(&run, next));
+        debug_assert!(count > 0, "the newest row is before those of other sources");
+        if count < run.len() {
+            sources[at].head = Some(run.slice(count..run.len()));
+        }
+        Ok(Some(run.slice(0..count)))
+    }
+
+    /// Counts the rows of a run, which are the next ones, that are not expired.
+    fn count_kept(&self, run: &ChunkRun<'_>) -> usize {
+        if self.bounds.keeps_everything() {
+            return run.len();
+        }
+        // Expiry is monotone: see `Bounds`.
+        let (mut low, mut high) = (0, run.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let position = self.passed + number(middle + 1);
+            if self.bounds.is_expired(run.event_time(middle), position) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low
+    }
+}
+
+/// Reads the next rows of sources.
+struct Filling<'f, 's> {
+    key: &'f [u8],
+    last: Position,
+    /// The number of rows that were skipped because they are newer than the last position.
+    skipped: u64,
+    pages: &'f PageSource<'s>,
+}
+
+impl<'s> Filling<'_, 's> {
+    /// Reads the next rows of a source up to the last position.
+    fn fill(&mut self, source: &mut MergeSource<'s>) -> Result<(), ReadError> {
+        while source.head.is_none() {
+            let run = match &mut source.rows {
+                SourceRows::Memory(rows) => rows.next_run(),
+                SourceRows::Run(rows) => rows.next_run(self.key, self.pages)?,
+            };
+            let Some(run) = run else {
+                source.has_ended = true;
+                return Ok(());
+            };
+            let newer = count_after(&run, self.last);
+            self.skipped += number(newer);
+            source.head = Some(run.slice(newer..run.len())).filter(|run| !run.is_empty());
+        }
+        Ok(())
+    }
+}
+
+impl MergeSource<'_> {
+    /// Returns the position of the next row, if it was read.
+    fn position(&self) -> Option<Position> {
+        self.head.as_ref().map(|run| (run.event_time(0), run.row(0).arrival()))
+    }
+
+    /// Returns an event time that no row ahead is newer than; `None` when there is no row ahead.
+    fn event_time_max(&self, key: &[u8], last: Position) -> Option<i64> {
+        if self.has_ended {
+            return None;
+        }
+        match &self.rows {
+            SourceRows::Memory(_) => Some(last.0),
+            SourceRows::Run(rows) => {
+                rows.event_time_max(key).map(|event_time| event_time.min(last.0))
+            }
+        }
+    }
+}
+
+/// Counts the rows of a run with a greater position; they are its first rows.
+fn count_after(run: &ChunkRun<'_>, (event_time, arrival): Position) -> usize {
+    let mut count = run.partition_point(|of_row| of_row > event_time);
+    // Only where event times are equal, rows are touched.
+    while count < run.len()
+        && run.event_time(count) == event_time
+        && run.row(count).arrival() > arrival
+    {
+        count += 1;
+    }
+    count
+}
+
+impl fmt::Debug for MergedRows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MergedRows").field("sources", &self.sources.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,103 @@
+//! The page cache: pages that were read from runs, for all tables of an engine, up to a limit.
+//!
+//! Readers share pages; one that is dropped from the cache lives on as long as somebody reads it. The
+//! cache of the operating system, which has the bytes of files, is behind it.
+//!
+//! *Cost*: a hit is a lookup in one of many shards; a miss is a read of the disk, the check of the
+//! page and the making of its chunks. Several threads that miss one page read it once.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use lockstep_series::Page;
+use quick_cache::{Weighter, sync::Cache};
+
+use crate::{ReadError, table::number};
+
+/// A page: of which run, which one, and with which records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PageKey {
+    /// The number of the run's data file.
+    pub file: u64,
+    /// Which page of the run.
+    pub page: u32,
+    /// The number of the index's projection: pages with other records are other pages.
+    pub projection: u64,
+}
+
+/// A page weighs what it takes.
+#[derive(Debug, Clone, Copy)]
+struct PageBytes;
+
+/// Pages that were read, up to a limit of bytes.
+pub struct PageCache {
+    pages: Cache<PageKey, Arc<Page>, PageBytes>,
+    hits: AtomicU64,
+    reads: AtomicU64,
+}
+
+/// What a page cache holds and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PageCacheUse {
+    /// Bytes of the pages that it holds.
+    pub bytes: u64,
+    /// The most bytes.
+    pub limit: u64,
+    /// How many pages were found in it.
+    pub hits: u64,
+    /// How many pages were read from the disk.
+    pub reads: u64,
+}
+
+/// About how many bytes a page takes, for the size of the cache's table.
+const PAGE_BYTES_ESTIMATED: u64 = 40 << 10;
+
+impl Weighter<PageKey, Arc<Page>> for PageBytes {
+    fn weight(&self, _: &PageKey, page: &Arc<Page>) -> u64 {
+        number(page.memory_bytes())
+    }
+}
+
+impl PageCache {
+    /// Makes a cache that holds up to so many bytes.
+    pub fn new(limit: u64) -> Self {
+        let pages = usize::try_from(limit / PAGE_BYTES_ESTIMATED).unwrap_or(usize::MAX).max(1);
+        let pages = Cache::with_weighter(pages, limit, PageBytes);
+        Self { pages, hits: AtomicU64::new(0), reads: AtomicU64::new(0) }
+    }
+
+    /// Returns what the cache holds and did.
+    pub fn cache_use(&self) -> PageCacheUse {
+        // Relaxed: numbers to report.
+        let (hits, reads) = (self.hits.load(Ordering::Relaxed), self.reads.load(Ordering::Relaxed));
+        PageCacheUse { bytes: self.pages.weight(), limit: self.pages.capacity(), hits, reads }
+    }
+
+    /// Returns a page, and reads it when it is not here.
+    pub fn page(
+        &self,
+        key: PageKey,
+        read: impl FnOnce() -> Result<Page, ReadError>,
+    ) -> Result<Arc<Page>, ReadError> {
+        let mut is_hit = true;
+        let page = self.pages.get_or_insert_with(&key, || {
+            is_hit = false;
+            read().map(Arc::new)
+        });
+        let counter = if is_hit { &self.hits } else { &self.reads };
+        // Relaxed: a number to report.
+        counter.fetch_add(1, Ordering::Relaxed);
+        page
+    }
+}
+
+impl fmt::Debug for PageCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageCache").field("use", &self.cache_use()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,365 @@
+//! Runs and memory together show what a sorted list of their rows shows, whatever is where; and what is
+//! damaged is an error.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use lockstep_row::{Column, DataType, Datum, Retention, RowCodec, TableSchema};
+use lockstep_series::{Bounds, HashedKey, KeyRow, RecordFormat, RowBatch, RowLog, Series, pin};
+use lockstep_sim::SimulatedDisk;
+use lockstep_wal::{Access, DatabaseDirectory};
+use proptest::{collection::vec, prelude::*};
+
+use super::{MergedRows, PageCache, PageSource, Pins, Run, RunWriter};
+use crate::ReadFailure;
+
+/// A row of the tests: its key and its event time; its place in the list is its arrival.
+type Row = (u8, i64);
+
+/// Rows `(event time, arrival)` of a key, newest first.
+type Shown = Vec<(i64, u64)>;
+
+fn codec() -> RowCodec {
+    let columns = vec![Column::new("v", DataType::BigInt), Column::new("s", DataType::String)];
+    RowCodec::new(&TableSchema { columns, indexes: Vec::new() })
+}
+
+/// The records of the tests: the first column.
+fn format(codec: &RowCodec) -> Arc<RecordFormat> {
+    let width = 9;
+    let codec = codec.clone();
+    Arc::new(RecordFormat::new([1, 8], move |row, record| {
+        let value = codec.view(row).get(0).as_i64().unwrap();
+        assert_eq!(record.len(), width);
+        record[1..].copy_from_slice(&value.to_le_bytes());
+    }))
+}
+
+/// Rows in memory.
+struct Memory {
+    // Dropped first: it leads to the rows.
+    series: Series,
+    _log: RowLog,
+}
+
+impl Memory {
+    /// Stores those of the rows whose arrivals are in a range.
+    fn of(rows: &[Row], arrivals: std::ops::Range<usize>, format: &Arc<RecordFormat>) -> Self {
+        let codec = codec();
+        let (series, log) = (Series::with_records(Arc::clone(format)), RowLog::new());
+        let guard = pin();
+        for arrival in arrivals {
+            let (key, event_time) = rows[arrival];
+            let mut batch = RowBatch::default();
+            let number = i64::try_from(arrival).unwrap();
+            let text = "x".repeat(arrival % 40);
+            let values = [Datum::BigInt(number), Datum::String(text.as_str().into())];
+            batch.push(|out| codec.encode(&values, out)).unwrap();
+            let arrival = u64::try_from(arrival).unwrap();
+            let (position, _) = log.append(&batch, arrival, 0);
+            let row = log.rows_from(position, &guard).next().unwrap().row;
+            let hashed = HashedKey { hash: series.hash(&[key]), key: &[key] };
+            // SAFETY: the log keeps its rows until it is dropped, after the series.
+            unsafe { series.insert(hashed, KeyRow { event_time, row }, &guard) };
+        }
+        Self { series, _log: log }
+    }
+
+    /// Writes the rows into a run.
+    fn write(&self, directory: &DatabaseDirectory, page_bytes: usize) -> Run {
+        let keys = self.series.sorted_keys();
+        let file = directory.create_data_file().unwrap();
+        let mut writer = RunWriter::new(file, keys.len() as u64).with_page_bytes(page_bytes);
+        let guard = pin();
+        for key in keys.iter() {
+            writer.begin_key(key);
+            for found in self.series.seek(key, Bounds::everything(), &guard).into_iter().flatten() {
+                writer.push(found.event_time, found.row).unwrap();
+            }
+        }
+        let written = writer.finish().unwrap();
+        let run =
+            Run::open(directory.open_blocks(written.file).unwrap(), written.last_block).unwrap();
+        assert_eq!(run.counts().rows, written.rows);
+        assert_eq!(run.counts().keys, keys.len() as u64);
+        run
+    }
+}
+
+fn directory() -> (SimulatedDisk, DatabaseDirectory) {
+    let disk = SimulatedDisk::new();
+    let access = Access::ReadWrite { new_id: *b"a database of ok" };
+    let directory = DatabaseDirectory::open(Arc::new(disk.clone()), Path::new("/parts"), access);
+    (disk, directory.unwrap())
+}
+
+/// What a reader sees.
+#[derive(Debug, Clone, Copy)]
+struct Reader {
+    visible: u64,
+    retention: Retention,
+    now_ms: i64,
+}
+
+impl Reader {
+    fn bounds(&self) -> Bounds {
+        Bounds::new(self.visible, self.retention, self.now_ms)
+    }
+
+    /// The rows of a key that it sees in a list of rows.
+    fn model(&self, rows: &[Row], key: u8) -> Shown {
+        let of_key =
+            (0..).zip(rows).filter(|(arrival, row)| row.0 == key && *arrival < self.visible);
+        let mut of_key: Shown = of_key.map(|(arrival, row)| (row.1, arrival)).collect();
+        of_key.sort_unstable_by(|one, other| other.cmp(one));
+        let is_kept =
+            |(n, row): &(u64, (i64, u64))| !self.retention.is_expired(row.0, *n, self.now_ms);
+        (1..).zip(of_key).filter(is_kept).map(|(_, row)| row).collect()
+    }
+}
+
+/// A step of who reads.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Row,
+    Run,
+    Seek(i64),
+    SeekBefore(i64, u64),
+}
+
+/// Takes steps, then reads what is left; the rows must be those of the model.
+fn check_steps<'s>(
+    mut rows: MergedRows<'s>,
+    pages: &PageSource<'s>,
+    mut expected: Shown,
+    steps: &[Step],
+) {
+    let mut found = Shown::new();
+    let mut read: Shown = Vec::new();
+    let mut take = |run: lockstep_series::ChunkRun<'_>| {
+        for at in 0..run.len() {
+            let row = (run.event_time(at), run.row(at).arrival());
+            if let Some(records) = run.records() {
+                let mut record = [0; 9];
+                records.copy_to(at, &mut record);
+                assert_eq!(record[1..], row.1.to_le_bytes());
+            }
+            found.push(row);
+        }
+        run.len()
+    };
+    for step in steps {
+        let taken = match *step {
+            Step::Row => rows.next_row(pages).unwrap().map_or(0, |run| take(run)),
+            Step::Run => rows.next_run(pages).unwrap().map_or(0, |run| take(run)),
+            Step::Seek(event_time_max) => {
+                rows.seek(event_time_max);
+                expected.retain(|row| row.0 <= event_time_max);
+                0
+            }
+            Step::SeekBefore(event_time, arrival) => {
+                rows.seek_before(event_time, arrival);
+                expected.retain(|row| *row < (event_time, arrival));
+                0
+            }
+        };
+        read.extend(expected.drain(..taken.min(expected.len())));
+    }
+    while let Some(run) = rows.next_run(pages).unwrap() {
+        let taken = take(run);
+        read.extend(expected.drain(..taken.min(expected.len())));
+    }
+    assert_eq!(found, read);
+    assert_eq!(expected, []);
+}
+
+/// Where rows are, and how they are read.
+#[derive(Debug, Clone)]
+struct Case {
+    rows: Vec<Row>,
+    /// Where the runs end, of which the last rows are in memory, twice.
+    cuts: Vec<prop::sample::Index>,
+    page_bytes: usize,
+    reader: Reader,
+    steps: Vec<Step>,
+}
+
+fn check(case: &Case) {
+    let Case { rows, cuts, page_bytes, reader, steps } = case;
+    let codec = codec();
+    let format = format(&codec);
+    let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(rows.len() + 1)).collect();
+    cuts.sort_unstable();
+    let (_disk, directory) = directory();
+    let mut begin = 0;
+    let mut runs = Vec::new();
+    let in_memory = cuts.split_off(cuts.len().saturating_sub(1));
+    for end in cuts {
+        runs.push(Memory::of(rows, begin..end, &format).write(&directory, *page_bytes));
+        begin = end;
+    }
+    let middle = in_memory.first().copied().unwrap_or(rows.len()).max(begin);
+    let frozen = Memory::of(rows, begin..middle, &format);
+    let active = Memory::of(rows, middle..rows.len(), &format);
+    let cache = PageCache::new(1 << 20);
+    let guard = pin();
+    for key in 0..4 {
+        let pins = Pins::default();
+        let pages = PageSource {
+            cache: &cache,
+            codec: &codec,
+            format: Some(&format),
+            projection: 1,
+            pins: &pins,
+        };
+        let mut merged = MergedRows::new(&[key], reader.bounds());
+        for memory in [&active, &frozen] {
+            let visible = Bounds::visible(reader.visible);
+            memory
+                .series
+                .seek(&[key], visible, &guard)
+                .into_iter()
+                .for_each(|rows| merged.add_memory(rows));
+        }
+        for run in runs.iter().rev() {
+            merged.add_run(run, reader.visible);
+        }
+        check_steps(merged, &pages, reader.model(rows, key), steps);
+    }
+}
+
+fn retention() -> impl Strategy<Value = Retention> {
+    let (ttl_ms, latest) = (0_i64..40, 0_u64..30);
+    prop_oneof![
+        Just(Retention::Forever),
+        ttl_ms.clone().prop_map(|ttl_ms| Retention::Absolute { ttl_ms }),
+        latest.clone().prop_map(|latest| Retention::Latest { latest }),
+        (ttl_ms.clone(), latest.clone())
+            .prop_map(|(ttl_ms, latest)| Retention::AbsOrLat { ttl_ms, latest }),
+        (ttl_ms, latest).prop_map(|(ttl_ms, latest)| Retention::AbsAndLat { ttl_ms, latest }),
+    ]
+}
+
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    let late = (0_u8..3, prop_oneof![9 => 0_i64..60, 1 => Just(i64::MIN)]);
+    prop_oneof![
+        vec(late, 0..120),
+        // In the order of event time, with some late ones and ties.
+        vec((0_u8..2, 0_i64..8), 0..200).prop_map(|rows| {
+            (0..).zip(rows).map(|(at, (key, back))| (key, (at - back * 4) / 3)).collect()
+        }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => Just(Step::Row),
+        2 => Just(Step::Run),
+        1 => (-2_i64..70).prop_map(Step::Seek),
+        1 => (-2_i64..70, 0_u64..200).prop_map(|(time, arrival)| Step::SeekBefore(time, arrival)),
+    ]
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let reader = (prop_oneof![2 => Just(1_000_u64), 1 => 0_u64..200], retention(), -2_i64..90)
+        .prop_map(|(visible, retention, now_ms)| Reader { visible, retention, now_ms });
+    let cuts = vec(any::<prop::sample::Index>(), 0..6);
+    // From one row in a page to all of them.
+    let page_bytes = prop_oneof![Just(1_usize), 100_usize..600, Just(1 << 20)];
+    (rows(), cuts, page_bytes, reader, vec(step(), 0..12)).prop_map(
+        |(rows, cuts, page_bytes, reader, steps)| Case { rows, cuts, page_bytes, reader, steps },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn runs_and_memory_show_what_a_sorted_list_shows(case in case()) {
+        check(&case);
+    }
+}
+
+/// A run of some keys, the bytes of its file, and where its last block is.
+fn one_run() -> (SimulatedDisk, DatabaseDirectory, Run) {
+    let rows: Vec<Row> =
+        (0..200).map(|number| (u8::try_from(number % 7).unwrap(), number)).collect();
+    let (disk, directory) = directory();
+    let run = Memory::of(&rows, 0..rows.len(), &format(&codec())).write(&directory, 300);
+    (disk, directory, run)
+}
+
+#[test]
+fn a_page_that_is_damaged_is_an_error_with_file_and_offset() {
+    let (disk, _directory, run) = one_run();
+    let codec = codec();
+    assert!(run.page_count() > 7);
+    let path = run.path().to_path_buf();
+    let whole = disk.bytes(&path);
+    // From the second page on: the first ones stay readable.
+    let mut damaged = whole.clone();
+    let at = run.place(3).offset as usize + 20;
+    damaged[at] ^= 1;
+    disk.replace(&path, damaged);
+    assert!(run.read_page(2, None, &codec).is_ok());
+    let error = run.read_page(3, None, &codec).unwrap_err();
+    assert_eq!(error.reason(), &ReadFailure::Damaged);
+    let expected = format!("`{}` at offset {}", path.display(), run.place(3).offset);
+    assert!(error.to_string().ends_with(&expected), "{error}");
+    disk.replace(&path, whole);
+    assert!(run.read_page(3, None, &codec).is_ok());
+}
+
+#[test]
+fn a_last_block_of_other_bytes_is_refused() {
+    let (_, directory, run) = one_run();
+    let bytes = run.last_block_bytes();
+    let mut found = BTreeMap::new();
+    for (what, bytes) in [
+        ("version", [&2_u32.to_le_bytes()[..], &bytes[4..]].concat()),
+        ("end", bytes[..bytes.len() - 1].to_vec()),
+        ("nothing", Vec::new()),
+        ("whole", bytes.clone()),
+    ] {
+        let mut file = directory.create_data_file().unwrap();
+        let place = file.push_block(&bytes).unwrap();
+        let reader = directory.open_blocks(file.finish().unwrap()).unwrap();
+        found.insert(what, Run::open(reader, place).is_ok());
+    }
+    assert_eq!(
+        found,
+        BTreeMap::from([("end", false), ("nothing", false), ("version", false), ("whole", true)])
+    );
+}
+
+#[test]
+fn readers_of_one_page_share_it_and_its_bytes_count() {
+    let (_, _directory, run) = one_run();
+    let (codec, cache) = (codec(), PageCache::new(1 << 20));
+    let pins = Pins::default();
+    let pages =
+        PageSource { cache: &cache, codec: &codec, format: None, projection: 1, pins: &pins };
+    let read = |visible| {
+        let mut merged = MergedRows::new(&[3], Bounds::everything());
+        merged.add_run(&run, visible);
+        let mut count = 0;
+        while let Some(run) = merged.next_run(&pages).unwrap() {
+            count += run.len();
+        }
+        count
+    };
+    assert_eq!(read(u64::MAX), 29);
+    let first = cache.cache_use();
+    assert!(first.reads > 1 && first.hits == 0 && first.bytes > 0 && first.bytes <= first.limit);
+    assert_eq!(read(100), 14);
+    let second = cache.cache_use();
+    assert_eq!((second.reads, second.bytes), (first.reads, first.bytes));
+    assert!(second.hits >= first.reads);
+    // Most keys that are not there cost no page.
+    let absent = (10_u8..=255).filter(|key| !run.pages_of(&[*key]).is_empty()).count();
+    assert!(absent < 20, "{absent}");
+    let other = PageSource { projection: 2, ..pages };
+    let mut merged = MergedRows::new(&[3], Bounds::everything());
+    merged.add_run(&run, u64::MAX);
+    assert!(merged.next_run(&other).unwrap().is_some());
+    assert!(cache.cache_use().reads > first.reads, "pages with other records are other pages");
+}

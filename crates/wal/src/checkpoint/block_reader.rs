@@ -1,0 +1,102 @@
+//! Reads single blocks of a data file, each with one read of the disk, and checks every byte of it.
+//!
+//! [`crate::DatabaseDirectory`] makes readers, which several threads may use at once; the file stays
+//! open, so that it can be read although its name was removed. Where blocks are is known to who has
+//! written them ([`BlockPlace`]). The checksum of the whole file is not compared: that of a block has
+//! the database, the file and the index of the block in it.
+
+use std::{path::Path, sync::Arc};
+
+use lockstep_host::file::{Disk, File, OpenMode};
+
+use super::{
+    DataFile, DataFileHeader,
+    data_file::{
+        BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, DATA_FILE_HEADER_BYTES, file_name,
+    },
+    reader::{check_header, check_length, damaged},
+};
+use crate::{
+    Error,
+    bug::{self, Bug},
+};
+
+/// Where a block is in its data file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockPlace {
+    /// Where its header begins, in bytes.
+    pub offset: u64,
+    /// How many blocks precede it.
+    pub index: u32,
+    /// The bytes of its payload.
+    pub length: u32,
+}
+
+/// A data file whose blocks are read in any order.
+#[derive(Debug)]
+pub struct BlockReader {
+    file: Arc<dyn File>,
+    /// As the manifest lists it.
+    listed: DataFile,
+    seed: u32,
+}
+
+impl BlockReader {
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        directory: &Path,
+        expected: DataFileHeader,
+        listed: DataFile,
+    ) -> Result<Self, Error> {
+        assert_eq!(expected.number, listed.number, "the header is that of the file");
+        let path = directory.join(file_name(listed.number));
+        let file = match disk.open(&path, OpenMode::Read) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(damaged(path, 0, "the file is missing"));
+            }
+            file => file?,
+        };
+        check_length(&*file, &listed)?;
+        let mut header = [0; DATA_FILE_HEADER_BYTES];
+        let filled = file.read_full_at(0, &mut header)?;
+        check_header(file.path(), &header[..filled], expected)?;
+        Ok(Self { file, listed, seed: expected.seed() })
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Returns the file as a manifest lists it.
+    pub fn file(&self) -> DataFile {
+        self.listed
+    }
+
+    /// Reads a block. One read of the disk, unless the disk gives less than was requested.
+    pub fn read(&self, place: BlockPlace) -> Result<Vec<u8>, Error> {
+        let BlockPlace { offset, index, length } = place;
+        let wrong = |what| damaged(self.path().to_path_buf(), offset, what);
+        let size = u64::from(length) + BLOCK_HEADER_BYTES as u64;
+        let is_inside = offset.checked_add(size).is_some_and(|end| end <= self.listed.bytes);
+        if length > BLOCK_BYTES_MAX || !is_inside {
+            return Err(wrong("a block extends past the end of the file"));
+        }
+        let mut bytes = vec![0; usize::try_from(size).expect("a block fits into memory")];
+        let filled = self.file.read_full_at(offset, &mut bytes)?;
+        if filled < bytes.len() {
+            return Err(wrong("the file ends within a block"));
+        }
+        let header = bytes.first_chunk::<BLOCK_HEADER_BYTES>();
+        let header = header.and_then(|header| BlockHeader::decode(header, self.seed, index));
+        let Some(header) = header.filter(|header| header.length == length) else {
+            return Err(wrong("the header of a block is invalid"));
+        };
+        bytes.drain(..BLOCK_HEADER_BYTES);
+        let is_whole = crc32c::crc32c(&bytes) == header.checksum;
+        if !is_whole && !bug::is_seeded(Bug::BlockChecksumNotCompared) {
+            return Err(wrong("the payload of a block is invalid"));
+        }
+        Ok(bytes)
+    }
+}
