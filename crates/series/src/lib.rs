@@ -105,7 +105,7 @@ pub use levels::{
     NodeSpan, NodesTaken,
 };
 pub use log::{CompactionPlan, LogPosition, LogRow, LogRows, RowLog};
-pub use page::{Page, PageWriter};
+pub use page::{Page, PageRows, PageWriter};
 pub use reclaim::{Account, reclaim, reclaim_small};
 pub use record::{RECORD_SIZE_MAX, RecordField, RecordFormat};
 pub use row_ref::{ARRIVAL_MAX, RowBatch, RowRef};

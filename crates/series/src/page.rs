@@ -58,6 +58,21 @@ struct OpenGroup {
     rows: Vec<u8>,
 }
 
+/// The rows of the bytes of a page in their order, for who merges pages. Nothing is made of them.
+#[derive(Debug)]
+pub struct PageRows {
+    bytes: Vec<u8>,
+    rows: Vec<PlacedRow>,
+}
+
+/// Where a row of a page is in the bytes.
+#[derive(Debug, Clone)]
+struct PlacedRow {
+    key: Range<usize>,
+    event_time: i64,
+    start: usize,
+}
+
 /// Rows that were read from bytes.
 pub struct Page {
     // Freed before the rows, to which they lead.
@@ -156,6 +171,28 @@ impl PageWriter {
         self.ended.extend_from_slice(key);
         self.ended.append(times);
         self.ended.append(rows);
+    }
+}
+
+impl PageRows {
+    /// Reads the bytes of a page; `None` when they are not such. Whether rows are rows of a table, and in
+    /// order, is not looked at.
+    pub fn read(bytes: Vec<u8>) -> Option<Self> {
+        let mut groups = GroupReader::new(&bytes)?;
+        let mut rows = Vec::new();
+        while let Some(KeyGroup { key, times, rows: starts }) = groups.next()? {
+            let place = |(event_time, start)| PlacedRow { key: key.clone(), event_time, start };
+            rows.extend(event_times(&bytes[times]).zip(starts).map(place));
+        }
+        Some(Self { bytes, rows })
+    }
+
+    /// Returns a row, with its key and its event time: keys ascending, the rows of a key newest first.
+    pub fn get(&self, at: usize) -> Option<(&[u8], KeyRow<'_>)> {
+        let PlacedRow { key, event_time, start } = self.rows.get(at)?;
+        // SAFETY: the bytes of a stored row begin here, and are borrowed.
+        let row = unsafe { RowRef::from_raw(self.bytes.as_ptr().add(*start).cast_mut()) };
+        Some((&self.bytes[key.clone()], KeyRow { event_time: *event_time, row }))
     }
 }
 
@@ -308,8 +345,7 @@ impl<'b> GroupReader<'b> {
 impl KeyGroup {
     /// Returns the rows, oldest first; `None` when they are not in order.
     fn rows<'b>(&self, bytes: &'b [u8]) -> Option<Vec<KeyRow<'b>>> {
-        let times = bytes[self.times.clone()].chunks_exact(TIME_BYTES);
-        let times = times.map(|time| i64::from_le_bytes(time.try_into().expect("eight bytes")));
+        let times = event_times(&bytes[self.times.clone()]);
         let row = |(event_time, start): (i64, &usize)| {
             // SAFETY: the bytes of a stored row begin here, and are borrowed.
             let row = unsafe { RowRef::from_raw(bytes.as_ptr().add(*start).cast_mut()) };
@@ -319,6 +355,12 @@ impl KeyGroup {
         let is_in_order = |one: &KeyRow<'_>, next: &KeyRow<'_>| one.position() < next.position();
         rows.is_sorted_by(is_in_order).then_some(rows)
     }
+}
+
+/// Returns the event times of a group.
+fn event_times(bytes: &[u8]) -> impl DoubleEndedIterator<Item = i64> + ExactSizeIterator {
+    let times = bytes.chunks_exact(TIME_BYTES);
+    times.map(|time| i64::from_le_bytes(time.try_into().expect("eight bytes")))
 }
 
 /// Makes the head of the rows of a key, and returns how many bytes it takes beside the key.

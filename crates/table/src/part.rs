@@ -5,6 +5,7 @@
 //! (ADR 0058)
 
 mod key_filter;
+mod merge;
 mod merged_rows;
 mod page_cache;
 mod run;
@@ -12,6 +13,7 @@ mod run_rows;
 #[cfg(test)]
 mod tests;
 
+pub use merge::{MergeError, MergeRule, merge};
 pub use merged_rows::MergedRows;
 pub use page_cache::{PageCache, PageCacheUse, PageKey};
 pub use run::{Run, RunCounts, RunFile, RunWriter};

@@ -38,7 +38,7 @@
 use std::{fmt, ops::Range, path::Path, sync::Arc};
 
 use lockstep_row::RowCodec;
-use lockstep_series::{Page, PageWriter, RecordFormat, RowRef};
+use lockstep_series::{Page, PageRows, PageWriter, RecordFormat, RowRef};
 use lockstep_wal::{BlockPlace, BlockReader, DataFile, DataFileWriter, Error};
 
 use crate::{
@@ -82,8 +82,8 @@ pub struct RunWriter {
     file: DataFileWriter,
     page: PageWriter,
     /// The rows of the page whose keys have ended, and of the key that has not.
-    ended: PageRows,
-    open: PageRows,
+    ended: PageContent,
+    open: PageContent,
     key: Vec<u8>,
     index: RunIndex,
     page_bytes: usize,
@@ -102,7 +102,7 @@ pub struct RunCounts {
 
 /// How many rows of a page there are, and the first.
 #[derive(Debug, Clone, Default)]
-struct PageRows {
+struct PageContent {
     count: u32,
     key: Vec<u8>,
     event_time: i64,
@@ -115,8 +115,8 @@ impl RunWriter {
         Self {
             file,
             page: PageWriter::default(),
-            ended: PageRows::default(),
-            open: PageRows::default(),
+            ended: PageContent::default(),
+            open: PageContent::default(),
             key: Vec::new(),
             index: RunIndex {
                 fences: Vec::new(),
@@ -208,13 +208,13 @@ impl RunWriter {
         self.write(&page, &rows)
     }
 
-    fn write(&mut self, page: &[u8], rows: &PageRows) -> Result<(), Error> {
+    fn write(&mut self, page: &[u8], rows: &PageContent) -> Result<(), Error> {
         debug_assert!(rows.count > 0, "a page has a row");
         let BlockPlace { offset, length, index } = self.file.push_block(page)?;
         debug_assert_eq!(index as usize, self.index.fences.len(), "blocks are pages");
         self.index.keys.extend_from_slice(&rows.key);
         let key_end = self.index.keys.len() as u64;
-        let PageRows { count: rows, event_time, arrival, .. } = *rows;
+        let PageContent { count: rows, event_time, arrival, .. } = *rows;
         self.index.fences.push(Fence { offset, length, rows, event_time, arrival, key_end });
         Ok(())
     }
@@ -391,6 +391,15 @@ impl Run {
         let end = |fence: &Fence| usize::try_from(fence.key_end).expect("the keys are in memory");
         let begin = page.checked_sub(1).map_or(0, |before| end(&self.index.fences[before]));
         &self.index.keys[begin..end(&self.index.fences[page])]
+    }
+
+    /// Reads the rows of a page, to be merged.
+    pub fn read_rows(&self, at: usize) -> Result<PageRows, ReadError> {
+        let place = self.place(at);
+        let failed = |reason| ReadError::new(self.file.path(), place.offset, reason);
+        let bytes = self.file.read(place);
+        let bytes = bytes.map_err(|error| failed(ReadFailure::of(&error)))?;
+        PageRows::read(bytes).ok_or_else(|| failed(ReadFailure::Damaged))
     }
 
     /// Reads a page. Where there is a format, its rows get records.

@@ -9,8 +9,10 @@ use lockstep_sim::SimulatedDisk;
 use lockstep_wal::{Access, DatabaseDirectory};
 use proptest::{collection::vec, prelude::*};
 
-use super::{MergedRows, PageCache, PageSource, Pins, Run, RunWriter};
-use crate::ReadFailure;
+use super::{
+    MergeError, MergeRule, MergedRows, PageCache, PageSource, Pins, Run, RunWriter, merge,
+};
+use crate::{Horizon, ReadFailure};
 
 /// A row of the tests: its key and its event time; its place in the list is its arrival.
 type Row = (u8, i64);
@@ -179,12 +181,46 @@ struct Case {
     /// Where the runs end, of which the last rows are in memory, twice.
     cuts: Vec<prop::sample::Index>,
     page_bytes: usize,
+    /// The runs that are merged, if any, and how much older than the reader the horizon is.
+    merged: Option<(prop::sample::Index, prop::sample::Index)>,
+    older: (u64, i64),
     reader: Reader,
     steps: Vec<Step>,
 }
 
+/// Merges some runs that follow each other.
+fn merge_some(case: &Case, directory: &DatabaseDirectory, runs: &mut Vec<Arc<Run>>) {
+    let Some((first, count)) = &case.merged else { return };
+    if runs.is_empty() {
+        return;
+    }
+    let first = first.index(runs.len());
+    let last = first + count.index(runs.len() - first);
+    let Reader { visible, retention, now_ms } = case.reader;
+    let horizon = Horizon {
+        visible_arrival: visible.saturating_sub(case.older.0),
+        now_ms: now_ms - case.older.1,
+    };
+    let keys = runs[first..=last].iter().map(|run| run.counts().keys).sum();
+    let writer = RunWriter::new(directory.create_data_file().unwrap(), keys);
+    let writer = writer.with_page_bytes(case.page_bytes);
+    let mut count = 0;
+    let merged =
+        merge::<MergeError>(&runs[first..=last], MergeRule { retention, horizon }, writer, || {
+            count += 1;
+            Ok(())
+        });
+    let written = merged.unwrap();
+    assert!(count <= keys);
+    let before: u64 = runs[first..=last].iter().map(|run| run.counts().rows).sum();
+    assert!(written.rows <= before && (retention != Retention::Forever || written.rows == before));
+    let file = directory.open_blocks(written.file).unwrap();
+    let run = Run::open(file, written.last_block).unwrap();
+    runs.splice(first..=last, [Arc::new(run)]);
+}
+
 fn check(case: &Case) {
-    let Case { rows, cuts, page_bytes, reader, steps } = case;
+    let Case { rows, cuts, page_bytes, reader, steps, .. } = case;
     let codec = codec();
     let format = format(&codec);
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(rows.len() + 1)).collect();
@@ -194,9 +230,10 @@ fn check(case: &Case) {
     let mut runs = Vec::new();
     let in_memory = cuts.split_off(cuts.len().saturating_sub(1));
     for end in cuts {
-        runs.push(Memory::of(rows, begin..end, &format).write(&directory, *page_bytes));
+        runs.push(Arc::new(Memory::of(rows, begin..end, &format).write(&directory, *page_bytes)));
         begin = end;
     }
+    merge_some(case, &directory, &mut runs);
     let middle = in_memory.first().copied().unwrap_or(rows.len()).max(begin);
     let frozen = Memory::of(rows, begin..middle, &format);
     let active = Memory::of(rows, middle..rows.len(), &format);
@@ -265,8 +302,18 @@ fn case() -> impl Strategy<Value = Case> {
     let cuts = vec(any::<prop::sample::Index>(), 0..6);
     // From one row in a page to all of them.
     let page_bytes = prop_oneof![Just(1_usize), 100_usize..600, Just(1 << 20)];
-    (rows(), cuts, page_bytes, reader, vec(step(), 0..12)).prop_map(
-        |(rows, cuts, page_bytes, reader, steps)| Case { rows, cuts, page_bytes, reader, steps },
+    let merged = any::<Option<(prop::sample::Index, prop::sample::Index)>>();
+    let older = (prop_oneof![Just(0_u64), 0_u64..200], prop_oneof![Just(0_i64), 0_i64..50]);
+    (rows(), cuts, page_bytes, (merged, older), reader, vec(step(), 0..12)).prop_map(
+        |(rows, cuts, page_bytes, (merged, older), reader, steps)| Case {
+            rows,
+            cuts,
+            page_bytes,
+            merged,
+            older,
+            reader,
+            steps,
+        },
     )
 }
 
