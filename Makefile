@@ -103,7 +103,7 @@ $(VENV)/.docs: python/requirements-docs.txt $(VENV)/.tools
 
 wheel: $(VENV)/.tools
 	@rm -f $(WHEELS)/lockstep*.whl
-	$(STAGE) "wheel" "minutes when nothing is compiled yet, seconds when nothing has changed" -- \
+	$(STAGE) "wheel" "half an hour on two cores, from nothing; seconds when nothing has changed" -- \
 	    $(BIN)/maturin build --locked --profile dev --strip --out $(WHEELS)
 
 install: wheel

@@ -21,7 +21,7 @@ mod tests;
 
 use std::path::Path;
 
-use page_cache::{PageCache, disk_bytes};
+use page_cache::{SystemPageCache, disk_bytes};
 use rows::{RestartRows, RowShape};
 use serde_json::{Map, Value as Json, json};
 use servers::{PostgresRestart, RedisRestart};
@@ -186,7 +186,7 @@ fn create(options: &BenchOptions, name: &str, rows: RestartRows) -> Result<Optio
 struct RestartRuns {
     name: &'static str,
     rows: RestartRows,
-    cache: PageCache,
+    cache: SystemPageCache,
     disk_bytes: u64,
     answers: Vec<FirstAnswer>,
 }
@@ -249,7 +249,7 @@ fn measure(
 ) -> Result<Vec<RestartRuns>> {
     assert!(runs > 0, "something is measured");
     let with = |cache| RestartRuns { name, rows, cache, disk_bytes: 0, answers: Vec::new() };
-    let mut measured = [PageCache::Warm, PageCache::Cold].map(with);
+    let mut measured = [SystemPageCache::Warm, SystemPageCache::Cold].map(with);
     let mut is_loaded = false;
     for _ in 0..runs {
         for of_cache in &mut measured {
@@ -295,7 +295,7 @@ fn table(rows: RestartRows, measured: &[RestartRuns]) -> MeasurementTable {
 /// beside Lockstep's log, the snapshot of Redis beside a checkpoint.
 fn add_ratios(measured: &[RestartRuns], ratios: &mut Map<String, Json>) {
     let of = |name: &str| {
-        let mut warm = measured.iter().filter(|runs| runs.cache == PageCache::Warm);
+        let mut warm = measured.iter().filter(|runs| runs.cache == SystemPageCache::Warm);
         warm.find(|runs| runs.name == name)
     };
     let pairs = [

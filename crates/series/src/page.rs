@@ -29,7 +29,7 @@ use crate::{
     chunk::{Chunk, ChunkBuilder, ChunkHeader, ChunkSpec, ChunkView, split_address},
     directory::{Directory, directory_footprint},
     entry::EntryRows,
-    row_ref::{ADDRESS_BITS, stored_extent},
+    row_ref::{ADDRESS_BITS, ROW_HEADER_SIZE, stored_extent},
     sync::chunk_rows,
 };
 
@@ -47,12 +47,12 @@ pub struct PageWriter {
     ended: Vec<u8>,
     ended_keys: u32,
     /// The key that has not ended, and its rows.
-    open: OpenGroup,
+    open: UnfinishedGroup,
 }
 
 /// The key group that is being written.
 #[derive(Debug, Default)]
-struct OpenGroup {
+struct UnfinishedGroup {
     key: Vec<u8>,
     times: Vec<u8>,
     rows: Vec<u8>,
@@ -62,12 +62,12 @@ struct OpenGroup {
 #[derive(Debug)]
 pub struct PageRows {
     bytes: Vec<u8>,
-    rows: Vec<PlacedRow>,
+    rows: Vec<RowInPage>,
 }
 
 /// Where a row of a page is in the bytes.
 #[derive(Debug, Clone)]
-struct PlacedRow {
+struct RowInPage {
     key: Range<usize>,
     event_time: i64,
     start: usize,
@@ -125,13 +125,14 @@ impl PageWriter {
 
     /// Adds a row of the key, which is older than those before it.
     pub fn push(&mut self, event_time: i64, row: RowRef<'_>) {
+        debug_assert!(row.stored_size() >= ROW_HEADER_SIZE, "a row has a header");
         self.open.times.extend_from_slice(&event_time.to_le_bytes());
         self.open.rows.extend_from_slice(row.stored_bytes());
     }
 
     /// Returns how many bytes the page has with the rows of the keys that have ended, and with all.
     pub fn byte_counts(&self) -> (usize, usize) {
-        let OpenGroup { key, times, rows } = &self.open;
+        let UnfinishedGroup { key, times, rows } = &self.open;
         let open = match times.len() {
             0 => 0,
             times => GROUP_HEADER_BYTES + key.len() + times + rows.len(),
@@ -157,7 +158,7 @@ impl PageWriter {
     }
 
     fn end_key(&mut self) {
-        let OpenGroup { key, times, rows } = &mut self.open;
+        let UnfinishedGroup { key, times, rows } = &mut self.open;
         let number = |length| u32::try_from(length).expect("a page is small").to_le_bytes();
         if times.is_empty() {
             return;
@@ -169,6 +170,7 @@ impl PageWriter {
         self.ended.extend_from_slice(&number(key.len()));
         self.ended.extend_from_slice(&number(times.len() / TIME_BYTES));
         self.ended.extend_from_slice(key);
+        debug_assert_eq!(times.len() % TIME_BYTES, 0, "event times are whole");
         self.ended.append(times);
         self.ended.append(rows);
     }
@@ -181,7 +183,7 @@ impl PageRows {
         let mut groups = GroupReader::new(&bytes)?;
         let mut rows = Vec::new();
         while let Some(KeyGroup { key, times, rows: starts }) = groups.next()? {
-            let place = |(event_time, start)| PlacedRow { key: key.clone(), event_time, start };
+            let place = |(event_time, start)| RowInPage { key: key.clone(), event_time, start };
             rows.extend(event_times(&bytes[times]).zip(starts).map(place));
         }
         Some(Self { bytes, rows })
@@ -189,7 +191,7 @@ impl PageRows {
 
     /// Returns a row, with its key and its event time: keys ascending, the rows of a key newest first.
     pub fn get(&self, at: usize) -> Option<(&[u8], KeyRow<'_>)> {
-        let PlacedRow { key, event_time, start } = self.rows.get(at)?;
+        let RowInPage { key, event_time, start } = self.rows.get(at)?;
         // SAFETY: the bytes of a stored row begin here, and are borrowed.
         let row = unsafe { RowRef::from_raw(self.bytes.as_ptr().add(*start).cast_mut()) };
         Some((&self.bytes[key.clone()], KeyRow { event_time: *event_time, row }))
@@ -328,6 +330,7 @@ impl<'b> GroupReader<'b> {
         }
         let mut rows = Vec::with_capacity(count);
         for _ in 0..count {
+            debug_assert!(self.at <= self.bytes.len(), "a row begins within the bytes");
             rows.push(self.at);
             let (_, size) = stored_extent(self.bytes.get(self.at..)?)?;
             self.take(size)?;
@@ -351,6 +354,7 @@ impl KeyGroup {
             let row = unsafe { RowRef::from_raw(bytes.as_ptr().add(*start).cast_mut()) };
             KeyRow { event_time, row }
         };
+        debug_assert_eq!(times.len(), self.rows.len(), "each row has its event time");
         let rows: Vec<KeyRow<'b>> = times.zip(&self.rows).map(row).rev().collect();
         let is_in_order = |one: &KeyRow<'_>, next: &KeyRow<'_>| one.position() < next.position();
         rows.is_sorted_by(is_in_order).then_some(rows)
@@ -369,6 +373,7 @@ fn head<'b>(
     builder: &mut ChunkBuilder<'b>,
     format: Option<&RecordFormat>,
 ) -> (PageHead, usize) {
+    debug_assert!(!rows.is_empty(), "a key has a row");
     if let [KeyRow { event_time, row }] = rows {
         let (low, high) = split_address(row.address());
         return (PageHead::Single { event_time: *event_time, low, high }, 0);

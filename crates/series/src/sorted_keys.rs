@@ -21,6 +21,8 @@ impl SortedKeys {
     pub(crate) fn sort(&mut self) {
         let Self { bytes, keys } = self;
         keys.sort_unstable_by(|one, other| bytes[one.clone()].cmp(&bytes[other.clone()]));
+        let are_distinct = keys.is_sorted_by(|one, next| bytes[one.clone()] < bytes[next.clone()]);
+        debug_assert!(are_distinct, "a series has each key once");
     }
 
     /// Returns the number of keys.

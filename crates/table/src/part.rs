@@ -1,9 +1,10 @@
 //! The part of a table that is on a disk: runs of its indexes, and how readers take their rows.
 //!
-//! A [`Run`] has rows of one index, sorted by entity key, in a data file. [`MergedRows`] shows the rows
+//! A [`IndexRun`] has rows of one index, sorted by entity key, in a data file. [`MergedRows`] shows the rows
 //! of a key from memory and from runs as one sequence. The [`PageCache`] keeps pages that were read.
 //! (ADR 0058)
 
+mod bug;
 mod key_filter;
 mod merge;
 mod merged_rows;
@@ -15,6 +16,6 @@ mod tests;
 
 pub use merge::{MergeError, MergeRule, merge};
 pub use merged_rows::MergedRows;
-pub use page_cache::{PageCache, PageCacheUse, PageKey};
-pub use run::{Run, RunCounts, RunFile, RunWriter};
+pub use page_cache::{PageCache, PageCacheUse, PageId};
+pub use run::{IndexRun, RunCounts, RunFile, RunWriter};
 pub use run_rows::{PageSource, Pins, RunRows};

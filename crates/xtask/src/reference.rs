@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// A page: its path in the workspace, and its text.
-type Page = (&'static str, String);
+type ReferencePage = (&'static str, String);
 
 /// Writes every page; returns whether that succeeded.
 pub fn write() -> bool {
@@ -56,7 +56,7 @@ pub fn is_current() -> bool {
     is_current
 }
 
-fn pages() -> [Page; 7] {
+fn pages() -> [ReferencePage; 7] {
     [
         ("docs/reference/functions.md", functions()),
         ("docs/reference/statements.md", lockstep_sql::grammar::reference()),

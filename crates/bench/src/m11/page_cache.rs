@@ -21,14 +21,14 @@ const METADATA_BLOCK_BYTES: u64 = 512;
 
 /// What the page cache holds when a system is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PageCache {
+pub(super) enum SystemPageCache {
     /// All files.
     Warm,
     /// None of them.
     Cold,
 }
 
-impl PageCache {
+impl SystemPageCache {
     /// Returns its name in results.
     pub(super) fn name(self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 
 use super::{
     RestartPart,
-    page_cache::{PageCache, disk_bytes},
+    page_cache::{SystemPageCache, disk_bytes},
     rows::{RestartRows, RowShape},
     step::{EmbeddedSystem, RestartStep, StepAction},
 };
@@ -19,7 +19,7 @@ fn check(system: EmbeddedSystem, part: RestartPart, shape: RowShape, name: &str)
         loaded => drop(loaded.unwrap()),
     }
     assert!(disk_bytes(folder.path()).unwrap() > 300_000);
-    for cache in [PageCache::Warm, PageCache::Cold] {
+    for cache in [SystemPageCache::Warm, SystemPageCache::Cold] {
         cache.prepare(folder.path()).unwrap();
         let open = RestartStep { action: StepAction::Open, ..step.clone() };
         let (found, _opened) = open.perform().unwrap();

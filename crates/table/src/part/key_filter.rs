@@ -92,6 +92,7 @@ impl KeyFilter {
 
     fn block_of(&self, hash: u64) -> usize {
         // The high half, scaled to the number of blocks, without a division.
+        debug_assert!(!self.blocks.is_empty(), "a filter has a block");
         let block = (u128::from(hash >> 32) * self.blocks.len() as u128) >> 32;
         usize::try_from(block).expect("less than the number of blocks")
     }

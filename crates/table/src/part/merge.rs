@@ -17,7 +17,10 @@ use lockstep_series::{Bounds, KeyRow, PageRows, RowRef};
 
 use crate::{
     Horizon, ReadError,
-    part::run::{Run, RunFile, RunWriter},
+    part::{
+        bug::{self, PartBug},
+        run::{IndexRun, RunFile, RunWriter},
+    },
 };
 
 /// Why runs could not be merged.
@@ -42,14 +45,14 @@ pub struct MergeRule {
 
 /// The rows of a run, one after the other.
 struct RunScan {
-    run: Arc<Run>,
+    run: Arc<IndexRun>,
     /// The page, and the next row in it.
     page: Option<(PageRows, usize)>,
     next_page: usize,
 }
 
 impl RunScan {
-    fn new(run: &Arc<Run>) -> Result<Self, ReadError> {
+    fn new(run: &Arc<IndexRun>) -> Result<Self, ReadError> {
         let mut scan = Self { run: Arc::clone(run), page: None, next_page: 0 };
         scan.reach_row()?;
         Ok(scan)
@@ -63,6 +66,7 @@ impl RunScan {
 
     /// Passes the next row.
     fn advance(&mut self) -> Result<(), ReadError> {
+        debug_assert!(self.next().is_some(), "there is a row to pass");
         if let Some((_, at)) = &mut self.page {
             *at += 1;
         }
@@ -82,7 +86,7 @@ impl RunScan {
 /// Writes the rows of runs into one. `checkpoint` is called after each key, and ends the merge when it
 /// fails.
 pub fn merge<E: From<MergeError>>(
-    runs: &[Arc<Run>],
+    runs: &[Arc<IndexRun>],
     rule: MergeRule,
     mut writer: RunWriter,
     mut checkpoint: impl FnMut() -> Result<(), E>,
@@ -97,13 +101,16 @@ pub fn merge<E: From<MergeError>>(
         key.extend_from_slice(least);
         writer.begin_key(&key);
         let mut displacing = 0;
+        let first = newest_of_key(&scans, &key);
         while let Some(newest) = newest_of_key(&scans, &key) {
             let Some((_, KeyRow { event_time, row })) = scans[newest].next() else { break };
+            let is_lost = bug::is_seeded(PartBug::OneRunOfKeyMerged) && first != Some(newest);
             let is_before = row.arrival() < horizon.visible_arrival;
-            if !bounds.is_expired(event_time, displacing + 1) {
+            if !bounds.is_expired(event_time, displacing + 1) && !is_lost {
                 writer.push(event_time, row).map_err(MergeError::from)?;
             }
-            displacing += u64::from(is_before);
+            let displaces = is_before || bug::is_seeded(PartBug::LatestCutByLaterRows);
+            displacing += u64::from(displaces);
             scans[newest].advance().map_err(MergeError::from)?;
         }
         checkpoint()?;

@@ -1,6 +1,6 @@
 //! The page cache: pages that were read from runs, for all tables of an engine, up to a limit.
 //!
-//! Readers share pages; one that is dropped from the cache lives on as long as somebody reads it. The
+//! Readers share pages; one that is dropped from the cache stays as long as somebody reads it. The
 //! cache of the operating system, which has the bytes of files, is behind it.
 //!
 //! *Cost*: a hit is a lookup in one of many shards; a miss is a read of the disk, the check of the
@@ -21,7 +21,7 @@ use crate::{ReadError, table::number};
 
 /// A page: of which run, which one, and with which records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PageKey {
+pub struct PageId {
     /// The number of the run's data file.
     pub file: u64,
     /// Which page of the run.
@@ -36,7 +36,7 @@ struct PageBytes;
 
 /// Pages that were read, up to a limit of bytes.
 pub struct PageCache {
-    pages: Cache<PageKey, Arc<Page>, PageBytes>,
+    pages: Cache<PageId, Arc<Page>, PageBytes>,
     hits: AtomicU64,
     reads: AtomicU64,
 }
@@ -57,8 +57,8 @@ pub struct PageCacheUse {
 /// About how many bytes a page takes, for the size of the cache's table.
 const PAGE_BYTES_ESTIMATED: u64 = 40 << 10;
 
-impl Weighter<PageKey, Arc<Page>> for PageBytes {
-    fn weight(&self, _: &PageKey, page: &Arc<Page>) -> u64 {
+impl Weighter<PageId, Arc<Page>> for PageBytes {
+    fn weight(&self, _: &PageId, page: &Arc<Page>) -> u64 {
         number(page.memory_bytes())
     }
 }
@@ -81,7 +81,7 @@ impl PageCache {
     /// Returns a page, and reads it when it is not here.
     pub fn page(
         &self,
-        key: PageKey,
+        key: PageId,
         read: impl FnOnce() -> Result<Page, ReadError>,
     ) -> Result<Arc<Page>, ReadError> {
         let mut is_hit = true;

@@ -43,7 +43,10 @@ use lockstep_wal::{BlockPlace, BlockReader, DataFile, DataFileWriter, Error};
 
 use crate::{
     ReadError, ReadFailure,
-    part::key_filter::{self, KeyFilter},
+    part::{
+        bug::{self, PartBug},
+        key_filter::{self, KeyFilter},
+    },
 };
 
 /// A page ends when it has so many bytes.
@@ -144,6 +147,9 @@ impl RunWriter {
         self.page.begin_key(key);
         self.key.clear();
         self.key.extend_from_slice(key);
+        if bug::is_seeded(PartBug::FilterOfLastKey) {
+            self.index.filter = KeyFilter::new(1);
+        }
         self.index.filter.insert(key_filter::hash(key));
         self.index.counts.keys += 1;
     }
@@ -291,12 +297,12 @@ impl Fence {
 }
 
 /// A run whose pages can be read.
-pub struct Run {
+pub struct IndexRun {
     file: BlockReader,
     index: RunIndex,
 }
 
-impl Run {
+impl IndexRun {
     /// Opens a run: reads its last block.
     pub fn open(file: BlockReader, last_block: BlockPlace) -> Result<Self, ReadError> {
         let failed = |reason| ReadError::new(file.path(), last_block.offset, reason);
@@ -320,7 +326,7 @@ impl Run {
 
     /// Returns an event time that no row of a page is newer than, of a key that the page was found for.
     pub fn event_time_max(&self, page: usize, key: &[u8]) -> i64 {
-        match self.first_key(page) == key {
+        match self.first_key(page) == key || bug::is_seeded(PartBug::BoundOfOtherKey) {
             true => self.index.fences[page].event_time,
             false => self.index.counts.event_time_max,
         }
@@ -362,7 +368,11 @@ impl Run {
         let (before, up_to) =
             (self.pages_until(|first| first < key), self.pages_until(|first| first <= key));
         // A key of several pages begins one; any other is in the page before the next key.
-        if before < up_to { before..up_to } else { before.saturating_sub(1)..before }
+        match before < up_to {
+            true if bug::is_seeded(PartBug::OnePageOfKey) => before..before + 1,
+            true => before..up_to,
+            false => before.saturating_sub(1)..before,
+        }
     }
 
     /// Skips those of a key's pages, from [`Self::pages_of`], all of whose rows are newer than an event time.
@@ -370,7 +380,8 @@ impl Run {
         let fences = &self.index.fences[pages.clone()];
         // The page before the first that begins with a row that is reached may have such rows as well.
         let newer = fences.partition_point(|fence| fence.event_time > event_time_max);
-        pages.start + newer.saturating_sub(1)..pages.end
+        let back = usize::from(!bug::is_seeded(PartBug::PageOfSeekSkipped));
+        pages.start + newer.saturating_sub(back)..pages.end
     }
 
     /// Counts the first pages whose first keys fulfil a condition.
@@ -389,6 +400,7 @@ impl Run {
 
     fn first_key(&self, page: usize) -> &[u8] {
         let end = |fence: &Fence| usize::try_from(fence.key_end).expect("the keys are in memory");
+        debug_assert!(page < self.index.fences.len(), "the run has the page");
         let begin = page.checked_sub(1).map_or(0, |before| end(&self.index.fences[before]));
         &self.index.keys[begin..end(&self.index.fences[page])]
     }
@@ -418,9 +430,9 @@ impl Run {
     }
 }
 
-impl fmt::Debug for Run {
+impl fmt::Debug for IndexRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run")
+        f.debug_struct("IndexRun")
             .field("file", &self.file)
             .field("counts", &self.index.counts)
             .finish_non_exhaustive()

@@ -7,10 +7,12 @@ use lockstep_row::{Column, DataType, Datum, Retention, RowCodec, TableSchema};
 use lockstep_series::{Bounds, HashedKey, KeyRow, RecordFormat, RowBatch, RowLog, Series, pin};
 use lockstep_sim::SimulatedDisk;
 use lockstep_wal::{Access, DatabaseDirectory};
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, prelude::*, strategy::ValueTree as _};
 
 use super::{
-    MergeError, MergeRule, MergedRows, PageCache, PageSource, Pins, Run, RunWriter, merge,
+    IndexRun, MergeError, MergeRule, MergedRows, PageCache, PageSource, Pins, RunWriter,
+    bug::{self, PartBug},
+    merge,
 };
 use crate::{Horizon, ReadFailure};
 
@@ -67,7 +69,7 @@ impl Memory {
     }
 
     /// Writes the rows into a run.
-    fn write(&self, directory: &DatabaseDirectory, page_bytes: usize) -> Run {
+    fn write(&self, directory: &DatabaseDirectory, page_bytes: usize) -> IndexRun {
         let keys = self.series.sorted_keys();
         let file = directory.create_data_file().unwrap();
         let mut writer = RunWriter::new(file, keys.len() as u64).with_page_bytes(page_bytes);
@@ -79,8 +81,8 @@ impl Memory {
             }
         }
         let written = writer.finish().unwrap();
-        let run =
-            Run::open(directory.open_blocks(written.file).unwrap(), written.last_block).unwrap();
+        let run = IndexRun::open(directory.open_blocks(written.file).unwrap(), written.last_block)
+            .unwrap();
         assert_eq!(run.counts().rows, written.rows);
         assert_eq!(run.counts().keys, keys.len() as u64);
         run
@@ -189,7 +191,7 @@ struct Case {
 }
 
 /// Merges some runs that follow each other.
-fn merge_some(case: &Case, directory: &DatabaseDirectory, runs: &mut Vec<Arc<Run>>) {
+fn merge_some(case: &Case, directory: &DatabaseDirectory, runs: &mut Vec<Arc<IndexRun>>) {
     let Some((first, count)) = &case.merged else { return };
     if runs.is_empty() {
         return;
@@ -215,7 +217,7 @@ fn merge_some(case: &Case, directory: &DatabaseDirectory, runs: &mut Vec<Arc<Run
     let before: u64 = runs[first..=last].iter().map(|run| run.counts().rows).sum();
     assert!(written.rows <= before && (retention != Retention::Forever || written.rows == before));
     let file = directory.open_blocks(written.file).unwrap();
-    let run = Run::open(file, written.last_block).unwrap();
+    let run = IndexRun::open(file, written.last_block).unwrap();
     runs.splice(first..=last, [Arc::new(run)]);
 }
 
@@ -326,8 +328,42 @@ proptest! {
     }
 }
 
+/// How many cases of the generator it takes at most to find a bug.
+const CASES_TO_FIND: usize = 2_000;
+
+#[test]
+fn each_seeded_bug_is_found() {
+    let bugs = [
+        PartBug::LatestCutByLaterRows,
+        PartBug::OneRunOfKeyMerged,
+        PartBug::OnePageOfKey,
+        PartBug::PageOfSeekSkipped,
+        PartBug::BoundOfOtherKey,
+        PartBug::SkippedNotCounted,
+        PartBug::TiesNotCompared,
+        PartBug::CountedBySource,
+        PartBug::LaterRowsShown,
+        PartBug::FilterOfLastKey,
+    ];
+    let find = |bug: PartBug| {
+        let mut runner = proptest::test_runner::TestRunner::deterministic();
+        (0..CASES_TO_FIND).find(|_| {
+            let case = case().new_tree(&mut runner).unwrap().current();
+            bug::seed(Some(bug));
+            let checked = std::panic::catch_unwind(|| check(&case));
+            bug::seed(None);
+            checked.is_err()
+        })
+    };
+    let found = bugs.map(|bug| (bug, find(bug)));
+    println!("seeded bugs, each with the case that found it: {found:?}");
+    for (bug, case) in found {
+        assert!(case.is_some(), "{bug:?} was not found");
+    }
+}
+
 /// A run of some keys, the bytes of its file, and where its last block is.
-fn one_run() -> (SimulatedDisk, DatabaseDirectory, Run) {
+fn one_run() -> (SimulatedDisk, DatabaseDirectory, IndexRun) {
     let rows: Vec<Row> =
         (0..200).map(|number| (u8::try_from(number % 7).unwrap(), number)).collect();
     let (disk, directory) = directory();
@@ -370,7 +406,7 @@ fn a_last_block_of_other_bytes_is_refused() {
         let mut file = directory.create_data_file().unwrap();
         let place = file.push_block(&bytes).unwrap();
         let reader = directory.open_blocks(file.finish().unwrap()).unwrap();
-        found.insert(what, Run::open(reader, place).is_ok());
+        found.insert(what, IndexRun::open(reader, place).is_ok());
     }
     assert_eq!(
         found,

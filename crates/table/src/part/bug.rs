@@ -1,0 +1,53 @@
+//! Bugs that the tests of parts seed, to see that they would be found.
+//!
+//! Each stands beside the line that it breaks. Outside this crate's own tests there are none, and the
+//! compiler removes the question.
+
+/// A line left out or done wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartBug {
+    /// A merge counts rows that a reader may not see yet among those that displace older ones.
+    LatestCutByLaterRows,
+    /// A merge takes the rows of a key from one of its runs.
+    OneRunOfKeyMerged,
+    /// Of a key with several pages only the first is read.
+    OnePageOfKey,
+    /// The page in which a seek ends is skipped.
+    PageOfSeekSkipped,
+    /// A run is taken to begin with the row of its page, of whatever key that is.
+    BoundOfOtherKey,
+    /// Rows that a seek skips are not counted.
+    SkippedNotCounted,
+    /// Rows of one event time are taken in the order of their sources.
+    TiesNotCompared,
+    /// Rows of each source are counted apart.
+    CountedBySource,
+    /// Rows that arrived after the snapshot are shown.
+    LaterRowsShown,
+    /// The filter has the last key only.
+    FilterOfLastKey,
+}
+
+#[cfg(test)]
+thread_local! {
+    static SEEDED: std::cell::Cell<Option<PartBug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Returns whether this thread's code is to have the bug.
+#[cfg(test)]
+pub(super) fn is_seeded(bug: PartBug) -> bool {
+    SEEDED.get() == Some(bug)
+}
+
+/// Returns whether this thread's code is to have the bug: never.
+#[cfg(not(test))]
+#[expect(clippy::missing_const_for_fn, reason = "it is the test's that does something")]
+pub(super) fn is_seeded(_bug: PartBug) -> bool {
+    false
+}
+
+/// Seeds a bug into this thread's code, or none.
+#[cfg(test)]
+pub(super) fn seed(bug: Option<PartBug>) {
+    SEEDED.set(bug);
+}
