@@ -12,7 +12,7 @@ use crate::{append::table_error, context::checkpoint};
 /// The number of rows that are copied between two looks at whether the call was interrupted.
 const ROWS_AT_ONCE: usize = 1_024;
 
-/// Where the values of a column of the copy come from.
+/// The source of the values of a column of the copy.
 pub(crate) enum ValueSource {
     /// From the column at this position.
     Column(usize),

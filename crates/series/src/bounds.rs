@@ -93,7 +93,7 @@ impl Bounds {
     }
 
     /// Returns whether every row after the first `passed` is expired, whatever its event time.
-    pub(crate) fn is_exhausted(&self, passed: u64) -> bool {
+    pub fn is_exhausted(&self, passed: u64) -> bool {
         matches!(self.expiry, Expiry::Either { latest, .. } if passed >= latest)
     }
 

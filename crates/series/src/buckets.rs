@@ -194,15 +194,16 @@ impl<'a> BucketsRef<'a> {
         ptr::null()
     }
 
-    /// Returns the entry in a bucket. Under the lock.
+    /// Returns the entry in a bucket. Under the lock, or under a guard by a reader that walks over all.
     #[inline]
     pub(crate) fn entry(self, position: usize) -> Option<*mut KeyEntry> {
-        // Relaxed: the lock orders it.
-        let bucket = self.bucket(position).load(Ordering::Relaxed);
+        // Acquire: pairs with the Release in `fill` and `replace`, for readers without the lock.
+        let bucket = self.bucket(position).load(Ordering::Acquire);
         (!bucket.is_null() && bucket != removed()).then(|| untagged(bucket))
     }
 
-    /// Returns all entries and their positions. Under the lock.
+    /// Returns all entries and their positions. As of [`Self::entry`]: without the lock a key that is removed
+    /// and inserted again meanwhile may be met twice.
     pub(crate) fn entries(self) -> impl Iterator<Item = (usize, *mut KeyEntry)> {
         (0..self.len()).filter_map(move |at| Some((at, self.entry(at)?)))
     }

@@ -57,6 +57,9 @@
 //! 10. Levels, which a series may have, hold partial results over the rows of each key (`levels`, which
 //!     has its own rules). Whoever inserts a late row or removes rows tells them under the shard's lock.
 //!
+//! 11. A [`Page`] owns the rows and the chunks that were made of its bytes, and never changes. Its readers
+//!     borrow it and need no guard.
+//!
 //! `chunk`, `directory`, `entry`, `record`, `epoch`, `swap` and the marks of `levels` are model-checked:
 //! `crates/series/model` compiles them a second time over loom's atomics and explores rules 2 to 6, and
 //! 3 to 5 of the levels, with a writer and a reader. In the models of one key a guard frees only when the execution is

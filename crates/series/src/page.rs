@@ -58,7 +58,7 @@ struct UnfinishedGroup {
     rows: Vec<u8>,
 }
 
-/// The rows of the bytes of a page in their order, for who merges pages. Nothing is made of them.
+/// The rows of a page in the order of its bytes, to be merged. No chunks are made.
 #[derive(Debug)]
 pub struct PageRows {
     bytes: Vec<u8>,
@@ -141,8 +141,8 @@ impl PageWriter {
         (self.ended.len(), self.ended.len() + if open > 0 { header + open } else { 0 })
     }
 
-    /// Returns the bytes of a page of the keys that have ended, of which there is one; the rows of the
-    /// one that has not are of the next page.
+    /// Returns the bytes of a page of the keys that have ended, at least one. The rows of the key that has
+    /// not ended belong to the next page.
     pub fn finish_ended(&mut self) -> Vec<u8> {
         assert!(self.ended_keys > 0, "a page has a key");
         self.ended[..PAGE_HEADER_BYTES].copy_from_slice(&self.ended_keys.to_le_bytes());
@@ -150,8 +150,8 @@ impl PageWriter {
         std::mem::take(&mut self.ended)
     }
 
-    /// Returns the bytes of a page of all rows, of which there is one. Further rows of the key are of the
-    /// next page.
+    /// Returns the bytes of a page of all rows, at least one. Further rows of the key belong to the next
+    /// page.
     pub fn finish(&mut self) -> Vec<u8> {
         self.end_key();
         self.finish_ended()
@@ -177,8 +177,8 @@ impl PageWriter {
 }
 
 impl PageRows {
-    /// Reads the bytes of a page; `None` when they are not such. Whether rows are rows of a table, and in
-    /// order, is not looked at.
+    /// Reads the bytes of a page; `None` when they have another layout. Neither the contents of rows nor
+    /// their order are checked.
     pub fn read(bytes: Vec<u8>) -> Option<Self> {
         let mut groups = GroupReader::new(&bytes)?;
         let mut rows = Vec::new();
@@ -199,8 +199,8 @@ impl PageRows {
 }
 
 impl Page {
-    /// Reads the bytes of a page; `None` when they are not such. `is_row` tells whether bytes are a row
-    /// of the table. Where there is a format, rows get records.
+    /// Reads the bytes of a page; `None` when they have another layout, when rows are out of order, or
+    /// when `is_row` does not accept a row. With a format, rows get records.
     pub fn read(
         bytes: Vec<u8>,
         format: Option<&Arc<RecordFormat>>,

@@ -3,13 +3,19 @@
 //! A series that includes columns is told how to make a record of a row, and which fields one has;
 //! what they mean is known to `table`. `chunk` stores each field as a column, `chunk_run` reads them.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use crate::row_ref::RowRef;
 
 /// The most bytes that a record can take: a late row copies up to 64 of them, 12 KiB, or 128 among
 /// the newest rows of its key, which a processor's nearest cache still holds.
 pub const RECORD_SIZE_MAX: usize = 192;
+
+/// The number of the next format.
+static FORMATS: AtomicU64 = AtomicU64::new(1);
 
 /// Makes a record of the bytes of a row.
 type WriteRecord = dyn Fn(&[u8], &mut [u8]) + Send + Sync;
@@ -25,6 +31,7 @@ pub struct RecordField {
 
 /// The fields of a series' records, and the function that makes a record of a row.
 pub struct RecordFormat {
+    id: u64,
     fields: Box<[RecordField]>,
     /// By offset, the widths of the fields; 0 where none begins.
     widths: Box<[u8]>,
@@ -51,7 +58,14 @@ impl RecordFormat {
             by_offset[offset] = u8::try_from(width).expect("a record is small");
         }
         assert!(!fields.is_empty(), "a record has a byte at least");
-        Self { fields: fields.into(), widths: by_offset.into(), write: Box::new(write) }
+        // Relaxed: the number itself is all that is shared.
+        let id = FORMATS.fetch_add(1, Ordering::Relaxed);
+        Self { id, fields: fields.into(), widths: by_offset.into(), write: Box::new(write) }
+    }
+
+    /// Returns a number that no other format of the process has; never 0.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// Returns the bytes of a record.

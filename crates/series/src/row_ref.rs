@@ -78,7 +78,7 @@ impl<'a> RowRef<'a> {
     #[inline]
     pub(crate) unsafe fn from_address(address: u64) -> Self {
         let address = usize::try_from(address).expect("it was an address");
-        // SAFETY: the caller's promise; `Block::new` has exposed the provenance.
+        // SAFETY: the caller's promise; `Block::new` or `Page::read` has exposed the provenance.
         unsafe { Self::from_raw(std::ptr::with_exposed_provenance_mut(address)) }
     }
 

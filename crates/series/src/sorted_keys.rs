@@ -1,4 +1,4 @@
-//! The keys of a series in order, for who writes its rows sorted by key.
+//! The keys of a series in order: a run has its rows sorted by key.
 
 use std::ops::Range;
 
@@ -18,11 +18,15 @@ impl SortedKeys {
         self.keys.push(begin..self.bytes.len());
     }
 
+    /// Sorts the keys, and removes those that were added before.
     pub(crate) fn sort(&mut self) {
         let Self { bytes, keys } = self;
         keys.sort_unstable_by(|one, other| bytes[one.clone()].cmp(&bytes[other.clone()]));
-        let are_distinct = keys.is_sorted_by(|one, next| bytes[one.clone()] < bytes[next.clone()]);
-        debug_assert!(are_distinct, "a series has each key once");
+        keys.dedup_by(|next, one| bytes[one.clone()] == bytes[next.clone()]);
+        debug_assert!(
+            keys.is_sorted_by(|one, next| bytes[one.clone()] < bytes[next.clone()]),
+            "each key is there once"
+        );
     }
 
     /// Returns the number of keys.
@@ -30,7 +34,7 @@ impl SortedKeys {
         self.keys.len()
     }
 
-    /// Returns whether there is none.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }

@@ -320,6 +320,9 @@ impl Table {
             let snapshot = self.snapshot();
             let mut failed = None;
             batch.retain(|row| {
+                if failed.is_some() {
+                    return false;
+                }
                 let is_retained = retains(&state.schema, &snapshot, row);
                 is_retained.unwrap_or_else(|error| {
                     failed = Some(error);

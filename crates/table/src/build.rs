@@ -199,7 +199,9 @@ impl<'c> TableRebuild<'c> {
         is_kept: IsKept<'_>,
         _exclusive: &ExclusiveLock<'_>,
     ) -> Result<(Vec<Index>, RowLog), TableError> {
-        self.follow(is_kept, |scan, visit| scan.rows_until(u64::MAX, visit))?;
+        let rest = self.follow(is_kept, |scan, visit| scan.rows_until(u64::MAX, visit));
+        debug_assert!(!matches!(rest, Err(TableError::Interrupted(_))), "{UNINTERRUPTED}");
+        rest?;
         Ok((self.fills.into_iter().map(|fill| fill.index).collect(), self.log))
     }
 

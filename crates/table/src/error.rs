@@ -56,7 +56,7 @@ pub enum TableError {
     #[error("{0}")]
     Log(LogFailure),
     /// Rows that the change depends on could not be read; it was not made.
-    #[error("{0}")]
+    #[error(transparent)]
     Read(#[from] ReadError),
     /// The call was interrupted before anything changed.
     #[error("the call was interrupted")]

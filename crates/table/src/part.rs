@@ -1,6 +1,6 @@
 //! The part of a table that is on a disk: runs of its indexes, and how readers take their rows.
 //!
-//! A [`IndexRun`] has rows of one index, sorted by entity key, in a data file. [`MergedRows`] shows the rows
+//! An [`IndexRun`] has rows of one index, sorted by entity key, in a data file. [`MergedRows`] shows the rows
 //! of a key from memory and from runs as one sequence. The [`PageCache`] keeps pages that were read.
 //! (ADR 0058)
 

@@ -12,22 +12,29 @@ use lockstep_host::file;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadError(Box<FailedRead>);
 
-/// The place that could not be read, and the reason.
+/// A place that could not be read, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FailedRead {
     file: PathBuf,
-    /// Where in the file, in bytes.
+    /// The offset in the file, in bytes.
     offset: u64,
     reason: ReadFailure,
 }
 
-/// Why stored rows could not be read.
+/// The reason of a failed read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadFailure {
-    /// The disk gave an error.
+    /// The disk returned an error.
     Io(io::ErrorKind, String),
     /// The bytes are not those that were written.
     Damaged,
+    /// A later version wrote the file.
+    NewerFormat {
+        /// The version of its format.
+        found: u32,
+        /// The newest version that is supported.
+        supported: u32,
+    },
 }
 
 impl ReadError {
@@ -50,6 +57,9 @@ impl ReadFailure {
             lockstep_wal::Error::Disk { source: file::Error::Io { source, .. } } => {
                 Self::Io(source.kind(), source.to_string())
             }
+            lockstep_wal::Error::NewerFormat { found, supported, .. } => {
+                Self::NewerFormat { found: *found, supported: *supported }
+            }
             _ => Self::Damaged,
         }
     }
@@ -70,7 +80,10 @@ impl fmt::Display for ReadError {
                 write!(f, "could not read file `{file}` at offset {offset}: {error}")
             }
             ReadFailure::Damaged => {
-                write!(f, "invalid checksum in file `{file}` at offset {offset}")
+                write!(f, "file `{file}` is damaged at offset {offset}")
+            }
+            ReadFailure::NewerFormat { found, supported } => {
+                write!(f, "file `{file}` has format {found}; this version supports {supported}")
             }
         }
     }
@@ -91,6 +104,9 @@ impl From<ReadError> for Box<Diagnostic> {
                      which keeps every row that can be read.",
                 )
             }
+            ReadFailure::NewerFormat { .. } => Diagnostic::new(code::NEWER_FORMAT, message)
+                .with_kind(Kind::FixData)
+                .with_hint("Open the database with the version that wrote the file."),
         })
     }
 }
@@ -108,14 +124,20 @@ mod tests {
         let failed = io::Error::other("the disk is gone");
         let errors = [
             (ReadFailure::from(failed), code::IO_ERROR, Kind::Retry, "could not read file"),
-            (ReadFailure::Damaged, code::DATA_CORRUPTED, Kind::FixData, "invalid checksum in"),
+            (ReadFailure::Damaged, code::DATA_CORRUPTED, Kind::FixData, "file"),
+            (
+                ReadFailure::NewerFormat { found: 2, supported: 1 },
+                code::NEWER_FORMAT,
+                Kind::FixData,
+                "file",
+            ),
         ];
         for (reason, code, kind, begin) in errors {
             let error = ReadError::new("data/7.data", 4_096, reason);
             let diagnostic: Box<Diagnostic> = error.into();
             assert_eq!((diagnostic.code, diagnostic.kind), (code, kind));
             assert!(diagnostic.message.starts_with(begin), "{}", diagnostic.message);
-            assert!(diagnostic.message.contains("`data/7.data` at offset 4096"));
+            assert!(diagnostic.message.contains("`data/7.data`"));
             assert!(diagnostic.hint.is_some());
         }
     }

@@ -1,8 +1,7 @@
 //! A consistent view of a table: the rows visible at one moment, by index or in order of arrival.
 //!
-//! `request` reads by key, `batch` in order of arrival, both the same rows. Nothing here locks.
-//! Where rows are in memory, nothing waits or fails either; each read returns a `Result` because rows
-//! may be on a disk.
+//! `request` reads by key, `batch` in order of arrival, both the same rows. Reads of rows in memory
+//! neither lock, wait nor fail; each read returns a `Result` because rows may be on a disk.
 
 use std::{borrow::BorrowMut, fmt, ops::Range, ptr::NonNull, sync::atomic::Ordering};
 
@@ -608,12 +607,15 @@ impl<'s> KeyRows<'s> {
     fn next_live_run(&mut self) -> Result<Option<series::ChunkRun<'s>>, ReadError> {
         let (snapshot, key) = (self.snapshot, &mut self.key);
         let mut failed = None;
-        let run = self.ahead.next_run_of(|row| match snapshot.is_live(row, key) {
-            Ok(is_live) => is_live,
-            Err(error) => {
+        let run = self.ahead.next_run_of(|row| {
+            let is_live = match failed {
+                None => snapshot.is_live(row, key),
+                Some(_) => Ok(false),
+            };
+            is_live.unwrap_or_else(|error| {
                 failed = Some(error);
                 false
-            }
+            })
         });
         failed.map_or(Ok(run), Err)
     }

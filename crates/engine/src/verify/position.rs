@@ -60,7 +60,9 @@ pub(super) fn verify_at_positions<'r>(
             Ok((row + 1, comparison.found))
         }
     };
-    let sampled = (0..).zip(scan(main_table, index)).filter(|(row, _)| sample.contains(*row));
+    let sampled = (0..)
+        .zip(scan(main_table, index))
+        .filter(|(row, stored)| sample.contains(*row) || stored.is_err());
     report.add_blocks(threads, sampled, worker)?;
     Ok(report)
 }

@@ -49,7 +49,7 @@ impl KeyRow<'_> {
 /// Bytes of a cache line.
 const LINE_SIZE: usize = 64;
 
-/// A reference to a chunk. Whoever has one holds a guard or the shard's lock for `'a`.
+/// A reference to a chunk. Its holder has a guard or the shard's lock for `'a`, or borrows the page.
 #[derive(Clone, Copy)]
 pub(crate) struct Chunk<'a> {
     header: NonNull<ChunkHeader>,

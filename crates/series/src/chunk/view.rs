@@ -119,7 +119,8 @@ impl<'a> Slots<'a> {
     #[inline]
     pub(crate) fn row(&self, at: usize) -> RowRef<'a> {
         // SAFETY: the slot is filled, so it leads to a row, which is freed only after the guards
-        // are gone that existed when nothing led to it any more (`Series::insert`).
+        // are gone that existed when nothing led to it any more (`Series::insert`), or with the page
+        // that has the chunk and is borrowed.
         unsafe {
             let address = u64::from(self.high.add(at).read()) << 32;
             RowRef::from_address(address | u64::from(self.low.add(at).read()))

@@ -112,7 +112,6 @@ impl Runs {
             cache: &self.cache,
             codec: &self.codec,
             format: self.records.as_ref().map(|records| &records.format),
-            projection: u64::from(self.records.is_some()),
             pins: &pins,
         };
         let mut rows = MergedRows::new(&entity_key(key), Bounds::everything());

@@ -1,4 +1,4 @@
-//! A filter of entity keys: says of most keys that a run does not have, that it does not.
+//! A filter of entity keys: excludes most keys that a run does not have.
 //!
 //! A split block Bloom filter, as in F. Putze, P. Sanders, J. Singler: "Cache-, Hash- and
 //! Space-Efficient Bloom Filters" (2007) and in Parquet: a key sets eight bits in one block of 256, so
@@ -42,7 +42,7 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
 }
 
 impl KeyFilter {
-    /// Makes a filter without keys, to which so many will be added.
+    /// Makes an empty filter with space for `keys` keys.
     pub(crate) fn new(keys: u64) -> Self {
         let blocks = (BITS_PER_KEY * keys).div_ceil(BLOCK_BYTES as u64 * 8).max(1);
         let blocks = usize::try_from(blocks).expect("a filter fits into memory");

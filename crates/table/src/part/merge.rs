@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Why runs could not be merged.
+/// The error of a merge.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
     /// An input could not be read.
@@ -34,7 +34,8 @@ pub enum MergeError {
     Write(#[from] lockstep_wal::Error),
 }
 
-/// Which rows a merge leaves out.
+/// The rule by which a merge leaves out rows. Before their files are removed, the table has to note the
+/// time of the horizon, so that no later snapshot is of an earlier time.
 #[derive(Debug, Clone, Copy)]
 pub struct MergeRule {
     /// The rule of the index.
@@ -42,6 +43,9 @@ pub struct MergeRule {
     /// No reader is older.
     pub horizon: Horizon,
 }
+
+/// The number of rows between two checkpoints.
+const CHECKPOINT_ROWS: u64 = 4_096;
 
 /// The rows of a run, one after the other.
 struct RunScan {
@@ -83,8 +87,8 @@ impl RunScan {
     }
 }
 
-/// Writes the rows of runs into one. `checkpoint` is called after each key, and ends the merge when it
-/// fails.
+/// Writes the rows of runs into one. `checkpoint` is called every few thousand rows, and ends the merge
+/// when it fails.
 pub fn merge<E: From<MergeError>>(
     runs: &[Arc<IndexRun>],
     rule: MergeRule,
@@ -95,16 +99,17 @@ pub fn merge<E: From<MergeError>>(
     let bounds = Bounds::new(u64::MAX, retention, horizon.now_ms);
     let scans = runs.iter().map(RunScan::new).collect::<Result<Vec<_>, _>>();
     let mut scans = scans.map_err(MergeError::from)?;
-    let mut key: Vec<u8> = Vec::new();
+    let (mut key, mut rows) = (Vec::new(), 0_u64);
     while let Some(least) = scans.iter().filter_map(|scan| Some(scan.next()?.0)).min() {
         key.clear();
         key.extend_from_slice(least);
         writer.begin_key(&key);
         let mut displacing = 0;
-        let first = newest_of_key(&scans, &key);
+        let mut first = None;
         while let Some(newest) = newest_of_key(&scans, &key) {
             let Some((_, KeyRow { event_time, row })) = scans[newest].next() else { break };
-            let is_lost = bug::is_seeded(PartBug::OneRunOfKeyMerged) && first != Some(newest);
+            let is_lost = bug::is_seeded(PartBug::OneRunOfKeyMerged)
+                && *first.get_or_insert(newest) != newest;
             let is_before = row.arrival() < horizon.visible_arrival;
             if !bounds.is_expired(event_time, displacing + 1) && !is_lost {
                 writer.push(event_time, row).map_err(MergeError::from)?;
@@ -112,8 +117,11 @@ pub fn merge<E: From<MergeError>>(
             let displaces = is_before || bug::is_seeded(PartBug::LatestCutByLaterRows);
             displacing += u64::from(displaces);
             scans[newest].advance().map_err(MergeError::from)?;
+            rows += 1;
+            if rows % CHECKPOINT_ROWS == 0 {
+                checkpoint()?;
+            }
         }
-        checkpoint()?;
     }
     Ok(writer.finish().map_err(MergeError::from)?)
 }

@@ -16,14 +16,11 @@ use crate::{
     ReadError,
     part::{
         bug::{self, PartBug},
-        run::IndexRun,
+        run::{IndexRun, KeyPosition},
         run_rows::{PageSource, RunRows},
     },
     table::number,
 };
-
-/// Where a row is in the order of its key.
-type KeyPosition = (i64, u64);
 
 /// The rows of a key in several places.
 #[derive(Clone)]
@@ -98,7 +95,7 @@ impl<'s> MergedRows<'s> {
             (Some(arrival), _) => self.skip_behind((event_time, arrival)),
             (None, Some(event_time)) => self.skip_behind((event_time, u64::MAX)),
             // No row is before the least event time and arrival.
-            (None, None) => self.has_ended = true,
+            (None, None) => (self.has_ended, self.current) = (true, None),
         }
     }
 
@@ -121,13 +118,13 @@ impl<'s> MergedRows<'s> {
             if source.head.is_none() && !self.bounds.counts_rows() {
                 match &mut source.rows {
                     RowsOfSource::Memory(rows) => rows.seek(last.0),
-                    RowsOfSource::Run(rows) => rows.seek(last.0),
+                    RowsOfSource::Run(rows) => rows.seek(last),
                 }
             }
         }
     }
 
-    /// Returns the next row that is stored together with its event time.
+    /// Returns the next row, as a run of one.
     pub fn next_row(&mut self, pages: &PageSource<'s>) -> Result<Option<ChunkRun<'s>>, ReadError> {
         let Some(run) = self.next_run(pages)? else { return Ok(None) };
         if run.len() > 1 {
@@ -165,14 +162,19 @@ impl<'s> MergedRows<'s> {
                 source.event_time_max(key, *last).filter(|_| source.head.is_none());
             event_time_max.filter(|time| !bounds.is_expired(*time, passed + 1))
         };
-        let mut filling = Filling { key, last: *last, skipped: 0, pages };
+        let mut filling =
+            Filling { key, last: *last, bounds: *bounds, passed: *passed, skipped: 0, pages };
         // Of the rows that were read the newest one, which may not be the newest of all.
         let mut newest: Option<(usize, KeyPosition)> = None;
         for (at, source) in sources.iter_mut().enumerate() {
+            // So is a source with rows to be skipped and counted: its bound is the last position.
             let may_be_next = |time: i64| newest.is_none_or(|(_, (newest, _))| time >= newest);
-            let is_needed = |time: i64| bounds.counts_rows() || may_be_next(time);
-            if unread(source, *passed).is_some_and(is_needed) {
-                filling.fill(source)?;
+            if unread(source, *passed).is_some_and(may_be_next) {
+                let filled = filling.fill(source);
+                if filled.is_err() {
+                    *passed += filling.skipped;
+                }
+                filled?;
             }
             if let Some(position) = source.position()
                 && newest.is_none_or(|(_, other)| position > other)
@@ -223,6 +225,9 @@ impl<'s> MergedRows<'s> {
 struct Filling<'f, 's> {
     key: &'f [u8],
     last: KeyPosition,
+    bounds: Bounds,
+    /// The number of rows that were passed before.
+    passed: u64,
     /// The number of rows that were skipped because they are newer than the last position.
     skipped: u64,
     pages: &'f PageSource<'s>,
@@ -236,6 +241,8 @@ impl<'s> Filling<'_, 's> {
                 RowsOfSource::Memory(rows) => rows.next_run(),
                 RowsOfSource::Run(rows) => rows.next_run(self.key, self.pages)?,
             };
+            // When as many rows as are kept were skipped, all that follow are expired.
+            let run = run.filter(|_| !self.bounds.is_exhausted(self.passed + self.skipped));
             let Some(run) = run else {
                 source.has_ended = true;
                 return Ok(());

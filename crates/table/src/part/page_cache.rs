@@ -1,6 +1,6 @@
 //! The page cache: pages that were read from runs, for all tables of an engine, up to a limit.
 //!
-//! Readers share pages; one that is dropped from the cache stays as long as somebody reads it. The
+//! Readers share pages; a page that the cache drops stays until its last reader is gone. The
 //! cache of the operating system, which has the bytes of files, is behind it.
 //!
 //! *Cost*: a hit is a lookup in one of many shards; a miss is a read of the disk, the check of the
@@ -19,18 +19,18 @@ use quick_cache::{Weighter, sync::Cache};
 
 use crate::{ReadError, table::number};
 
-/// A page: of which run, which one, and with which records.
+/// The identity of a page with its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PageId {
     /// The number of the run's data file.
     pub file: u64,
-    /// Which page of the run.
+    /// The number of the page in the run.
     pub page: u32,
-    /// The number of the index's projection: pages with other records are other pages.
-    pub projection: u64,
+    /// The format of its records ([`lockstep_series::RecordFormat::id`]); 0 without records.
+    pub format: u64,
 }
 
-/// A page weighs what it takes.
+/// Weighs a page by its bytes of memory.
 #[derive(Debug, Clone, Copy)]
 struct PageBytes;
 
@@ -41,20 +41,20 @@ pub struct PageCache {
     reads: AtomicU64,
 }
 
-/// What a page cache holds and did.
+/// The contents and the work of a page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PageCacheUse {
-    /// Bytes of the pages that it holds.
+    /// The bytes of its pages.
     pub bytes: u64,
-    /// The most bytes.
+    /// The maximum of the bytes.
     pub limit: u64,
-    /// How many pages were found in it.
+    /// The number of pages that were found in it.
     pub hits: u64,
-    /// How many pages were read from the disk.
+    /// The number of pages that were read from the disk.
     pub reads: u64,
 }
 
-/// About how many bytes a page takes, for the size of the cache's table.
+/// An estimate of the bytes of a page, for the size of the cache's table.
 const PAGE_BYTES_ESTIMATED: u64 = 40 << 10;
 
 impl Weighter<PageId, Arc<Page>> for PageBytes {
@@ -64,14 +64,14 @@ impl Weighter<PageId, Arc<Page>> for PageBytes {
 }
 
 impl PageCache {
-    /// Makes a cache that holds up to so many bytes.
+    /// Makes a cache of at most `limit` bytes.
     pub fn new(limit: u64) -> Self {
         let pages = usize::try_from(limit / PAGE_BYTES_ESTIMATED).unwrap_or(usize::MAX).max(1);
         let pages = Cache::with_weighter(pages, limit, PageBytes);
         Self { pages, hits: AtomicU64::new(0), reads: AtomicU64::new(0) }
     }
 
-    /// Returns what the cache holds and did.
+    /// Returns the contents and the work of the cache.
     pub fn cache_use(&self) -> PageCacheUse {
         // Relaxed: numbers to report.
         let (hits, reads) = (self.hits.load(Ordering::Relaxed), self.reads.load(Ordering::Relaxed));

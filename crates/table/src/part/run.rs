@@ -19,13 +19,12 @@
 //! 16  u64  count of keys
 //! 24  u64  bytes of the keys
 //! 32  i64  greatest event time
-//! 40  pages, 40 bytes each:
+//! 40  pages, 36 bytes each:
 //!           0  u64  offset of the block in the file
 //!           8  u32  bytes of its payload
-//!          12  u32  count of rows
-//!          16  i64  event time of the first row
-//!          24  u64  arrival of the first row
-//!          32  u64  where its key ends in the keys
+//!          12  i64  event time of the first row
+//!          20  u64  arrival of the first row
+//!          28  u64  where its key ends in the keys
 //! ..  the keys of the first rows, one after the other
 //! ..  filter
 //! ```
@@ -49,19 +48,21 @@ use crate::{
     },
 };
 
-/// A page ends when it has so many bytes.
+/// The size of a page, in bytes: a page ends with the row that reaches it.
 const PAGE_BYTES: usize = 32 << 10;
 const VERSION: u32 = 1;
 /// Bytes before the pages in the last block.
 const HEADER_BYTES: usize = 40;
-const FENCE_BYTES: usize = 40;
+const FENCE_BYTES: usize = 36;
 
-/// Where the row at which a page begins is in the order of its key's rows, and where the page is.
+/// The place of a row in the order of its key: event time and arrival.
+pub(crate) type KeyPosition = (i64, u64);
+
+/// The place of a page in the file, and the position of its first row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fence {
     offset: u64,
     length: u32,
-    rows: u32,
     event_time: i64,
     arrival: u64,
     /// Where the key of the row ends in the keys.
@@ -73,9 +74,9 @@ struct Fence {
 pub struct RunFile {
     /// The file.
     pub file: DataFile,
-    /// Where its last block is.
+    /// The place of its last block.
     pub last_block: BlockPlace,
-    /// How many rows it has.
+    /// The number of its rows.
     pub rows: u64,
 }
 
@@ -89,21 +90,23 @@ pub struct RunWriter {
     open: PageContent,
     key: Vec<u8>,
     index: RunIndex,
+    /// Whether the current key has a row.
+    has_key: bool,
     page_bytes: usize,
 }
 
-/// What is known of all rows of a run.
+/// Counts over all rows of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunCounts {
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: u64,
-    /// How many keys.
+    /// The number of keys.
     pub keys: u64,
     /// The greatest event time.
     pub event_time_max: i64,
 }
 
-/// How many rows of a page there are, and the first.
+/// The number of rows of a page, and the first one.
 #[derive(Debug, Clone, Default)]
 struct PageContent {
     count: u32,
@@ -113,7 +116,7 @@ struct PageContent {
 }
 
 impl RunWriter {
-    /// Begins a run of about so many keys; when it has many more, its filter denies fewer.
+    /// Begins a run of about `keys` keys; with many more, its filter denies fewer absent keys.
     pub fn new(file: DataFileWriter, keys: u64) -> Self {
         Self {
             file,
@@ -127,11 +130,12 @@ impl RunWriter {
                 filter: KeyFilter::new(keys),
                 counts: RunCounts { rows: 0, keys: 0, event_time_max: i64::MIN },
             },
+            has_key: false,
             page_bytes: PAGE_BYTES,
         }
     }
 
-    /// Ends pages when they have so many bytes.
+    /// Sets the size of pages, in bytes.
     pub fn with_page_bytes(mut self, bytes: usize) -> Self {
         self.page_bytes = bytes;
         self
@@ -144,14 +148,10 @@ impl RunWriter {
             "keys are in order"
         );
         self.end_key();
+        self.has_key = false;
         self.page.begin_key(key);
         self.key.clear();
         self.key.extend_from_slice(key);
-        if bug::is_seeded(PartBug::FilterOfLastKey) {
-            self.index.filter = KeyFilter::new(1);
-        }
-        self.index.filter.insert(key_filter::hash(key));
-        self.index.counts.keys += 1;
     }
 
     /// Adds a row of the key, which is older than those before it.
@@ -159,6 +159,9 @@ impl RunWriter {
         if self.open.count == 0 {
             self.open.key.clone_from(&self.key);
             (self.open.event_time, self.open.arrival) = (event_time, row.arrival());
+        }
+        if !self.has_key {
+            self.note_key();
         }
         self.page.push(event_time, row);
         self.open.count += 1;
@@ -195,6 +198,16 @@ impl RunWriter {
         Ok(RunFile { file: self.file.finish()?, last_block, rows })
     }
 
+    /// Notes that the key has a row.
+    fn note_key(&mut self) {
+        if bug::is_seeded(PartBug::FilterOfLastKey) {
+            self.index.filter = KeyFilter::new(1);
+        }
+        self.index.filter.insert(key_filter::hash(&self.key));
+        self.index.counts.keys += 1;
+        self.has_key = true;
+    }
+
     /// Counts the rows of the key among those of the keys that have ended.
     fn end_key(&mut self) {
         let open = std::mem::take(&mut self.open);
@@ -220,13 +233,13 @@ impl RunWriter {
         debug_assert_eq!(index as usize, self.index.fences.len(), "blocks are pages");
         self.index.keys.extend_from_slice(&rows.key);
         let key_end = self.index.keys.len() as u64;
-        let PageContent { count: rows, event_time, arrival, .. } = *rows;
-        self.index.fences.push(Fence { offset, length, rows, event_time, arrival, key_end });
+        let PageContent { event_time, arrival, .. } = *rows;
+        self.index.fences.push(Fence { offset, length, event_time, arrival, key_end });
         Ok(())
     }
 }
 
-/// What the last block of a run holds.
+/// The contents of the last block of a run.
 #[derive(Debug)]
 struct RunIndex {
     fences: Vec<Fence>,
@@ -252,8 +265,18 @@ impl RunIndex {
         bytes
     }
 
-    /// Reads the bytes of a last block; `None` when they are not such.
-    fn read(bytes: &[u8]) -> Option<Self> {
+    /// Reads the bytes of a last block.
+    fn read(bytes: &[u8]) -> Result<Self, ReadFailure> {
+        let version = bytes.first_chunk().map(|version| u32::from_le_bytes(*version));
+        match version {
+            Some(found) if found > VERSION => {
+                Err(ReadFailure::NewerFormat { found, supported: VERSION })
+            }
+            _ => Self::read_this_version(bytes).ok_or(ReadFailure::Damaged),
+        }
+    }
+
+    fn read_this_version(bytes: &[u8]) -> Option<Self> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         let u64_at = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
         let version = u32::from_le_bytes(*header.first_chunk()?);
@@ -275,7 +298,6 @@ impl Fence {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.offset.to_le_bytes());
         bytes.extend_from_slice(&self.length.to_le_bytes());
-        bytes.extend_from_slice(&self.rows.to_le_bytes());
         bytes.extend_from_slice(&self.event_time.to_le_bytes());
         bytes.extend_from_slice(&self.arrival.to_le_bytes());
         bytes.extend_from_slice(&self.key_end.to_le_bytes());
@@ -288,10 +310,9 @@ impl Fence {
         Self {
             offset: u64_at(0),
             length: u32_at(8),
-            rows: u32_at(12),
-            event_time: u64_at(16).cast_signed(),
-            arrival: u64_at(24),
-            key_end: u64_at(32),
+            event_time: u64_at(12).cast_signed(),
+            arrival: u64_at(20),
+            key_end: u64_at(28),
         }
     }
 }
@@ -308,8 +329,8 @@ impl IndexRun {
         let failed = |reason| ReadError::new(file.path(), last_block.offset, reason);
         let bytes = file.read(last_block).map_err(|error| failed(ReadFailure::of(&error)))?;
         match RunIndex::read(&bytes) {
-            Some(index) => Ok(Self { file, index }),
-            None => Err(failed(ReadFailure::Damaged)),
+            Ok(index) => Ok(Self { file, index }),
+            Err(reason) => Err(failed(reason)),
         }
     }
 
@@ -319,7 +340,7 @@ impl IndexRun {
         self.index.write()
     }
 
-    /// Returns what is known of all its rows.
+    /// Returns the counts over all rows.
     pub fn counts(&self) -> RunCounts {
         self.index.counts
     }
@@ -348,7 +369,7 @@ impl IndexRun {
         self.file.path()
     }
 
-    /// Returns where a page is in the file.
+    /// Returns the place of a page in the file.
     pub fn place(&self, page: usize) -> BlockPlace {
         let Fence { offset, length, .. } = self.index.fences[page];
         let index = u32::try_from(page).expect("a file has fewer than 2^32 blocks");
@@ -375,11 +396,11 @@ impl IndexRun {
         }
     }
 
-    /// Skips those of a key's pages, from [`Self::pages_of`], all of whose rows are newer than an event time.
-    pub fn skip_newer(&self, pages: Range<usize>, event_time_max: i64) -> Range<usize> {
+    /// Skips those of a key's pages, from [`Self::pages_of`], that have only rows behind a position.
+    pub(crate) fn skip_newer(&self, pages: Range<usize>, last: KeyPosition) -> Range<usize> {
         let fences = &self.index.fences[pages.clone()];
         // The page before the first that begins with a row that is reached may have such rows as well.
-        let newer = fences.partition_point(|fence| fence.event_time > event_time_max);
+        let newer = fences.partition_point(|fence| (fence.event_time, fence.arrival) > last);
         let back = usize::from(!bug::is_seeded(PartBug::PageOfSeekSkipped));
         pages.start + newer.saturating_sub(back)..pages.end
     }

@@ -1,7 +1,7 @@
 //! The rows of one entity key in a run, newest first, read page by page; and the pages that are kept in
 //! memory meanwhile.
 
-use std::{cell::RefCell, fmt, ops::Range, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, fmt, ops::Range, sync::Arc};
 
 use lockstep_row::RowCodec;
 use lockstep_series::{Bounds, ChunkRun, Page, RecordFormat, SeriesRows};
@@ -11,14 +11,14 @@ use crate::{
     part::{
         bug::{self, PartBug},
         page_cache::{PageCache, PageId},
-        run::IndexRun,
+        run::{IndexRun, KeyPosition},
     },
 };
 
-/// Pages that stay in memory as long as rows of them are read.
+/// Pages that stay in memory as long as rows of them are read, each of them once.
 #[derive(Debug, Default)]
 pub struct Pins {
-    pages: RefCell<Vec<Arc<Page>>>,
+    pages: RefCell<HashMap<PageId, Arc<Page>>>,
 }
 
 /// Where the pages of an index's runs come from.
@@ -28,20 +28,31 @@ pub struct PageSource<'s> {
     pub cache: &'s PageCache,
     /// The codec of the rows.
     pub codec: &'s RowCodec,
-    /// How records are made, where the index has some, and the number of its projection.
+    /// How records are made, if the index includes columns.
     pub format: Option<&'s Arc<RecordFormat>>,
-    /// A number that stands for the format.
-    pub projection: u64,
     /// Keeps the pages.
     pub pins: &'s Pins,
 }
 
 impl Pins {
-    /// Keeps a page as long as this exists.
-    fn pin(&self, page: Arc<Page>) -> &Page {
-        let pinned: *const Page = &*page;
-        self.pages.borrow_mut().push(page);
+    /// Returns the bytes of memory of the pages.
+    pub fn memory_bytes(&self) -> usize {
+        self.pages.borrow().values().map(|page| page.memory_bytes()).sum()
+    }
+
+    /// Returns a page that was kept.
+    fn find(&self, id: PageId) -> Option<&Page> {
+        let pinned: *const Page = &**self.pages.borrow().get(&id)?;
         // SAFETY: the page is shared, does not move, and is not given up while `self` is borrowed.
+        Some(unsafe { &*pinned })
+    }
+
+    /// Keeps a page as long as this exists.
+    fn pin(&self, id: PageId, page: Arc<Page>) -> &Page {
+        let pinned: *const Page = &*page;
+        let before = self.pages.borrow_mut().insert(id, page);
+        debug_assert!(before.is_none(), "a page is kept once");
+        // SAFETY: as above.
         unsafe { &*pinned }
     }
 }
@@ -49,11 +60,15 @@ impl Pins {
 impl<'s> PageSource<'s> {
     /// Returns a page of a run.
     fn page(&self, run: &IndexRun, page: usize) -> Result<&'s Page, ReadError> {
-        let Self { cache, codec, format, projection, pins } = *self;
+        let Self { cache, codec, format, pins } = *self;
         let number = u32::try_from(page).expect("a file has fewer than 2^32 blocks");
-        let key = PageId { file: run.number(), page: number, projection };
-        let page = cache.page(key, || run.read_page(page, format, codec))?;
-        Ok(pins.pin(page))
+        let format_id = format.map_or(0, |format| format.id());
+        let id = PageId { file: run.number(), page: number, format: format_id };
+        if let Some(page) = pins.find(id) {
+            return Ok(page);
+        }
+        let page = cache.page(id, || run.read_page(page, format, codec))?;
+        Ok(pins.pin(id, page))
     }
 }
 
@@ -84,16 +99,19 @@ impl<'s> RunRows<'s> {
         (!self.pages.is_empty()).then(|| self.run.event_time_max(self.pages.start, key))
     }
 
-    /// Skips rows newer than an event time, at least those of pages that have no others.
-    pub(crate) fn seek(&mut self, event_time_max: i64) {
-        if let Some(rows) = &mut self.rows {
-            rows.seek(event_time_max);
-        } else {
-            self.pages = self.run.skip_newer(self.pages.clone(), event_time_max);
+    /// Skips rows behind a position, at least those of pages that have no others. Reads nothing.
+    pub(crate) fn seek(&mut self, last: KeyPosition) {
+        let pages = self.run.skip_newer(self.pages.clone(), last);
+        if pages.start > self.pages.start {
+            // Rows of the page that was entered are newer than those of a page that is skipped.
+            self.rows = None;
+            self.pages = pages;
+        } else if let Some(rows) = &mut self.rows {
+            rows.seek(last.0);
         }
     }
 
-    /// Returns the next rows that are stored together.
+    /// Returns the next rows that are stored together. After an error the cursor is where it was.
     pub(crate) fn next_run(
         &mut self,
         key: &[u8],
@@ -103,11 +121,12 @@ impl<'s> RunRows<'s> {
             if let Some(run) = self.rows.as_mut().and_then(SeriesRows::next_run) {
                 return Ok(Some(run));
             }
-            let Some(page) = self.pages.next() else {
-                self.rows = None;
+            self.rows = None;
+            if self.pages.is_empty() {
                 return Ok(None);
-            };
-            let page = source.page(self.run, page)?;
+            }
+            let page = source.page(self.run, self.pages.start)?;
+            self.pages.start += 1;
             let visible = match bug::is_seeded(PartBug::LaterRowsShown) {
                 true => u64::MAX,
                 false => self.visible,

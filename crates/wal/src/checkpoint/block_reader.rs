@@ -1,9 +1,9 @@
 //! Reads single blocks of a data file, each with one read of the disk, and checks every byte of it.
 //!
-//! [`crate::DatabaseDirectory`] makes readers, which several threads may use at once; the file stays
-//! open, so that it can be read although its name was removed. Where blocks are is known to who has
-//! written them ([`BlockPlace`]). The checksum of the whole file is not compared: that of a block has
-//! the database, the file and the index of the block in it.
+//! [`crate::DatabaseDirectory`] makes readers, which several threads may use at once. The file stays
+//! open, so that it can be read after its name was removed. The writer returns the place of each block
+//! ([`BlockPlace`]). The checksum of the whole file is not compared: that of a block includes the
+//! database, the file and the index of the block.
 
 use std::{path::Path, sync::Arc};
 
@@ -21,12 +21,12 @@ use crate::{
     bug::{self, Bug},
 };
 
-/// Where a block is in its data file.
+/// The place of a block in its data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockPlace {
-    /// Where its header begins, in bytes.
+    /// The offset of its header, in bytes.
     pub offset: u64,
-    /// How many blocks precede it.
+    /// The number of blocks before it.
     pub index: u32,
     /// The bytes of its payload.
     pub length: u32,

@@ -66,7 +66,7 @@ impl Session {
                     Some(pattern) => is_like(name, pattern, "", CaseSensitivity::Sensitive),
                 };
                 if is_shown && self.caller().sees_table(&objects, database, name) {
-                    rows.push(status_row(database, name, entry)?);
+                    rows.push(status_row(database, name, entry));
                 }
             }
         }
@@ -91,17 +91,18 @@ const STATUS: &[(&str, DataType)] = &[
     ("Offline_deep_copy", DataType::String),
 ];
 
-fn status_row(database: &str, name: &str, entry: &TableEntry) -> Result<Vec<Value>> {
+fn status_row(database: &str, name: &str, entry: &TableEntry) -> Vec<Value> {
     let text = |text: &str| Value::String(text.into());
     let number = |count: u64| Value::BigInt(i64::try_from(count).unwrap_or(i64::MAX));
     let offline = &entry.offline;
-    let rows = entry.table.snapshot().count(None)?;
-    Ok(vec![
+    // A table whose rows cannot be read is listed all the same.
+    let rows = entry.table.snapshot().count(None).map_or(Value::Null, number);
+    vec![
         number(entry.id),
         text(name),
         text(database),
         text(entry.options.storage_mode.as_deref().unwrap_or("memory")),
-        number(rows),
+        rows,
         number(entry.table.memory_bytes()),
         Value::BigInt(0),
         Value::Int(entry.options.partition_num()),
@@ -114,7 +115,7 @@ fn status_row(database: &str, name: &str, entry: &TableEntry) -> Result<Vec<Valu
             (true, _) => "true",
             (false, false) => "false",
         }),
-    ])
+    ]
 }
 
 /// Lists the indexes in the terms of OpenMLDB, each with the retention that is in effect, whether
