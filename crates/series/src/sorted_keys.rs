@@ -25,7 +25,7 @@ impl SortedKeys {
         keys.dedup_by(|next, one| bytes[one.clone()] == bytes[next.clone()]);
         debug_assert!(
             keys.is_sorted_by(|one, next| bytes[one.clone()] < bytes[next.clone()]),
-            "each key is there once"
+            "keys are distinct"
         );
     }
 
