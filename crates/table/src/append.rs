@@ -293,10 +293,14 @@ impl Table {
                     (index, key)
                 });
                 let keys: Vec<_> = keys.collect();
-                for key in &keys {
-                    if taken.contains(key) || snapshot.contains_key(key.0, &key.1)? {
-                        return Ok(false);
-                    }
+                let mut keys_taken = keys.iter().map(|key| match taken.contains(key) {
+                    true => Ok(true),
+                    false => snapshot.contains_key(key.0, &key.1),
+                });
+                // The first that is taken, or that cannot be looked up.
+                let is_taken = keys_taken.find(|is_taken| !matches!(is_taken, Ok(false)));
+                if let Some(is_taken) = is_taken {
+                    return is_taken.map(|_| false);
                 }
                 taken.extend(keys);
                 Ok(true)

@@ -124,7 +124,11 @@ proptest! {
 fn a_page_has_long_rows_and_far_times() {
     let mut long = RowBatch::default();
     for size in [0_usize, 65_534, 65_535, 70_000] {
-        long.push(|out| Ok::<(), ()>(out.resize(out.len() + size, 7))).unwrap();
+        let pushed: Result<(), ()> = long.push(|out| {
+            out.resize(out.len() + size, 7);
+            Ok(())
+        });
+        pushed.unwrap();
     }
     let mut writer = PageWriter::default();
     writer.begin_key(b"");

@@ -48,7 +48,6 @@ struct MergeSource<'s> {
 }
 
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "there are few, and most are read")]
 enum RowsOfSource<'s> {
     Memory(SeriesRows<'s>),
     Run(RunRows<'s>),

@@ -136,6 +136,7 @@ impl RunWriter {
     }
 
     /// Sets the size of pages, in bytes.
+    #[must_use]
     pub fn with_page_bytes(mut self, bytes: usize) -> Self {
         self.page_bytes = bytes;
         self

@@ -56,7 +56,7 @@ impl Memory {
             let mut batch = RowBatch::default();
             let number = i64::try_from(arrival).unwrap();
             let text = "x".repeat(arrival % 40);
-            let values = [Datum::BigInt(number), Datum::String(text.as_str().into())];
+            let values = [Datum::BigInt(number), Datum::String(text.as_str())];
             batch.push(|out| codec.encode(&values, out)).unwrap();
             let arrival = u64::try_from(arrival).unwrap();
             let (position, _) = log.append(&batch, arrival, 0);
@@ -153,8 +153,8 @@ fn check_steps<'s>(
     };
     for step in steps {
         let taken = match *step {
-            Step::Row => rows.next_row(pages).unwrap().map_or(0, |run| take(run)),
-            Step::Run => rows.next_run(pages).unwrap().map_or(0, |run| take(run)),
+            Step::Row => rows.next_row(pages).unwrap().map_or(0, &mut take),
+            Step::Run => rows.next_run(pages).unwrap().map_or(0, &mut take),
             Step::Seek(event_time_max) => {
                 rows.seek(event_time_max);
                 expected.retain(|row| row.0 <= event_time_max);
@@ -381,7 +381,7 @@ fn a_page_that_is_damaged_is_an_error_with_file_and_offset() {
     let whole = disk.bytes(&path);
     // From the second page on: the first ones stay readable.
     let mut damaged = whole.clone();
-    let at = run.place(3).offset as usize + 20;
+    let at = usize::try_from(run.place(3).offset).unwrap() + 20;
     damaged[at] ^= 1;
     disk.replace(&path, damaged);
     assert!(run.read_page(2, None, &codec).is_ok());
