@@ -42,7 +42,7 @@ test-rust:
 	cargo test --locked --workspace --doc
 
 test-python: install $(VENV)/.test $(VENV)/.docs
-	$(BIN)/python python/build/pytest_halves.py
+	$(BIN)/python python/build/pytest_parts.py
 
 # SEED=N draws another run of everything that is drawn.
 SEED ?= 1

@@ -1,4 +1,4 @@
-"""Tests of the program that runs the Python tests in two processes."""
+"""Tests of the program that runs the Python tests in parts."""
 
 from __future__ import annotations
 
@@ -7,27 +7,33 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAM = Path(__file__).parents[1] / "build" / "pytest_halves.py"
+PROGRAM = Path(__file__).parents[1] / "build" / "pytest_parts.py"
 TESTS = Path(__file__).parent
 
 
 def load():
-    spec = importlib.util.spec_from_file_location("pytest_halves", PROGRAM)
+    spec = importlib.util.spec_from_file_location("pytest_parts", PROGRAM)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_each_file_is_in_one_half_and_the_clients_are_with_their_table():
+def test_each_file_is_in_one_part_and_the_clients_are_with_their_table():
     paths = sorted(TESTS.glob("test_*.py"))
-    clients, others = load().halves(paths)
-    assert sorted([*clients, *others]) == paths
-    names = {path.name for path in clients}
+    module = load()
+    parts = module.parts(paths)
+    alone = [path for path in paths if path.name in module.ALONE]
+    assert len(alone) == len(module.ALONE)
+    assert sorted([*alone, *(path for part in parts for path in part)]) == paths
+    names = {path.name for path in parts[0]}
     assert {"test_client_matrix.py", "test_postgres.py", "test_clients_go.py"} <= names
+    others = [path for part in parts[1:] for path in part]
     assert not any("mark.client(" in path.read_text() for path in others)
+    sizes = [len(part) for part in parts[1:]]
+    assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_failure_in_either_half_is_one_of_the_whole(tmp_path: Path):
+def test_a_failure_in_a_part_is_one_of_the_whole(tmp_path: Path):
     for clients, others in [("True", "False"), ("False", "True")]:
         program = tmp_path / "build" / PROGRAM.name
         tests = tmp_path / "tests"
