@@ -14,6 +14,8 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1] / "tests"
 PROCESSES = 2
 ALONE = ["test_machine_memory.py"]
+# The file that takes longest is a part of its own, which begins first.
+LONGEST = "test_examples.py"
 # Into how many parts the other files are divided: enough that none of them ends much later.
 OTHER_PARTS = 7
 # Of how many tests each part prints the times.
@@ -26,12 +28,13 @@ def is_of_clients(path: Path) -> bool:
 
 
 def parts(paths: list[Path]) -> list[list[Path]]:
-    """The tests of clients, and the others in equal parts; without those that run alone."""
+    """The longest file, the tests of clients, and the others in equal parts."""
     paths = [path for path in paths if path.name not in ALONE]
     clients = [path for path in paths if is_of_clients(path)]
-    others = [path for path in paths if path not in clients]
+    longest = [path for path in paths if path.name == LONGEST]
+    others = [path for path in paths if path not in [*clients, *longest]]
     others = [others[part::OTHER_PARTS] for part in range(OTHER_PARTS)]
-    return [part for part in [clients, *others] if part]
+    return [part for part in [longest, clients, *others] if part]
 
 
 def run(part: list[Path], arguments: list[str]) -> tuple[int, bytes]:

@@ -25,11 +25,12 @@ def test_each_file_is_in_one_part_and_the_clients_are_with_their_table():
     alone = [path for path in paths if path.name in module.ALONE]
     assert len(alone) == len(module.ALONE)
     assert sorted([*alone, *(path for part in parts for path in part)]) == paths
-    names = {path.name for path in parts[0]}
+    assert [path.name for path in parts[0]] == [module.LONGEST]
+    names = {path.name for path in parts[1]}
     assert {"test_client_matrix.py", "test_postgres.py", "test_clients_go.py"} <= names
-    others = [path for part in parts[1:] for path in part]
+    others = [path for part in parts[2:] for path in part]
     assert not any("mark.client(" in path.read_text() for path in others)
-    sizes = [len(part) for part in parts[1:]]
+    sizes = [len(part) for part in parts[2:]]
     assert max(sizes) - min(sizes) <= 1
 
 
