@@ -293,14 +293,11 @@ impl Table {
                     (index, key)
                 });
                 let keys: Vec<_> = keys.collect();
-                let mut keys_taken = keys.iter().map(|key| match taken.contains(key) {
-                    true => Ok(true),
-                    false => snapshot.contains_key(key.0, &key.1),
+                let is_any_taken = keys.iter().try_fold(false, |any, key| {
+                    Ok(any || taken.contains(key) || snapshot.contains_key(key.0, &key.1)?)
                 });
-                // The first that is taken, or that cannot be looked up.
-                let is_taken = keys_taken.find(|is_taken| !matches!(is_taken, Ok(false)));
-                if let Some(is_taken) = is_taken {
-                    return is_taken.map(|_| false);
+                if is_any_taken? {
+                    return Ok(false);
                 }
                 taken.extend(keys);
                 Ok(true)

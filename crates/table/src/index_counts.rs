@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{ReadError, Snapshot, StoredRow, Table, state};
+use crate::{ReadError, Snapshot, Table, snapshot::count_rows, state};
 
 /// How many rows of a table there are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,13 +48,6 @@ impl Snapshot<'_> {
                 keys.insert(key.clone());
             }
         }
-        keys.iter().map(|key| count(self.rows(index, key))).sum()
+        keys.iter().map(|key| count_rows(self.rows(index, key))).sum()
     }
-}
-
-/// Counts rows.
-fn count<'s>(
-    mut rows: impl Iterator<Item = Result<StoredRow<'s>, ReadError>>,
-) -> Result<u64, ReadError> {
-    rows.try_fold(0, |count, row| row.map(|_| count + 1))
 }

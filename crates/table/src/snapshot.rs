@@ -257,13 +257,17 @@ impl<'t> Snapshot<'t> {
         }
     }
 
-    /// Counts the rows of [`Self::scan`], or of [`Self::scan_kept_by`] an index. Reads each of them.
-    pub fn count(&self, kept_by: Option<usize>) -> Result<u64, ReadError> {
-        let mut rows = match kept_by {
+    /// Returns the rows of [`Self::scan_kept_by`] an index, or of [`Self::scan`].
+    pub fn scan_by(&self, kept_by: Option<usize>) -> ScanRows<'_> {
+        match kept_by {
             Some(index) => self.scan_kept_by(index),
             None => self.scan(),
-        };
-        rows.try_fold(0, |count, row| row.map(|_| count + 1))
+        }
+    }
+
+    /// Counts the rows of [`Self::scan_by`]. Reads each of them.
+    pub fn count(&self, kept_by: Option<usize>) -> Result<u64, ReadError> {
+        count_rows(self.scan_by(kept_by))
     }
 
     /// Splits the rows of [`Self::scan`], or of [`Self::scan_kept_by`] an index, into at most `count`
@@ -475,6 +479,13 @@ impl fmt::Debug for Snapshot<'_> {
     }
 }
 
+/// Counts rows, each of which is read.
+pub(crate) fn count_rows<'s>(
+    mut rows: impl Iterator<Item = Result<StoredRow<'s>, ReadError>>,
+) -> Result<u64, ReadError> {
+    rows.try_fold(0, |count, row| row.map(|_| count + 1))
+}
+
 /// The rows that are hidden, beside those that the series' bounds hide.
 #[derive(Debug, Clone, Copy)]
 enum RowFilter {
@@ -511,10 +522,7 @@ impl ScanPart<'_> {
     /// taken.
     pub fn read<T>(&self, body: impl FnOnce(ScanRows<'_>) -> T) -> Option<T> {
         let snapshot = self.table.snapshot_at(self.moment)?;
-        let rows = match self.kept_by {
-            Some(index) => snapshot.scan_kept_by(index),
-            None => snapshot.scan(),
-        };
+        let rows = snapshot.scan_by(self.kept_by);
         let Range { start, end } = self.arrivals;
         let visible = end.min(snapshot.visible_arrival);
         let ahead = snapshot.state().log.rows_since(start, visible, &snapshot.guard);

@@ -1,9 +1,12 @@
 //! A table shows what a plain list of its rows shows, by every index and in order of arrival, and
 //! an append is visible in whole or not at all.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use lockstep_host::{ManualClock, sync::Mutex};
@@ -173,8 +176,11 @@ fn check(table: &Table, model: &Model) {
     }
 }
 
-fn retention() -> impl Strategy<Value = Retention> {
-    let (ttl_ms, latest) = (0_i64..30, 0_u64..4);
+/// Draws a rule of any kind.
+pub(crate) fn retention(
+    ttl_ms: Range<i64>,
+    latest: Range<u64>,
+) -> impl Strategy<Value = Retention> {
     prop_oneof![
         1 => Just(Retention::Forever),
         3 => ttl_ms.clone().prop_map(|ttl_ms| Retention::Absolute { ttl_ms }),
@@ -208,7 +214,7 @@ fn step() -> impl Strategy<Value = TableStep> {
     let row = (prop::option::weighted(0.9, 0_i32..3), 0_i64..40);
     let keys = || prop_oneof![Just(vec![]), Just(vec![V]), Just(vec![K]), Just(vec![K, V])];
     let columns = || vec((K..=V, any::<bool>()), 0..3);
-    let held = (keys(), any::<bool>(), prop::option::of(retention()), columns());
+    let held = (keys(), any::<bool>(), prop::option::of(retention(0..30, 0..4)), columns());
     prop_oneof![
         5 => vec(row, 0..6).prop_map(TableStep::Append),
         2 => (0_u32..10).prop_map(TableStep::Advance),
@@ -221,7 +227,7 @@ fn step() -> impl Strategy<Value = TableStep> {
         }),
         2 => any::<prop::sample::Index>().prop_map(TableStep::Release),
         2 => (1_usize..7).prop_map(TableStep::Delete),
-        1 => (any::<bool>(), any::<bool>(), retention())
+        1 => (any::<bool>(), any::<bool>(), retention(0..30, 0..4))
             .prop_map(|(keyed, timed, retention)| TableStep::Declare(keyed, timed, retention)),
         1 => any::<prop::sample::Index>().prop_map(TableStep::Drop),
         1 => Just(TableStep::Truncate),
@@ -341,7 +347,7 @@ proptest! {
 
     #[test]
     fn a_table_shows_what_a_list_of_its_rows_shows(
-        declared in vec((any::<bool>(), any::<bool>(), retention()), 0..4),
+        declared in vec((any::<bool>(), any::<bool>(), retention(0..30, 0..4)), 0..4),
         steps in vec(step(), 1..12),
     ) {
         let named = |(number, (keyed, timed, retention)): (usize, (bool, bool, Retention))| {

@@ -42,10 +42,8 @@ impl ArrivalRun<'_> {
         };
         let positions = positions(self.request, main_table.schema())?;
         let is_other = program.input_table() != Some(self.main_table);
-        let rows = || match self.read_through.get(&self.main_table) {
-            Some(index) => main_table.scan_kept_by(*index),
-            None => main_table.scan(),
-        };
+        let kept_by = self.read_through.get(&self.main_table).copied();
+        let rows = || main_table.scan_by(kept_by);
         let first = rows().next().transpose()?;
         let first = first.map(|row| main_table.arrival_ms(row.arrival));
         let warnings = first.map(|first_ms| self.warnings(&tables.that_may_lack(first_ms)));

@@ -17,7 +17,7 @@ use lockstep_function::cast::print_datum;
 use lockstep_host::query;
 use lockstep_request::{KnownAnswers, answer_of_last_row};
 use lockstep_row::{Arena, Datum, Value, arrow::ColumnReader};
-use lockstep_table::{ReadError, ScanRows, Snapshot, StoredRow};
+use lockstep_table::{ReadError, StoredRow};
 
 use super::{
     RowSample, Verification, VerifyOptions,
@@ -61,7 +61,7 @@ pub(super) fn verify_at_positions<'r>(
         }
     };
     let sampled = (0..)
-        .zip(scan(main_table, index))
+        .zip(main_table.scan_by(index))
         .filter(|(row, stored)| sample.contains(*row) || stored.is_err());
     report.add_blocks(threads, sampled, worker)?;
     Ok(report)
@@ -100,13 +100,6 @@ fn answer_at(
         answered.push(answer.iter().map(|value| value.to_value()).collect());
     })?;
     Ok((batch, answered))
-}
-
-fn scan<'s>(snapshot: &'s Snapshot<'s>, index: Option<usize>) -> ScanRows<'s> {
-    match index {
-        Some(index) => snapshot.scan_kept_by(index),
-        None => snapshot.scan(),
-    }
 }
 
 /// Compares the rows of an answer, whose order is not part of it.

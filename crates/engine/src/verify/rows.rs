@@ -51,10 +51,7 @@ pub(super) fn verify_row_by_row<'r>(
         return Diagnostic::internal("the request table is a table of the query").err();
     };
     let kept_by = tables.index_read(request_table);
-    let stored = match kept_by {
-        Some(index) => view.scan_kept_by(index),
-        None => view.scan(),
-    };
+    let stored = view.scan_by(kept_by);
     let sample = RowSample::new(options.sample, view.count(kept_by)?);
     report.begin(sample.rows);
     let width = view.schema().columns.len();

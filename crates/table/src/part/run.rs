@@ -429,11 +429,7 @@ impl IndexRun {
 
     /// Reads the rows of a page, to be merged.
     pub fn read_rows(&self, at: usize) -> Result<PageRows, ReadError> {
-        let place = self.place(at);
-        let failed = |reason| ReadError::new(self.file.path(), place.offset, reason);
-        let bytes = self.file.read(place);
-        let bytes = bytes.map_err(|error| failed(ReadFailure::of(&error)))?;
-        PageRows::read(bytes).ok_or_else(|| failed(ReadFailure::Damaged))
+        self.read_as(at, PageRows::read)
     }
 
     /// Reads a page. Where there is a format, its rows get records.
@@ -443,12 +439,19 @@ impl IndexRun {
         format: Option<&Arc<RecordFormat>>,
         codec: &RowCodec,
     ) -> Result<Page, ReadError> {
+        self.read_as(at, |bytes| Page::read(bytes, format, |row| codec.is_row(row)))
+    }
+
+    /// Reads the bytes of a page, and makes something of them, unless they have another layout.
+    fn read_as<T>(
+        &self,
+        at: usize,
+        make: impl FnOnce(Vec<u8>) -> Option<T>,
+    ) -> Result<T, ReadError> {
         let place = self.place(at);
         let failed = |reason| ReadError::new(self.file.path(), place.offset, reason);
-        let bytes = self.file.read(place);
-        let bytes = bytes.map_err(|error| failed(ReadFailure::of(&error)))?;
-        let page = Page::read(bytes, format, |row| codec.is_row(row));
-        page.ok_or_else(|| failed(ReadFailure::Damaged))
+        let bytes = self.file.read(place).map_err(|error| failed(ReadFailure::of(&error)))?;
+        make(bytes).ok_or_else(|| failed(ReadFailure::Damaged))
     }
 }
 

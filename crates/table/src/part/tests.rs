@@ -14,7 +14,7 @@ use super::{
     bug::{self, PartBug},
     merge,
 };
-use crate::{Horizon, ReadFailure};
+use crate::{Horizon, ReadFailure, tests::retention};
 
 /// A row of the tests: its key and its event time; its place in the list is its arrival.
 type Row = (u8, i64);
@@ -260,18 +260,6 @@ fn check(case: &Case) {
     }
 }
 
-fn retention() -> impl Strategy<Value = Retention> {
-    let (ttl_ms, latest) = (0_i64..40, 0_u64..30);
-    prop_oneof![
-        Just(Retention::Forever),
-        ttl_ms.clone().prop_map(|ttl_ms| Retention::Absolute { ttl_ms }),
-        latest.clone().prop_map(|latest| Retention::Latest { latest }),
-        (ttl_ms.clone(), latest.clone())
-            .prop_map(|(ttl_ms, latest)| Retention::AbsOrLat { ttl_ms, latest }),
-        (ttl_ms, latest).prop_map(|(ttl_ms, latest)| Retention::AbsAndLat { ttl_ms, latest }),
-    ]
-}
-
 fn rows() -> impl Strategy<Value = Vec<Row>> {
     let late = (0_u8..3, prop_oneof![16 => 0_i64..60, 2 => Just(i64::MIN), 1 => Just(i64::MAX)]);
     prop_oneof![
@@ -300,8 +288,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let reader = (prop_oneof![2 => Just(1_000_u64), 1 => 0_u64..200], retention(), -2_i64..90)
-        .prop_map(|(visible, retention, now_ms)| Reader { visible, retention, now_ms });
+    let reader =
+        (prop_oneof![2 => Just(1_000_u64), 1 => 0_u64..200], retention(0..40, 0..30), -2_i64..90)
+            .prop_map(|(visible, retention, now_ms)| Reader { visible, retention, now_ms });
     let cuts = vec(any::<prop::sample::Index>(), 0..6);
     // From one row in a page to all of them.
     let page_bytes = prop_oneof![Just(1_usize), 100_usize..600, Just(1 << 20)];

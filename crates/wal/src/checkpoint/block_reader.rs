@@ -7,14 +7,12 @@
 
 use std::{path::Path, sync::Arc};
 
-use lockstep_host::file::{Disk, File, OpenMode};
+use lockstep_host::file::{Disk, File};
 
 use super::{
     DataFile, DataFileHeader,
-    data_file::{
-        BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, DATA_FILE_HEADER_BYTES, file_name,
-    },
-    reader::{check_header, check_length, damaged},
+    data_file::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, DATA_FILE_HEADER_BYTES},
+    reader::{check_header, check_length, damaged, open_listed},
 };
 use crate::{
     Error,
@@ -48,14 +46,7 @@ impl BlockReader {
         expected: DataFileHeader,
         listed: DataFile,
     ) -> Result<Self, Error> {
-        assert_eq!(expected.number, listed.number, "the header is that of the file");
-        let path = directory.join(file_name(listed.number));
-        let file = match disk.open(&path, OpenMode::Read) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(damaged(path, 0, "the file is missing"));
-            }
-            file => file?,
-        };
+        let file = open_listed(disk, directory, expected, listed)?;
         check_length(&*file, &listed)?;
         let mut header = [0; DATA_FILE_HEADER_BYTES];
         let filled = file.read_full_at(0, &mut header)?;
@@ -93,6 +84,7 @@ impl BlockReader {
             return Err(wrong("the header of a block is invalid"));
         };
         bytes.drain(..BLOCK_HEADER_BYTES);
+        debug_assert_eq!(bytes.len() as u64, u64::from(length), "the payload is left");
         let is_whole = crc32c::crc32c(&bytes) == header.checksum;
         if !is_whole && !bug::is_seeded(Bug::BlockChecksumNotCompared) {
             return Err(wrong("the payload of a block is invalid"));

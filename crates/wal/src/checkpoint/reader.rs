@@ -96,16 +96,9 @@ impl DataFileReader {
         expected: DataFileHeader,
         listed: DataFile,
     ) -> Result<Self, Error> {
-        assert_eq!(expected.number, listed.number, "the header is that of the file");
-        let path = directory.join(file_name(listed.number));
-        let file = match disk.open(&path, OpenMode::Read) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(damaged(path, 0, "the file is missing"));
-            }
-            file => file?,
-        };
+        let file = open_listed(disk, directory, expected, listed)?;
         Ok(Self {
-            path,
+            path: file.path().to_path_buf(),
             file,
             listed,
             seed: expected.seed(),
@@ -240,8 +233,26 @@ impl DataFileReader {
     }
 }
 
+/// Opens a data file that a manifest lists, and compares nothing yet.
+pub(super) fn open_listed(
+    disk: &dyn Disk,
+    directory: &Path,
+    expected: DataFileHeader,
+    listed: DataFile,
+) -> Result<Arc<dyn File>, Error> {
+    assert_eq!(expected.number, listed.number, "the header is that of the file");
+    let path = directory.join(file_name(listed.number));
+    match disk.open(&path, OpenMode::Read) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(damaged(path, 0, "the file is missing"))
+        }
+        file => Ok(file?),
+    }
+}
+
 /// Fails when the length of a file is not that which a manifest lists.
 pub(super) fn check_length(file: &dyn File, listed: &DataFile) -> Result<(), Error> {
+    debug_assert!(listed.bytes >= DATA_FILE_HEADER_BYTES as u64, "a data file has a header");
     let length = file.length()?;
     if length == listed.bytes {
         return Ok(());
