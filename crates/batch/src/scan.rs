@@ -27,7 +27,7 @@ use datafusion::{
 use lockstep_host::query;
 use lockstep_plan::CatalogTable;
 use lockstep_row::{Arena, DataType, arrow::ColumnBuilder};
-use lockstep_table::{ReadError, ScanPart, Snapshot, StoredRow};
+use lockstep_table::{ReadError, ScanPart, ScanRows, Snapshot, StoredRow};
 
 use crate::{
     error::{interrupted, into_datafusion},
@@ -228,11 +228,28 @@ struct Decoding<'o> {
     options: &'o OperatorOptions,
 }
 
+/// The rows that are decoded.
+enum DecodedFrom<'r> {
+    Scan(ScanRows<'r>),
+    /// Rows that were found by their keys.
+    Found(std::vec::IntoIter<StoredRow<'r>>),
+}
+
+impl DecodedFrom<'_> {
+    #[inline]
+    fn next_row(&mut self) -> Result<Option<StoredRow<'_>>, ReadError> {
+        match self {
+            Self::Scan(rows) => rows.next_row(),
+            Self::Found(rows) => Ok(rows.next()),
+        }
+    }
+}
+
 impl Decoding<'_> {
     /// Decodes rows and passes batches of those on that pass the filter, until there are `rows_max`.
-    fn decode<'s>(
+    fn decode(
         &self,
-        rows: impl Iterator<Item = Result<StoredRow<'s>, ReadError>>,
+        mut rows: DecodedFrom<'_>,
         rows_max: usize,
         push: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
@@ -257,8 +274,9 @@ impl Decoding<'_> {
         let decoded_max = if self.filter.is_some() { usize::MAX } else { rows_max };
         let mut arena = Arena::new();
         let mut row_count = 0;
-        for stored in rows.take(decoded_max) {
-            let stored = stored.map_err(|error| into_datafusion(error.into()))?;
+        for _ in 0..decoded_max {
+            let stored = rows.next_row().map_err(|error| into_datafusion(error.into()))?;
+            let Some(stored) = stored else { break };
             for (builder, column) in builders.iter_mut().zip(&self.columns) {
                 builder.push(stored.row.get_in(*column, &arena));
             }
@@ -298,11 +316,14 @@ impl Decoding<'_> {
         let push = &mut |batch| target.push(batch);
         match source {
             DecodeSource::Scan(snapshot, Some(index)) => {
-                self.decode(snapshot.scan_kept_by(index), rows_max, push)?;
+                let rows = snapshot.scan_kept_by(index);
+                self.decode(DecodedFrom::Scan(rows), rows_max, push)?;
             }
-            DecodeSource::Scan(snapshot, None) => self.decode(snapshot.scan(), rows_max, push)?,
+            DecodeSource::Scan(snapshot, None) => {
+                self.decode(DecodedFrom::Scan(snapshot.scan()), rows_max, push)?;
+            }
             DecodeSource::Found { rows, _memory } => {
-                self.decode(rows.into_iter().map(Ok), rows_max, push)?;
+                self.decode(DecodedFrom::Found(rows.into_iter()), rows_max, push)?;
             }
         }
         target.finish()
@@ -315,7 +336,8 @@ impl Decoding<'_> {
         (snapshot, kept_by): (&Snapshot<'_>, Option<usize>),
         memory: &ScanMemory<'_>,
     ) -> Result<Option<Vec<RecordBatch>>> {
-        let (threads, row_count) = (self.options.threads.get(), snapshot.log_row_count());
+        let row_count = usize::try_from(snapshot.stored_row_count()).unwrap_or(usize::MAX);
+        let threads = self.options.threads.get();
         let decoded_min = match self.filter {
             Some(_) => row_count,
             None => self.rows_max.unwrap_or(usize::MAX).min(row_count),
@@ -341,14 +363,14 @@ impl Decoding<'_> {
     }
 
     /// Decodes at most `rows_max` rows into batches that count in `memory`.
-    fn held<'r>(
+    fn held(
         &self,
-        rows: impl Iterator<Item = Result<StoredRow<'r>, ReadError>>,
+        rows: ScanRows<'_>,
         rows_max: usize,
         memory: &ScanMemory<'_>,
     ) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
-        self.decode(rows, rows_max, &mut |batch| {
+        self.decode(DecodedFrom::Scan(rows), rows_max, &mut |batch| {
             memory.try_grow(batch.get_array_memory_size())?;
             batches.push(batch);
             Ok(())

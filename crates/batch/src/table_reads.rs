@@ -227,8 +227,9 @@ impl<'s> Reading<'s> {
         let read = KeyRead::find(snapshot.schema(), &scan.filters, kept_by);
         let rows_max = scan.fetch;
         if let Some(read) = read {
-            let found_max = (snapshot.log_row_count() / LOOKED_UP_PART)
-                .clamp(*LOOKED_UP_ROWS.start(), *LOOKED_UP_ROWS.end());
+            let rows = usize::try_from(snapshot.stored_row_count()).unwrap_or(usize::MAX);
+            let found_max =
+                (rows / LOOKED_UP_PART).clamp(*LOOKED_UP_ROWS.start(), *LOOKED_UP_ROWS.end());
             let found = look_up(snapshot, &read, kept_by.is_some(), found_max);
             let found = found.map_err(into_datafusion)?;
             if let Some(rows) = found {

@@ -317,7 +317,7 @@ pub(crate) fn table_error(error: &TableError) -> Box<Diagnostic> {
     if let TableError::Read(failure) = error {
         return failure.clone().into();
     }
-    if let TableError::Log(failure) = error {
+    if let TableError::Log(failure) | TableError::Part(failure) = error {
         return log_error(failure.error());
     }
     if matches!(error, TableError::MachineFull { .. }) {

@@ -9,6 +9,11 @@
 //! are written together with it, so that their number grows with the logarithm of the rows. Rows that
 //! have expired stay in their file until they are half of the table's; a DELETE or TRUNCATE, which
 //! makes rows disappear that would not expire, has the table written as a whole.
+//!
+//! A disk table writes its own files, of the rows that arrived since the checkpoint before, and reads its rows
+//! from all of them once the manifest is committed (`parts`).
+
+pub(crate) mod parts;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,12 +23,17 @@ use std::{
 
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_host::failpoint;
-use lockstep_table::{CheckpointBlock, Durability, FrozenTable, LoggedIndexes, Table};
+use lockstep_table::{
+    CheckpointBlock, Durability, FlushedTable, FrozenTable, LoggedIndexes, Table,
+};
 use lockstep_wal::{DataFile, DatabaseDirectory, Entry, Error, Group, Log, Options};
 use serde::{Deserialize, Serialize};
 
+use self::parts::ListedParts;
+pub(crate) use self::parts::{Place, Run};
 use crate::{
     Database,
+    append::table_error,
     catalog::{CatalogRecord, Objects, columns_of},
     job::Job,
     log_error::log_error,
@@ -53,6 +63,9 @@ pub(crate) struct TableCheckpoint {
     /// Rows that had expired by this time may be missing.
     pub(crate) now_ms: i64,
     pub(crate) extents: Vec<Extent>,
+    /// For each index by position the runs of a disk table, the newest one first; `None` for a memory table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) runs: Option<Vec<Vec<Run>>>,
 }
 
 impl TableCheckpoint {
@@ -77,6 +90,9 @@ pub(crate) struct Extent {
     /// The arrival after that of the last row.
     pub(crate) to: u64,
     pub(crate) rows: u64,
+    /// The last block, which has no rows; of a disk table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_block: Option<Place>,
 }
 
 /// What a checkpoint did.
@@ -158,7 +174,7 @@ impl Database {
                 let frozen = self.freeze();
                 let copy = directory.create_copy(path, self.host().random.id(), frozen.position());
                 let copy = copy.map_err(|error| log_error(&error))?;
-                let written = write_copy(frozen, &copy, Some(log));
+                let written = write_copy(frozen, &copy, Some((directory, log)));
                 if written.is_err() {
                     copy.discard_copy();
                 }
@@ -178,13 +194,17 @@ impl Database {
         directory: &DatabaseDirectory,
         log: &dyn Log,
     ) -> Result<Checkpoint> {
-        let (done, listed, body) = write_frozen(self.freeze(), files, directory)?;
+        let WrittenCheckpoint { done, listed, body, flushed } =
+            write_frozen(self.freeze(), files, (directory, None))?;
         failpoint::reach("checkpoint.written");
         // What the files hold must not be more than what is on the disk of the log.
         log.wait(log.end(), Durability::Disk).map_err(|error| log_error(&error))?;
         let manifest = directory.manifest().successor(done.position, listed, body);
         directory.commit(manifest).map_err(|error| log_error(&error))?;
         failpoint::reach("checkpoint.committed");
+        for (table, flushed) in &flushed {
+            table.install(flushed);
+        }
         log.truncate(done.position).map_err(|error| log_error(&error))?;
         Ok(done)
     }
@@ -233,12 +253,14 @@ impl FrozenEngine {
 fn write_copy(
     frozen: FrozenEngine,
     copy: &DatabaseDirectory,
-    log: Option<&dyn Log>,
+    source: Option<(&DatabaseDirectory, &dyn Log)>,
 ) -> Result<Checkpoint> {
     let failed = |error| log_error(&error);
     let position = frozen.position();
     let mut no_files = CheckpointFiles::default();
-    let (done, listed, body) = write_frozen(frozen, &mut no_files, copy)?;
+    let (from, log) = source.unzip();
+    let WrittenCheckpoint { done, listed, body, .. } =
+        write_frozen(frozen, &mut no_files, (copy, from))?;
     let options = Options::new(copy.database_id());
     let (copied_log, _) = copy.open_log(options, &mut |_| ()).map_err(failed)?;
     let end = match log {
@@ -251,17 +273,45 @@ fn write_copy(
     Ok(Checkpoint { position: end, ..done })
 }
 
-/// Writes what was frozen, except what the files of the checkpoint before hold. Returns the files, and
-/// what the manifest says of them; `files` are then those of this checkpoint.
+/// What was written of an engine.
+struct WrittenCheckpoint {
+    done: Checkpoint,
+    listed: Vec<DataFile>,
+    /// What the manifest says of the files.
+    body: Vec<u8>,
+    /// Disk tables, and what was flushed of them.
+    flushed: Vec<(Arc<Table>, FlushedTable)>,
+}
+
+/// Writes what was frozen, except what the files of the checkpoint before hold; `files` are then those of this
+/// checkpoint. What disk tables have in another directory, the second one, is copied.
 fn write_frozen(
     frozen: FrozenEngine,
     files: &mut CheckpointFiles,
-    directory: &DatabaseDirectory,
-) -> Result<(Checkpoint, Vec<DataFile>, Vec<u8>)> {
+    (directory, source): (&DatabaseDirectory, Option<&DatabaseDirectory>),
+) -> Result<WrittenCheckpoint> {
     let mut done = Checkpoint { position: frozen.position(), ..Checkpoint::default() };
     let FrozenEngine { mut body, tables } = frozen;
-    let mut by_table = BTreeMap::new();
+    let (mut by_table, mut listed, mut flushed) = (BTreeMap::new(), Vec::new(), Vec::new());
     for (id, frozen) in &tables {
+        let create = &mut || directory.create_data_file();
+        if let Some(written) = frozen.flush(create).map_err(|error| table_error(&error))? {
+            let ListedParts { extents, runs, files } = parts::list(&written, directory, source)?;
+            done.rows += written.rows();
+            done.bytes += written.bytes();
+            done.kept_files += u64::try_from(written.before().file_count()).unwrap_or(u64::MAX);
+            body.tables.push(TableCheckpoint {
+                id: *id,
+                position: frozen.position(),
+                indexes: frozen.indexes().clone(),
+                now_ms: frozen.now_ms(),
+                extents,
+                runs: Some(runs),
+            });
+            listed.extend(files);
+            flushed.push((Arc::clone(frozen.table()), written));
+            continue;
+        }
         let before = files.by_table.get(id).cloned().unwrap_or_default();
         let written = write_table(directory, frozen, before, &mut done)?;
         body.tables.push(TableCheckpoint {
@@ -274,15 +324,16 @@ fn write_frozen(
             indexes: frozen.indexes().clone(),
             now_ms: frozen.now_ms(),
             extents: written.files.iter().map(|file| file.extent).collect(),
+            runs: None,
         });
         by_table.insert(*id, written);
     }
-    let listed = by_table.values().flat_map(|table: &TableFiles| &table.files);
-    let listed = listed.map(|file| file.file).collect();
+    let of_memory_tables = by_table.values().flat_map(|table: &TableFiles| &table.files);
+    listed.extend(of_memory_tables.map(|file| file.file));
     files.by_table = by_table;
     let body = serde_json::to_vec(&body).expect("names are text");
     done.bytes += u64::try_from(body.len()).unwrap_or(u64::MAX);
-    Ok((done, listed, body))
+    Ok(WrittenCheckpoint { done, listed, body, flushed })
 }
 
 /// Appends everything of a log from a position on to another one, which ends there. Returns where it
@@ -355,8 +406,13 @@ fn write_rows(
     frozen.write_block(from, &mut block);
     while block.row_count() > 0 {
         let mut writer = directory.create_data_file()?;
-        let mut extent =
-            Extent { file: writer.number(), from: block.arrivals().start, to: 0, rows: 0 };
+        let mut extent = Extent {
+            file: writer.number(),
+            from: block.arrivals().start,
+            to: 0,
+            rows: 0,
+            last_block: None,
+        };
         while block.row_count() > 0 && writer.bytes() < EXTENT_BYTES {
             writer.push_block(block.bytes())?;
             from = block.arrivals().end;

@@ -1,19 +1,24 @@
-//! The thread that writes a checkpoint when the log has grown, or from time to time.
+//! The thread that writes a checkpoint when the log has grown, when disk tables have many rows in memory, or
+//! from time to time.
 //!
 //! It keeps the engine alive only while it works, and ends with it. A checkpoint that fails is tried
 //! again after the interval; writes do not depend on it.
 
 use std::sync::{
     Arc, Weak,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use lockstep_host::Threads;
 
-use crate::{Database, database::EngineState, store::OpenDirectory};
+use crate::{Database, compaction_thread, database::EngineState, store::OpenDirectory};
 
 /// How often the thread looks at the log.
 const LOOK_MS: u32 = 200;
+/// How often it looks whether a write waits for memory.
+const WAITING_LOOK_MS: u32 = 10;
+/// A write waits for so long until rows of disk tables have left memory.
+const FLUSH_WAIT_MS: u32 = 10_000;
 
 /// When checkpoints are written automatically; zero: not for this reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,15 +33,48 @@ pub(crate) struct CheckpointRule {
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointThread {
     is_over: Arc<AtomicBool>,
+    flush: Arc<FlushRequest>,
+}
+
+/// What writes tell the thread that wait for memory.
+#[derive(Debug, Default)]
+pub(crate) struct FlushRequest {
+    is_wanted: AtomicBool,
+    /// The number of checkpoints that were written.
+    written: AtomicU64,
+    /// Whether the thread runs.
+    has_thread: AtomicBool,
+}
+
+impl FlushRequest {
+    /// Waits for a checkpoint that is yet to begin. Returns whether there was one.
+    pub(crate) fn wait(&self) -> bool {
+        // Relaxed, here and below: they guard no data. One that is being written may have begun before.
+        if !self.has_thread.load(Ordering::Relaxed) {
+            return false;
+        }
+        let before = self.written.load(Ordering::Relaxed);
+        self.is_wanted.store(true, Ordering::Relaxed);
+        for _ in 0..FLUSH_WAIT_MS / WAITING_LOOK_MS {
+            lockstep_host::pause(WAITING_LOOK_MS);
+            if self.written.load(Ordering::Relaxed) != before {
+                return true;
+            }
+        }
+        false
+    }
 }
 
 impl CheckpointThread {
     /// Starts the thread. Without one, only CHECKPOINT writes them.
     pub(crate) fn start(&self, threads: Threads, engine: Weak<EngineState>) {
-        let is_over = Arc::clone(&self.is_over);
+        let (is_over, flush) = (Arc::clone(&self.is_over), Arc::clone(&self.flush));
+        compaction_thread::start(threads, Weak::clone(&engine), Arc::clone(&is_over));
         let started = threads.spawn_background("lockstep-checkpoint", move || {
-            run(&engine, &is_over);
+            run(&engine, &is_over, &flush);
         });
+        // Relaxed: see `FlushRequest::wait`.
+        self.flush.has_thread.store(started.is_ok(), Ordering::Relaxed);
         if started.is_err() {
             lockstep_host::log::warn(
                 "could not start the checkpoint thread; only CHECKPOINT writes checkpoints",
@@ -44,8 +82,14 @@ impl CheckpointThread {
         }
     }
 
+    /// Returns what writes tell the thread.
+    pub(crate) fn flush_request(&self) -> &Arc<FlushRequest> {
+        &self.flush
+    }
+
     /// Ends the thread after its current work.
     pub(crate) fn end(&self) {
+        self.flush.has_thread.store(false, Ordering::Relaxed);
         // Relaxed: it guards no data.
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -91,12 +135,18 @@ impl CheckpointSchedule {
 }
 
 /// Writes checkpoints until the engine is closed or dropped.
-fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
+fn run(engine: &Weak<EngineState>, is_over: &AtomicBool, flush: &FlushRequest) {
     let mut schedule = CheckpointSchedule::default();
     // The end of the log when it was found to be mostly of rows that are gone.
     let mut gone_to = 0;
     loop {
-        lockstep_host::pause(LOOK_MS);
+        for _ in 0..LOOK_MS / WAITING_LOOK_MS {
+            lockstep_host::pause(WAITING_LOOK_MS);
+            // Relaxed, here and below: it guards no data.
+            if flush.is_wanted.load(Ordering::Relaxed) || is_over.load(Ordering::Relaxed) {
+                break;
+            }
+        }
         // Relaxed: it guards no data.
         if is_over.load(Ordering::Relaxed) {
             return;
@@ -114,7 +164,9 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
         if is_gone {
             gone_to = before.end;
         }
-        if !schedule.is_due(before, rule) && !is_gone {
+        let is_wanted = flush.is_wanted.swap(false, Ordering::Relaxed);
+        let is_full = is_wanted || database.disk_tables_are_full();
+        if !schedule.is_due(before, rule) && !is_gone && !is_full {
             continue;
         }
         let written = database.checkpoint();
@@ -122,6 +174,8 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
             lockstep_host::log::warn(&format!("checkpoint failed: {}", error.message));
         }
         schedule.note(before, look(), written.is_ok());
+        // Relaxed: see `FlushRequest::wait`.
+        flush.written.fetch_add(u64::from(written.is_ok()), Ordering::Relaxed);
     }
 }
 

@@ -5,7 +5,7 @@
 use lockstep_diagnostic::Result;
 use lockstep_host::{CallStep, query};
 use lockstep_row::{Arena, Datum, Value};
-use lockstep_table::{Appended, Table};
+use lockstep_table::{Appended, RowCopy, Table};
 
 use crate::{append::table_error, context::checkpoint};
 
@@ -27,10 +27,16 @@ pub(crate) fn copy_rows(from: &Table, to: &Table, sources: &[ValueSource]) -> Re
     let mut scan = snapshot.scan();
     let total = from.row_count();
     loop {
+        let mut copies = Vec::with_capacity(ROWS_AT_ONCE);
+        while copies.len() < ROWS_AT_ONCE
+            && let Some(stored) = scan.next_row()?
+        {
+            copies.push(RowCopy::of(&stored));
+        }
         let arena = Arena::new();
-        let mut rows: Vec<Vec<Datum<'_>>> = Vec::with_capacity(ROWS_AT_ONCE);
-        for stored in scan.by_ref().take(ROWS_AT_ONCE) {
-            let row = stored?.row;
+        let mut rows: Vec<Vec<Datum<'_>>> = Vec::with_capacity(copies.len());
+        for copy in &copies {
+            let row = copy.view(from).row;
             let values = sources.iter().map(|source| match source {
                 ValueSource::Column(position) => row.get_in(*position, &arena),
                 ValueSource::Constant(value) => value.as_datum(&arena),

@@ -21,6 +21,7 @@ use lockstep_plan::{CatalogTable, stored_tables};
 use lockstep_request::CheckShare;
 use lockstep_row::TableSchema;
 use lockstep_table::{Arrivals, LevelsWaker, MemoryBudget, MemoryUse, Table, TableError};
+use lockstep_wal::DatabaseDirectory;
 
 use crate::{
     ClientInfo, Opened, Session,
@@ -43,6 +44,11 @@ use crate::{
     user::User,
     variables::Variables,
 };
+
+/// Disk tables are flushed when they have this part of the memory limit in rows that are in no file.
+const UNFLUSHED_PART: u64 = 8;
+/// They are flushed when these rows take so many bytes, whatever the limit.
+const UNFLUSHED_BYTES_MAX: u64 = 128 << 20;
 
 /// A database engine: several databases of tables and deployments. Cheap to clone; all clones
 /// are the same engine.
@@ -85,6 +91,8 @@ pub(crate) struct EngineState {
     next_table_id: AtomicU64,
     /// The directory; an engine in memory has none, nor has one that is being opened.
     store: OnceLock<OpenDirectory>,
+    /// Where disk tables put their rows, also while the directory is being opened.
+    directory: OnceLock<Weak<DatabaseDirectory>>,
     opened: OnceLock<Opened>,
     is_closed: AtomicBool,
     /// Tables whose rows are logged, and which belong to no table of the catalog yet, or did not.
@@ -144,6 +152,7 @@ impl Database {
             catalog_changes: Mutex::new(()),
             next_table_id: AtomicU64::new(1),
             store: OnceLock::new(),
+            directory: OnceLock::new(),
             opened: OnceLock::new(),
             is_closed: AtomicBool::new(false),
             being_loaded: Mutex::default(),
@@ -396,8 +405,23 @@ impl Database {
     /// Starts the thread that writes checkpoints, if the directory may be written.
     pub(crate) fn start_checkpoints(&self) {
         if let Some(store) = self.store().filter(|store| !store.is_read_only()) {
+            let flush = Arc::clone(store.checkpoints().flush_request());
+            self.state.budget.flush_with(move || flush.wait());
             store.checkpoints().start(self.host().threads, Arc::downgrade(&self.state));
         }
+    }
+
+    /// Returns the disk tables.
+    pub(crate) fn disk_tables(&self) -> Vec<Arc<Table>> {
+        let tables = self.all_tables().into_iter().map(|(_, table)| table);
+        tables.filter(|table| table.is_on_disk()).collect()
+    }
+
+    /// Returns whether disk tables have so many rows in memory that they are to be flushed.
+    pub(crate) fn disk_tables_are_full(&self) -> bool {
+        let limit = self.memory_use().limit.map_or(u64::MAX, |limit| limit / UNFLUSHED_PART);
+        let in_memory = self.disk_tables().iter().map(|table| table.unflushed_bytes()).sum::<u64>();
+        in_memory > limit.min(UNFLUSHED_BYTES_MAX)
     }
 
     /// Locks the catalog against changes.
@@ -501,12 +525,22 @@ impl Database {
 
     /// Makes a table that is in neither.
     pub(crate) fn make_unlogged_table(&self, schema: TableSchema) -> Result<Table, TableError> {
-        Table::with_budget(
+        let table = Table::with_budget(
             schema,
             Arc::clone(&self.state.host.clock),
             Arc::clone(&self.state.arrivals),
             Arc::clone(&self.state.budget),
-        )
+        )?;
+        if let Some(directory) = self.state.directory.get().and_then(Weak::upgrade) {
+            table.set_directory(&directory);
+        }
+        Ok(table)
+    }
+
+    /// Sets the directory in which disk tables put their rows.
+    pub(crate) fn set_directory(&self, directory: &Arc<DatabaseDirectory>) {
+        let set = self.state.directory.set(Arc::downgrade(directory));
+        assert!(set.is_ok(), "an engine has one directory");
     }
 
     /// Returns the machine.

@@ -221,7 +221,8 @@ impl Session {
         self.enter(operation, || {
             let found = self.find_table(&name)?;
             let snapshot = found.snapshot();
-            snapshot.scan().map(|stored| Ok(stored?.arrival)).collect()
+            let arrivals = snapshot.scan().map_rows(|stored| stored.arrival);
+            Ok(arrivals.collect::<std::result::Result<_, _>>()?)
         })
     }
 

@@ -48,6 +48,7 @@ mod catalog;
 mod check;
 mod checkpoint;
 mod checkpoint_thread;
+mod compaction_thread;
 mod constant;
 mod context;
 mod conversion;

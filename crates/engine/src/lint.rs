@@ -276,7 +276,9 @@ impl<'a> Facts<'a> {
         let mut seen = HashSet::new();
         let mut key = Vec::new();
         // Nothing is said about rows that cannot be read.
-        for stored in snapshot.scan().take(ROWS_READ_MAX).map_while(Result::ok) {
+        let mut rows = snapshot.scan();
+        for _ in 0..ROWS_READ_MAX {
+            let Ok(Some(stored)) = rows.next_row() else { break };
             key.clear();
             let event_time = match (is_alike, source.event_time) {
                 (Alike::SameKey, _) => None,

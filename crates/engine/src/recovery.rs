@@ -21,7 +21,7 @@ use lockstep_sql::{
     ast::{Ident, Literal, OptionValue, Statement},
     parse,
 };
-use lockstep_table::{ReplayError, RowsToStore, Table, TableChange, TableRecord};
+use lockstep_table::{ReplayError, RowsToStore, Table, TableChange, TableParts, TableRecord};
 use lockstep_wal::{
     Access, Cut, DataFile, DatabaseDirectory, Entries, Entry, Options, ReadOnlyLog,
 };
@@ -37,7 +37,7 @@ use crate::{
     catalog::{
         CATALOG, Cascade, CatalogCommand, CatalogRecord, DroppedObject, ObjectKind, QualifiedName,
     },
-    checkpoint::{CheckpointBody, CheckpointFiles, Extent, TableCheckpoint},
+    checkpoint::{CheckpointBody, CheckpointFiles, Extent, TableCheckpoint, parts},
     deployment::QuerySource,
     log_error::log_error,
     offline_data::OfflineData,
@@ -112,7 +112,8 @@ impl Database {
             false => Access::ReadWrite { new_id: host.random.id() },
         };
         let directory = DatabaseDirectory::open(Arc::clone(&host.disk), path, access);
-        let directory = directory.map_err(|error| log_error(&error))?;
+        let directory = Arc::new(directory.map_err(|error| log_error(&error))?);
+        database.set_directory(&directory);
         let mut recovery = EngineRecovery::new(&database, progress);
         recovery.progress.expect_files(&*host.disk, path, &directory.manifest());
         let files = recovery.read_checkpoint(&directory)?;
@@ -257,6 +258,15 @@ impl<'d> EngineRecovery<'d> {
                 return wrong("a table is listed more than once").err();
             }
             let find = |number: u64| manifest.files.iter().find(|file| file.number == number);
+            if let Some(runs) = &checkpoint.runs {
+                let found = |number: u64| find(number).copied();
+                let parts = parts::open(directory, &checkpoint.extents, runs, found)?;
+                let Some(parts) = parts.filter(|_| checkpoint.is_in_order()) else {
+                    return wrong("the files of a disk table are not those that are listed").err();
+                };
+                self.open_table(&checkpoint, parts)?;
+                continue;
+            }
             let extents = checkpoint.extents.iter();
             let extents = extents.map(|extent| find(extent.file).map(|file| (*extent, *file)));
             let extents: Vec<(Extent, DataFile)> =
@@ -270,6 +280,23 @@ impl<'d> EngineRecovery<'d> {
             }
         }
         Ok(files)
+    }
+
+    /// Gives a disk table the files of a checkpoint. Reads no rows.
+    fn open_table(&mut self, checkpoint: &TableCheckpoint, parts: TableParts) -> Result<()> {
+        let TableCheckpoint { id, position, indexes, now_ms, .. } = checkpoint;
+        let Some(found) = self.tables.get_mut(id) else {
+            return Err(damaged(*position, &format!("table {id} does not exist")));
+        };
+        found.position = *position;
+        let ReplayedTable { table, replay } = &found.replayed;
+        let mut replay = replay.lock();
+        let applied = replay.indexes(table, *position, indexes);
+        applied.map_err(|error| replay_error(&error))?;
+        replay.note_time(*now_ms);
+        self.progress.add_bytes(parts.file_bytes());
+        let given = replay.parts(table, parts);
+        given.map_err(|error| replay_error(&error))
     }
 
     /// Reads the rows of a table from the files of a checkpoint.

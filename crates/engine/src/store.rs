@@ -62,7 +62,7 @@ pub(crate) enum DirectoryLog {
 impl OpenDirectory {
     pub(crate) fn new(
         log: DirectoryLog,
-        directory: DatabaseDirectory,
+        directory: Arc<DatabaseDirectory>,
         files: CheckpointFiles,
         audit: AuditFiles,
     ) -> Self {
@@ -71,7 +71,7 @@ impl OpenDirectory {
             path: directory.path().to_owned(),
             database_id: directory.database_id(),
             log,
-            directory: Mutex::new(Some(Arc::new(directory))),
+            directory: Mutex::new(Some(directory)),
             files: Mutex::new(files),
             checkpoints: CheckpointThread::default(),
             audit,

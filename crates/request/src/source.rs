@@ -285,7 +285,9 @@ impl KeyedSource {
     ) -> Result<SourceCursor<'s>> {
         match self.chain.leaf {
             LeafKind::Nothing => Ok(SourceCursor::Sorted(ArenaVec::new_in(ctx.arena).into_iter())),
-            LeafKind::Table(table) => self.sort(ctx, keys, bounds, ctx.snapshots[table].scan()),
+            LeafKind::Table(table) => {
+                self.sort(ctx, keys, bounds, ctx.snapshots[table].scan().kept_rows())
+            }
             LeafKind::Materialised(index) => {
                 let rows = ctx.materialised_rows(index)?.iter(ctx.arena);
                 let leaves = (0_u64..).zip(rows);

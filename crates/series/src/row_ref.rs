@@ -277,6 +277,13 @@ impl RowBatch {
             .map(|start| unsafe { RowRef::from_raw(self.stored.as_ptr().add(start).cast_mut()) })
     }
 
+    /// Returns a row. Panics when there are not so many.
+    pub fn row(&self, at: usize) -> RowRef<'_> {
+        let stored = self.stored_row(at);
+        // SAFETY: `push` has written a row there, and the batch is borrowed.
+        unsafe { RowRef::from_raw(stored.as_ptr().cast_mut()) }
+    }
+
     /// Returns the rows as they will be in blocks, one after the other, with arrival 0.
     pub fn stored_bytes(&self) -> &[u8] {
         &self.stored

@@ -39,6 +39,11 @@ impl SortedKeys {
         self.keys.is_empty()
     }
 
+    /// Returns the key at a position; `None` when there are not so many.
+    pub fn get(&self, at: usize) -> Option<&[u8]> {
+        Some(&self.bytes[self.keys.get(at)?.clone()])
+    }
+
     /// Returns the keys.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.iter().map(|key| &self.bytes[key.clone()])

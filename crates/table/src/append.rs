@@ -29,6 +29,8 @@ const GUARD_ROWS: usize = 1 << 16;
 /// After how many late rows the chunks that they replaced are freed, so that the next ones reuse their
 /// memory.
 const FREED_ROWS: usize = 32;
+/// So often an append to a disk table waits until rows have left memory, before it is refused.
+const FLUSHES_MAX: usize = 4;
 /// After how many rows the call checks whether it was interrupted.
 const CHECKPOINT_ROWS: u64 = 1 << 10;
 /// Scratch memory of more bytes than this is not kept.
@@ -397,11 +399,22 @@ impl Table {
         }
         drop(shared);
         self.budget.give_up_levels();
-        let shared = self.lock_shared();
-        self.check_open()?;
-        match self.try_reserve(self.shared_state(&shared), batch) {
-            Ok(reservation) => Ok((shared, reservation)),
-            Err(bytes) => Err(self.budget.refuse(bytes)),
+        let mut flushes = 0;
+        loop {
+            let shared = self.lock_shared();
+            self.check_open()?;
+            let bytes = match self.try_reserve(self.shared_state(&shared), batch) {
+                Ok(reservation) => return Ok((shared, reservation)),
+                Err(bytes) => bytes,
+            };
+            let has_rows = self.shared_state(&shared).disk.is_some();
+            drop(shared);
+            // Rows that other appends have added meanwhile are flushed by the next one.
+            flushes += 1;
+            if !has_rows || flushes > FLUSHES_MAX || !self.budget.flush() {
+                return Err(self.budget.refuse(bytes));
+            }
+            lockstep_series::reclaim();
         }
     }
 

@@ -17,13 +17,16 @@ use std::{
 use lockstep_host::sync::Mutex;
 use lockstep_series::Account;
 
-use crate::{Table, TableError};
+use crate::{Table, TableError, part::PageCache};
 
 /// A function that is called when the use of memory passes the alert threshold, once each time.
 type Observer = Box<dyn Fn(MemoryUse) + Send + Sync>;
 
 /// A function that is called when levels may grow again. It does not wait.
 type SpareObserver = Box<dyn Fn() + Send + Sync>;
+
+/// A function that waits until rows of disk tables have left memory; `false` when they do not.
+type Flusher = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The memory that all tables of an engine take, and its limit.
 pub struct MemoryBudget {
@@ -41,6 +44,9 @@ pub struct MemoryBudget {
     spare_observer: OnceLock<SpareObserver>,
     /// The tables that have levels.
     with_levels: Mutex<Vec<Weak<Table>>>,
+    /// Pages of disk tables.
+    pages: PageCache,
+    flusher: OnceLock<Flusher>,
 }
 
 /// The use of memory, and its limit.
@@ -72,6 +78,12 @@ const PPM: u64 = 1_000_000;
 /// The default of the alert threshold: four fifths.
 const ALERT_PPM_DEFAULT: u64 = 800_000;
 
+/// The default of the bytes of the page cache, where there is no limit.
+const PAGE_CACHE_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// The part of the limit that the page cache may take.
+const PAGE_CACHE_PART: u64 = 4;
+
 impl Default for MemoryBudget {
     fn default() -> Self {
         Self {
@@ -84,6 +96,8 @@ impl Default for MemoryBudget {
             is_short: AtomicBool::new(false),
             spare_observer: OnceLock::new(),
             with_levels: Mutex::default(),
+            pages: PageCache::new(PAGE_CACHE_BYTES_DEFAULT),
+            flusher: OnceLock::new(),
         }
     }
 }
@@ -94,6 +108,8 @@ impl MemoryBudget {
     pub fn set_limit(&self, limit: Option<u64>) {
         // SeqCst: see `has_spare`.
         self.limit.store(limit.unwrap_or(0), Ordering::SeqCst);
+        self.pages
+            .set_limit(limit.map_or(PAGE_CACHE_BYTES_DEFAULT, |limit| limit / PAGE_CACHE_PART));
         self.notify();
         self.notify_spare();
     }
@@ -104,6 +120,11 @@ impl MemoryBudget {
         self.alert_ppm.store(ppm.min(PPM), Ordering::SeqCst);
         self.notify();
         self.notify_spare();
+    }
+
+    /// Returns the cache of the pages of disk tables.
+    pub fn page_cache(&self) -> &PageCache {
+        &self.pages
     }
 
     /// Sets the function that is called when the use passes the alert threshold, on the thread that
@@ -118,6 +139,18 @@ impl MemoryBudget {
     pub fn observe_spare(&self, observer: impl Fn() + Send + Sync + 'static) {
         // There is one observer.
         drop(self.spare_observer.set(Box::new(observer)));
+    }
+
+    /// Sets the function by which rows of disk tables leave memory for a write that is refused otherwise. The
+    /// first one stays.
+    pub fn flush_with(&self, flush: impl Fn() -> bool + Send + Sync + 'static) {
+        // There is one flusher.
+        drop(self.flusher.set(Box::new(flush)));
+    }
+
+    /// Waits until rows of disk tables have left memory; `false` when there is nobody who flushes them.
+    pub(crate) fn flush(&self) -> bool {
+        self.flusher.get().is_some_and(|flush| flush())
     }
 
     /// Reserves memory that is used beside the tables. Returns whether the limit allows it.
@@ -148,16 +181,16 @@ impl MemoryBudget {
     /// Returns the bytes in use.
     fn used(&self) -> u64 {
         // SeqCst: see `has_spare`. Below zero between two charges of different threads only.
-        u64::try_from(self.used.load(Ordering::SeqCst)).unwrap_or(0)
+        u64::try_from(self.used.load(Ordering::SeqCst)).unwrap_or(0) + self.pages.bytes()
     }
 
     /// Reserves memory for a write. Returns whether the limit and the machine allow it.
     pub(crate) fn reserve(&self, bytes: u64) -> bool {
         // Relaxed: the number itself is all that is shared.
         let limit = self.limit.load(Ordering::Relaxed);
-        let wanted = signed(bytes);
+        let (wanted, of_pages) = (signed(bytes), signed(self.pages.bytes()));
         let before = self.used.fetch_add(wanted, Ordering::Relaxed);
-        if limit > 0 && before.saturating_add(wanted) > signed(limit) {
+        if limit > 0 && before.saturating_add(wanted).saturating_add(of_pages) > signed(limit) {
             self.used.fetch_sub(wanted, Ordering::Relaxed);
             return false;
         }

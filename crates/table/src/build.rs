@@ -19,6 +19,7 @@ use crate::{
     append::{GROUP_ROWS, GroupKeys, InsertTarget},
     arrival_set::ArrivalSet,
     change::ChangeGuard,
+    disk::{DiskRows, FrozenRows},
     draft::{DraftedIndex, TableDraft},
     state::{self, Index, Origin, TableState},
     table::{ExclusiveLock, number},
@@ -46,10 +47,19 @@ pub(crate) struct LogScan<'c> {
     may_end: bool,
 }
 
-/// The build of an index from the rows of a log.
+/// The build of an index from the rows of a log, and of what a disk table has beside.
 pub(crate) struct IndexBuild<'c> {
     scan: LogScan<'c>,
     fill: IndexFill,
+    /// The index of the frozen rows.
+    frozen: Option<Index>,
+}
+
+/// An index that was built.
+pub(crate) struct BuiltIndex {
+    pub(crate) index: Index,
+    /// The same index of the frozen rows, if there are any.
+    pub(crate) frozen: Option<Index>,
 }
 
 /// The rebuild of all indexes of a table, and of its log, from the rows that are kept.
@@ -59,21 +69,35 @@ pub(crate) struct TableRebuild<'c> {
     fills: Vec<IndexFill>,
 }
 
+/// The rows of a disk table that a rebuild copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CopiedRows {
+    /// Those in memory.
+    InMemory,
+    All,
+}
+
 /// An index that is being filled.
-struct IndexFill {
+pub(crate) struct IndexFill {
     spec: IndexSpec,
-    index: Index,
+    pub(crate) index: Index,
     group_keys: GroupKeys,
 }
 
 /// Returns whether a row is kept.
-pub(crate) type IsKept<'f> = &'f mut dyn FnMut(RowRef<'_>) -> Result<bool, TableError>;
+pub(crate) type IsKept<'f> = &'f mut dyn FnMut(LogRow<'_>) -> Result<bool, TableError>;
 
 impl<'c> LogScan<'c> {
     /// Starts before the first row of a log.
     pub(crate) fn new(table: &'c Table, log: &'c RowLog) -> Self {
         let removed_rows = Arc::clone(&table.removed_rows.lock());
         Self { table, log, removed_rows, position: LogPosition::START, may_end: true }
+    }
+
+    /// Starts before the first of the frozen rows of a table.
+    fn of_frozen(table: &'c Table, frozen: &'c FrozenRows) -> Self {
+        let removed_rows = Arc::clone(&frozen.removed_rows);
+        Self { removed_rows, ..Self::whole(table, &frozen.log) }
     }
 
     /// Makes the scan ignore interrupts.
@@ -136,18 +160,26 @@ impl<'c> IndexBuild<'c> {
         let table = change.table;
         let mut scan = LogScan::new(table, &state.log);
         let mut fill = IndexFill::new(drafted);
+        let frozen = state.disk.as_ref().and_then(|disk| disk.frozen.as_deref());
+        let frozen = frozen.map(|frozen| {
+            let mut of_frozen =
+                IndexFill { index: fill.index.emptied(), ..IndexFill::new(drafted) };
+            of_frozen.fill(&mut LogScan::of_frozen(table, frozen), frozen.end)?;
+            Ok::<_, TableError>(of_frozen.index)
+        });
+        let frozen = frozen.transpose()?;
         fill.fill(&mut scan, table.commit_queue.visible())?;
         scan.catch_up(&mut |found| fill.insert(table, found))?;
-        Ok(Self { scan: scan.uninterrupted(), fill })
+        Ok(Self { scan: scan.uninterrupted(), fill, frozen })
     }
 
     /// Adds the rows that are left, and returns the index.
-    pub(crate) fn finish(self, _exclusive: &ExclusiveLock<'_>) -> Index {
-        let Self { mut scan, mut fill } = self;
+    pub(crate) fn finish(self, _exclusive: &ExclusiveLock<'_>) -> BuiltIndex {
+        let Self { mut scan, mut fill, frozen } = self;
         let table = scan.table;
         let rest = scan.rows_until(u64::MAX, &mut |found| fill.insert(table, found));
         rest.expect(UNINTERRUPTED);
-        fill.index
+        BuiltIndex { index: fill.index, frozen }
     }
 }
 
@@ -158,12 +190,15 @@ impl<'c> TableRebuild<'c> {
         change: &'c ChangeGuard<'_>,
         state: &'c TableState,
         draft: &TableDraft,
+        copied: CopiedRows,
         is_kept: IsKept<'_>,
     ) -> Result<Self, TableError> {
         let table = change.table;
         let mut scan = LogScan::new(table, &state.log);
         let visible = table.commit_queue.visible();
-        let (log, position) = {
+        let (log, position) = if let Some(disk) = &state.disk {
+            (copied_rows(table, disk, copied, is_kept)?, LogPosition::START)
+        } else {
             let guard = lockstep_series::pin();
             let removed_rows = Arc::clone(&scan.removed_rows);
             let (mut seen, mut goes_on) = (0, Ok(true));
@@ -173,7 +208,7 @@ impl<'c> TableRebuild<'c> {
                     goes_on = scan.checkpoint().map(|()| true);
                 }
                 if goes_on.is_ok() && !removed_rows.contains(found.row.arrival()) {
-                    goes_on = is_kept(found.row);
+                    goes_on = is_kept(found);
                     return matches!(goes_on, Ok(true));
                 }
                 false
@@ -216,7 +251,7 @@ impl<'c> TableRebuild<'c> {
         let mut goes_on = Ok(true);
         let advanced = advance(scan, &mut |found| {
             if goes_on.is_ok() {
-                goes_on = is_kept(found.row);
+                goes_on = is_kept(found);
             }
             if !matches!(goes_on, Ok(true)) {
                 return;
@@ -228,6 +263,32 @@ impl<'c> TableRebuild<'c> {
         goes_on?;
         advanced
     }
+}
+
+/// Copies those of the rows of a disk table before its log that are kept into a log.
+fn copied_rows(
+    table: &Table,
+    disk: &DiskRows,
+    copied: CopiedRows,
+    is_kept: IsKept<'_>,
+) -> Result<RowLog, TableError> {
+    let (log, mut rows) = (RowLog::new(), 0);
+    let copy = |found: LogRow<'_>| {
+        rows += 1;
+        if rows % STEP_ROWS == 0 {
+            query::checkpoint().map_err(TableError::Interrupted)?;
+        }
+        if is_kept(found)? {
+            log.push(found, &lockstep_series::pin());
+        }
+        Ok::<(), TableError>(())
+    };
+    match (copied, &disk.frozen) {
+        (CopiedRows::All, _) => table.for_each_row_on_disk(disk, copy)?,
+        (CopiedRows::InMemory, Some(frozen)) => frozen.for_each_row(copy)?,
+        (CopiedRows::InMemory, None) => {}
+    }
+    Ok(log)
 }
 
 impl<'c> LogScan<'c> {
@@ -248,6 +309,12 @@ impl IndexFill {
     fn new(drafted: &DraftedIndex) -> Self {
         let index = Index::empty(&drafted.projection, drafted.origin);
         Self { spec: drafted.spec.clone(), index, group_keys: GroupKeys::default() }
+    }
+
+    /// Starts with an empty index that includes no columns.
+    pub(crate) fn without_records(spec: &IndexSpec) -> Self {
+        let index = Index::empty(&Arc::default(), Origin::Automatic);
+        Self { spec: spec.clone(), index, group_keys: GroupKeys::default() }
     }
 
     /// Inserts all rows of a scan up to an arrival, in order of event time.
@@ -282,7 +349,7 @@ impl IndexFill {
     }
 
     /// Inserts a row.
-    fn insert(&mut self, table: &Table, found: LogRow<'_>) {
+    pub(crate) fn insert(&mut self, table: &Table, found: LogRow<'_>) {
         let Self { spec, index, group_keys } = self;
         if index.origin == Origin::Removed {
             return;

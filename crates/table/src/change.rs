@@ -3,7 +3,7 @@
 //! One change at a time makes another state while readers and appends go on; appends wait only while
 //! the last rows are added and the state is replaced. See `build` for how an index is built.
 
-use std::{ptr::NonNull, sync::Arc};
+use std::sync::Arc;
 
 use lockstep_host::{
     QueryContext, failpoint, in_background,
@@ -11,20 +11,24 @@ use lockstep_host::{
     sync::MutexGuard,
 };
 use lockstep_row::{IndexSpec, Retention, RowView};
-use lockstep_series::RowRef;
+use lockstep_series::{LogRow, RowRef};
 
 use crate::{
     Horizon, Snapshot, Table, TableError,
     append::{Reservation, SLOT_BYTES},
-    build::{IndexBuild, IsKept, LogScan, TableRebuild},
+    build::{CopiedRows, IndexBuild, IsKept, LogScan, TableRebuild},
+    disk::{DiskRows, FrozenRows, TableParts, build_runs},
     draft::{DraftedIndex, TableDraft},
+    part::IndexRun,
     record::IndexLogging,
     state::{self, Index, Origin, TableState},
     table::number,
 };
 
 /// An index of so many rows is built on a thread of its own.
-const BACKGROUND_ROWS_MIN: usize = 1 << 16;
+const BACKGROUND_ROWS_MIN: u64 = 1 << 16;
+/// After how many rows of files the call checks whether it was interrupted.
+const CHECKPOINT_ROWS: u64 = 4_096;
 
 /// The change lock. Only its holder replaces the state and removes rows.
 pub(crate) struct ChangeGuard<'a> {
@@ -43,15 +47,25 @@ impl ChangeGuard<'_> {
         let state = self.state();
         let (mut checked, mut row_number) = (Ok(()), 0);
         let visible = self.table.commit_queue.visible();
-        LogScan::new(self.table, &state.log).rows_until(visible, &mut |found| {
+        self.table.for_each_stored_row(&state, Until::Visible(visible), &mut |found| {
             row_number += 1;
             if checked.is_ok() {
                 let row = self.table.view(found.row);
                 checked = state::check_event_time(&state.schema, spec, row, row_number);
             }
+            Ok(())
         })?;
         checked
     }
+}
+
+/// Up to where rows of a state are visited.
+#[derive(Debug, Clone, Copy)]
+enum Until {
+    /// Rows with a smaller arrival.
+    Visible(u64),
+    /// Until few are left.
+    CaughtUp,
 }
 
 impl Table {
@@ -110,6 +124,37 @@ impl Table {
         self.realize_with(change, draft, horizon, IndexLogging::Required, || Ok(None))
     }
 
+    /// Visits the rows of a state in order of arrival, those on a disk before those of the log, until one fails.
+    fn for_each_stored_row(
+        &self,
+        state: &TableState,
+        until: Until,
+        visit: &mut dyn FnMut(LogRow<'_>) -> Result<(), TableError>,
+    ) -> Result<(), TableError> {
+        if let Some(disk) = &state.disk {
+            let mut rows = 0;
+            self.for_each_row_on_disk(disk, |found| {
+                rows += 1;
+                if rows % CHECKPOINT_ROWS == 0 {
+                    query::checkpoint().map_err(TableError::Interrupted)?;
+                }
+                visit(found)
+            })?;
+        }
+        let mut goes_on = Ok(());
+        let mut visit = |found: LogRow<'_>| {
+            if goes_on.is_ok() {
+                goes_on = visit(found);
+            }
+        };
+        let mut scan = LogScan::new(self, &state.log);
+        match until {
+            Until::Visible(visible) => scan.rows_until(visible, &mut visit).map(|_| ()),
+            Until::CaughtUp => scan.catch_up(&mut visit),
+        }?;
+        goes_on
+    }
+
     /// Returns whether a row was live as of a horizon. A row that arrived after it is judged as of its
     /// own arrival, so that the answer does not depend on when it is computed.
     fn was_live(
@@ -121,8 +166,29 @@ impl Table {
     ) -> Result<bool, TableError> {
         let visible_arrival = horizon.visible_arrival.max(row.arrival() + 1);
         let horizon = Horizon { visible_arrival, ..horizon };
-        let guard = lockstep_series::pin();
-        Ok(Snapshot::new(self, guard, NonNull::from(state), horizon).is_live(row, key)?)
+        Ok(Snapshot::as_of(self, state, horizon).is_live(row, key)?)
+    }
+
+    /// Returns what tells whether rows of a state were live as of a horizon, as [`Self::was_live`] does. Of a disk
+    /// table it finds the rows that are kept before, so that none is looked up.
+    fn liveness<'s>(
+        &'s self,
+        state: &'s TableState,
+        horizon: Horizon,
+    ) -> Result<impl FnMut(LogRow<'_>) -> Result<bool, TableError> + 's, TableError> {
+        let is_disk = state.disk.is_some() && !state.keeps_everything;
+        let kept = is_disk
+            .then(|| Snapshot::as_of(self, state, horizon).kept_rows_by_count())
+            .transpose()?;
+        let mut key = Vec::new();
+        Ok(move |found: LogRow<'_>| match &kept {
+            Some(kept) if found.row.arrival() < horizon.visible_arrival => {
+                let past = Snapshot::as_of(self, state, horizon);
+                Ok(past.is_live_by(found, kept, &mut key)?)
+            }
+            _ if state.keeps_everything => Ok(true),
+            _ => self.was_live(state, found.row, horizon, &mut key),
+        })
     }
 
     /// Does what [`Self::realize`] does for a statement; `commit` is called before anything changes.
@@ -150,20 +216,25 @@ impl Table {
         let is_widened = draft.keeps_everything() || before.is_widened(draft);
         if !state.keeps_everything && is_widened {
             // Rows that have expired stay expired, although another rule might keep them.
-            let mut key = Vec::new();
-            let is_kept = &mut |row: RowRef<'_>| self.was_live(&state, row, horizon, &mut key);
+            let is_kept = &mut self.liveness(&state, horizon)?;
             return self.rebuild(change, draft, is_kept, commit, &mut || {
                 self.log_indexes(&before, draft, horizon, logging)
             });
         }
-        let is_long = state.log.row_count(&lockstep_series::pin()) >= BACKGROUND_ROWS_MIN;
+        let is_long = self.row_count() >= BACKGROUND_ROWS_MIN;
         let mut builds = Vec::new();
+        let mut disk = state.disk.clone().map(|disk| DiskDraft::new(disk, draft.indexes.len()));
         for (at, drafted) in draft.indexes.iter().enumerate() {
             if !is_same(at, drafted) {
                 let reservation = self.reserve_build(state.indexes.get(at), drafted)?;
                 let build = || IndexBuild::start(change, &state, drafted);
                 let built = if is_long { in_background("build index", build) } else { build() };
                 builds.push((at, reservation, built?));
+            }
+            if let Some(disk) = &mut disk {
+                let held = before.indexes.get(at);
+                let mut build = || disk.put_runs(self, at, held, drafted);
+                if is_long { in_background("build index", build) } else { build() }?;
             }
         }
         let _commit = commit()?;
@@ -176,18 +247,25 @@ impl Table {
                 _ => Index::empty(&drafted.projection, drafted.origin),
             };
             index.origin = drafted.origin;
+            if let Some(disk) = &mut disk {
+                disk.put_frozen(at, &index);
+            }
             indexes.push(index);
         }
         for (at, reservation, build) in builds {
             let built = build.finish(&exclusive);
             // Before the state is replaced, which charges what was built.
             drop(reservation);
-            indexes[at] = built;
+            indexes[at] = built.index;
+            if let (Some(disk), Some(frozen)) = (&mut disk, built.frozen) {
+                disk.frozen[at] = frozen;
+            }
         }
         self.log_indexes(&before, draft, horizon, logging)?;
         failpoint::reach("table.indexes_logged");
         let schema = Arc::new(draft.schema(&state.schema));
-        self.replace_state(&exclusive, TableState::new(schema, indexes, Arc::clone(&state.log)));
+        let changed = TableState::new(schema, indexes, Arc::clone(&state.log));
+        self.replace_state(&exclusive, changed.with_disk(disk.map(DiskDraft::finish)));
         Ok(())
     }
 
@@ -203,15 +281,42 @@ impl Table {
         log: &mut dyn FnMut() -> Result<(), TableError>,
     ) -> Result<(), TableError> {
         let state = change.state();
-        let rebuild = TableRebuild::start(change, &state, draft, is_kept)?;
+        let parts = match &state.disk {
+            None => None,
+            Some(disk) => {
+                Some(self.rebuilt_parts(disk, draft, &TableDraft::of(&state), is_kept)?)
+            }
+        };
+        let rebuild = TableRebuild::start(change, &state, draft, CopiedRows::InMemory, is_kept)?;
         let _commit = commit()?;
         let exclusive = self.lock_exclusive();
         let (indexes, rows) = rebuild.finish(is_kept, &exclusive)?;
         log()?;
         failpoint::reach("table.rebuild_logged");
         let schema = Arc::new(draft.schema(&state.schema));
-        self.replace_state(&exclusive, TableState::new(schema, indexes, Arc::new(rows)));
+        let rebuilt = TableState::new(schema, indexes, Arc::new(rows));
+        let disk = parts.map(|parts| DiskRows { frozen: None, parts });
+        self.replace_state(&exclusive, rebuilt.with_disk(disk));
         Ok(())
+    }
+
+    /// Writes the parts of a disk table again with the rows that are kept, and with the runs of the indexes that a
+    /// draft has and the table does not.
+    fn rebuilt_parts(
+        &self,
+        disk: &DiskRows,
+        draft: &TableDraft,
+        before: &TableDraft,
+        is_kept: IsKept<'_>,
+    ) -> Result<Arc<TableParts>, TableError> {
+        let parts = self.rewrite_parts(&disk.parts, is_kept)?;
+        let rewritten = DiskRows { frozen: None, parts };
+        let mut rewritten = DiskDraft::new(rewritten, draft.indexes.len());
+        for (at, drafted) in draft.indexes.iter().enumerate() {
+            let build = || rewritten.put_runs(self, at, before.indexes.get(at), drafted);
+            in_background("build index", build)?;
+        }
+        Ok(rewritten.finish().parts)
     }
 
     /// Reserves the memory that an index to be built will take beyond the one that it replaces.
@@ -339,28 +444,25 @@ impl Table {
     ) -> Result<u64, TableError> {
         self.change(|change| {
             let state = change.state();
-            let mut key = Vec::new();
-            let mut is_live = |row: RowRef<'_>| match state.keeps_everything {
-                true => Ok(true),
-                false => self.was_live(&state, row, horizon, &mut key),
-            };
-            let mut found_any = Ok(false);
-            LogScan::new(self, &state.log).catch_up(&mut |found| {
-                if matches!(found_any, Ok(false)) && is_deleted(self.view(found.row)) {
-                    found_any = is_live(found.row);
+            let mut is_live = self.liveness(&state, horizon)?;
+            let mut found_any = false;
+            self.for_each_stored_row(&state, Until::CaughtUp, &mut |found| {
+                if !found_any && is_deleted(self.view(found.row)) {
+                    found_any = is_live(found)?;
                 }
+                Ok(())
             })?;
-            if !found_any? {
+            if !found_any {
                 // Expired rows may be among those meant: no snapshot of an earlier time shows them again.
                 self.note_time(horizon.now_ms);
                 return Ok(0);
             }
             let mut deleted = 0;
-            let is_kept = &mut |row: RowRef<'_>| {
-                if !is_live(row)? {
+            let is_kept = &mut |found: LogRow<'_>| {
+                if !is_live(found)? {
                     return Ok(false);
                 }
-                let is_deleted = is_deleted(self.view(row));
+                let is_deleted = is_deleted(self.view(found.row));
                 deleted += u64::from(is_deleted);
                 Ok(!is_deleted)
             };
@@ -390,6 +492,62 @@ impl Table {
             }
             Ok(())
         })
+    }
+}
+
+/// What a disk table has beside its rows in memory, as a change makes it.
+struct DiskDraft {
+    disk: DiskRows,
+    /// The indexes of the frozen rows, by position.
+    frozen: Vec<Index>,
+    runs: Vec<Vec<Arc<IndexRun>>>,
+}
+
+impl DiskDraft {
+    fn new(disk: DiskRows, indexes: usize) -> Self {
+        let runs = (0..indexes).map(|at| disk.parts.runs(at).to_vec()).collect();
+        Self { disk, frozen: Vec::new(), runs }
+    }
+
+    /// Builds the runs of a drafted index, unless the index that is held at the position has them.
+    fn put_runs(
+        &mut self,
+        table: &Table,
+        at: usize,
+        held: Option<&DraftedIndex>,
+        drafted: &DraftedIndex,
+    ) -> Result<(), TableError> {
+        let has_them = held.is_some_and(|held| {
+            held.origin != Origin::Removed
+                && drafted.origin != Origin::Removed
+                && (&held.spec.keys, held.spec.event_time)
+                    == (&drafted.spec.keys, drafted.spec.event_time)
+        });
+        if !has_them {
+            self.runs[at] = build_runs(table, &self.disk.parts, drafted)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the index of the frozen rows at the next position: the one that is there, or an empty one like that of
+    /// the rows in memory.
+    fn put_frozen(&mut self, at: usize, index: &Index) {
+        debug_assert_eq!(at, self.frozen.len(), "in the order of positions");
+        let frozen = self.disk.frozen.as_ref().and_then(|frozen| frozen.indexes.get(at));
+        let is_same =
+            |frozen: &&Index| index.origin != Origin::Removed && frozen.origin != Origin::Removed;
+        let mut frozen = frozen.filter(is_same).cloned().unwrap_or_else(|| index.emptied());
+        frozen.origin = index.origin;
+        self.frozen.push(frozen);
+    }
+
+    fn finish(self) -> DiskRows {
+        let Self { disk: DiskRows { frozen, parts }, frozen: indexes, runs } = self;
+        let frozen = frozen.map(|before| {
+            let (log, removed_rows) = (Arc::clone(&before.log), Arc::clone(&before.removed_rows));
+            Arc::new(FrozenRows { indexes, log, removed_rows, end: before.end })
+        });
+        DiskRows { frozen, parts: Arc::new(parts.with_all_runs(runs)) }
     }
 }
 

@@ -27,11 +27,11 @@ use lockstep_series::{LogRow, RowBatch, RowLog};
 
 use crate::{
     Horizon, LoggedIndexes, ReplayError, Table, TableReplay, arrival_set::ArrivalSet,
-    draft::TableDraft, replay::ArrivedBatch, table::number,
+    draft::TableDraft, replay::ArrivedBatch, state::TableState, table::number,
 };
 
 /// A block ends when it has so many bytes.
-const BLOCK_BYTES: usize = 256 << 10;
+const BLOCK_BYTES: usize = if cfg!(test) { 96 } else { 256 << 10 };
 /// What precedes the rows of a run.
 const RUN_HEADER_BYTES: usize = size_of::<i64>() + size_of::<u32>();
 
@@ -43,6 +43,8 @@ pub struct FrozenTable {
     indexes: LoggedIndexes,
     rows: Arc<RowLog>,
     removed_rows: Arc<ArrivalSet>,
+    /// The state of a disk table, whose rows were frozen.
+    disk: Option<TableState>,
     position: u64,
     generation: u64,
 }
@@ -66,19 +68,38 @@ struct OpenRun {
 }
 
 impl Table {
-    /// Returns the table as it is at this moment of the log.
+    /// Returns the table as it is at this moment of the log. The rows of a disk table are frozen: they are to be
+    /// flushed ([`FrozenTable::flush`]); it waits for a change of the table that is being made.
     pub fn freeze(self: &Arc<Self>) -> FrozenTable {
+        if self.is_on_disk() {
+            // Who puts the table into memory holds the lock.
+            return self.change_alone(|_| self.freeze_disk());
+        }
         // The state is not replaced meanwhile, so that no change of the table takes a position.
         let shared = self.lock_shared();
         let state = self.shared_state(&shared);
         let position = self.commit_queue.first_in_flight(|| self.arrivals.next());
-        let horizon = self.horizon_now();
+        self.frozen(state, position)
+    }
+
+    fn freeze_disk(self: &Arc<Self>) -> FrozenTable {
+        let exclusive = self.lock_exclusive();
+        let is_on_disk = self.exclusive_state(&exclusive).disk.is_some();
+        let position = match is_on_disk {
+            true => self.rotate(&exclusive),
+            false => self.commit_queue.first_in_flight(|| self.arrivals.next()),
+        };
+        self.frozen(self.exclusive_state(&exclusive), position)
+    }
+
+    fn frozen(self: &Arc<Self>, state: &TableState, position: u64) -> FrozenTable {
         FrozenTable {
             table: Arc::clone(self),
             schema: Arc::clone(&state.schema),
-            indexes: LoggedIndexes::of(&TableDraft::of(state), horizon),
+            indexes: LoggedIndexes::of(&TableDraft::of(state), self.horizon_now()),
             rows: Arc::clone(&state.log),
             removed_rows: Arc::clone(&self.removed_rows.lock()),
+            disk: state.disk.is_some().then(|| state.clone()),
             position,
             // Relaxed: written under the exclusive schema lock.
             generation: self.generation.load(Ordering::Relaxed),
@@ -96,6 +117,21 @@ impl FrozenTable {
     /// Returns the position: records of the table before it are in what was frozen.
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    /// Returns the table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Returns the state of a disk table.
+    pub(crate) fn disk_state(&self) -> Option<&TableState> {
+        self.disk.as_ref()
+    }
+
+    /// Returns the horizon at which it was frozen.
+    pub(crate) fn horizon(&self) -> Horizon {
+        self.indexes.horizon
     }
 
     /// Returns the columns and the indexes.
@@ -143,7 +179,7 @@ impl FrozenTable {
                 continue;
             }
             block.push(found);
-            if block.bytes.len() >= BLOCK_BYTES {
+            if block.is_full() {
                 break;
             }
         }
@@ -167,13 +203,18 @@ impl CheckpointBlock {
         self.arrivals.clone()
     }
 
-    fn clear(&mut self) {
+    /// Returns whether no further row is to be added.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() >= BLOCK_BYTES
+    }
+
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         (self.run, self.rows, self.arrivals) = (None, 0, 0..0);
     }
 
     /// Adds a row, which arrived after those that are there.
-    fn push(&mut self, found: LogRow<'_>) {
+    pub(crate) fn push(&mut self, found: LogRow<'_>) {
         let is_of_run = |run: OpenRun| run.arrival_ms == found.arrival_ms;
         if !self.run.is_some_and(is_of_run) {
             self.end_run();
@@ -191,7 +232,7 @@ impl CheckpointBlock {
     }
 
     /// Writes the length of the last run.
-    fn end_run(&mut self) {
+    pub(crate) fn end_run(&mut self) {
         let Some(OpenRun { start, .. }) = self.run.take() else { return };
         let length = self.bytes.len() - start - RUN_HEADER_BYTES;
         let length = u32::try_from(length).expect("a block is shorter than 4 GiB and one row");

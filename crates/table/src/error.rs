@@ -55,6 +55,9 @@ pub enum TableError {
     /// The change could not be logged, and was not made.
     #[error("{0}")]
     Log(LogFailure),
+    /// Rows of a disk table could not be written to the disk; what is stored is as it was.
+    #[error("{0}")]
+    Part(LogFailure),
     /// Rows that the change depends on could not be read; it was not made.
     #[error(transparent)]
     Read(#[from] ReadError),

@@ -37,6 +37,7 @@ pub fn estimate(schema: &TableSchema, shape: &TableShape) -> TableMemory {
     TableMemory {
         rows: log_bytes(shape.rows, row_size(schema, shape)),
         indexes: schema.indexes.iter().enumerate().map(index).collect(),
+        parts: 0,
     }
 }
 

@@ -3,12 +3,8 @@
 //! `append` calls it when its rows are visible. By far the most rows are known to be kept by their
 //! event times: they are young enough, or newer than every other row; the others are looked up.
 
-use std::{
-    ptr::NonNull,
-    sync::atomic::{AtomicI64, Ordering},
-};
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use lockstep_row::Retention;
 use lockstep_series::RowRef;
 
 use crate::{
@@ -38,13 +34,21 @@ impl NewestTimes {
             let spec = &state.schema.indexes[at];
             let was_updated = !before.keeps_everything && before.declared.contains(&at);
             let same = before.schema.indexes.get(at).filter(|held| {
-                was_updated && counts(held.retention) && held.event_time == spec.event_time
+                was_updated
+                    && state::counts_rows(held.retention)
+                    && held.event_time == spec.event_time
             });
             // Relaxed: no append is in flight.
             same.map_or(i64::MAX, |_| before.newest.of_index[at].load(Ordering::Relaxed))
         };
         let indexes = 0..state.schema.indexes.len();
         Self { of_index: indexes.map(|at| AtomicI64::new(event_time_max(at))).collect() }
+    }
+
+    /// Notes that there may be rows as new as this in an index.
+    pub(crate) fn note(&self, index: usize, event_time: i64) {
+        // Relaxed: no append is in flight.
+        self.of_index[index].fetch_max(event_time, Ordering::Relaxed);
     }
 
     /// Returns whether no row was newer in an index, and updates the greatest event time.
@@ -72,7 +76,8 @@ impl Table {
                 let event_time = state::event_time(spec, view, || arrival_ms);
                 // First, so that the greatest event time is updated.
                 let retention = spec.retention;
-                let is_newest = counts(retention) && state.newest.is_newest(*index, event_time);
+                let is_newest =
+                    state::counts_rows(retention) && state.newest.is_newest(*index, event_time);
                 let position = if is_newest { 1 } else { u64::MAX };
                 !retention.is_expired(event_time, position, now_ms)
             };
@@ -82,16 +87,11 @@ impl Table {
             }
             let visible_arrival = row.arrival() + 1;
             let horizon = Horizon { visible_arrival, now_ms };
-            let then = Snapshot::new(self, lockstep_series::pin(), NonNull::from(state), horizon);
+            let then = Snapshot::as_of(self, state, horizon);
             // The rows are stored: a disk that fails now changes only this count.
             then.is_live(row, &mut key) == Ok(false)
         };
         let rows = state.log.rows_from(position, &guard).take(count).map(|found| found.row);
         number(rows.map(is_expired).filter(|expired| *expired).count())
     }
-}
-
-/// Returns whether a rule keeps rows by number.
-fn counts(retention: Retention) -> bool {
-    !matches!(retention, Retention::Forever | Retention::Absolute { .. })
 }

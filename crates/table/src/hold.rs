@@ -21,7 +21,7 @@ use lockstep_series::Account;
 
 use crate::{
     INCLUDED_BYTES_MAX, Inclusion, Table, TableError, change::ChangeGuard, draft::TableDraft,
-    state::Origin, table::number,
+    state::Origin,
 };
 
 /// The needs of a reader of a table.
@@ -148,7 +148,7 @@ impl Table {
         let widened = before.widened(&draft, index);
         if is_new {
             let name = draft.indexes[index].spec.name.clone();
-            return Provision::WouldBuild { name, rows: number(snapshot.log_row_count()), widened };
+            return Provision::WouldBuild { name, rows: snapshot.stored_row_count(), widened };
         }
         let projection = &*draft.indexes[index].projection;
         let includes_more = projection.with(&self.codec, &need.columns) != *projection;

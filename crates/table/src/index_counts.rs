@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{ReadError, Snapshot, Table, snapshot::count_rows, state};
+use crate::{ReadError, Snapshot, Table, state};
 
 /// How many rows of a table there are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,13 +41,18 @@ impl Snapshot<'_> {
         let spec = &self.schema().indexes[index];
         let mut keys = BTreeSet::new();
         let mut key = Vec::new();
-        for found in self.scan() {
+        let mut rows = self.scan();
+        while let Some(found) = rows.next_row()? {
             key.clear();
-            state::encode_key(spec, found?.row, &mut key);
+            state::encode_key(spec, found.row, &mut key);
             if !keys.contains(&key) {
                 keys.insert(key.clone());
             }
         }
-        keys.iter().map(|key| count_rows(self.rows(index, key))).sum()
+        let count = |key: &Vec<u8>| {
+            let mut rows = self.rows(index, key);
+            rows.try_fold(0, |count, row| row.map(|_| count + 1))
+        };
+        keys.iter().map(count).sum()
     }
 }

@@ -120,15 +120,20 @@ impl Table {
         self.budget.note_levels(self);
         let shared = self.lock_shared();
         assert!(index < self.shared_state(&shared).indexes.len(), "the index is held");
-        spec.give_to(&self.shared_state(&shared).indexes[index].series);
+        if self.shared_state(&shared).disk.is_none() {
+            spec.give_to(&self.shared_state(&shared).indexes[index].series);
+        }
         debug_assert!(self.levels.lock().iter().all(|known| known.id != id), "a number is new");
         self.levels.lock().push(spec);
         drop(shared);
         LevelsHold { table: Arc::downgrade(self), index, id }
     }
 
-    /// Gives the series of a new state the levels of their indexes.
+    /// Gives the series of a new state the levels of their indexes; a disk table has none.
     pub(crate) fn give_levels(&self, state: &TableState) {
+        if state.disk.is_some() {
+            return;
+        }
         for spec in &*self.levels.lock() {
             if let Some(index) = state.indexes.get(spec.index) {
                 spec.give_to(&index.series);

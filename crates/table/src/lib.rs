@@ -14,6 +14,7 @@ mod build;
 mod change;
 mod checkpoint;
 mod commit_queue;
+mod disk;
 mod draft;
 mod durability;
 mod error;
@@ -23,6 +24,7 @@ mod expiry_thread;
 mod hold;
 mod include;
 mod index_counts;
+mod key_rows;
 mod levels;
 mod load;
 pub mod part;
@@ -32,6 +34,7 @@ mod record;
 mod replay;
 mod rescue;
 mod retention;
+mod scan;
 mod snapshot;
 mod state;
 mod table;
@@ -41,12 +44,14 @@ pub use append::Appended;
 pub use arrivals::Arrivals;
 pub use budget::{MemoryBudget, MemoryStatus, MemoryUse};
 pub use checkpoint::{CheckpointBlock, FrozenTable};
+pub use disk::{FlushedTable, TableParts};
 pub use durability::{Durability, durability, with_durability};
 pub use error::TableError;
 pub use estimate::{LevelsNeed, TableShape, estimate, estimate_levels};
 pub use hold::{IndexHold, IndexNeed, Provision, Widened};
 pub use include::{INCLUDED_BYTES_MAX, Inclusion};
 pub use index_counts::RowCounts;
+pub use key_rows::{KeyRows, KeyRun};
 pub use levels::{LevelsHold, LevelsWaker, RunFold};
 pub use load::BulkLoad;
 pub use lockstep_series::{
@@ -60,9 +65,8 @@ pub use record::{LogFailure, LoggedIndexes, LoggedRows, RecordError, TableChange
 pub use replay::{InsertMemory, KeyShard, ReplayError, RowsToStore, StoredRows, TableReplay};
 pub use rescue::{RescuedRows, visit_block};
 pub use retention::Horizon;
-pub use snapshot::{
-    KeyRows, KeyRun, ScanPart, ScanRows, SharedSnapshot, Snapshot, SnapshotMoment, StoredRow,
-};
+pub use scan::{RowCopy, ScanPart, ScanRows, StoredRow};
+pub use snapshot::{SharedSnapshot, Snapshot, SnapshotMoment};
 pub use table::{Table, TableMemory};
 pub use time_unit::LIKE_SECONDS;
 

@@ -5,7 +5,9 @@
 //! (ADR 0058)
 
 mod bug;
+mod extent;
 mod key_filter;
+mod key_scan;
 mod merge;
 mod merged_rows;
 mod page_cache;
@@ -14,8 +16,11 @@ mod run_rows;
 #[cfg(test)]
 mod tests;
 
+pub use extent::{ArrivedPlace, ArrivedRows, Extent, ExtentWriter};
+pub(crate) use key_scan::{KeyScan, for_each_row};
+pub(crate) use merge::merge_scans;
 pub use merge::{MergeError, MergeRule, merge};
 pub use merged_rows::MergedRows;
 pub use page_cache::{PageCache, PageCacheUse, PageId};
-pub use run::{IndexRun, RunCounts, RunFile, RunWriter};
+pub use run::{IndexRun, RunCounts, RunWriter};
 pub use run_rows::{PageSource, Pins, RunRows};

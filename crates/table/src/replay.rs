@@ -3,7 +3,7 @@
 //! `engine` opens a directory with it: it finds the table of each record, in the order of the log, and
 //! gives the records of one table to one [`TableReplay`]. Everything is done by what serves writes as well.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use lockstep_host::{QueryContext, failpoint};
 use lockstep_row::{Projection, RowView};
@@ -12,6 +12,7 @@ use lockstep_series::{LogPosition, RowBatch, RowLog};
 use crate::{
     Horizon, LoggedIndexes, LoggedRows, Table, TableError,
     append::{ArrivedRows, GroupKeys, Reservation},
+    disk::{DiskRows, TableParts},
     draft::{DraftedIndex, TableDraft},
     record::RowsPart,
     table::number,
@@ -186,6 +187,32 @@ impl TableReplay {
         reservation.add(grown);
         self.stored.push(StoredRows(ArrivedRows { position, count, arrival_ms }));
         if in_flight.commit(0) { Ok(()) } else { Err(damaged()) }
+    }
+
+    /// Gives an empty disk table the parts of a checkpoint, which have every row before a position.
+    pub fn parts(&mut self, table: &Table, parts: TableParts) -> Result<(), ReplayError> {
+        let position = parts.end();
+        let damaged = || ReplayError::Rows { position };
+        table.change_alone(|change| {
+            let state = change.state();
+            let newest = |at: usize| parts.runs(at).iter().map(|run| run.counts().event_time_max);
+            let newest: Vec<_> =
+                (0..state.indexes.len()).filter_map(|at| Some((at, newest(at).max()?))).collect();
+            let exclusive = table.lock_exclusive();
+            if position > 0 {
+                let mut queue = table.commit_queue.lock().ok_or_else(damaged)?;
+                let in_flight = queue.take(position);
+                drop(queue);
+                if !in_flight.commit(0) {
+                    return Err(damaged());
+                }
+            }
+            let disk = DiskRows { frozen: None, parts: Arc::new(parts) };
+            table.replace_state(&exclusive, state.with_disk(Some(disk)));
+            let state = table.exclusive_state(&exclusive);
+            newest.iter().for_each(|(at, event_time)| state.newest.note(*at, *event_time));
+            Ok(())
+        })
     }
 
     /// Gives the table other indexes.

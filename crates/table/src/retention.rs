@@ -11,10 +11,7 @@
 //! A thread of the table runs it (`expiry_thread`), or, where there is none, the append that finds
 //! that it is time to.
 
-use std::{
-    ptr::NonNull,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use lockstep_row::Retention;
 use lockstep_series::{Bounds, RowAction, RowRef, SeriesRows};
@@ -52,7 +49,13 @@ impl Table {
     /// snapshot may still see are left to a later call. Reads every row when rows can expire at all;
     /// readers and writers go on.
     pub fn collect_expired(&self) -> u64 {
-        if self.snapshot().state().keeps_everything {
+        let collects = {
+            let snapshot = self.snapshot();
+            let state = snapshot.state();
+            // Expired rows of a disk table leave memory with the others, and the disk when files are merged.
+            !state.keeps_everything && state.disk.is_none()
+        };
+        if !collects {
             // Relaxed: when exactly a collection happens does not matter.
             self.rows_until_collection.store(i64::MAX, Ordering::Relaxed);
             return 0;
@@ -138,6 +141,9 @@ impl Table {
     /// Removes the rows that were expired at the horizon, and returns how many.
     fn collect(&self, change: &ChangeGuard<'_>, horizon: Horizon) -> u64 {
         let state = change.state();
+        if state.disk.is_some() {
+            return 0;
+        }
         let Horizon { visible_arrival: visible, now_ms } = horizon;
         let expired = self.find_expired(&state, horizon);
         *self.found_clean_at.lock() = expired.is_empty().then_some(horizon);
@@ -214,8 +220,7 @@ impl Table {
         let mut key = Vec::new();
         let walked =
             LogScan::new(self, &state.log).uninterrupted().rows_until(visible, &mut |found| {
-                let guard = lockstep_series::pin();
-                let past = Snapshot::new(self, guard, NonNull::from(state), horizon);
+                let past = Snapshot::as_of(self, state, horizon);
                 // A row that cannot be looked up stays.
                 if past.is_live(found.row, &mut key) == Ok(false) {
                     expired.insert(found.row.arrival());

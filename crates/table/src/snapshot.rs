@@ -3,29 +3,19 @@
 //! `request` reads by key, `batch` in order of arrival, both the same rows. Reads of rows in memory
 //! neither lock, wait nor fail; each read returns a `Result` because rows may be on a disk.
 
-use std::{borrow::BorrowMut, fmt, ops::Range, ptr::NonNull, sync::atomic::Ordering};
+use std::{borrow::BorrowMut, cell::OnceCell, fmt, ptr::NonNull, sync::atomic::Ordering};
 
-use lockstep_row::{IndexSpec, Projection, Retention, RowView, TableSchema};
-use lockstep_series::{self as series, Bounds, Guard, KeyNodes, LogRow, RecordField, RowRef};
+use lockstep_row::{Projection, Retention, RowView, TableSchema};
+use lockstep_series::{self as series, Bounds, Guard, KeyNodes, RowRef};
 
 use crate::{
-    ReadError,
+    KeyRows, ReadError, StoredRow,
+    disk::DiskRows,
+    part::{MergedRows, PageSource, Pins},
     retention::Horizon,
     state::{self, Origin, TableState},
-    table::Table,
+    table::{Table, number},
 };
-
-/// A stored row.
-#[derive(Debug, Clone, Copy)]
-pub struct StoredRow<'a> {
-    /// Its event time in the index it was read through, NULL being `i64::MIN`; where there is
-    /// no event-time column, and in [`Snapshot::scan`], the time of arrival in milliseconds.
-    pub event_time: i64,
-    /// The position at which it was accepted, unique within the engine.
-    pub arrival: u64,
-    /// Its columns.
-    pub row: RowView<'a>,
-}
 
 /// The rows that were visible at one moment. Taking one costs a few nanoseconds and allocates
 /// nothing; until it is dropped, no removed row of any table is freed, so it is to be used briefly. It
@@ -37,6 +27,8 @@ pub struct Snapshot<'t> {
     state: NonNull<TableState>,
     visible_arrival: u64,
     now_ms: i64,
+    /// Pages of a disk table that rows were read from.
+    pins: OnceCell<Box<Pins>>,
 }
 
 /// What a snapshot shows, for other threads to read while the snapshot exists.
@@ -60,7 +52,8 @@ impl<'s> SharedSnapshot<'s> {
         let Self { table, state, visible_arrival, now_ms } = *self;
         let guard = series::pin();
         debug_assert!(table.current(&guard).1 >= visible_arrival, "what was visible stays so");
-        Snapshot { table, guard, state, visible_arrival, now_ms }
+        let pins = OnceCell::new();
+        Snapshot { table, guard, state, visible_arrival, now_ms, pins }
     }
 }
 
@@ -103,7 +96,13 @@ impl<'t> Snapshot<'t> {
         horizon: Horizon,
     ) -> Self {
         let Horizon { visible_arrival, now_ms } = horizon;
-        Self { table, guard, state, visible_arrival, now_ms }
+        let pins = OnceCell::new();
+        Self { table, guard, state, visible_arrival, now_ms, pins }
+    }
+
+    /// Makes a snapshot of a state as of a horizon. The caller keeps the state, and drops the snapshot before it.
+    pub(crate) fn as_of(table: &'t Table, state: &TableState, horizon: Horizon) -> Self {
+        Self::new(table, series::pin(), NonNull::from(state), horizon)
     }
 
     /// Makes snapshots show their tables as they are at one moment, and by one time: a row that became
@@ -189,7 +188,7 @@ impl<'t> Snapshot<'t> {
         let now_ms = now_ms.max(self.removed_ms()).min(self.now_ms);
         let visible_arrival = self.visible_arrival.min(arrival);
         debug_assert!(now_ms <= self.now_ms, "not later than this one");
-        Self { guard: series::pin(), visible_arrival, now_ms, ..*self }
+        Self { visible_arrival, now_ms, ..self.clone() }
     }
 
     /// Returns whether rows that were shown at `now_ms`, or later, may have been removed since: by
@@ -214,9 +213,12 @@ impl<'t> Snapshot<'t> {
         !self.state().keeps_everything
     }
 
-    /// Returns the time at which a visible row arrived, in milliseconds since the epoch. Binary search.
-    pub fn arrival_ms(&self, arrival: u64) -> i64 {
-        self.state().log.arrival_ms(arrival, &self.guard)
+    /// Returns the time at which a visible row arrived, in milliseconds since the epoch. Binary search; of a row
+    /// that is on a disk, the read of a block.
+    pub fn arrival_ms(&self, arrival: u64) -> Result<i64, ReadError> {
+        let state = self.state();
+        let Some(disk) = &state.disk else { return Ok(state.log.arrival_ms(arrival, &self.guard)) };
+        disk.arrival_ms(state, arrival, &self.table.codec, &self.guard)
     }
 
     /// Returns the time as of which expired rows may have been removed.
@@ -228,58 +230,6 @@ impl<'t> Snapshot<'t> {
     /// Returns the schema, whose index positions [`Self::rows`] and [`Self::scan_kept_by`] take.
     pub fn schema(&self) -> &TableSchema {
         &self.state().schema
-    }
-
-    /// Returns all live rows in order of arrival: those that at least one declared index keeps, or every
-    /// row when the table has no declared index.
-    pub fn scan(&self) -> ScanRows<'_> {
-        let filter = if self.state().keeps_everything { RowFilter::All } else { RowFilter::Live };
-        ScanRows { snapshot: self, ahead: self.arrived(), filter, spec: None, key: Vec::new() }
-    }
-
-    /// Returns the rows that an index keeps by its own rule, in order of arrival: the union of
-    /// [`Self::rows_kept_by`] over all keys.
-    pub fn scan_kept_by(&self, index: usize) -> ScanRows<'_> {
-        let state = self.state();
-        let spec = &state.schema.indexes[index];
-        let filter = match spec {
-            IndexSpec { declared: true, retention: Retention::Forever, .. } => RowFilter::All,
-            IndexSpec { declared: true, .. } => RowFilter::Index(index),
-            _ if state.keeps_everything => RowFilter::All,
-            _ => RowFilter::Live,
-        };
-        ScanRows {
-            snapshot: self,
-            ahead: self.arrived(),
-            filter,
-            spec: Some(spec),
-            key: Vec::new(),
-        }
-    }
-
-    /// Returns the rows of [`Self::scan_kept_by`] an index, or of [`Self::scan`].
-    pub fn scan_by(&self, kept_by: Option<usize>) -> ScanRows<'_> {
-        match kept_by {
-            Some(index) => self.scan_kept_by(index),
-            None => self.scan(),
-        }
-    }
-
-    /// Counts the rows of [`Self::scan_by`]. Reads each of them.
-    pub fn count(&self, kept_by: Option<usize>) -> Result<u64, ReadError> {
-        count_rows(self.scan_by(kept_by))
-    }
-
-    /// Splits the rows of [`Self::scan`], or of [`Self::scan_kept_by`] an index, into at most `count`
-    /// parts that follow each other, which other threads may read until this snapshot is dropped.
-    pub fn scan_parts(&self, kept_by: Option<usize>, count: usize) -> Vec<ScanPart<'t>> {
-        let mut starts = vec![0];
-        starts.extend(self.state().log.split(count, &self.guard));
-        let ends = starts[1..].iter().copied().chain([self.visible_arrival]);
-        let (table, moment) = (self.table, self.moment());
-        let part =
-            |(from, to): (&u64, u64)| ScanPart { table, moment, kept_by, arrivals: *from..to };
-        starts.iter().zip(ends).map(part).collect()
     }
 
     /// Returns the live rows of one entity key, those of [`Self::scan`], newest first by (event time,
@@ -315,12 +265,47 @@ impl<'t> Snapshot<'t> {
     /// Returns the rows of a key in an index.
     #[inline]
     fn seek(&self, index: usize, key: &[u8], bounds: Bounds, is_live_only: bool) -> KeyRows<'_> {
-        let index = &self.state().indexes[index];
+        let state = self.state();
+        let held = &state.indexes[index];
         // Without this, a reader that releases an index before it reads would find no rows.
-        assert!(index.origin != Origin::Removed, "an index that is read is held");
-        let ahead = index.series.seek(key, bounds, &self.guard);
+        assert!(held.origin != Origin::Removed, "an index that is read is held");
+        if let Some(disk) = &state.disk {
+            return self.seek_on_disk(disk, index, key, bounds, is_live_only);
+        }
+        let ahead = held.series.seek(key, bounds, &self.guard);
         let ahead = ahead.unwrap_or_else(series::SeriesRows::empty);
-        KeyRows { snapshot: self, ahead, is_live_only, key: Vec::new() }
+        KeyRows::in_memory(self, ahead, is_live_only)
+    }
+
+    /// Returns the rows of a key in an index of a disk table. Reads nothing yet.
+    #[inline(never)]
+    fn seek_on_disk<'s>(
+        &'s self,
+        disk: &'s DiskRows,
+        index: usize,
+        key: &[u8],
+        bounds: Bounds,
+        is_live_only: bool,
+    ) -> KeyRows<'s> {
+        let held = &self.state().indexes[index];
+        let visible = Bounds::visible(self.visible_arrival);
+        let mut rows = MergedRows::new(key, bounds);
+        let frozen = disk.frozen.iter().map(|frozen| &frozen.indexes[index]);
+        for in_memory in std::iter::once(held).chain(frozen) {
+            if let Some(found) = in_memory.series.seek(key, visible, &self.guard) {
+                rows.add_memory(found);
+            }
+        }
+        for run in disk.parts.runs(index) {
+            rows.add_run(run, self.visible_arrival);
+        }
+        let pages = PageSource {
+            cache: self.table.budget.page_cache(),
+            codec: &self.table.codec,
+            format: held.format.as_ref(),
+            pins: self.pins.get_or_init(Box::default),
+        };
+        KeyRows::on_disk(self, rows, pages, is_live_only)
     }
 
     /// Returns the nodes of a key in the levels of an index with this number ([`Table::hold_levels`]);
@@ -335,12 +320,16 @@ impl<'t> Snapshot<'t> {
     ) -> Option<KeyNodes<'s>> {
         let state = self.state();
         state.live_retentions[index]?;
+        if state.disk.is_some() {
+            return None;
+        }
         state.indexes[index].series.nodes(levels, key, &self.guard)
     }
 
     /// Returns whether [`Self::nodes`] may return some: rows of the index are not hidden one by one.
     pub fn may_have_nodes(&self, index: usize) -> bool {
-        self.state().live_retentions[index].is_some()
+        let state = self.state();
+        state.live_retentions[index].is_some() && state.disk.is_none()
     }
 
     /// Returns the layout of the records of an index, which [`KeyRun::records`] returns; `None` when the
@@ -354,7 +343,13 @@ impl<'t> Snapshot<'t> {
     pub(crate) fn contains(&self, row: RowRef<'_>) -> Result<bool, ReadError> {
         let state = self.state();
         let Some(index) = state.schema.indexes.iter().position(|spec| spec.declared) else {
-            return Ok(self.arrived().any(|found| found.row.bytes() == row.bytes()));
+            let mut stored = self.scan();
+            while let Some(found) = stored.next_row()? {
+                if found.row.bytes() == row.bytes() {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
         };
         let mut key = Vec::new();
         state::encode_key(&state.schema.indexes[index], self.table.view(row), &mut key);
@@ -372,13 +367,10 @@ impl<'t> Snapshot<'t> {
         &self,
         index: usize,
         key: &[u8],
-        fulfils: impl Fn(RowRef<'_>) -> bool,
+        fulfils: impl Fn(RowView<'_>) -> bool,
     ) -> Result<bool, ReadError> {
-        let bounds = Bounds::visible(self.visible_arrival);
-        let mut scratch = Vec::new();
-        let rows = self.state().indexes[index].series.seek(key, bounds, &self.guard);
-        for found in rows.into_iter().flatten() {
-            if fulfils(found.row) && self.is_live(found.row, &mut scratch)? {
+        for found in self.rows(index, key) {
+            if fulfils(found?.row) {
                 return Ok(true);
             }
         }
@@ -392,60 +384,73 @@ impl<'t> Snapshot<'t> {
             return Ok(true);
         }
         for index in &state.declared {
-            if self.is_kept_by(*index, row, key)? {
+            if self.is_kept_by(*index, row, None, key)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Returns whether a declared index keeps the row, which is visible.
-    fn is_kept_by(
+    /// Returns whether a declared index keeps the row, which is visible. `arrival_ms`: when it arrived, where the
+    /// caller knows.
+    pub(crate) fn is_kept_by(
         &self,
         index: usize,
         row: RowRef<'_>,
+        arrival_ms: Option<i64>,
         key: &mut Vec<u8>,
     ) -> Result<bool, ReadError> {
         let state = self.state();
         let spec = &state.schema.indexes[index];
-        let view = self.table.view(row);
-        let arrival_ms = || state.log.arrival_ms(row.arrival(), &self.guard);
-        let event_time = state::event_time(spec, view, arrival_ms);
         let retention = spec.retention;
-        if matches!(retention, Retention::Forever | Retention::Absolute { .. }) {
+        if retention == Retention::Forever {
+            return Ok(true);
+        }
+        let view = self.table.view(row);
+        let arrival_ms = match (spec.event_time, arrival_ms) {
+            (Some(_), _) => 0,
+            (None, Some(arrival_ms)) => arrival_ms,
+            (None, None) => self.arrival_ms(row.arrival())?,
+        };
+        let event_time = state::event_time(spec, view, || arrival_ms);
+        if let Retention::Absolute { .. } = retention {
             return Ok(!retention.is_expired(event_time, 1, self.now_ms));
         }
         // The rule counts rows of the key, so the row is looked up.
         key.clear();
         state::encode_key(spec, view, key);
-        let rows = state.indexes[index].series.seek(key, self.bounds(retention), &self.guard);
-        Ok(rows.is_some_and(|rows| rows.contains(event_time, row.arrival())))
+        self.seek(index, key, self.bounds(retention), false).contains(event_time, row.arrival())
     }
 
-    /// Returns whether a filter shows the row.
+    /// Returns the number of stored rows, without those that were collected: at least as many as a scan
+    /// returns.
+    pub fn stored_row_count(&self) -> u64 {
+        let state = self.state();
+        let on_disk = state.disk.as_ref().map_or(0, |disk| disk.row_count(&self.guard));
+        number(state.log.row_count(&self.guard)) + on_disk
+    }
+
+    /// Returns a row of this snapshot that stays as long as it exists: a copy, where rows may be on a disk.
+    pub(crate) fn keep(&self, row: &StoredRow<'_>) -> StoredRow<'_> {
+        let StoredRow { event_time, arrival, row } = *row;
+        let bytes = self.pins.get_or_init(Box::default).keep_row(row.bytes());
+        StoredRow { event_time, arrival, row: self.table.codec.view(bytes) }
+    }
+
+    /// Returns the table.
+    pub fn table(&self) -> &'t Table {
+        self.table
+    }
+
+    /// Returns a view of a row of the table.
     #[inline]
-    fn is_shown(
-        &self,
-        filter: RowFilter,
-        row: RowRef<'_>,
-        key: &mut Vec<u8>,
-    ) -> Result<bool, ReadError> {
-        match filter {
-            RowFilter::All => Ok(true),
-            RowFilter::Live => self.is_live(row, key),
-            RowFilter::Index(index) => self.is_kept_by(index, row, key),
-        }
+    pub(crate) fn view<'r>(&'r self, row: RowRef<'r>) -> RowView<'r> {
+        self.table.view(row)
     }
 
-    /// Returns the visible rows in order of arrival.
-    fn arrived(&self) -> series::LogRows<'_> {
-        self.state().log.rows(self.visible_arrival, &self.guard)
-    }
-
-    /// Returns the number of rows in memory, without those that were collected: at least as many as a
-    /// scan returns.
-    pub fn log_row_count(&self) -> usize {
-        self.state().log.row_count(&self.guard)
+    /// Returns the time and the visible arrival.
+    pub(crate) fn horizon(&self) -> Horizon {
+        Horizon { visible_arrival: self.visible_arrival, now_ms: self.now_ms }
     }
 
     /// Returns the guard, under which the state was loaded.
@@ -466,7 +471,9 @@ impl Clone for Snapshot<'_> {
     fn clone(&self) -> Self {
         // Another guard of the same thread keeps what this one does: nested in the first, it has the
         // epoch of the first.
-        Self { guard: series::pin(), ..*self }
+        let Self { table, state, visible_arrival, now_ms, .. } = *self;
+        let (guard, pins) = (series::pin(), OnceCell::new());
+        Self { table, guard, state, visible_arrival, now_ms, pins }
     }
 }
 
@@ -476,264 +483,5 @@ impl fmt::Debug for Snapshot<'_> {
             .field("visible_arrival", &self.visible_arrival)
             .field("now_ms", &self.now_ms)
             .finish_non_exhaustive()
-    }
-}
-
-/// Counts rows, each of which is read.
-pub(crate) fn count_rows<'s>(
-    mut rows: impl Iterator<Item = Result<StoredRow<'s>, ReadError>>,
-) -> Result<u64, ReadError> {
-    rows.try_fold(0, |count, row| row.map(|_| count + 1))
-}
-
-/// The rows that are hidden, beside those that the series' bounds hide.
-#[derive(Debug, Clone, Copy)]
-enum RowFilter {
-    /// None.
-    All,
-    /// Those that no declared index keeps.
-    Live,
-    /// Those that this declared index does not keep.
-    Index(usize),
-}
-
-/// Rows in order of arrival. See [`Snapshot::scan`] and [`Snapshot::scan_kept_by`].
-pub struct ScanRows<'s> {
-    snapshot: &'s Snapshot<'s>,
-    ahead: series::LogRows<'s>,
-    filter: RowFilter,
-    /// The index whose event time is shown.
-    spec: Option<&'s IndexSpec>,
-    /// A buffer, empty as long as no key has to be looked up.
-    key: Vec<u8>,
-}
-
-/// A part of the rows of a scan. See [`Snapshot::scan_parts`].
-#[derive(Debug, Clone)]
-pub struct ScanPart<'t> {
-    table: &'t Table,
-    moment: SnapshotMoment,
-    kept_by: Option<usize>,
-    arrivals: Range<u64>,
-}
-
-impl ScanPart<'_> {
-    /// Passes the rows to `body`; `None`, without a call, where rows were removed since the snapshot was
-    /// taken.
-    pub fn read<T>(&self, body: impl FnOnce(ScanRows<'_>) -> T) -> Option<T> {
-        let snapshot = self.table.snapshot_at(self.moment)?;
-        let rows = snapshot.scan_by(self.kept_by);
-        let Range { start, end } = self.arrivals;
-        let visible = end.min(snapshot.visible_arrival);
-        let ahead = snapshot.state().log.rows_since(start, visible, &snapshot.guard);
-        Some(body(ScanRows { ahead, ..rows }))
-    }
-}
-
-impl<'s> Iterator for ScanRows<'s> {
-    type Item = Result<StoredRow<'s>, ReadError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let LogRow { row, arrival_ms } = self.ahead.next()?;
-            match self.snapshot.is_shown(self.filter, row, &mut self.key) {
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(error) => return Some(Err(error)),
-            }
-            let view = self.snapshot.table.view(row);
-            let event_time =
-                self.spec.map_or(arrival_ms, |spec| state::event_time(spec, view, || arrival_ms));
-            return Some(Ok(StoredRow { event_time, arrival: row.arrival(), row: view }));
-        }
-    }
-}
-
-impl fmt::Debug for ScanRows<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScanRows").field("filter", &self.filter).finish_non_exhaustive()
-    }
-}
-
-/// The rows of one entity key, newest first. See [`Snapshot::rows`].
-#[derive(Clone)]
-pub struct KeyRows<'s> {
-    snapshot: &'s Snapshot<'s>,
-    ahead: series::SeriesRows<'s>,
-    /// Whether rows that no declared index keeps are hidden.
-    is_live_only: bool,
-    /// A buffer, empty as long as no key has to be looked up.
-    key: Vec<u8>,
-}
-
-/// Rows of one entity key that follow each other, newest first: 0 is the newest. Never empty when
-/// [`KeyRows::next_run`] returned it; a slice of it can be.
-#[derive(Clone, Copy)]
-pub struct KeyRun<'s> {
-    snapshot: &'s Snapshot<'s>,
-    run: series::ChunkRun<'s>,
-}
-
-impl<'s> KeyRows<'s> {
-    /// Skips the rows newer than `event_time_max`; never goes back. Binary search.
-    #[inline]
-    pub fn seek(&mut self, event_time_max: i64) {
-        self.ahead.seek(event_time_max);
-    }
-
-    /// Skips the rows newer than `event_time_max`, of which there are so many; never goes back. Binary
-    /// search.
-    pub fn skip_to(&mut self, event_time_max: i64, rows: u64) {
-        debug_assert!(!self.is_live_only, "rows that are hidden one by one are not counted");
-        self.ahead.skip_to(event_time_max, rows);
-    }
-
-    /// Returns whether the row with this event time is kept if it comes after so many of the rows ahead,
-    /// and with it all that are newer.
-    #[inline]
-    pub fn keeps_after(&self, event_time: i64, rows: u64) -> bool {
-        self.ahead.keeps_after(event_time, rows)
-    }
-
-    /// Skips the rows that are not before a row of this event time and arrival; never goes back.
-    /// Binary search.
-    pub fn seek_before(&mut self, event_time: i64, arrival: u64) {
-        self.ahead.seek_before(event_time, arrival);
-    }
-
-    /// Returns the next rows that are stored together: about a hundred of a key that has many. The runs,
-    /// one after the other, have the rows that the iterator returns; both may be used alternately.
-    /// Where nothing hides single rows, no row is touched.
-    #[inline]
-    pub fn next_run(&mut self) -> Result<Option<KeyRun<'s>>, ReadError> {
-        let run = if self.is_live_only { self.next_live_run()? } else { self.ahead.next_run() };
-        Ok(run.map(|run| KeyRun { snapshot: self.snapshot, run }))
-    }
-
-    /// Returns the next rows that are stored together and live.
-    fn next_live_run(&mut self) -> Result<Option<series::ChunkRun<'s>>, ReadError> {
-        let (snapshot, key) = (self.snapshot, &mut self.key);
-        let mut failed = None;
-        let run = self.ahead.next_run_of(|row| {
-            let is_live = match failed {
-                None => snapshot.is_live(row, key),
-                Some(_) => Ok(false),
-            };
-            is_live.unwrap_or_else(|error| {
-                failed = Some(error);
-                false
-            })
-        });
-        failed.map_or(Ok(run), Err)
-    }
-
-    /// Prefetches the event times of the run after the current one and some fields of its records. To
-    /// be called after [`Self::next_run`] and before its rows are read, by a reader that will read on:
-    /// it costs some tens of nanoseconds, and saves the cache misses of the next run.
-    #[inline]
-    pub fn prefetch_next_run(&self, fields: &[RecordField]) {
-        self.ahead.prefetch_next_run(fields);
-    }
-}
-
-impl<'s> KeyRun<'s> {
-    /// Makes a run of rows of the snapshot's table.
-    pub(crate) fn new(snapshot: &'s Snapshot<'s>, run: series::ChunkRun<'s>) -> Self {
-        Self { snapshot, run }
-    }
-
-    /// Returns the number of rows.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.run.len()
-    }
-
-    /// Returns whether there is none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.run.is_empty()
-    }
-
-    /// Returns the event time of a row: see [`StoredRow::event_time`]. Does not touch the row. Panics
-    /// when there is no such row, as do the other methods.
-    #[inline]
-    pub fn event_time(&self, at: usize) -> i64 {
-        self.run.event_time(at)
-    }
-
-    /// Returns a row.
-    #[inline]
-    pub fn stored_row(&self, at: usize) -> StoredRow<'s> {
-        let row = self.run.row(at);
-        let (event_time, arrival) = (self.run.event_time(at), row.arrival());
-        StoredRow { event_time, arrival, row: self.snapshot.table.view(row) }
-    }
-
-    /// Returns the columns of a row.
-    #[inline]
-    pub fn row(&self, at: usize) -> RowView<'s> {
-        self.snapshot.table.view(self.run.row(at))
-    }
-
-    /// Prefetches a row; does nothing when there is no such row.
-    #[inline]
-    pub fn prefetch_row(&self, at: usize) {
-        self.run.prefetch_row(at);
-    }
-
-    /// Counts the newest rows for whose event time `is_newer` holds; it holds for a row and all newer
-    /// ones. Binary search; touches no row.
-    #[inline]
-    pub fn partition_point(&self, is_newer: impl Fn(i64) -> bool) -> usize {
-        self.run.partition_point(is_newer)
-    }
-
-    /// Returns the records of the rows, laid out by the snapshot's [`Snapshot::projection`] of the index;
-    /// `None` when there are none and the rows are to be read: the index includes no columns, or
-    /// the row is the only one of its key.
-    #[inline]
-    pub fn records(&self) -> Option<series::Records<'s>> {
-        self.run.records()
-    }
-
-    /// Returns some of the rows. Panics when there are not so many.
-    #[inline]
-    #[must_use]
-    pub fn slice(&self, rows: Range<usize>) -> Self {
-        Self { run: self.run.slice(rows), ..*self }
-    }
-}
-
-impl fmt::Debug for KeyRun<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.run.fmt(f)
-    }
-}
-
-impl<'s> Iterator for KeyRows<'s> {
-    type Item = Result<StoredRow<'s>, ReadError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let found = self.ahead.next()?;
-            if self.is_live_only {
-                match self.snapshot.is_live(found.row, &mut self.key) {
-                    Ok(true) => {}
-                    Ok(false) => continue,
-                    Err(error) => return Some(Err(error)),
-                }
-            }
-            let view = self.snapshot.table.view(found.row);
-            let (event_time, arrival) = (found.event_time, found.row.arrival());
-            return Some(Ok(StoredRow { event_time, arrival, row: view }));
-        }
-    }
-}
-
-impl fmt::Debug for KeyRows<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyRows").field("ahead", &self.ahead).finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use lockstep_row::{Column, DataType, IndexSpec, Projection, Retention, RowView, 
 use lockstep_series::{Account, RecordFormat, RowLog, Series};
 use serde::{Deserialize, Serialize};
 
-use crate::{TableError, expired::NewestTimes};
+use crate::{TableError, disk::DiskRows, expired::NewestTimes};
 
 /// The stored part of an index.
 #[derive(Debug, Clone)]
@@ -16,6 +16,8 @@ pub(crate) struct Index {
     pub(crate) series: Arc<Series>,
     /// The columns that it includes: the contents of the series' records.
     pub(crate) projection: Arc<Projection>,
+    /// How records are made of rows; `None` when it includes no columns.
+    pub(crate) format: Option<Arc<RecordFormat>>,
     /// Why the index exists.
     pub(crate) origin: Origin,
 }
@@ -35,19 +37,28 @@ pub(crate) enum Origin {
 impl Index {
     /// Makes an index without rows that includes the columns of a projection.
     pub(crate) fn empty(projection: &Arc<Projection>, origin: Origin) -> Self {
-        let series = if projection.size() == 0 {
-            Series::new()
-        } else {
+        let format = (projection.size() > 0).then(|| {
             let writing = Arc::clone(projection);
             let write = move |row: &[u8], record: &mut [u8]| writing.write(row, record);
-            Series::with_records(Arc::new(RecordFormat::new(projection.widths(), write)))
-        };
-        Self { series: Arc::new(series), projection: Arc::clone(projection), origin }
+            Arc::new(RecordFormat::new(projection.widths(), write))
+        });
+        Self::of_format(projection, format, origin)
+    }
+
+    fn of_format(
+        projection: &Arc<Projection>,
+        format: Option<Arc<RecordFormat>>,
+        origin: Origin,
+    ) -> Self {
+        let series = format
+            .as_ref()
+            .map_or_else(Series::new, |format| Series::with_records(Arc::clone(format)));
+        Self { series: Arc::new(series), projection: Arc::clone(projection), format, origin }
     }
 
     /// Makes a copy of this index without rows.
-    fn emptied(&self) -> Self {
-        Self::empty(&self.projection, self.origin)
+    pub(crate) fn emptied(&self) -> Self {
+        Self::of_format(&self.projection, self.format.clone(), self.origin)
     }
 
     /// Returns the bytes of memory that it takes.
@@ -65,6 +76,8 @@ pub(crate) struct TableState {
     pub(crate) indexes: Vec<Index>,
     /// All rows, to which the series point.
     pub(crate) log: Arc<RowLog>,
+    /// The rows of a disk table that came before those of the log; `None` for a memory table.
+    pub(crate) disk: Option<DiskRows>,
     /// Rows with a smaller arrival were visible when the state was installed: a reader that loads it
     /// sees at least these, so that it sees the change together with all rows that arrived before.
     pub(crate) visible_min: u64,
@@ -109,6 +122,7 @@ impl TableState {
             schema,
             indexes,
             log,
+            disk: None,
             visible_min,
             keeps_everything,
             declared,
@@ -135,7 +149,13 @@ impl TableState {
     /// Makes a copy of this state without rows.
     pub(crate) fn emptied(&self) -> Self {
         let indexes = self.indexes.iter().map(Index::emptied).collect();
-        Self::new(Arc::clone(&self.schema), indexes, Arc::new(RowLog::new()))
+        let emptied = Self::new(Arc::clone(&self.schema), indexes, Arc::new(RowLog::new()));
+        emptied.with_disk(self.disk.as_ref().map(|_| DiskRows::default()))
+    }
+
+    /// Returns this state with other rows on a disk.
+    pub(crate) fn with_disk(self, disk: Option<DiskRows>) -> Self {
+        Self { disk, ..self }
     }
 
     /// Returns the indexes that were not removed, with their positions and descriptions.
@@ -148,11 +168,16 @@ impl TableState {
     pub(crate) fn adopt(&self, account: &Arc<dyn Account>) {
         self.log.adopt(account);
         self.present().for_each(|(_, (_, index))| index.series.adopt(account));
+        if let Some(disk) = &self.disk {
+            disk.adopt(account);
+        }
     }
 
     /// Returns the bytes of memory of rows and indexes, with the allocator's own overhead.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.log.memory_bytes() + self.indexes.iter().map(Index::memory_bytes).sum::<u64>()
+        let on_disk = self.disk.as_ref().map_or(0, DiskRows::memory_bytes);
+        let indexes = self.indexes.iter().map(Index::memory_bytes).sum::<u64>();
+        self.log.memory_bytes() + indexes + on_disk
     }
 }
 
@@ -174,6 +199,11 @@ fn live_retention(schema: &TableSchema, declared: &[usize], index: usize) -> Opt
     // Without a time to live, a row does not expire.
     let is_forever = ttls.iter().any(|ttl_ms| *ttl_ms <= 0);
     Some(if is_forever { Retention::Forever } else { Retention::Absolute { ttl_ms } })
+}
+
+/// Returns whether a rule keeps rows by number.
+pub(crate) fn counts_rows(retention: Retention) -> bool {
+    !matches!(retention, Retention::Forever | Retention::Absolute { .. })
 }
 
 /// Returns the event time of a row in an index; NULL is `i64::MIN`.

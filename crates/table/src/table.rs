@@ -21,7 +21,7 @@ use std::{
     fmt,
     ptr::NonNull,
     sync::{
-        Arc,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
 };
@@ -32,6 +32,7 @@ use lockstep_host::{
 };
 use lockstep_row::{IndexSpec, RowCodec, RowView, TableSchema};
 use lockstep_series::{Account, Guard, RowRef, Swap};
+use lockstep_wal::DatabaseDirectory;
 
 use crate::{
     Arrivals, LoggedIndexes, MemoryBudget, Snapshot, TableError,
@@ -87,6 +88,10 @@ pub struct Table {
     pub(crate) unlogged_indexes: Mutex<Option<LoggedIndexes>>,
     /// How often rows were removed otherwise than by expiring. Written under the exclusive schema lock.
     pub(crate) generation: AtomicU64,
+    /// Where a disk table may put rows; empty for a table without a directory.
+    pub(crate) directory: OnceLock<Weak<DatabaseDirectory>>,
+    /// Held by who merges files.
+    pub(crate) compacting: Mutex<()>,
     /// Whether the table was dropped. Written under the exclusive schema lock.
     is_closed: AtomicBool,
 }
@@ -157,6 +162,8 @@ impl Table {
             holds: Mutex::default(),
             unlogged_indexes: Mutex::default(),
             generation: AtomicU64::new(0),
+            directory: OnceLock::new(),
+            compacting: Mutex::default(),
             is_closed: AtomicBool::new(false),
         })
     }
@@ -201,9 +208,9 @@ impl Table {
         (state, visible.max(state.visible_min))
     }
 
-    /// Returns the number of rows in memory, among them expired rows that were not collected yet.
+    /// Returns the number of stored rows, among them expired rows that were not removed yet.
     pub fn row_count(&self) -> u64 {
-        number(self.snapshot().log_row_count())
+        self.snapshot().stored_row_count()
     }
 
     /// Returns the bytes of memory of rows and indexes, with the allocator's own overhead.
@@ -215,10 +222,16 @@ impl Table {
     pub fn memory(&self) -> TableMemory {
         let snapshot = self.snapshot();
         let state = snapshot.state();
-        TableMemory {
-            rows: state.log.memory_bytes(),
-            indexes: state.indexes.iter().map(Index::memory_bytes).collect(),
-        }
+        let disk = state.disk.as_ref();
+        let frozen = disk.and_then(|disk| disk.frozen.as_ref());
+        let parts = disk.map_or(0, |disk| disk.parts.memory_bytes());
+        let rows = state.log.memory_bytes() + frozen.map_or(0, |frozen| frozen.log.memory_bytes());
+        let frozen = |at: usize| frozen.and_then(|frozen| frozen.indexes.get(at));
+        let of_index = |(at, index): (usize, &Index)| {
+            index.memory_bytes() + frozen(at).map_or(0, Index::memory_bytes)
+        };
+        let indexes = state.indexes.iter().enumerate().map(of_index).collect();
+        TableMemory { rows, indexes, parts }
     }
 
     /// Charges the budget with what a write took beyond (or below) its reservation.
@@ -294,21 +307,26 @@ impl Table {
     }
 
     /// Replaces the state.
-    pub(crate) fn replace_state(&self, _exclusive: &ExclusiveLock<'_>, mut state: TableState) {
-        state.visible_min = self.commit_queue.visible();
-        assert_eq!(state.schema.indexes.len(), state.indexes.len(), "each index has its series");
-        let log = {
-            let snapshot = self.snapshot();
-            let before = snapshot.state();
-            state.newest = Arc::new(NewestTimes::after(before, &state));
-            Arc::clone(&before.log)
-        };
-        if !Arc::ptr_eq(&state.log, &log) {
+    pub(crate) fn replace_state(&self, exclusive: &ExclusiveLock<'_>, state: TableState) {
+        if !Arc::ptr_eq(&state.log, &self.exclusive_state(exclusive).log) {
             // A new log has only rows that are in its series.
             *self.removed_rows.lock() = Arc::default();
             // Relaxed: written under the exclusive schema lock.
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
+        self.put_state(exclusive, state);
+    }
+
+    /// Replaces the state by one that has all rows of the log elsewhere.
+    pub(crate) fn replace_copied(&self, exclusive: &ExclusiveLock<'_>, state: TableState) {
+        *self.removed_rows.lock() = Arc::default();
+        self.put_state(exclusive, state);
+    }
+
+    fn put_state(&self, exclusive: &ExclusiveLock<'_>, mut state: TableState) {
+        state.visible_min = self.commit_queue.visible();
+        assert_eq!(state.schema.indexes.len(), state.indexes.len(), "each index has its series");
+        state.newest = Arc::new(NewestTimes::after(self.exclusive_state(exclusive), &state));
         state.adopt(&self.account);
         self.give_levels(&state);
         self.state.replace(state, &lockstep_series::pin());
@@ -325,12 +343,14 @@ pub struct TableMemory {
     pub rows: u64,
     /// Each index, in the order of the schema.
     pub indexes: Vec<u64>,
+    /// What is known of the files of a disk table: where pages are, and filters of keys.
+    pub parts: u64,
 }
 
 impl TableMemory {
     /// Returns the sum.
     pub fn total(&self) -> u64 {
-        self.rows + self.indexes.iter().sum::<u64>()
+        self.rows + self.indexes.iter().sum::<u64>() + self.parts
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::{
     ops::Range,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,6 +15,8 @@ use lockstep_row::{
     Column, DataType, Datum, IndexSpec, Projection, Retention, RowError, TableSchema,
     key::encode_key,
 };
+use lockstep_sim::SimulatedDisk;
+use lockstep_wal::{Access, DatabaseDirectory};
 use proptest::{collection::vec, prelude::*};
 
 pub(crate) mod damage;
@@ -23,8 +26,8 @@ mod multi_table;
 mod writers;
 
 use crate::{
-    Appended, Arrivals, IndexHold, MemoryBudget, MemoryStatus, ReadError, Snapshot, StoredRow,
-    Table, TableError, TableMemory, TableShape, estimate,
+    Appended, Arrivals, FrozenTable, IndexHold, MemoryBudget, MemoryStatus, ReadError, ScanRows,
+    Snapshot, StoredRow, Table, TableError, TableMemory, TableShape, estimate,
 };
 
 /// A row of the tests: `k INT, t TIMESTAMP, v BIGINT`, `v` being the row's number.
@@ -135,6 +138,16 @@ fn numbers<'a>(rows: impl Iterator<Item = Result<StoredRow<'a>, ReadError>>) -> 
     .collect()
 }
 
+/// The numbers of the rows of a scan.
+fn scanned(rows: ScanRows<'_>) -> Vec<usize> {
+    let number = |row: StoredRow<'_>| {
+        let number = row.row.get(V).as_i64().unwrap();
+        assert_eq!(i64::try_from(row.arrival).unwrap(), number);
+        usize::try_from(number).unwrap()
+    };
+    rows.map_rows(number).map(Result::unwrap).collect()
+}
+
 /// Compares all that a table shows with the model.
 fn check(table: &Table, model: &Model) {
     let snapshot = table.snapshot();
@@ -142,7 +155,7 @@ fn check(table: &Table, model: &Model) {
     let now_ms = snapshot.now_ms();
     let all = 0..model.rows.len();
     let live: Vec<usize> = all.clone().filter(|at| model.is_live(*at, specs, now_ms)).collect();
-    assert_eq!(numbers(snapshot.scan()), live);
+    assert_eq!(scanned(snapshot.scan()), live);
     for (position, spec) in specs.iter().enumerate() {
         let is_own = |at: &usize| match spec.declared {
             true => !model.gone[*at] && model.is_kept_by(*at, spec, now_ms),
@@ -152,7 +165,7 @@ fn check(table: &Table, model: &Model) {
             continue;
         }
         let own: Vec<usize> = all.clone().filter(is_own).collect();
-        assert_eq!(numbers(snapshot.scan_kept_by(position)), own, "{spec:?}");
+        assert_eq!(scanned(snapshot.scan_kept_by(position)), own, "{spec:?}");
         for at in all.clone() {
             let values = datums(model.rows[at].0);
             let key = key(&spec.keys.iter().map(|column| values[*column]).collect::<Vec<_>>());
@@ -208,6 +221,13 @@ enum TableStep {
     /// Drops a declared index.
     Drop(prop::sample::Index),
     Truncate,
+    /// Puts the table on the disk, or into memory.
+    Store(bool),
+    /// Takes the table as a checkpoint does.
+    Freeze,
+    /// Writes what was frozen, and installs it or not.
+    Flush(bool),
+    Compact,
 }
 
 fn step() -> impl Strategy<Value = TableStep> {
@@ -231,6 +251,10 @@ fn step() -> impl Strategy<Value = TableStep> {
             .prop_map(|(keyed, timed, retention)| TableStep::Declare(keyed, timed, retention)),
         1 => any::<prop::sample::Index>().prop_map(TableStep::Drop),
         1 => Just(TableStep::Truncate),
+        2 => prop::bool::weighted(0.8).prop_map(TableStep::Store),
+        2 => Just(TableStep::Freeze),
+        5 => prop::bool::weighted(0.9).prop_map(TableStep::Flush),
+        3 => Just(TableStep::Compact),
     ]
 }
 
@@ -241,6 +265,8 @@ struct TableFixture {
     model: Model,
     has_times: bool,
     holds: Vec<IndexHold>,
+    directory: Arc<DatabaseDirectory>,
+    frozen: Option<FrozenTable>,
 }
 
 impl TableFixture {
@@ -305,6 +331,24 @@ impl TableFixture {
                 self.table.truncate().unwrap();
                 self.model.gone.fill(true);
             }
+            TableStep::Store(true) => self.table.move_to_disk().unwrap(),
+            TableStep::Store(false) => self.table.move_to_memory().unwrap(),
+            TableStep::Freeze => self.frozen = Some(self.table.freeze()),
+            TableStep::Flush(installs) => {
+                let frozen = self.frozen.take().unwrap_or_else(|| self.table.freeze());
+                let create = &mut || self.directory.create_data_file();
+                if let Some(flushed) = frozen.flush(create).unwrap()
+                    && installs
+                {
+                    check(&self.table, &self.model);
+                    self.table.install(&flushed);
+                }
+            }
+            TableStep::Compact => {
+                while self.table.compact(&mut || Ok(())).unwrap() {
+                    check(&self.table, &self.model);
+                }
+            }
         }
         check(&self.table, &self.model);
     }
@@ -330,7 +374,13 @@ fn run(declared: Vec<IndexSpec>, steps: Vec<TableStep>) {
     let has_times = declared.iter().any(|spec| spec.event_time.is_some());
     let (table, clock) = table(declared, 5);
     let (table, model) = (Arc::new(table), Model::default());
-    let mut fixture = TableFixture { table, clock, model, has_times, holds: Vec::new() };
+    let access = Access::ReadWrite { new_id: *b"a database of ok" };
+    let disk = Arc::new(SimulatedDisk::new());
+    let directory = DatabaseDirectory::open(disk, Path::new("/table"), access).unwrap();
+    let (directory, holds) = (Arc::new(directory), Vec::new());
+    table.set_directory(&directory);
+    let frozen = None;
+    let mut fixture = TableFixture { table, clock, model, has_times, holds, directory, frozen };
     steps.into_iter().for_each(|step| fixture.step(step));
     // What nobody holds is gone.
     fixture.holds.clear();
@@ -343,12 +393,12 @@ fn run(declared: Vec<IndexSpec>, steps: Vec<TableStep>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn a_table_shows_what_a_list_of_its_rows_shows(
         declared in vec((any::<bool>(), any::<bool>(), retention(0..30, 0..4)), 0..4),
-        steps in vec(step(), 1..12),
+        steps in vec(step(), 1..16),
     ) {
         let named = |(number, (keyed, timed, retention)): (usize, (bool, bool, Retention))| {
             let keys: &[usize] = if keyed { &[K] } else { &[] };
@@ -380,10 +430,10 @@ fn a_refused_append_leaves_nothing_behind() {
     let narrow = table.append([vec![Datum::Null]]);
     let source = RowError::Width { expected: 3, found: 1 };
     assert_eq!(narrow, Err(TableError::Row { row_number: 1, source }));
-    assert_eq!(numbers(table.snapshot().scan()), [0]);
+    assert_eq!(scanned(table.snapshot().scan()), [0]);
     assert_eq!(table.row_count(), 1);
     table.append(rows(1..2)).unwrap();
-    assert_eq!(numbers(table.snapshot().scan()), [0, 1]);
+    assert_eq!(scanned(table.snapshot().scan()), [0, 1]);
 }
 
 #[test]
@@ -400,7 +450,7 @@ fn rows_that_are_stored_already_are_not_stored_again() {
     let (table, _clock) = table(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
     table.append(rows(0..2)).unwrap();
     assert_eq!(table.append_absent(rows(0..4).chain(rows(2..3))).unwrap().rows, 2);
-    assert_eq!(numbers(table.snapshot().scan()), [0, 1, 2, 3]);
+    assert_eq!(scanned(table.snapshot().scan()), [0, 1, 2, 3]);
 }
 
 #[test]
@@ -415,7 +465,7 @@ fn a_delete_is_not_seen_by_older_snapshots() {
     drop(before);
     let after = table.snapshot();
     assert_eq!(numbers(after.rows(0, &one)), [3, 1, 0]);
-    assert_eq!(numbers(after.scan()), [0, 1, 3]);
+    assert_eq!(scanned(after.scan()), [0, 1, 3]);
     assert_eq!(after.rows(auto, &key(&[Datum::BigInt(2)])).count(), 0);
     drop(after);
     assert_eq!(table.delete(|_| false), Ok(0));
@@ -437,13 +487,13 @@ fn a_dropped_index_goes_on_serving_what_the_others_keep() {
     let missing = table.drop_declared_index("latest").unwrap_err();
     assert_eq!(missing, TableError::IndexMissing { name: "latest".to_owned() });
     // Without a declared index every row stays, but none that has expired comes back.
-    let before = numbers(table.snapshot().scan());
+    let before = scanned(table.snapshot().scan());
     table.drop_declared_index("ranged").unwrap();
-    assert_eq!(numbers(table.snapshot().scan()), before);
+    assert_eq!(scanned(table.snapshot().scan()), before);
     clock.set_ms(1_000);
-    assert_eq!(numbers(table.snapshot().scan()), before);
+    assert_eq!(scanned(table.snapshot().scan()), before);
     table.append(rows(4..5)).unwrap();
-    assert_eq!(table.snapshot().scan().count(), before.len() + 1);
+    assert_eq!(table.snapshot().scan().map_rows(|_| ()).count(), before.len() + 1);
 }
 
 #[test]
@@ -490,12 +540,12 @@ fn rows_that_expired_stay_away_when_an_index_that_would_keep_them_is_added() {
     let added = table.add_declared_index(index("j", &[], None, Retention::Forever));
     assert_eq!(added, Ok(2));
     let snapshot = table.snapshot();
-    assert_eq!(numbers(snapshot.scan()), [3]);
+    assert_eq!(scanned(snapshot.scan()), [3]);
     assert_eq!(numbers(snapshot.rows(1, &[])), [3]);
     assert_eq!(numbers(snapshot.rows(2, &[])), [3]);
     drop(snapshot);
     clock.set_ms(100);
-    assert_eq!(numbers(table.snapshot().scan()), [3]);
+    assert_eq!(scanned(table.snapshot().scan()), [3]);
     assert_eq!(table.row_count(), 1);
 }
 
@@ -505,10 +555,10 @@ fn a_widened_index_keeps_more_from_then_on() {
     let (table, clock) = table(vec![by_key], 0);
     table.append([datums((Some(1), Some(1), 0)), datums((Some(1), Some(8), 1))]).unwrap();
     clock.set_ms(15);
-    assert_eq!(numbers(table.snapshot().scan()), [1]);
+    assert_eq!(scanned(table.snapshot().scan()), [1]);
     table.widen_index(0, Retention::Forever).unwrap();
     clock.set_ms(100);
-    assert_eq!(numbers(table.snapshot().scan()), [1], "what had expired stays away");
+    assert_eq!(scanned(table.snapshot().scan()), [1], "what had expired stays away");
     assert_eq!(numbers(table.snapshot().rows(0, &key(&[Datum::Int(1)]))), [1]);
 }
 
@@ -532,9 +582,9 @@ fn a_snapshot_does_not_change() {
     clock.set_ms(1_000);
     assert_eq!(table.collect_expired(), 0, "the snapshot still sees the rows");
     table.truncate().unwrap();
-    assert_eq!(numbers(snapshot.scan()), [1, 2]);
+    assert_eq!(scanned(snapshot.scan()), [1, 2]);
     assert_eq!(numbers(snapshot.rows(0, &key(&[Datum::Int(1)]))), [2, 1]);
-    assert_eq!(numbers(table.snapshot().scan()), Vec::<usize>::new());
+    assert_eq!(scanned(table.snapshot().scan()), Vec::<usize>::new());
     assert_eq!(table.row_count(), 0);
 }
 
@@ -550,7 +600,7 @@ fn collecting_frees_the_memory_of_expired_rows() {
     let full = table.memory_bytes();
     assert!(full > empty + 10_000 * 40, "{full}");
     clock.set_ms(1_000_000);
-    assert_eq!(numbers(table.snapshot().scan()), Vec::<usize>::new());
+    assert_eq!(scanned(table.snapshot().scan()), Vec::<usize>::new());
     // Snapshots of other tests hold the collector up for a moment.
     let mut removed = 0;
     for _ in 0..100_000 {
@@ -566,7 +616,7 @@ fn collecting_frees_the_memory_of_expired_rows() {
 
 /// Whole batches are visible, and as many through every index.
 fn check_batches(snapshot: &Snapshot<'_>, batch_rows: usize) {
-    let count = snapshot.scan().count();
+    let count = snapshot.scan().map_rows(|_| ()).count();
     assert_eq!(count % batch_rows, 0);
     for (position, spec) in snapshot.schema().indexes.iter().enumerate() {
         let key = if spec.keys.is_empty() { Vec::new() } else { key(&[Datum::Int(1)]) };
@@ -635,9 +685,9 @@ fn appends_of_several_threads_are_visible_in_whole_and_in_order() {
                     });
                     table.append(rows).unwrap();
                     let snapshot = table.snapshot();
-                    let own = snapshot.scan().map(Result::unwrap).filter(|found| {
-                        let number = found.row.get(V).as_i64().unwrap();
-                        number / (BATCHES * BATCH_ROWS) == writer
+                    let numbers = snapshot.scan().map_rows(|found| found.row.get(V).as_i64());
+                    let own = numbers.filter(|number| {
+                        number.clone().unwrap().unwrap() / (BATCHES * BATCH_ROWS) == writer
                     });
                     let expected = usize::try_from((batch + 1) * BATCH_ROWS).unwrap();
                     assert_eq!(own.count(), expected, "an append is visible when it returns");
@@ -668,7 +718,7 @@ fn rows_of_a_few_survivors_are_copied_together() {
         table.append([row(k, v)]).unwrap();
     }
     let full = table.memory().rows;
-    let shown = numbers(table.snapshot().scan());
+    let shown = scanned(table.snapshot().scan());
     assert_eq!(shown.len(), 32);
     let mut removed = 0;
     // Snapshots of other tests hold the collector up for a moment.
@@ -681,7 +731,7 @@ fn rows_of_a_few_survivors_are_copied_together() {
     }
     assert_eq!((removed, table.row_count()), (2_968, 32));
     assert!(table.memory().rows * 10 < full, "{} of {full}", table.memory().rows);
-    assert_eq!(numbers(table.snapshot().scan()), shown);
+    assert_eq!(scanned(table.snapshot().scan()), shown);
     for v in [0, 100, 2_900, 2_998, 2_999] {
         let expected = vec![usize::try_from(v).unwrap()];
         assert_eq!(numbers(table.snapshot().rows(1, &key(&[Datum::BigInt(v)]))), expected);
@@ -748,7 +798,7 @@ fn what_a_snapshot_still_shows_stays_charged() {
     table.truncate().unwrap();
     assert!(!lockstep_series::reclaim(), "the snapshot keeps it");
     assert_eq!(budget.memory_use().used, held + table.memory_bytes());
-    assert_eq!(numbers(snapshot.scan()).len(), 2_000);
+    assert_eq!(scanned(snapshot.scan()).len(), 2_000);
     drop(snapshot);
     reclaim();
     assert_eq!(budget.memory_use().used, table.memory_bytes());
@@ -766,7 +816,7 @@ fn late_rows_stay_charged_as_long_as_a_snapshot_shows_the_chunks_before() {
     lockstep_series::pin().flush();
     let waiting = budget.memory_use().used - table.memory_bytes();
     assert!(waiting > 1_000 * 300, "{waiting} bytes were replaced, and are not free");
-    assert_eq!(snapshot.scan().count(), 1_000);
+    assert_eq!(snapshot.scan().map_rows(|_| ()).count(), 1_000);
     drop(snapshot);
     reclaim();
     assert_eq!(budget.memory_use().used, table.memory_bytes());
@@ -790,7 +840,7 @@ fn writes_are_refused_above_the_limit_and_reads_and_deletes_go_on() {
     assert!(table.append_absent(rows(0..2_000)).is_err());
     assert_eq!(budget.memory_use().refused, 3);
     assert_eq!(budget.memory_use().used, held, "nothing of a refused append stays");
-    assert_eq!(numbers(table.snapshot().scan()).len(), 1_000);
+    assert_eq!(scanned(table.snapshot().scan()).len(), 1_000);
     table.append(rows(1_000..1_010)).unwrap();
     reclaim();
     let nothing = table.append_absent(rows(0..1_000)).unwrap();

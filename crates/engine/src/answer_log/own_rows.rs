@@ -59,14 +59,15 @@ impl WaitingRequests {
         let mut found = OwnRows::default();
         let read = columns.request().iter().enumerate().filter(|(_, at)| at.is_some());
         let read: Vec<usize> = read.map(|(column, _)| column).collect();
-        for (count, stored) in table.scan().enumerate() {
+        let mut rows = table.scan();
+        for count in 0_usize.. {
             if count.is_multiple_of(ROWS_PER_CHECKPOINT) {
                 checkpoint()?;
             }
             if self.by_values.is_empty() {
                 break;
             }
-            let stored = stored?;
+            let Some(stored) = rows.next_row()? else { break };
             let values = text_of_values(stored.row, read.iter().copied(), settings);
             let Some(waiting) = self.by_values.get_mut(&values) else { continue };
             waiting.retain(|request| {

@@ -70,8 +70,9 @@ impl AnswerRun<'_> {
     /// Finds the stored rows that requests became.
     fn own_rows(&self, main_table: &Snapshot<'_>, id: u64) -> Result<OwnRows> {
         let (settings, mut waiting) = (self.deployment.settings, WaitingRequests::default());
-        for (number, stored) in (0..).zip(self.logged.scan()) {
-            let stored = stored?;
+        let mut rows = self.logged.scan();
+        for number in 0.. {
+            let Some(stored) = rows.next_row()? else { break };
             let seen = self.columns.seen(stored.row);
             let seen = seen.iter().find(|(table, _)| *table == id).map_or(0, |(_, seen)| *seen);
             waiting.add((number, seen), stored.row, &self.columns, settings);
@@ -82,11 +83,12 @@ impl AnswerRun<'_> {
     /// Finds for each earlier definition of the deployment the columns that its answers have.
     fn earlier_columns(&self, definition: &str) -> Result<BTreeMap<String, Vec<bool>>> {
         let mut found = BTreeMap::new();
-        for (number, stored) in self.logged.scan().enumerate() {
+        let mut rows = self.logged.scan();
+        for number in 0_usize.. {
             if number.is_multiple_of(4_096) {
                 checkpoint()?;
             }
-            let stored = stored?;
+            let Some(stored) = rows.next_row()? else { break };
             let of = self.columns.definition(stored.row);
             if of == definition {
                 continue;
@@ -110,12 +112,13 @@ impl AnswerRun<'_> {
         let logged = self.logged.count(None)?;
         let mut found = AnswerVerification { logged, ..AnswerVerification::default() };
         let mut sample = RowSample::new(self.options.sample, logged);
-        for (number, stored) in (0..).zip(self.logged.scan()) {
+        let mut rows = self.logged.scan();
+        for number in 0.. {
             if number % ANSWERS_PER_REPORT == 0 {
                 checkpoint()?;
                 query::report(CallStep::AnswerRequests, number, logged);
             }
-            let stored = stored?;
+            let Some(stored) = rows.next_row()? else { break };
             if !sample.contains(number) {
                 continue;
             }
@@ -168,11 +171,12 @@ fn describe_rows(
         if texts.values().all(|text| !text.is_empty()) {
             break;
         }
-        for (count, stored) in snapshot.scan().enumerate() {
+        let mut rows = snapshot.scan();
+        for count in 0_usize.. {
             if count.is_multiple_of(4_096) {
                 checkpoint()?;
             }
-            let stored = stored?;
+            let Some(stored) = rows.next_row()? else { break };
             if let Some(text) = texts.get_mut(&stored.arrival) {
                 let arena = Arena::new();
                 let columns = snapshot.schema().columns.iter().enumerate();

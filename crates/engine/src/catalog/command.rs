@@ -20,6 +20,7 @@ use super::{
     TableEntry, TableReference, stale,
 };
 use crate::{
+    append::table_error,
     deployment::{Deployment, Procedure},
     offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
@@ -279,6 +280,9 @@ impl Objects {
                     .err();
             }
             self.check_unread(&name, present.id)?;
+        }
+        if options.is_on_disk() {
+            table.move_to_disk().map_err(|error| table_error(&error))?;
         }
         let definition = Definition::new(ObjectKind::Table, name.clone());
         let entry = TableEntry {

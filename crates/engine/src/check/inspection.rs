@@ -52,6 +52,8 @@ pub(super) struct InspectedTable {
 struct InspectedFile {
     /// Its table and what the manifest's body says of it.
     listed: Option<(u64, Extent)>,
+    /// Of a file that has the rows of extents once more, by an index: the id of its table.
+    run_of: Option<u64>,
     path: PathBuf,
     /// The arrival after that of the last row that was read.
     next: u64,
@@ -151,6 +153,15 @@ impl Inspection {
                 }
                 from = extent.to;
             }
+            for run in checkpoint.runs.iter().flatten().flatten() {
+                let mut inspected = InspectedFile::new(None, 0);
+                inspected.run_of = Some(checkpoint.id);
+                let is_taken = self.files.insert(run.file, inspected).is_some();
+                if !numbers.contains(&run.file) || is_taken {
+                    let (file, name) = (run.file, &table.name);
+                    wrong(format!("data file {file} of {name} is not listed exactly once"));
+                }
+            }
         }
         for number in numbers.iter().filter(|number| !self.files.contains_key(number)) {
             wrong(format!("data file {number} is listed but belongs to no table"));
@@ -178,6 +189,10 @@ impl Inspection {
         assert!(!self.is_in_log, "files come before the log");
         let inspected = self.file(file, path);
         let listed = inspected.listed;
+        let last_block = listed.and_then(|(_, extent)| extent.last_block);
+        if inspected.run_of.is_some() || last_block.is_some_and(|place| place.offset == offset) {
+            return;
+        }
         let table = listed.and_then(|(id, _)| self.tables.get(&id));
         let inspected = self.files.get_mut(&file.number).expect("it was added");
         let mut are_rows = true;
@@ -207,6 +222,9 @@ impl Inspection {
         let mut wanted: BTreeMap<u64, Vec<Range<u64>>> = BTreeMap::new();
         for inspected in self.files.values_mut() {
             self.rows += inspected.rows;
+            if inspected.run_of.is_some() {
+                continue;
+            }
             let Some((id, extent)) = inspected.listed else {
                 let what =
                     format!("{} rows of this file cannot be assigned to a table", inspected.rows);
@@ -329,6 +347,9 @@ impl Inspection {
     fn finding(&self, damage: &Damage) -> CheckFinding {
         let finding = CheckFinding::new(&damage.file, damage.offset, damage.what.clone());
         let inspected = self.files.values().find(|inspected| inspected.path == damage.file);
+        if let Some(id) = inspected.and_then(|file| file.run_of) {
+            return CheckFinding { tables: vec![self.name(id)], ..finding };
+        }
         let Some((inspected, (id, extent))) = inspected.and_then(|file| Some((file, file.listed?)))
         else {
             return finding;
@@ -363,7 +384,8 @@ pub(super) fn is_last(damage: &Damage, report: &CheckReport) -> bool {
 impl InspectedFile {
     fn new(listed: Option<(u64, Extent)>, next: u64) -> Self {
         let (gaps, gap_at) = (Vec::new(), BTreeMap::new());
-        Self { listed, path: PathBuf::new(), next, rows: 0, gaps, is_in_gap: false, gap_at }
+        let run_of = None;
+        Self { listed, run_of, path: PathBuf::new(), next, rows: 0, gaps, is_in_gap: false, gap_at }
     }
 
     /// Ends a gap before an arrival.

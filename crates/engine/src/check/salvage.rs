@@ -159,7 +159,9 @@ pub(super) fn rescue(
                 rescue.body(body, manifest.position);
             }
         }
-        CheckedPart::Block { file, payload, .. } => rescue.block(file.number, payload),
+        CheckedPart::Block { file, offset, payload, .. } => {
+            rescue.block(file.number, offset, payload);
+        }
         CheckedPart::DamagedFile { .. } => {}
         CheckedPart::Group(entries) => entries.for_each(|entry| rescue.entry(&entry)),
     };

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, num::NonZeroUsize};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::temporary::TemporaryStorage;
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema};
-use lockstep_table::{ReadError, StoredRow};
+use lockstep_table::{ReadError, RowCopy};
 
 use super::{KnownRun, KnownTables, Requests, ResultRange, answers::ConsumeBatch};
 use crate::{PreparedRequest, ProgressCallback, catalog::TableEntry, database::TableSet};
@@ -44,8 +44,8 @@ impl ArrivalRun<'_> {
         let is_other = program.input_table() != Some(self.main_table);
         let kept_by = self.read_through.get(&self.main_table).copied();
         let rows = || main_table.scan_by(kept_by);
-        let first = rows().next().transpose()?;
-        let first = first.map(|row| main_table.arrival_ms(row.arrival));
+        let first = rows().next_row()?.map(|row| row.arrival);
+        let first = first.map(|arrival| main_table.arrival_ms(arrival)).transpose()?;
         let warnings = first.map(|first_ms| self.warnings(&tables.that_may_lack(first_ms)));
         let total = set.by_id.get(&self.main_table).map_or(0, |table| table.row_count());
         let run = KnownRun {
@@ -57,9 +57,10 @@ impl ArrivalRun<'_> {
             threads: self.threads,
         };
         let (request_program, main_table_id) = (self.request, self.main_table);
-        let answer = |stored: Result<StoredRow<'_>, ReadError>, requests: &mut Requests<'_>| {
-            let stored = stored?;
-            let arena = Arena::new();
+        let (table, copies) = (main_table.table(), rows().map_rows(|row| RowCopy::of(&row)));
+        let answer = |copy: Result<RowCopy, ReadError>, requests: &mut Requests<'_>| {
+            let (copy, arena) = (copy?, Arena::new());
+            let stored = copy.view(table);
             let value = |position: &Option<usize>| match position {
                 Some(column) => stored.row.get_in(*column, &arena),
                 None => Datum::Null,
@@ -69,11 +70,11 @@ impl ArrivalRun<'_> {
                 request_program.check(&request)?;
             }
             let main_table = requests.tables.now(main_table_id);
-            let arrival_ms = main_table.map_or(0, |table| table.arrival_ms(stored.arrival));
+            let arrival_ms = main_table.map_or(Ok(0), |table| table.arrival_ms(stored.arrival))?;
             requests.tables.go_to(stored.arrival, arrival_ms);
             requests.answer(&request)
         };
-        run.run(&tables, rows(), answer, consume)?;
+        run.run(&tables, copies, answer, consume)?;
         Ok(warnings.unwrap_or_default())
     }
 

@@ -61,8 +61,8 @@ fn holds_seconds(facts: &Facts<'_>, source: &TableSource<'_>, column: usize) -> 
     let Some(table) = facts.tables.by_id.get(&source.table.id) else { return false };
     let snapshot = table.snapshot();
     // Nothing is said about rows that cannot be read.
-    let stored = snapshot.scan().take(ROWS_READ_MAX).map_while(Result::ok);
-    let mut values = stored.filter_map(|stored| stored.row.get(column).as_i64());
+    let values = snapshot.scan().map_rows(|stored| stored.row.get(column).as_i64());
+    let mut values = values.take(ROWS_READ_MAX).map_while(Result::ok).flatten();
     let mut greatest = 0;
     let are_small = values.all(|value| {
         greatest = greatest.max(value);

@@ -23,7 +23,7 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     let Some(table) = &facts.query.request_table else { return };
     let Some(stored) = facts.tables.by_id.get(&table.id) else { return };
     // Rows that cannot be read are rows.
-    if stored.snapshot().scan().next().is_none() {
+    if matches!(stored.snapshot().scan().next_row(), Ok(None)) {
         findings.extend(empty(facts, table));
     }
 }

@@ -104,9 +104,9 @@ enum SuspectTimes {
 fn times(facts: &Facts<'_>, table: &CatalogTable, column: usize) -> Option<SuspectTimes> {
     let snapshot = facts.tables.by_id.get(&table.id)?.snapshot();
     // Nothing is said about rows that cannot be read.
-    let rows = snapshot.scan().take(ROWS_READ_MAX).map_while(Result::ok);
+    let rows = snapshot.scan().map_rows(|stored| stored.row.get(column).as_i64());
     let (mut has_early, mut has_later) = (false, false);
-    for time in rows.filter_map(|stored| stored.row.get(column).as_i64()) {
+    for time in rows.take(ROWS_READ_MAX).map_while(Result::ok).flatten() {
         if LIKE_SECONDS.contains(&time) {
             return Some(SuspectTimes::LikeSeconds);
         }

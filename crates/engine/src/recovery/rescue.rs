@@ -22,14 +22,14 @@ use super::{
 use crate::{
     Database,
     catalog::{CATALOG, Cascade, CatalogCommand, CatalogRecord, QualifiedName},
-    checkpoint::CheckpointBody,
+    checkpoint::{CheckpointBody, Extent},
 };
 
 /// A damaged directory that is being applied.
 pub(crate) struct Rescue<'d> {
     recovery: EngineRecovery<'d>,
-    /// The table of each data file, by the file's number.
-    files: BTreeMap<u64, u64>,
+    /// By its number for each file of rows the table, and the offset of a last block without rows.
+    files: BTreeMap<u64, (u64, Option<u64>)>,
     /// Rows of the log that are missing in the files, by table.
     rescued: BTreeMap<u64, RescuedRows>,
     /// Tables that were there and were dropped.
@@ -100,7 +100,10 @@ impl<'d> Rescue<'d> {
         self.recovery.next_table_id = self.recovery.next_table_id.max(body.next_table_id);
         self.checkpoint_next_id = body.next_table_id;
         for checkpoint in body.tables {
-            self.files.extend(checkpoint.extents.iter().map(|extent| (extent.file, checkpoint.id)));
+            let last_block = |extent: &Extent| extent.last_block.map(|place| place.offset);
+            let files = checkpoint.extents.iter();
+            let files = files.map(|extent| (extent.file, (checkpoint.id, last_block(extent))));
+            self.files.extend(files);
             let Some(found) = self.recovery.tables.get_mut(&checkpoint.id) else { continue };
             let RecoveredTable { replayed: ReplayedTable { table, replay }, position, .. } = found;
             *position = checkpoint.position;
@@ -114,9 +117,13 @@ impl<'d> Rescue<'d> {
     }
 
     /// Stores the rows of a block, and before them what the log has of the rows that are missing.
-    pub(crate) fn block(&mut self, file: u64, payload: &[u8]) {
+    pub(crate) fn block(&mut self, file: u64, offset: u64, payload: &[u8]) {
         assert!(!self.is_in_log, "files come before the log");
-        let Some(id) = self.files.get(&file).copied() else { return };
+        // Runs of disk tables have the rows of extents once more.
+        let Some((id, last_block)) = self.files.get(&file).copied() else { return };
+        if last_block == Some(offset) {
+            return;
+        }
         let mut first = None;
         // One that is not wholly a block has been listed.
         let _is_block = visit_block(payload, &mut |arrival, _| {

@@ -17,7 +17,7 @@ use lockstep_function::cast::print_datum;
 use lockstep_host::query;
 use lockstep_request::{KnownAnswers, answer_of_last_row};
 use lockstep_row::{Arena, Datum, Value, arrow::ColumnReader};
-use lockstep_table::{ReadError, StoredRow};
+use lockstep_table::{ReadError, RowCopy, StoredRow};
 
 use super::{
     RowSample, Verification, VerifyOptions,
@@ -47,28 +47,30 @@ pub(super) fn verify_at_positions<'r>(
     // Each run of batch mode may use the memory of the whole call.
     let is_limited = query::current().is_some_and(|context| context.memory_bytes().is_some());
     let threads = if is_limited { NonZeroUsize::MIN } else { threads };
-    let shared = tables.share();
+    let (shared, table) = (tables.share(), main_table.table());
     let worker = || {
         let mut tables = shared.open();
         let mut answers = deployment.request.program().known_answers();
-        move |(row, stored): SampledRow<'_>| -> Result<(u64, Verification)> {
+        move |(row, stored): SampledRow| -> Result<(u64, Verification)> {
             let mut comparison = RowComparison::new(columns, settings);
+            let stored = stored?;
+            let stored = stored.view(table);
             let (batch, answered) =
-                answer_at((deployment, request_table), stored?, (&mut tables, &mut answers))?;
+                answer_at((deployment, request_table), stored, (&mut tables, &mut answers))?;
             comparison.count_request();
             compare(row, batch, answered, &mut comparison);
             Ok((row + 1, comparison.found))
         }
     };
     let sampled = (0..)
-        .zip(main_table.scan_by(index))
+        .zip(main_table.scan_by(index).map_rows(|row| RowCopy::of(&row)))
         .filter(|(row, stored)| sample.contains(*row) || stored.is_err());
     report.add_blocks(threads, sampled, worker)?;
     Ok(report)
 }
 
 /// A stored row of a sample, and its number among all.
-type SampledRow<'s> = (u64, Result<StoredRow<'s>, ReadError>);
+type SampledRow = (u64, Result<RowCopy, ReadError>);
 
 /// The rows of a result.
 type ResultRows = Vec<Vec<Value>>;
@@ -84,7 +86,7 @@ fn answer_at(
         return Diagnostic::internal("the request table is a table of the query").err();
     };
     let (arrived_ms, width) =
-        (main_table.arrival_ms(stored.arrival), main_table.schema().columns.len());
+        (main_table.arrival_ms(stored.arrival)?, main_table.schema().columns.len());
     let index = tables.index_read(request_table);
     tables.go_to(stored.arrival + 1, arrived_ms);
     let known = tables.then(request_table).map_or(Ok(0), |then| then.count(index))?;

@@ -14,7 +14,7 @@ use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_request::{Replay, ReplayProgram, with_row_numbers};
 use lockstep_row::{Arena, Datum, arrow::ColumnReader};
-use lockstep_table::{ScanRows, StoredRow};
+use lockstep_table::{RowCopy, ScanRows, Table};
 
 use super::{
     RowSample, Verification, VerifyOptions,
@@ -55,7 +55,8 @@ pub(super) fn verify_row_by_row<'r>(
     let sample = RowSample::new(options.sample, view.count(kept_by)?);
     report.begin(sample.rows);
     let width = view.schema().columns.len();
-    let replayed = ReplayedTables { program: &program, tables: tables.share(), width };
+    let replayed =
+        ReplayedTables { program: &program, tables: tables.share(), table: view.table(), width };
     let mut gathered = GatheredRows {
         replayed: &replayed,
         threads,
@@ -75,15 +76,17 @@ pub(super) fn verify_row_by_row<'r>(
 struct ReplayedTables<'p> {
     program: &'p ReplayProgram<'p>,
     tables: SharedTables<'p>,
+    /// The request table.
+    table: &'p Table,
     /// The number of columns of a stored row.
     width: usize,
 }
 
 /// A stored row to replay.
-struct GatheredRow<'c> {
+struct GatheredRow {
     /// The stored rows before it.
     number: u64,
-    stored: StoredRow<'c>,
+    stored: RowCopy,
     /// Its row in batch mode, if there is one: the gathered batch, and the row of it.
     batch: Option<(usize, usize)>,
 }
@@ -97,7 +100,7 @@ struct GatheredRows<'c, 'r> {
     /// The number of stored rows that were passed.
     done: u64,
     sample: RowSample,
-    rows: Vec<GatheredRow<'c>>,
+    rows: Vec<GatheredRow>,
     /// The rows of batch mode that go with them.
     batches: Vec<RecordBatch>,
     /// The number of stored rows that were passed when rows were replayed last.
@@ -174,20 +177,20 @@ impl<'r> GatheredRows<'_, 'r> {
 
     /// Passes the next stored row, and gathers it if it is in the sample. Returns whether it is.
     fn pass(&mut self, batch: Option<(usize, usize)>) -> Result<bool> {
-        let Some(stored) = self.stored.next().transpose()? else {
+        let Some(stored) = self.stored.next_row()? else {
             return Diagnostic::internal("batch mode has more rows than the table").err();
         };
         let number = self.done;
+        let is_wanted = self.sample.contains(number);
+        if is_wanted {
+            self.rows.push(GatheredRow { number, stored: RowCopy::of(&stored), batch });
+        }
         self.done += 1;
         if self.done.is_multiple_of(ROWS_PER_CHECKPOINT as u64) {
             checkpoint()?;
             if self.rows.is_empty() {
                 self.report.tell(self.done);
             }
-        }
-        let is_wanted = self.sample.contains(number);
-        if is_wanted {
-            self.rows.push(GatheredRow { number, stored, batch });
         }
         Ok(is_wanted)
     }
@@ -198,7 +201,7 @@ impl<'r> GatheredRows<'_, 'r> {
         let (replayed, batches) = (self.replayed, &self.batches[..]);
         let worker = || {
             let mut replay = replayed.program.over(replayed.tables.open_of_program());
-            move |block: &[GatheredRow<'_>]| -> Result<(u64, Verification)> {
+            move |block: &[GatheredRow]| -> Result<(u64, Verification)> {
                 let replay = replay.as_mut().map_err(|error| error.clone())?;
                 let mut comparison = RowComparison::new(columns, settings);
                 replayed.compare(block, batches, replay, &mut comparison)?;
@@ -219,7 +222,7 @@ impl ReplayedTables<'_> {
     /// Replays rows and compares their answers with the rows of batch mode.
     fn compare(
         &self,
-        rows: &[GatheredRow<'_>],
+        rows: &[GatheredRow],
         batches: &[RecordBatch],
         replay: &mut Replay<'_>,
         comparison: &mut RowComparison<'_>,
@@ -241,7 +244,8 @@ impl ReplayedTables<'_> {
                 readers.iter().map(|reader| reader.get(row, &arena)).collect()
             };
             let batch = row.batch.map(of_batch);
-            let stored = (0..self.width).map(|column| row.stored.row.get_in(column, &arena));
+            let of_table = row.stored.view(self.table).row;
+            let stored = (0..self.width).map(|column| of_table.get_in(column, &arena));
             let stored: Vec<Datum<'_>> = stored.collect();
             let request = replay.answer(&stored, row.stored.arrival, &arena)?;
             comparison.compare(row.number, batch.as_deref(), request);

@@ -17,7 +17,7 @@ use lockstep_series::{
 use lockstep_table::{
     Horizon,
     part::{
-        IndexRun, MergeError, MergeRule, MergedRows, PageCache, PageSource, Pins, RunFile,
+        IndexRun, MergeError, MergeRule, MergedRows, PageCache, PageSource, Pins,
         RunWriter, merge,
     },
 };
@@ -79,8 +79,7 @@ impl Runs {
         if memory.bytes > 0 {
             add(&directory, &mut written, memory.write(&directory)?)?;
         }
-        let files: Vec<RunFile> = written.iter().map(|(_, run)| *run).collect();
-        commit(&directory, &files)
+        commit(&directory, written.iter().map(|(_, run)| run))
     }
 
     /// Opens the runs that were built.
@@ -154,25 +153,23 @@ impl Runs {
 /// equally often.
 fn add(
     directory: &DatabaseDirectory,
-    written: &mut Vec<(u32, RunFile)>,
-    run: RunFile,
+    written: &mut Vec<(u32, Arc<IndexRun>)>,
+    run: IndexRun,
 ) -> Result<(), Box<dyn Error>> {
-    written.push((0, run));
-    while let Some((merges, _)) = written.last().copied() {
+    written.push((0, Arc::new(run)));
+    while let Some(merges) = written.last().map(|(merges, _)| *merges) {
         let alike = written.iter().rev().take_while(|(of_run, _)| *of_run == merges).count();
         if alike < MERGED_RUNS {
             break;
         }
-        let mut runs = Vec::with_capacity(alike);
-        for (_, run) in written.drain(written.len() - alike..) {
-            runs.push(Arc::new(IndexRun::open(directory.open_blocks(run.file)?, run.last_block)?));
-        }
+        let runs: Vec<_> =
+            written.drain(written.len() - alike..).map(|(_, run)| run).collect();
         let keys = runs.iter().map(|run| run.counts().keys).max().unwrap_or(0);
         let writer = RunWriter::new(directory.create_data_file()?, keys);
         let horizon = Horizon { visible_arrival: u64::MAX, now_ms: 0 };
         let rule = MergeRule { retention: Retention::Forever, horizon };
-        let merged = merge::<MergeError>(&runs, rule, writer, || Ok(()))?;
-        written.push((merges + 1, merged));
+        let merged = merge::<MergeError>(&runs, rule, writer, |_| true, || Ok(()))?;
+        written.push((merges + 1, Arc::new(merged)));
     }
     Ok(())
 }
@@ -219,7 +216,7 @@ impl Memory {
     }
 
     /// Writes the rows into a run.
-    fn write(self, directory: &DatabaseDirectory) -> Result<RunFile, Box<dyn Error>> {
+    fn write(self, directory: &DatabaseDirectory) -> Result<IndexRun, Box<dyn Error>> {
         let keys = self.series.sorted_keys();
         let key_count = u64::try_from(keys.len())?;
         let mut writer = RunWriter::new(directory.create_data_file()?, key_count);
@@ -236,9 +233,12 @@ impl Memory {
 }
 
 /// Makes the runs the content of the directory.
-fn commit(directory: &DatabaseDirectory, runs: &[RunFile]) -> Result<(), Box<dyn Error>> {
-    let files = runs.iter().map(|run| run.file).collect();
-    let body = runs.iter().flat_map(|run| written_place(run.last_block)).collect();
+fn commit<'r>(
+    directory: &DatabaseDirectory,
+    runs: impl Iterator<Item = &'r Arc<IndexRun>> + Clone,
+) -> Result<(), Box<dyn Error>> {
+    let files = runs.clone().map(|run| run.file()).collect();
+    let body = runs.flat_map(|run| written_place(run.last_block())).collect();
     let manifest = directory.manifest();
     directory.commit(manifest.successor(manifest.position, files, body))?;
     Ok(())

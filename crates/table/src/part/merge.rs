@@ -13,13 +13,14 @@
 use std::sync::Arc;
 
 use lockstep_row::Retention;
-use lockstep_series::{Bounds, KeyRow, PageRows, RowRef};
+use lockstep_series::{Bounds, KeyRow, RowRef};
 
 use crate::{
     Horizon, ReadError,
     part::{
         bug::{self, PartBug},
-        run::{IndexRun, RunFile, RunWriter},
+        key_scan::{KeyScan, VisitedRow, for_each_row},
+        run::{IndexRun, RunWriter},
     },
 };
 
@@ -47,91 +48,65 @@ pub struct MergeRule {
 /// The number of rows between two checkpoints.
 const CHECKPOINT_ROWS: u64 = 4_096;
 
-/// The rows of a run, one after the other.
-struct RunScan {
-    run: Arc<IndexRun>,
-    /// The page, and the next row in it.
-    page: Option<(PageRows, usize)>,
-    next_page: usize,
-}
-
-impl RunScan {
-    fn new(run: &Arc<IndexRun>) -> Result<Self, ReadError> {
-        let mut scan = Self { run: Arc::clone(run), page: None, next_page: 0 };
-        scan.reach_row()?;
-        Ok(scan)
-    }
-
-    /// Returns the next row, with its key.
-    fn next(&self) -> Option<(&[u8], KeyRow<'_>)> {
-        let (page, at) = self.page.as_ref()?;
-        page.get(*at)
-    }
-
-    /// Passes the next row.
-    fn advance(&mut self) -> Result<(), ReadError> {
-        debug_assert!(self.next().is_some(), "there is a row to pass");
-        if let Some((_, at)) = &mut self.page {
-            *at += 1;
-        }
-        self.reach_row()
-    }
-
-    /// Reads pages until there is a row.
-    fn reach_row(&mut self) -> Result<(), ReadError> {
-        while self.next().is_none() && self.next_page < self.run.page_count() {
-            self.page = Some((self.run.read_rows(self.next_page)?, 0));
-            self.next_page += 1;
-        }
-        Ok(())
-    }
-}
-
-/// Writes the rows of runs into one. `checkpoint` is called every few thousand rows, and ends the merge
-/// when it fails.
+/// Writes the rows of runs into one, of those that are not expired the ones for which `is_kept` holds.
+/// `checkpoint` is called every few thousand rows, and ends the merge when it fails.
 pub fn merge<E: From<MergeError>>(
     runs: &[Arc<IndexRun>],
     rule: MergeRule,
-    mut writer: RunWriter,
-    mut checkpoint: impl FnMut() -> Result<(), E>,
-) -> Result<RunFile, E> {
-    let MergeRule { retention, horizon } = rule;
-    let bounds = Bounds::new(u64::MAX, retention, horizon.now_ms);
-    let scans = runs.iter().map(RunScan::new).collect::<Result<Vec<_>, _>>();
-    let mut scans = scans.map_err(MergeError::from)?;
-    let (mut key, mut rows) = (Vec::new(), 0_u64);
-    while let Some(least) = scans.iter().filter_map(|scan| Some(scan.next()?.0)).min() {
-        key.clear();
-        key.extend_from_slice(least);
-        writer.begin_key(&key);
-        let mut displacing = 0;
-        let mut first = None;
-        while let Some(newest) = newest_of_key(&scans, &key) {
-            let Some((_, KeyRow { event_time, row })) = scans[newest].next() else { break };
-            let is_lost = bug::is_seeded(PartBug::OneRunOfKeyMerged)
-                && *first.get_or_insert(newest) != newest;
-            let is_before = row.arrival() < horizon.visible_arrival;
-            if !bounds.is_expired(event_time, displacing + 1) && !is_lost {
-                writer.push(event_time, row).map_err(MergeError::from)?;
-            }
-            let displaces = is_before || bug::is_seeded(PartBug::LatestCutByLaterRows);
-            displacing += u64::from(displaces);
-            scans[newest].advance().map_err(MergeError::from)?;
-            rows += 1;
-            if rows % CHECKPOINT_ROWS == 0 {
-                checkpoint()?;
-            }
-        }
-    }
-    Ok(writer.finish().map_err(MergeError::from)?)
+    writer: RunWriter,
+    is_kept: impl FnMut(RowRef<'_>) -> bool,
+    checkpoint: impl FnMut() -> Result<(), E>,
+) -> Result<IndexRun, E> {
+    let scans = runs.iter().map(KeyScan::of_run).collect::<Result<Vec<_>, _>>();
+    merge_scans(scans.map_err(MergeError::from)?, rule, writer, is_kept, checkpoint)
 }
 
-/// Returns the scan whose next row is the newest of those of a key.
-fn newest_of_key(scans: &[RunScan], key: &[u8]) -> Option<usize> {
-    let position = |row: RowRef<'_>, event_time| (event_time, row.arrival());
-    let of_key = scans.iter().enumerate().filter_map(|(at, scan)| {
-        let (of, KeyRow { event_time, row }) = scan.next()?;
-        (of == key).then(|| (position(row, event_time), at))
+/// The error of what a visit of rows calls.
+enum Visited<E> {
+    Read(ReadError),
+    Failed(E),
+}
+
+impl<E> From<ReadError> for Visited<E> {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+/// Writes the rows of scans into a run as [`merge`] does.
+pub(crate) fn merge_scans<E: From<MergeError>>(
+    mut scans: Vec<KeyScan<'_>>,
+    rule: MergeRule,
+    mut writer: RunWriter,
+    mut is_kept: impl FnMut(RowRef<'_>) -> bool,
+    mut checkpoint: impl FnMut() -> Result<(), E>,
+) -> Result<IndexRun, E> {
+    let MergeRule { retention, horizon } = rule;
+    let bounds = Bounds::new(u64::MAX, retention, horizon.now_ms);
+    let (mut displacing, mut first, mut rows) = (0, 0, 0_u64);
+    let visited = for_each_row(&mut scans, |visited| {
+        let VisitedRow { key, is_first, row: KeyRow { event_time, row }, source } = visited;
+        if is_first {
+            writer.begin_key(key);
+            (displacing, first) = (0, source);
+        }
+        let is_lost = bug::is_seeded(PartBug::OneRunOfKeyMerged) && source != first;
+        if !bounds.is_expired(event_time, displacing + 1) && !is_lost && is_kept(row) {
+            let pushed = writer.push(event_time, row).map_err(MergeError::from);
+            pushed.map_err(|error| Visited::Failed(error.into()))?;
+        }
+        let displaces = row.arrival() < horizon.visible_arrival
+            || bug::is_seeded(PartBug::LatestCutByLaterRows);
+        displacing += u64::from(displaces);
+        rows += 1;
+        if rows % CHECKPOINT_ROWS == 0 {
+            checkpoint().map_err(Visited::Failed)?;
+        }
+        Ok(())
     });
-    of_key.max().map(|(_, at)| at)
+    visited.map_err(|error| match error {
+        Visited::Read(error) => MergeError::Read(error).into(),
+        Visited::Failed(error) => error,
+    })?;
+    Ok(writer.finish().map_err(MergeError::from)?)
 }

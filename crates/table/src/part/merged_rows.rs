@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use lockstep_series::{Bounds, ChunkRun, SeriesRows};
+use lockstep_series::{Bounds, ChunkRun, RowRef, SeriesRows};
 
 use crate::{
     ReadError,
@@ -123,13 +123,41 @@ impl<'s> MergedRows<'s> {
         }
     }
 
-    /// Returns the next row, as a run of one.
-    pub fn next_row(&mut self, pages: &PageSource<'s>) -> Result<Option<ChunkRun<'s>>, ReadError> {
-        let Some(run) = self.next_run(pages)? else { return Ok(None) };
-        if run.len() > 1 {
-            self.current = Some(run.slice(1..run.len()));
+    /// Gives back the last rows of the run that was returned last: they are the next ones again.
+    pub fn put_back(&mut self, rest: ChunkRun<'s>) {
+        debug_assert!(self.current.is_none(), "of one run, and once");
+        self.current = Some(rest).filter(|run| !run.is_empty());
+    }
+
+    /// Returns the next rows that are stored together, follow each other and are shown, at most so many. After an
+    /// error of `is_shown` the cursor is before the row.
+    pub fn next_run_of(
+        &mut self,
+        pages: &PageSource<'s>,
+        rows_max: usize,
+        mut is_shown: impl FnMut(RowRef<'s>) -> Result<bool, ReadError>,
+    ) -> Result<Option<ChunkRun<'s>>, ReadError> {
+        while let Some(run) = self.next_run(pages)? {
+            let (mut shown, mut at) = (0..0, 0);
+            while at < run.len() && shown.len() < rows_max {
+                match is_shown(run.row(at)) {
+                    Ok(true) if shown.is_empty() => shown = at..at + 1,
+                    Ok(true) => shown.end = at + 1,
+                    Ok(false) if shown.is_empty() => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        self.put_back(run.slice(shown.start.min(at)..run.len()));
+                        return Err(error);
+                    }
+                }
+                at += 1;
+            }
+            self.put_back(run.slice(shown.end.max(at)..run.len()));
+            if !shown.is_empty() {
+                return Ok(Some(run.slice(shown)));
+            }
         }
-        Ok(Some(run.slice(0..1)))
+        Ok(None)
     }
 
     /// Returns the next rows that are stored together and follow each other.

@@ -39,6 +39,8 @@ pub struct PageCache {
     pages: Cache<PageId, Arc<Page>, PageBytes>,
     hits: AtomicU64,
     reads: AtomicU64,
+    /// The bytes of the pages when one was read last, or the limit was set.
+    bytes: AtomicU64,
 }
 
 /// The contents and the work of a page cache.
@@ -68,7 +70,25 @@ impl PageCache {
     pub fn new(limit: u64) -> Self {
         let pages = usize::try_from(limit / PAGE_BYTES_ESTIMATED).unwrap_or(usize::MAX).max(1);
         let pages = Cache::with_weighter(pages, limit, PageBytes);
-        Self { pages, hits: AtomicU64::new(0), reads: AtomicU64::new(0) }
+        let zero = || AtomicU64::new(0);
+        Self { pages, hits: zero(), reads: zero(), bytes: zero() }
+    }
+
+    /// Sets the limit, and drops pages beyond it.
+    pub fn set_limit(&self, limit: u64) {
+        self.pages.set_capacity(limit);
+        self.note_bytes();
+    }
+
+    /// Returns the bytes of the pages.
+    pub fn bytes(&self) -> u64 {
+        // Relaxed: the number itself is all that is shared.
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn note_bytes(&self) {
+        // Relaxed: as above.
+        self.bytes.store(self.pages.weight(), Ordering::Relaxed);
     }
 
     /// Returns the contents and the work of the cache.
@@ -92,6 +112,9 @@ impl PageCache {
         let counter = if is_hit { &self.hits } else { &self.reads };
         // Relaxed: a number to report.
         counter.fetch_add(1, Ordering::Relaxed);
+        if !is_hit {
+            self.note_bytes();
+        }
         page
     }
 }

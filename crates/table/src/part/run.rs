@@ -34,14 +34,20 @@
 //! Finding a key: a hash, and where the filter does not deny it, a binary search over the pages and
 //! the read of one page. Memory: 40 bytes and a key for each page of 32 KiB, 10 bits for each key.
 
-use std::{fmt, ops::Range, path::Path, sync::Arc};
+use std::{
+    fmt,
+    ops::Range,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use lockstep_row::RowCodec;
-use lockstep_series::{Page, PageRows, PageWriter, RecordFormat, RowRef};
+use lockstep_series::{Account, Page, PageRows, PageWriter, RecordFormat, RowRef};
 use lockstep_wal::{BlockPlace, BlockReader, DataFile, DataFileWriter, Error};
 
 use crate::{
     ReadError, ReadFailure,
+    disk::MemoryCharge,
     part::{
         bug::{self, PartBug},
         key_filter::{self, KeyFilter},
@@ -49,7 +55,7 @@ use crate::{
 };
 
 /// The size of a page, in bytes: a page ends with the row that reaches it.
-const PAGE_BYTES: usize = 32 << 10;
+const PAGE_BYTES: usize = if cfg!(test) { 128 } else { 32 << 10 };
 const VERSION: u32 = 1;
 /// Bytes before the pages in the last block.
 const HEADER_BYTES: usize = 40;
@@ -67,17 +73,6 @@ struct Fence {
     arrival: u64,
     /// Where the key of the row ends in the keys.
     key_end: u64,
-}
-
-/// The data file of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunFile {
-    /// The file.
-    pub file: DataFile,
-    /// The place of its last block.
-    pub last_block: BlockPlace,
-    /// The number of its rows.
-    pub rows: u64,
 }
 
 /// A run that is being written.
@@ -186,8 +181,8 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Puts the run on the disk.
-    pub fn finish(mut self) -> Result<RunFile, Error> {
+    /// Puts the run on the disk, and opens it. Its file stays there as long as it is open.
+    pub fn finish(mut self) -> Result<IndexRun, Error> {
         self.end_key();
         if self.ended.count > 0 {
             // The key that has not ended has no rows in the page.
@@ -195,8 +190,8 @@ impl RunWriter {
             self.write_ended()?;
         }
         let last_block = self.file.push_block(&self.index.write())?;
-        let rows = self.index.counts.rows;
-        Ok(RunFile { file: self.file.finish()?, last_block, rows })
+        let file = self.file.finish_to_read()?;
+        Ok(IndexRun { file, last_block, index: self.index, charge: OnceLock::new() })
     }
 
     /// Notes that the key has a row.
@@ -321,7 +316,9 @@ impl Fence {
 /// A run whose pages can be read.
 pub struct IndexRun {
     file: BlockReader,
+    last_block: BlockPlace,
     index: RunIndex,
+    charge: OnceLock<MemoryCharge>,
 }
 
 impl IndexRun {
@@ -330,7 +327,7 @@ impl IndexRun {
         let failed = |reason| ReadError::new(file.path(), last_block.offset, reason);
         let bytes = file.read(last_block).map_err(|error| failed(ReadFailure::of(&error)))?;
         match RunIndex::read(&bytes) {
-            Ok(index) => Ok(Self { file, index }),
+            Ok(index) => Ok(Self { file, last_block, index, charge: OnceLock::new() }),
             Err(reason) => Err(failed(reason)),
         }
     }
@@ -365,6 +362,11 @@ impl IndexRun {
         self.index.fences.len()
     }
 
+    /// Charges an account with its memory, once.
+    pub(crate) fn adopt(&self, account: &Arc<dyn Account>) {
+        MemoryCharge::once(&self.charge, account, self.memory_bytes());
+    }
+
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
@@ -377,9 +379,14 @@ impl IndexRun {
         BlockPlace { offset, index, length }
     }
 
-    /// Returns the number of the file.
-    pub fn number(&self) -> u64 {
-        self.file.file().number
+    /// Returns the data file.
+    pub fn file(&self) -> DataFile {
+        self.file.file()
+    }
+
+    /// Returns the place of the last block.
+    pub fn last_block(&self) -> BlockPlace {
+        self.last_block
     }
 
     /// Returns the pages that may have rows of a key; most often none where there is no such row.

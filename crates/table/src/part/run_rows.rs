@@ -19,6 +19,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Pins {
     pages: RefCell<HashMap<PageId, Arc<Page>>>,
+    /// Copies of rows.
+    rows: RefCell<Vec<Box<[u8]>>>,
 }
 
 /// Where the pages of an index's runs come from.
@@ -37,7 +39,17 @@ pub struct PageSource<'s> {
 impl Pins {
     /// Returns the bytes of memory of the pages.
     pub fn memory_bytes(&self) -> usize {
-        self.pages.borrow().values().map(|page| page.memory_bytes()).sum()
+        let pages = self.pages.borrow().values().map(|page| page.memory_bytes()).sum::<usize>();
+        pages + self.rows.borrow().iter().map(|row| row.len()).sum::<usize>()
+    }
+
+    /// Keeps a copy of the bytes of a row as long as this exists.
+    pub(crate) fn keep_row(&self, bytes: &[u8]) -> &[u8] {
+        let copy: Box<[u8]> = bytes.into();
+        let kept: *const [u8] = &*copy;
+        self.rows.borrow_mut().push(copy);
+        // SAFETY: the bytes do not move, and are not given up while `self` is borrowed.
+        unsafe { &*kept }
     }
 
     /// Returns a page that was kept.
@@ -63,7 +75,7 @@ impl<'s> PageSource<'s> {
         let Self { cache, codec, format, pins } = *self;
         let number = u32::try_from(page).expect("a file has fewer than 2^32 blocks");
         let format_id = format.map_or(0, |format| format.id());
-        let id = PageId { file: run.number(), page: number, format: format_id };
+        let id = PageId { file: run.file().number, page: number, format: format_id };
         if let Some(page) = pins.find(id) {
             return Ok(page);
         }

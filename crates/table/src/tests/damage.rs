@@ -8,7 +8,7 @@ use std::{
 
 use lockstep_row::{Datum, Retention};
 
-use super::{K, T, V, datums, index, key, numbers, reclaim, rows, table};
+use super::{K, T, V, datums, index, key, reclaim, rows, scanned, table};
 use crate::{TableError, tests::budgeted};
 
 thread_local! {
@@ -45,7 +45,7 @@ fn check(panics_before: usize) {
             let key = key(&[if index == 0 { Datum::Int(1) } else { Datum::BigInt(at.into()) }]);
             snapshot.rows(index, &key).count()
         };
-        assert_eq!(numbers(snapshot.scan()).len(), 100);
+        assert_eq!(scanned(snapshot.scan()).len(), 100);
         assert_eq!((by_key(0, 1), by_key(1, 99), by_key(1, 100)), (100, 1, 0));
     };
     shows_as_before();
@@ -56,7 +56,7 @@ fn check(panics_before: usize) {
     assert_eq!(budget.memory_use().used, table.memory_bytes());
     table.truncate().unwrap();
     assert_eq!(table.append(rows(200..300)).unwrap().rows, 100);
-    assert_eq!(numbers(table.snapshot().scan()).len(), 100);
+    assert_eq!(scanned(table.snapshot().scan()).len(), 100);
     reclaim();
     assert_eq!(budget.memory_use().used, table.memory_bytes());
 }

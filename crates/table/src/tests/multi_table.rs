@@ -8,7 +8,7 @@ use std::{
 use lockstep_host::ManualClock;
 use lockstep_row::{Column, DataType, Retention, TableSchema};
 
-use super::{K, T, V, damage, datums, index, numbers, reclaim, rows};
+use super::{K, T, V, damage, datums, index, reclaim, rows, scanned};
 use crate::{Appended, Arrivals, BulkLoad, MemoryBudget, Snapshot, Table, TableError};
 
 /// Tables of one engine, with one budget.
@@ -38,7 +38,7 @@ fn load(table: &Table, numbers: std::ops::Range<i64>) -> BulkLoad<'_> {
 }
 
 fn count(table: &Table) -> usize {
-    table.snapshot().scan().count()
+    table.snapshot().scan().map_rows(|_| ()).count()
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn the_rows_of_several_loads_follow_one_another() {
     let loads = vec![load(&two, 2..5), three.load(), load(&one, 0..2)];
     let done = BulkLoad::finish_all(loads).unwrap();
     assert_eq!(done.map_rows(), [3, 0, 2]);
-    assert_eq!(numbers(one.snapshot().scan()), [0, 1]);
-    assert_eq!(numbers(two.snapshot().scan()), [2, 3, 4]);
+    assert_eq!(scanned(one.snapshot().scan()), [0, 1]);
+    assert_eq!(scanned(two.snapshot().scan()), [2, 3, 4]);
     assert_eq!(BulkLoad::finish_all(Vec::new()), Ok(Vec::new()));
     assert_eq!(BulkLoad::finish_all(vec![three.load()]), Ok(vec![Appended::default()]));
 }
@@ -144,10 +144,8 @@ fn aligned_snapshots_show_an_append_in_all_tables_or_in_none() {
         Snapshot::align(&mut snapshots);
         let count = |table: usize, number: usize| {
             let number = i64::try_from(number).unwrap();
-            let all = snapshots[table].scan();
-            all.map(Result::unwrap)
-                .filter(|found| found.row.get(V).as_i64() == Some(number))
-                .count()
+            let all = snapshots[table].scan().map_rows(|found| found.row.get(V).as_i64());
+            all.filter(|found| *found == Ok(Some(number))).count()
         };
         seen = 0;
         for (number, pair) in PAIRS.iter().enumerate() {

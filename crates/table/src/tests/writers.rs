@@ -8,7 +8,9 @@ use std::sync::{
 use lockstep_host::{Interrupt, QueryContext, Threads};
 use lockstep_row::{Datum, Retention};
 
-use super::{K, T, V, budgeted, datums, hold::need, index, key, numbers, reclaim, rows, table};
+use super::{
+    K, T, V, budgeted, datums, hold::need, index, key, numbers, reclaim, rows, scanned, table,
+};
 use crate::{Appended, IndexNeed, Snapshot, Table, TableError};
 
 /// Keys of the rows that writers add.
@@ -22,8 +24,11 @@ fn row(v: i64) -> [Datum<'static>; 3] {
 
 /// As many rows are shown by each index as in order of arrival, and none twice.
 fn check_indexes(snapshot: &Snapshot<'_>) -> usize {
-    let mut shown: Vec<i64> =
-        snapshot.scan().map(|found| found.unwrap().row.get(V).as_i64().unwrap()).collect();
+    let mut shown: Vec<i64> = snapshot
+        .scan()
+        .map_rows(|found| found.row.get(V).as_i64().unwrap())
+        .map(Result::unwrap)
+        .collect();
     shown.sort_unstable();
     assert!(shown.windows(2).all(|pair| pair[0] < pair[1]), "no row is there twice");
     for (at, spec) in snapshot.schema().indexes.iter().enumerate() {
@@ -127,7 +132,7 @@ fn check_expiry(retention: Retention) {
             table.collect_expired();
             let snapshot = table.snapshot();
             let shown = check_indexes(&snapshot);
-            assert_eq!(snapshot.scan_kept_by(0).count(), shown);
+            assert_eq!(snapshot.scan_kept_by(0).map_rows(|_| ()).count(), shown);
         }
     });
     for _ in 0..100 {
@@ -157,7 +162,7 @@ fn a_shared_table_removes_expired_rows_by_itself() {
     // What is kept, what is appended until rows are looked for, and how far writers may run ahead;
     // other tests hold the collector up for a while.
     assert!(most < 1_200_000, "{most}");
-    assert_eq!(table.snapshot().scan().count(), 10);
+    assert_eq!(table.snapshot().scan().map_rows(|_| ()).count(), 10);
 }
 
 #[test]
@@ -175,7 +180,7 @@ fn a_load_is_visible_at_its_end_or_not_at_all() {
     let (column, name) = ("t".to_owned(), "i".to_owned());
     let expected = TableError::NullEventTime { column, index: name, row_number: 1_502 };
     assert_eq!(null, Err(expected));
-    assert_eq!(table.snapshot().scan().count(), 3);
+    assert_eq!(table.snapshot().scan().map_rows(|_| ()).count(), 3);
     drop(load);
     reclaim();
     assert_eq!((used(), table.row_count()), (table.memory_bytes(), 3));
@@ -186,11 +191,11 @@ fn a_load_is_visible_at_its_end_or_not_at_all() {
     for at in 0..10_i64 {
         load.push(rows(at * 100..(at + 1) * 100)).unwrap();
     }
-    assert_eq!((load.row_count(), table.snapshot().scan().count()), (1_000, 0));
+    assert_eq!((load.row_count(), table.snapshot().scan().map_rows(|_| ()).count()), (1_000, 0));
     assert_eq!(load.finish(), Ok(Appended { rows: 1_000, ..Appended::default() }));
     let snapshot = table.snapshot();
-    assert_eq!(snapshot.scan().count(), 1_000);
-    assert_eq!(snapshot.scan().next().unwrap().unwrap().arrival, first);
+    assert_eq!(snapshot.scan().map_rows(|_| ()).count(), 1_000);
+    assert_eq!(snapshot.scan().next_row().unwrap().unwrap().arrival, first);
     assert_eq!(snapshot.rows(0, &key(&[Datum::Int(1)])).count(), 1_000);
     // What other tests replace waits for it.
     drop(snapshot);
@@ -227,7 +232,7 @@ fn a_load_is_checked_against_an_index_that_came_meanwhile() {
     table.add_declared_index(index("i", &[K], Some(T), Retention::Forever)).unwrap();
     let refused = load.finish().unwrap_err();
     assert!(matches!(refused, TableError::NullEventTime { row_number: 1, .. }), "{refused}");
-    assert_eq!(numbers(table.snapshot().scan()), Vec::<usize>::new());
+    assert_eq!(scanned(table.snapshot().scan()), Vec::<usize>::new());
 }
 
 #[test]
@@ -292,7 +297,8 @@ fn aligned_snapshots_show_what_was_acknowledged_before() {
     while seen < ROWS {
         let mut snapshots = [tables[0].snapshot(), tables[1].snapshot()];
         Snapshot::align(&mut snapshots);
-        let [first, second] = snapshots.each_ref().map(|snapshot| snapshot.scan().count());
+        let [first, second] =
+            snapshots.each_ref().map(|snapshot| snapshot.scan().map_rows(|_| ()).count());
         assert!(first == second || first == second + 1, "{first} rows and {second}");
         assert_eq!(snapshots[0].now_ms(), snapshots[1].now_ms());
         seen = i64::try_from(second).unwrap();

@@ -17,7 +17,7 @@ use std::{
 use lockstep_host::file::{Disk, File, OpenMode};
 
 use super::{
-    BlockPlace, DataFile, DataFileHeader,
+    BlockPlace, BlockReader, DataFile, DataFileHeader,
     data_file::{BLOCK_HEADER_BYTES, BlockHeader, file_name},
 };
 use crate::{
@@ -39,9 +39,8 @@ pub struct DataFileWriter {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     file: Arc<dyn File>,
-    reservation: NumberReservation,
-    /// What the checksums of block headers begin with.
-    seed: u32,
+    header: DataFileHeader,
+    reservation: Arc<NumberReservation>,
     buffer: Vec<u8>,
     /// Bytes that were written, without the buffer.
     written: u64,
@@ -78,8 +77,8 @@ impl DataFileWriter {
             disk,
             path,
             file,
-            reservation,
-            seed: header.seed(),
+            header,
+            reservation: Arc::new(reservation),
             buffer: header.encode().to_vec(),
             written: 0,
             synced: 0,
@@ -105,7 +104,7 @@ impl DataFileWriter {
         let header = BlockHeader::of(payload);
         let place = BlockPlace { offset: self.bytes(), index: self.blocks, length: header.length };
         let checksum = header.append_checksum(self.checksum);
-        let header = header.encode(self.seed, self.blocks);
+        let header = header.encode(self.header.seed(), self.blocks);
         if self.buffer.len() + BLOCK_HEADER_BYTES + payload.len() > BUFFER_BYTES {
             self.flush()?;
         }
@@ -136,6 +135,16 @@ impl DataFileWriter {
         self.reservation.finished(file);
         self.progress = WriterProgress::Finished;
         Ok(file)
+    }
+
+    /// Puts the file on the disk as [`Self::finish`] does, and opens it. It is not removed before the
+    /// reader is dropped, whether a manifest lists it or not.
+    pub fn finish_to_read(self) -> Result<BlockReader, Error> {
+        let (disk, header) = (Arc::clone(&self.disk), self.header);
+        let held = Arc::clone(&self.reservation);
+        let folder = self.path.parent().map(Path::to_path_buf).unwrap_or_default();
+        let file = self.finish()?;
+        Ok(BlockReader::open(&*disk, &folder, header, file)?.holding(held))
     }
 
     fn flush(&mut self) -> Result<(), Error> {

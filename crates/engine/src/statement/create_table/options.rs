@@ -60,7 +60,7 @@ const SPECS: &[OptionSpec<TableOptions>] = &[
     OptionSpec {
         name: "storage_mode",
         set: |options, argument| {
-            options.storage_mode = Some(choice(argument, &["memory", "hdd", "ssd"])?);
+            options.storage_mode = Some(choice(argument, &["memory", "disk", "ssd", "hdd"])?);
             Ok(())
         },
     },
@@ -111,6 +111,11 @@ impl TableOptions {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether rows of the table may lie on a disk: `ssd` and `hdd` are OpenMLDB's words for it.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.storage_mode.as_deref().is_some_and(|mode| mode != "memory")
     }
 
     /// Returns what an append to the table waits for; `None` where the session says so.

@@ -1,0 +1,228 @@
+//! Compaction: runs of an index are merged, small extents as well, and expired rows leave the disk.
+//!
+//! A thread of the engine calls [`Table::compact`]. It writes files while readers and writers go on, and
+//! replaces then what it has read, if it is still there: no manifest is needed for that, since the one before
+//! lists files with the same rows; the next checkpoint lists the new ones.
+//!
+//! # Policy
+//!
+//! Tiered: of runs of about one size [`RUNS_MERGED`] are merged into one (O'Neil et al., *The log-structured
+//! merge-tree*, 1996, with the tiers of Jermaine et al., 2007). So an index has few runs for each power of
+//! [`RUNS_MERGED`] of its size, and each row is written about once for each. When the rows have doubled since
+//! they were all written last, and rows may expire, all files are written again.
+
+use std::sync::Arc;
+
+use super::{
+    DiskRows, TableParts, flush::ExtentsWriter, merge_retention, part_error, rewrite::IsKeptOnDisk,
+};
+use crate::{
+    Horizon, Snapshot, Table, TableError,
+    part::{Extent, IndexRun, MergeRule, RunWriter, merge},
+    scan::{ExtentScan, KeptRows},
+    state::{Origin, TableState},
+};
+
+/// So many runs, or extents, of about one size are merged.
+const RUNS_MERGED: usize = if cfg!(test) { 3 } else { 8 };
+/// Runs up to this size are of the first tier.
+const FIRST_TIER_BYTES: u64 = if cfg!(test) { 256 } else { 16 << 20 };
+/// An extent of so many bytes is not merged with others.
+const EXTENT_BYTES: u64 = 64 << 20;
+/// With fewer rows, expired ones stay in files.
+const REWRITTEN_ROWS_MIN: u64 = if cfg!(test) { 8 } else { 1 << 16 };
+
+/// What is merged, by its place in the parts.
+#[derive(Debug, Clone)]
+enum Merged {
+    /// The newest runs of an index.
+    Runs { index: usize, inputs: Vec<Arc<IndexRun>> },
+    /// Extents that follow each other.
+    Extents { inputs: Vec<Arc<Extent>> },
+    /// Everything.
+    All { inputs: Arc<TableParts> },
+}
+
+/// What a compaction has written.
+enum Output {
+    Run(Arc<IndexRun>),
+    Extents(Vec<Arc<Extent>>),
+    Parts(Arc<TableParts>),
+}
+
+impl Table {
+    /// Merges some files of a disk table; `false` when nothing is to be merged. `checkpoint` is called every few
+    /// thousand rows, and ends it when it fails; then nothing has changed.
+    pub fn compact(
+        &self,
+        checkpoint: &mut dyn FnMut() -> Result<(), TableError>,
+    ) -> Result<bool, TableError> {
+        let _compacting = self.compacting.lock();
+        let (state, horizon, merged, kept) = {
+            let snapshot = self.snapshot();
+            let state = snapshot.state().clone();
+            let Some(disk) = &state.disk else { return Ok(false) };
+            let Some(merged) = next_merge(&state, &disk.parts) else { return Ok(false) };
+            let kept = match merged {
+                Merged::All { .. } => snapshot.kept_rows_by_count()?,
+                Merged::Runs { .. } | Merged::Extents { .. } => KeptRows::default(),
+            };
+            (state, snapshot.horizon(), merged, kept)
+        };
+        let output = match &merged {
+            Merged::Runs { index, inputs } => {
+                let rule = MergeRule { retention: merge_retention(&state, *index), horizon };
+                Output::Run(merge_runs(self, inputs, rule, |_| true, &mut *checkpoint)?)
+            }
+            Merged::Extents { inputs } => {
+                let parts = Arc::new(TableParts::new(inputs.clone(), Vec::new()));
+                Output::Extents(self.copy_extents(&parts, checkpoint)?)
+            }
+            Merged::All { inputs } => {
+                let mut key = Vec::new();
+                let is_kept: IsKeptOnDisk<'_> = &mut |found| {
+                    checkpoint()?;
+                    let past = Snapshot::as_of(self, &state, horizon);
+                    Ok(past.is_live_by(found, &kept, &mut key)?)
+                };
+                Output::Parts(self.rewrite_parts(inputs, is_kept)?)
+            }
+        };
+        self.install_merged(&merged, output, horizon);
+        Ok(true)
+    }
+
+    /// Returns the number of bytes that are to be merged now.
+    pub fn compaction_debt(&self) -> u64 {
+        let snapshot = self.snapshot();
+        let state = snapshot.state();
+        let merged = state.disk.as_ref().and_then(|disk| next_merge(state, &disk.parts));
+        match merged {
+            None => 0,
+            Some(Merged::Runs { inputs, .. }) => inputs.iter().map(|run| run.file().bytes).sum(),
+            Some(Merged::Extents { inputs }) => {
+                inputs.iter().map(|extent| extent.file().bytes).sum()
+            }
+            Some(Merged::All { inputs }) => inputs.file_bytes(),
+        }
+    }
+
+    /// Copies the rows of extents into few.
+    fn copy_extents(
+        &self,
+        parts: &Arc<TableParts>,
+        checkpoint: &mut dyn FnMut() -> Result<(), TableError>,
+    ) -> Result<Vec<Arc<Extent>>, TableError> {
+        let mut create = || self.create_part_file();
+        let mut writer = ExtentsWriter::new(&mut create);
+        let mut scan = ExtentScan::new(parts, &self.codec, 0..u64::MAX);
+        while scan.advance()? {
+            let Some(found) = scan.row() else { break };
+            writer.push(found).map_err(part_error)?;
+            checkpoint()?;
+        }
+        writer.finish().map_err(part_error)
+    }
+
+    /// Replaces what was merged, unless it is gone.
+    fn install_merged(&self, merged: &Merged, output: Output, horizon: Horizon) {
+        self.change_alone(|change| {
+            let state = change.state();
+            let Some(disk) = &state.disk else { return };
+            let Some(parts) = replaced(&disk.parts, merged, output) else { return };
+            if !state.keeps_everything {
+                // Rows that had expired may be left out: no later snapshot is of an earlier time.
+                self.note_time(horizon.now_ms);
+            }
+            let frozen = disk.frozen.clone();
+            let exclusive = self.lock_exclusive();
+            let disk = DiskRows { frozen, parts: Arc::new(parts) };
+            self.replace_state(&exclusive, state.with_disk(Some(disk)));
+        });
+    }
+}
+
+/// Merges runs of an index, the newest one first, into one that has the rows for whose arrival `is_kept` holds.
+pub(super) fn merge_runs(
+    table: &Table,
+    inputs: &[Arc<IndexRun>],
+    rule: MergeRule,
+    is_kept: impl Fn(u64) -> bool,
+    checkpoint: impl FnMut() -> Result<(), TableError>,
+) -> Result<Arc<IndexRun>, TableError> {
+    let keys = inputs.iter().map(|run| run.counts().keys).max().unwrap_or(0);
+    let writer = RunWriter::new(table.create_part()?, keys);
+    let run = merge(inputs, rule, writer, |row| is_kept(row.arrival()), checkpoint)?;
+    Ok(Arc::new(run))
+}
+
+/// Returns what is to be merged next.
+fn next_merge(state: &TableState, parts: &Arc<TableParts>) -> Option<Merged> {
+    let rows = parts.row_count();
+    if !state.keeps_everything && rows >= 2 * parts.rewritten_rows.max(REWRITTEN_ROWS_MIN / 2) {
+        return Some(Merged::All { inputs: Arc::clone(parts) });
+    }
+    for (index, held) in state.indexes.iter().enumerate() {
+        let runs = parts.runs(index);
+        if held.origin != Origin::Removed
+            && let Some(count) = count_merged(runs)
+        {
+            return Some(Merged::Runs { index, inputs: runs[..count].to_vec() });
+        }
+    }
+    let is_small = |extent: &&Arc<Extent>| extent.file().bytes < EXTENT_BYTES;
+    let small: Vec<_> = parts.extents.iter().rev().take_while(is_small).cloned().collect();
+    (small.len() >= RUNS_MERGED)
+        .then(|| Merged::Extents { inputs: small.into_iter().rev().collect() })
+}
+
+/// Returns how many of the newest runs are to be merged.
+fn count_merged(runs: &[Arc<IndexRun>]) -> Option<usize> {
+    let mut tier_bytes = FIRST_TIER_BYTES;
+    let mut count = 0;
+    while count < runs.len() {
+        let of_tier = runs.iter().take_while(|run| run.file().bytes <= tier_bytes).count();
+        count = count.max(of_tier);
+        if count >= RUNS_MERGED {
+            return Some(count);
+        }
+        tier_bytes = tier_bytes.saturating_mul(RUNS_MERGED as u64);
+    }
+    None
+}
+
+/// Returns parts in which what was merged is replaced; `None` when it is not there any more.
+fn replaced(parts: &TableParts, merged: &Merged, output: Output) -> Option<TableParts> {
+    match (merged, output) {
+        (Merged::Runs { index, inputs }, Output::Run(run)) => {
+            let runs = replaced_in(parts.runs(*index), inputs, vec![run])?;
+            Some(parts.with_runs(*index, runs))
+        }
+        (Merged::Extents { inputs }, Output::Extents(extents)) => {
+            let extents = replaced_in(&parts.extents, inputs, extents)?;
+            Some(TableParts { extents, ..parts.clone() })
+        }
+        (Merged::All { inputs }, Output::Parts(written)) => {
+            // What was flushed meanwhile stays behind it.
+            let extents = replaced_in(&parts.extents, &inputs.extents, written.extents.clone())?;
+            let mut runs = parts.runs.clone();
+            runs.resize_with(runs.len().max(inputs.runs.len()), Vec::new);
+            for (at, of_index) in runs.iter_mut().enumerate() {
+                let (before, after) = (inputs.runs(at), written.runs(at));
+                // An index that was added meanwhile has the expired rows as well, which no reader sees.
+                *of_index = replaced_in(of_index, before, after.to_vec())?;
+            }
+            Some(TableParts { extents, runs, rewritten_rows: written.row_count() })
+        }
+        _ => None,
+    }
+}
+
+/// Returns a list in which items that follow each other are replaced; `None` when they are not there.
+fn replaced_in<T>(list: &[Arc<T>], inputs: &[Arc<T>], outputs: Vec<Arc<T>>) -> Option<Vec<Arc<T>>> {
+    let Some(first) = inputs.first() else { return Some(list.to_vec()) };
+    let at = list.iter().position(|item| Arc::ptr_eq(item, first))?;
+    let found = list.get(at..at + inputs.len())?;
+    let is_there = found.iter().zip(inputs).all(|(one, other)| Arc::ptr_eq(one, other));
+    is_there.then(|| [&list[..at], &outputs, &list[at + inputs.len()..]].concat())
+}

@@ -1,0 +1,145 @@
+//! Writing all parts of a table again, without some of their rows; and building runs of an index that is added.
+//!
+//! DELETE does it, a rule that keeps rows for longer, and a compaction when about half of the rows may have
+//! expired. *Cost*: reads and writes all files of the table, one after the other; memory for a page of each run,
+//! and a bit for each row that is left out. Runs of an added index are sorted in parts of [`SORTED_BYTES`].
+
+use std::sync::Arc;
+
+use lockstep_host::query;
+use lockstep_row::{IndexSpec, Retention};
+use lockstep_series::{Account, Bounds, LogRow, RowLog};
+
+use super::{TableParts, compaction::merge_runs, flush::ExtentsWriter, part_error};
+use crate::{
+    Horizon, Table, TableError,
+    arrival_set::ArrivalSet,
+    build::IndexFill,
+    draft::DraftedIndex,
+    part::{IndexRun, KeyScan, MergeRule, RunWriter, merge_scans},
+    scan::ExtentScan,
+    state::Origin,
+    table::number,
+};
+
+/// So many bytes of rows are sorted at once.
+const SORTED_BYTES: u64 = if cfg!(test) { 1 } else { 32 << 20 };
+/// After how many rows the call checks whether it was interrupted.
+const CHECKPOINT_ROWS: u64 = if cfg!(test) { 3 } else { 4_096 };
+
+/// Returns whether a row of parts is kept.
+pub(crate) type IsKeptOnDisk<'f> = &'f mut dyn FnMut(LogRow<'_>) -> Result<bool, TableError>;
+
+/// Fails when the call was interrupted.
+fn checkpoint() -> Result<(), TableError> {
+    query::checkpoint().map_err(TableError::Interrupted)
+}
+
+impl Table {
+    /// Writes parts again with the rows for which `is_kept` holds, which is called once for each, in order of
+    /// arrival. The parts stay as they are where all are kept.
+    pub(crate) fn rewrite_parts(
+        &self,
+        parts: &Arc<TableParts>,
+        is_kept: IsKeptOnDisk<'_>,
+    ) -> Result<Arc<TableParts>, TableError> {
+        let mut create = || self.create_part_file();
+        let mut extents = ExtentsWriter::new(&mut create);
+        let (mut left_out, mut rows) = (ArrivalSet::default(), 0_u64);
+        let mut scan = ExtentScan::new(parts, &self.codec, 0..u64::MAX);
+        while scan.advance()? {
+            let Some(found) = scan.row() else { break };
+            if is_kept(found)? {
+                extents.push(found).map_err(part_error)?;
+            } else {
+                left_out.insert(found.row.arrival());
+            }
+            rows += 1;
+            if rows % CHECKPOINT_ROWS == 0 {
+                checkpoint()?;
+            }
+        }
+        if left_out.is_empty() {
+            return Ok(Arc::clone(parts));
+        }
+        let extents = extents.finish().map_err(part_error)?;
+        let horizon = Horizon { visible_arrival: 0, now_ms: 0 };
+        let rule = MergeRule { retention: Retention::Forever, horizon };
+        let mut runs = Vec::new();
+        for of_index in parts.all_runs() {
+            let is_kept = |arrival| !left_out.contains(arrival);
+            runs.push(match of_index.is_empty() {
+                true => Vec::new(),
+                false => vec![merge_runs(self, of_index, rule, is_kept, checkpoint)?],
+            });
+        }
+        Ok(Arc::new(TableParts::new(extents, runs)))
+    }
+}
+
+/// Builds the runs of an index from the rows of extents, the newest one first.
+pub(crate) fn build_runs(
+    table: &Table,
+    parts: &TableParts,
+    drafted: &DraftedIndex,
+) -> Result<Vec<Arc<IndexRun>>, TableError> {
+    let mut runs: Vec<Arc<IndexRun>> = Vec::new();
+    if drafted.origin == Origin::Removed {
+        return Ok(runs);
+    }
+    let mut sorting = Sorting::new(table, &drafted.spec);
+    let mut scan = ExtentScan::new(parts, &table.codec, 0..u64::MAX);
+    let mut rows = 0_u64;
+    while scan.advance()? {
+        let Some(found) = scan.row() else { break };
+        sorting.add(found);
+        rows += 1;
+        if rows % CHECKPOINT_ROWS == 0 {
+            checkpoint()?;
+            if sorting.log.memory_bytes() >= SORTED_BYTES {
+                let sorted = std::mem::replace(&mut sorting, Sorting::new(table, &drafted.spec));
+                runs.insert(0, Arc::new(sorted.write()?));
+            }
+        }
+    }
+    if sorting.rows > 0 {
+        runs.insert(0, Arc::new(sorting.write()?));
+    }
+    Ok(runs)
+}
+
+/// Rows that are sorted by an index in memory.
+struct Sorting<'t> {
+    table: &'t Table,
+    // Dropped before the log, to whose rows it points.
+    fill: IndexFill,
+    log: RowLog,
+    rows: u64,
+}
+
+impl<'t> Sorting<'t> {
+    fn new(table: &'t Table, spec: &IndexSpec) -> Self {
+        let (log, account) = (RowLog::new(), Arc::clone(&table.budget));
+        let account: Arc<dyn Account> = account;
+        log.adopt(&account);
+        Self { table, fill: IndexFill::without_records(spec), log, rows: 0 }
+    }
+
+    fn add(&mut self, found: LogRow<'_>) {
+        let guard = lockstep_series::pin();
+        let row = self.log.push(found, &guard);
+        self.fill.insert(self.table, LogRow { row, arrival_ms: found.arrival_ms });
+        self.rows += 1;
+    }
+
+    fn write(self) -> Result<IndexRun, TableError> {
+        let guard = lockstep_series::pin();
+        let series = &self.fill.index.series;
+        let scan = KeyScan::of_series(series, Bounds::everything(), &guard);
+        let file = self.table.create_part()?;
+        let writer = RunWriter::new(file, number(series.key_count()));
+        let horizon = Horizon { visible_arrival: 0, now_ms: 0 };
+        let rule = MergeRule { retention: Retention::Forever, horizon };
+        merge_scans(vec![scan], rule, writer, |_| true, checkpoint)
+    }
+}

@@ -1,0 +1,488 @@
+//! Scans: the rows of a snapshot in order of arrival.
+//!
+//! `batch` reads tables with it. Of a disk table the extents come first, a block at a time, then what is in
+//! memory. A row is lent until the next one is read, so that a scan takes no more memory than a block.
+//!
+//! # Retention
+//!
+//! A row of a disk table is not looked up in an index that counts rows, since each of these look-ups may read
+//! a page. Before the first row, the scan reads each such index once as a whole, and notes which rows it keeps
+//! ([`KeptRows`]): a bit for each.
+
+use std::{
+    fmt,
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
+
+use lockstep_row::{IndexSpec, Retention, RowCodec, RowView};
+use lockstep_series::{self as series, Bounds, LogRow};
+
+use crate::{
+    ReadError, Snapshot, SnapshotMoment, Table,
+    arrival_set::ArrivalSet,
+    disk::{DiskRows, TableParts},
+    part::{ArrivedPlace, ArrivedRows, KeyScan, for_each_row},
+    state,
+};
+
+/// A stored row.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredRow<'a> {
+    /// Its event time in the index it was read through, NULL being `i64::MIN`; where there is
+    /// no event-time column, and in [`Snapshot::scan`], the time of arrival in milliseconds.
+    pub event_time: i64,
+    /// The position at which it was accepted, unique within the engine.
+    pub arrival: u64,
+    /// Its columns.
+    pub row: RowView<'a>,
+}
+
+/// A copy of a stored row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowCopy {
+    /// As of the row.
+    pub event_time: i64,
+    /// As of the row.
+    pub arrival: u64,
+    bytes: Box<[u8]>,
+}
+
+impl RowCopy {
+    /// Copies a row.
+    pub fn of(row: &StoredRow<'_>) -> Self {
+        let StoredRow { event_time, arrival, row } = row;
+        Self { event_time: *event_time, arrival: *arrival, bytes: row.bytes().into() }
+    }
+
+    /// Returns the row, which is of this table.
+    pub fn view<'r>(&'r self, table: &'r Table) -> StoredRow<'r> {
+        let Self { event_time, arrival, bytes } = self;
+        StoredRow { event_time: *event_time, arrival: *arrival, row: table.codec.view(bytes) }
+    }
+}
+
+/// The rows that are hidden, beside those that the series' bounds hide.
+#[derive(Debug, Clone, Copy)]
+enum RowFilter {
+    /// None.
+    All,
+    /// Those that no declared index keeps.
+    Live,
+    /// Those that this declared index does not keep.
+    Index(usize),
+}
+
+/// Rows in order of arrival. See [`Snapshot::scan`] and [`Snapshot::scan_kept_by`].
+pub struct ScanRows<'s> {
+    snapshot: &'s Snapshot<'s>,
+    /// The rows of a disk table that come before those of its log; `None` when they have been read.
+    on_disk: Option<Box<DiskScan<'s>>>,
+    ahead: series::LogRows<'s>,
+    filter: RowFilter,
+    kept: NeededKeptRows,
+    /// The index whose event time is shown.
+    spec: Option<&'s IndexSpec>,
+    /// A buffer, empty as long as no key has to be looked up.
+    key: Vec<u8>,
+}
+
+/// What a scan of a disk table needs to know which rows indexes keep that count them.
+#[derive(Debug, Clone)]
+enum NeededKeptRows {
+    /// Nothing: rows are looked up, or a row alone says whether it is kept.
+    None,
+    /// They are found before the first row; by one of several scans of parts for all of them.
+    Wanted(Arc<OnceLock<Arc<KeptRows>>>),
+    Found(Arc<KeptRows>),
+}
+
+/// For each declared index that counts rows, by its position, the rows that it keeps.
+#[derive(Debug, Default)]
+pub(crate) struct KeptRows {
+    by_index: Vec<(usize, ArrivalSet)>,
+}
+
+/// A part of the rows of a scan. See [`Snapshot::scan_parts`].
+#[derive(Debug, Clone)]
+pub struct ScanPart<'t> {
+    table: &'t Table,
+    moment: SnapshotMoment,
+    kept_by: Option<usize>,
+    arrivals: Range<u64>,
+    /// The same for all parts.
+    kept: NeededKeptRows,
+}
+
+/// The rows of extents and of the frozen log.
+struct DiskScan<'s> {
+    extents: ExtentScan<'s>,
+    frozen: Option<series::LogRows<'s>>,
+    /// The row of the frozen log that was read last; `None` while extents are read.
+    row: Option<LogRow<'s>>,
+}
+
+/// The rows of extents with arrivals of a range.
+pub(crate) struct ExtentScan<'p> {
+    parts: &'p TableParts,
+    codec: &'p RowCodec,
+    arrivals: Range<u64>,
+    /// The block that is read next: its extent, and its place in it.
+    next: (usize, usize),
+    block: Option<ArrivedRows>,
+    /// The place of the row that was read last, and of the next one, in the block.
+    row: ArrivedPlace,
+    next_row: ArrivedPlace,
+}
+
+impl<'t> Snapshot<'t> {
+    /// Returns all live rows in order of arrival: those that at least one declared index keeps, or every
+    /// row when the table has no declared index.
+    pub fn scan(&self) -> ScanRows<'_> {
+        let filter = if self.state().keeps_everything { RowFilter::All } else { RowFilter::Live };
+        self.scan_filtered(filter, None)
+    }
+
+    /// Returns the rows that an index keeps by its own rule, in order of arrival: the union of
+    /// [`Self::rows_kept_by`] over all keys.
+    pub fn scan_kept_by(&self, index: usize) -> ScanRows<'_> {
+        let state = self.state();
+        let spec = &state.schema.indexes[index];
+        let filter = match spec {
+            IndexSpec { declared: true, retention: Retention::Forever, .. } => RowFilter::All,
+            IndexSpec { declared: true, .. } => RowFilter::Index(index),
+            _ if state.keeps_everything => RowFilter::All,
+            _ => RowFilter::Live,
+        };
+        self.scan_filtered(filter, Some(spec))
+    }
+
+    /// Returns the rows of [`Self::scan_kept_by`] an index, or of [`Self::scan`].
+    pub fn scan_by(&self, kept_by: Option<usize>) -> ScanRows<'_> {
+        match kept_by {
+            Some(index) => self.scan_kept_by(index),
+            None => self.scan(),
+        }
+    }
+
+    fn scan_filtered<'s>(&'s self, filter: RowFilter, spec: Option<&'s IndexSpec>) -> ScanRows<'s> {
+        let state = self.state();
+        let counts = match filter {
+            RowFilter::All => false,
+            RowFilter::Live => state.declared.iter().any(|index| self.counts_rows(*index)),
+            RowFilter::Index(index) => self.counts_rows(index),
+        };
+        let kept = match &state.disk {
+            Some(_) if counts => NeededKeptRows::Wanted(Arc::default()),
+            _ => NeededKeptRows::None,
+        };
+        let all = 0..self.visible_arrival();
+        let on_disk = state.disk.as_ref();
+        let on_disk = on_disk.map(|disk| Box::new(DiskScan::new(self, disk, all)));
+        let ahead = state.log.rows(self.visible_arrival(), self.guard());
+        ScanRows { snapshot: self, on_disk, ahead, filter, kept, spec, key: Vec::new() }
+    }
+
+    /// Returns whether an index keeps rows by their number.
+    fn counts_rows(&self, index: usize) -> bool {
+        state::counts_rows(self.state().schema.indexes[index].retention)
+    }
+
+    /// Counts the rows of [`Self::scan_by`]. Reads each of them.
+    pub fn count(&self, kept_by: Option<usize>) -> Result<u64, ReadError> {
+        let (mut rows, mut count) = (self.scan_by(kept_by), 0);
+        while rows.next_row()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Splits the rows of [`Self::scan`], or of [`Self::scan_kept_by`] an index, into at most `count`
+    /// parts that follow each other, which other threads may read until this snapshot is dropped.
+    pub fn scan_parts(&self, kept_by: Option<usize>, count: usize) -> Vec<ScanPart<'t>> {
+        let state = self.state();
+        let mut starts = vec![0];
+        match &state.disk {
+            None => starts.extend(state.log.split(count, self.guard())),
+            Some(disk) => starts.extend(disk.split(state, count, self.guard())),
+        }
+        debug_assert!(starts.is_sorted(), "parts follow each other");
+        let ends = starts[1..].iter().copied().chain([self.visible_arrival()]);
+        let (table, moment, kept) = (self.table(), self.moment(), self.scan_by(kept_by).kept);
+        let part = |(from, to): (&u64, u64)| {
+            let kept = kept.clone();
+            ScanPart { table, moment, kept_by, arrivals: *from..to, kept }
+        };
+        starts.iter().zip(ends).map(part).collect()
+    }
+
+    /// Finds the rows that declared indexes keep which count rows. Reads each of these indexes.
+    pub(crate) fn kept_rows_by_count(&self) -> Result<KeptRows, ReadError> {
+        let state = self.state();
+        let counting = state.declared.iter().copied().filter(|index| self.counts_rows(*index));
+        let found = counting.map(|index| Ok((index, self.kept_rows_of(index)?)));
+        Ok(KeptRows { by_index: found.collect::<Result<_, ReadError>>()? })
+    }
+
+    fn kept_rows_of(&self, index: usize) -> Result<ArrivalSet, ReadError> {
+        let state = self.state();
+        let retention = state.schema.indexes[index].retention;
+        let visible = self.visible_arrival();
+        let bounds = Bounds::new(visible, retention, self.now_ms());
+        let in_memory = |series| KeyScan::of_series(series, Bounds::visible(visible), self.guard());
+        let mut scans = vec![in_memory(&state.indexes[index].series)];
+        if let Some(disk) = &state.disk {
+            if let Some(frozen) = &disk.frozen {
+                scans.push(in_memory(&frozen.indexes[index].series));
+            }
+            for run in disk.parts.runs(index) {
+                scans.push(KeyScan::of_run(run)?);
+            }
+        }
+        let (mut kept, mut passed) = (ArrivalSet::default(), 0);
+        for_each_row::<ReadError>(&mut scans, |visited| {
+            if visited.is_first {
+                passed = 0;
+            }
+            let arrival = visited.row.row.arrival();
+            if arrival >= visible {
+                return Ok(());
+            }
+            passed += 1;
+            if !bounds.is_expired(visited.row.event_time, passed) {
+                kept.insert(arrival);
+            }
+            Ok(())
+        })?;
+        Ok(kept)
+    }
+}
+
+impl Snapshot<'_> {
+    /// Returns whether some declared index keeps a row; for those that count rows the kept rows are known.
+    pub(crate) fn is_live_by(
+        &self,
+        found: LogRow<'_>,
+        kept: &KeptRows,
+        key: &mut Vec<u8>,
+    ) -> Result<bool, ReadError> {
+        let state = self.state();
+        if state.keeps_everything {
+            return Ok(true);
+        }
+        for index in &state.declared {
+            let is_kept = match kept.keeps(*index, found.row.arrival()) {
+                Some(is_kept) => is_kept,
+                None => self.is_kept_by(*index, found.row, Some(found.arrival_ms), key)?,
+            };
+            if is_kept {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl KeptRows {
+    /// Returns whether an index keeps a row; `None` when the index does not count rows.
+    pub(crate) fn keeps(&self, index: usize, arrival: u64) -> Option<bool> {
+        let (_, kept) = self.by_index.iter().find(|(of, _)| *of == index)?;
+        Some(kept.contains(arrival))
+    }
+}
+
+impl ScanPart<'_> {
+    /// Passes the rows to `body`; `None`, without a call, where rows were removed since the snapshot was
+    /// taken.
+    pub fn read<T>(&self, body: impl FnOnce(ScanRows<'_>) -> T) -> Option<T> {
+        let snapshot = self.table.snapshot_at(self.moment)?;
+        let mut rows = snapshot.scan_by(self.kept_by);
+        let Range { start, end } = self.arrivals;
+        let visible = end.min(snapshot.visible_arrival());
+        let state = snapshot.state();
+        rows.ahead = state.log.rows_since(start, visible, snapshot.guard());
+        let on_disk = state.disk.as_ref();
+        rows.on_disk = on_disk.map(|disk| Box::new(DiskScan::new(&snapshot, disk, start..visible)));
+        rows.kept = self.kept.clone();
+        Some(body(rows))
+    }
+}
+
+impl<'s> ScanRows<'s> {
+    /// Returns the next row, which is lent until the next call.
+    #[inline]
+    pub fn next_row(&mut self) -> Result<Option<StoredRow<'_>>, ReadError> {
+        if self.on_disk.is_some() && self.advance_on_disk()? {
+            let found = self.on_disk.as_ref().and_then(|on_disk| on_disk.row());
+            return Ok(found.map(|found| self.stored(found)));
+        }
+        while let Some(found) = self.ahead.next() {
+            if self.is_shown(found)? {
+                return Ok(Some(self.stored(found)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns what `map` makes of each row.
+    pub fn map_rows<T>(
+        mut self,
+        mut map: impl FnMut(StoredRow<'_>) -> T,
+    ) -> impl Iterator<Item = Result<T, ReadError>> {
+        std::iter::from_fn(move || {
+            let row = self.next_row();
+            row.map(|row| row.map(&mut map)).transpose()
+        })
+    }
+
+    /// Returns the rows as long as the snapshot exists. Those of files are copied, and stay in memory as long.
+    pub fn kept_rows(mut self) -> impl Iterator<Item = Result<StoredRow<'s>, ReadError>> {
+        let snapshot = self.snapshot;
+        std::iter::from_fn(move || {
+            let row = self.next_row();
+            row.map(|row| row.map(|row| snapshot.keep(&row))).transpose()
+        })
+    }
+
+    /// Goes on to the next row of a disk table that is shown; `false` when it is not before the rows of the log.
+    #[inline(never)]
+    fn advance_on_disk(&mut self) -> Result<bool, ReadError> {
+        if let NeededKeptRows::Wanted(shared) = &self.kept {
+            let found = match shared.get() {
+                Some(found) => Arc::clone(found),
+                None => {
+                    let found = Arc::new(self.snapshot.kept_rows_by_count()?);
+                    Arc::clone(shared.get_or_init(|| found))
+                }
+            };
+            self.kept = NeededKeptRows::Found(found);
+        }
+        let Some(mut on_disk) = self.on_disk.take() else { return Ok(false) };
+        let mut shown = Ok(false);
+        while matches!(shown, Ok(false)) {
+            match on_disk.advance() {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(error) => shown = Err(error),
+            }
+            if let (Ok(false), Some(found)) = (&shown, on_disk.row()) {
+                shown = self.is_shown(found);
+            }
+        }
+        self.on_disk = Some(on_disk);
+        shown
+    }
+
+    /// Returns whether the filter shows a row.
+    #[inline]
+    fn is_shown(&mut self, found: LogRow<'_>) -> Result<bool, ReadError> {
+        let snapshot = self.snapshot;
+        match self.filter {
+            RowFilter::All => Ok(true),
+            RowFilter::Live => {
+                for index in &snapshot.state().declared {
+                    if self.is_kept_by(*index, found)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            RowFilter::Index(index) => self.is_kept_by(index, found),
+        }
+    }
+
+    fn is_kept_by(&mut self, index: usize, found: LogRow<'_>) -> Result<bool, ReadError> {
+        if let NeededKeptRows::Found(kept) = &self.kept
+            && let Some(is_kept) = kept.keeps(index, found.row.arrival())
+        {
+            return Ok(is_kept);
+        }
+        self.snapshot.is_kept_by(index, found.row, Some(found.arrival_ms), &mut self.key)
+    }
+
+    /// Makes a row of what was read.
+    #[inline]
+    fn stored<'r>(&'r self, LogRow { row, arrival_ms }: LogRow<'r>) -> StoredRow<'r> {
+        let view = self.snapshot.view(row);
+        let event_time =
+            self.spec.map_or(arrival_ms, |spec| state::event_time(spec, view, || arrival_ms));
+        StoredRow { event_time, arrival: row.arrival(), row: view }
+    }
+}
+
+impl<'s> DiskScan<'s> {
+    fn new(snapshot: &'s Snapshot<'s>, disk: &'s DiskRows, arrivals: Range<u64>) -> Self {
+        let frozen = disk
+            .frozen
+            .as_ref()
+            .map(|frozen| frozen.log.rows_since(arrivals.start, arrivals.end, snapshot.guard()));
+        let extents = ExtentScan::new(&disk.parts, &snapshot.table().codec, arrivals);
+        Self { extents, frozen, row: None }
+    }
+
+    /// Goes on to the next row; `false` when there is none.
+    fn advance(&mut self) -> Result<bool, ReadError> {
+        if self.row.is_none() && self.extents.advance()? {
+            return Ok(true);
+        }
+        self.row = self.frozen.as_mut().and_then(Iterator::next);
+        Ok(self.row.is_some())
+    }
+
+    /// Returns the row.
+    fn row(&self) -> Option<LogRow<'_>> {
+        self.row.or_else(|| self.extents.row())
+    }
+}
+
+impl<'p> ExtentScan<'p> {
+    pub(crate) fn new(parts: &'p TableParts, codec: &'p RowCodec, arrivals: Range<u64>) -> Self {
+        let extents = parts.extents();
+        let extent = extents.partition_point(|extent| extent.arrivals().end <= arrivals.start);
+        let block = extents.get(extent).map_or(0, |extent| extent.block_of(arrivals.start));
+        let (row, next_row) = (ArrivedPlace::default(), ArrivedPlace::default());
+        Self { parts, codec, arrivals, next: (extent, block), block: None, row, next_row }
+    }
+
+    /// Goes on to the next row; `false` when there is none.
+    pub(crate) fn advance(&mut self) -> Result<bool, ReadError> {
+        loop {
+            if let Some(block) = &self.block {
+                while let Some(found) = block.get(self.next_row) {
+                    if found.row.arrival() >= self.arrivals.end {
+                        self.block = None;
+                        self.next = (usize::MAX, 0);
+                        return Ok(false);
+                    }
+                    self.row = self.next_row;
+                    self.next_row = block.after(self.row);
+                    if found.row.arrival() >= self.arrivals.start {
+                        return Ok(true);
+                    }
+                }
+            }
+            let (extent, block) = self.next;
+            let Some(found) = self.parts.extents().get(extent) else {
+                self.block = None;
+                return Ok(false);
+            };
+            if block >= found.block_count() {
+                self.next = (extent + 1, 0);
+                continue;
+            }
+            self.block = Some(found.read(block, self.codec)?);
+            (self.next, self.next_row) = ((extent, block + 1), ArrivedPlace::default());
+        }
+    }
+
+    /// Returns the row.
+    pub(crate) fn row(&self) -> Option<LogRow<'_>> {
+        self.block.as_ref()?.get(self.row)
+    }
+}
+
+impl fmt::Debug for ScanRows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScanRows").field("filter", &self.filter).finish_non_exhaustive()
+    }
+}
