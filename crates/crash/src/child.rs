@@ -75,6 +75,7 @@ pub(crate) fn open(directory: &Path, options: &ChildOptions) -> Result<Database,
             segment_bytes: options.segment_bytes,
             part_bytes: options.part_bytes,
             durability_window_ms: Some(20),
+            ..StorageTuning::default()
         },
         host: Host { clock, ..Host::default() },
         ..OpenOptions::default()

@@ -219,6 +219,12 @@ impl TableEntry {
         CatalogCommand::ChangeOffline { table, change }
     }
 
+    /// Makes the command that gives the table other options.
+    pub(crate) fn options_command(&self, options: TableOptions) -> CatalogCommand {
+        let table = TableReference { id: self.id, name: self.definition.name().clone() };
+        CatalogCommand::SetTableOptions { table, options }
+    }
+
     /// Writes to the table. Fails if the table was dropped before the write ended, so that
     /// acknowledged rows were in a table that existed.
     pub(crate) fn write<T>(&self, write: impl FnOnce(&Table) -> Result<T>) -> Result<T> {
@@ -299,6 +305,15 @@ impl Objects {
         let mut entries = databases.flat_map(|found| found.tables.values_mut());
         if let Some(entry) = entries.find(|entry| entry.id == table) {
             entry.offline = Arc::new(data);
+        }
+    }
+
+    /// Sets the options of a table while a directory is opened.
+    pub(crate) fn restore_options(&mut self, table: u64, options: &TableOptions) {
+        let databases = self.databases.values_mut();
+        let mut entries = databases.flat_map(|found| found.tables.values_mut());
+        if let Some(entry) = entries.find(|entry| entry.id == table) {
+            entry.options = options.clone();
         }
     }
 

@@ -17,6 +17,8 @@ use crate::{Database, compaction_thread, database::EngineState, store::OpenDirec
 const LOOK_MS: u32 = 200;
 /// How often it looks whether a write waits for memory.
 const WAITING_LOOK_MS: u32 = 10;
+/// After a checkpoint that failed, none is written for so long because disk tables have many rows in memory.
+const RETRY_NS: u64 = 10_000_000_000;
 /// A write waits for so long until rows of disk tables have left memory.
 const FLUSH_WAIT_MS: u32 = 10_000;
 
@@ -139,6 +141,7 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool, flush: &FlushRequest) {
     let mut schedule = CheckpointSchedule::default();
     // The end of the log when it was found to be mostly of rows that are gone.
     let mut gone_to = 0;
+    let mut failed_ns: Option<u64> = None;
     loop {
         for _ in 0..LOOK_MS / WAITING_LOOK_MS {
             lockstep_host::pause(WAITING_LOOK_MS);
@@ -165,7 +168,8 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool, flush: &FlushRequest) {
             gone_to = before.end;
         }
         let is_wanted = flush.is_wanted.swap(false, Ordering::Relaxed);
-        let is_full = is_wanted || database.disk_tables_are_full();
+        let has_failed = failed_ns.is_some_and(|at| before.now_ns - at < RETRY_NS);
+        let is_full = is_wanted || (!has_failed && database.disk_tables_are_full());
         if !schedule.is_due(before, rule) && !is_gone && !is_full {
             continue;
         }
@@ -173,6 +177,7 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool, flush: &FlushRequest) {
         if let Err(error) = &written {
             lockstep_host::log::warn(&format!("checkpoint failed: {}", error.message));
         }
+        failed_ns = written.is_err().then_some(before.now_ns);
         schedule.note(before, look(), written.is_ok());
         // Relaxed: see `FlushRequest::wait`.
         flush.written.fetch_add(u64::from(written.is_ok()), Ordering::Relaxed);

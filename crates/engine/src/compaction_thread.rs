@@ -16,6 +16,8 @@ use crate::{Database, append::table_error, database::EngineState};
 
 /// How often the thread looks at the tables.
 const LOOK_MS: u32 = 500;
+/// After a merge that failed, so many looks are left out.
+const LOOKS_LEFT_OUT: u32 = 60;
 
 /// Starts the thread. Without one, files are not merged: reads take longer, and expired rows stay on the disk.
 pub(crate) fn start(threads: Threads, engine: Weak<EngineState>, is_over: Arc<AtomicBool>) {
@@ -28,22 +30,31 @@ pub(crate) fn start(threads: Threads, engine: Weak<EngineState>, is_over: Arc<At
 }
 
 fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
+    let mut left_out = 0;
     loop {
         lockstep_host::pause(LOOK_MS);
         // Relaxed, as below: it guards no data.
         if is_over.load(Ordering::Relaxed) {
             return;
         }
+        if left_out > 0 {
+            left_out -= 1;
+            continue;
+        }
         let Some(engine) = engine.upgrade() else { return };
         let tables = Database::unowned(engine).disk_tables();
         for table in tables {
-            compact(&table, is_over);
+            if let Err(error) = compact(&table, is_over) {
+                let message = table_error(&error).message;
+                lockstep_host::log::warn(&format!("compaction failed: {message}"));
+                left_out = LOOKS_LEFT_OUT;
+            }
         }
     }
 }
 
 /// Merges files of a table until none is to be merged.
-fn compact(table: &Table, is_over: &AtomicBool) {
+fn compact(table: &Table, is_over: &AtomicBool) -> Result<(), TableError> {
     let checkpoint = &mut || match is_over.load(Ordering::Relaxed) {
         true => Err(TableError::Dropped),
         false => Ok(()),
@@ -51,12 +62,8 @@ fn compact(table: &Table, is_over: &AtomicBool) {
     loop {
         match table.compact(checkpoint) {
             Ok(true) => {}
-            Ok(false) | Err(TableError::Dropped) => return,
-            Err(error) => {
-                let message = table_error(&error).message;
-                lockstep_host::log::warn(&format!("compaction failed: {message}"));
-                return;
-            }
+            Ok(false) | Err(TableError::Dropped) => return Ok(()),
+            Err(error) => return Err(error),
         }
     }
 }

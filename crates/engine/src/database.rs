@@ -20,7 +20,9 @@ use lockstep_host::{
 use lockstep_plan::{CatalogTable, stored_tables};
 use lockstep_request::CheckShare;
 use lockstep_row::TableSchema;
-use lockstep_table::{Arrivals, LevelsWaker, MemoryBudget, MemoryUse, Table, TableError};
+use lockstep_table::{
+    Arrivals, LevelsWaker, MemoryBudget, MemoryUse, Table, TableError, part::PageCacheUse,
+};
 use lockstep_wal::DatabaseDirectory;
 
 use crate::{
@@ -39,6 +41,7 @@ use crate::{
     pre_aggregate_thread::{PreAggregateFigures, PreAggregateWork},
     request_cache::RequestCache,
     session_list::SessionList,
+    statement::TableOptions,
     store::OpenDirectory,
     system,
     user::User,
@@ -93,6 +96,8 @@ pub(crate) struct EngineState {
     store: OnceLock<OpenDirectory>,
     /// Where disk tables put their rows, also while the directory is being opened.
     directory: OnceLock<Weak<DatabaseDirectory>>,
+    /// Whether every table is a disk table: set by tests.
+    is_all_on_disk: AtomicBool,
     opened: OnceLock<Opened>,
     is_closed: AtomicBool,
     /// Tables whose rows are logged, and which belong to no table of the catalog yet, or did not.
@@ -153,6 +158,7 @@ impl Database {
             next_table_id: AtomicU64::new(1),
             store: OnceLock::new(),
             directory: OnceLock::new(),
+            is_all_on_disk: AtomicBool::new(false),
             opened: OnceLock::new(),
             is_closed: AtomicBool::new(false),
             being_loaded: Mutex::default(),
@@ -411,6 +417,25 @@ impl Database {
         }
     }
 
+    /// Returns whether it has a directory.
+    pub(crate) fn has_directory(&self) -> bool {
+        self.state.directory.get().is_some()
+    }
+
+    /// Returns the contents and the work of the page cache of disk tables.
+    pub fn page_cache(&self) -> PageCacheUse {
+        self.state.budget.page_cache().cache_use()
+    }
+
+    /// Merges files of disk tables until none are to be merged, for tests that do not wait for the thread.
+    #[doc(hidden)]
+    pub fn compact_disk_tables(&self) -> Result<()> {
+        for table in self.disk_tables() {
+            while table.compact(&mut || Ok(())).map_err(|error| table_error(&error))? {}
+        }
+        Ok(())
+    }
+
     /// Returns the disk tables.
     pub(crate) fn disk_tables(&self) -> Vec<Arc<Table>> {
         let tables = self.all_tables().into_iter().map(|(_, table)| table);
@@ -467,6 +492,11 @@ impl Database {
     /// Sets the offline data of a table while a directory is opened.
     pub(crate) fn restore_offline(&self, table: u64, data: OfflineData) {
         self.state.objects.write().restore_offline(table, data);
+    }
+
+    /// Sets the options of a table while a directory is opened.
+    pub(crate) fn restore_options(&self, table: u64, options: &TableOptions) {
+        self.state.objects.write().restore_options(table, options);
     }
 
     /// Sets users while a directory is opened.
@@ -533,12 +563,18 @@ impl Database {
         )?;
         if let Some(directory) = self.state.directory.get().and_then(Weak::upgrade) {
             table.set_directory(&directory);
+            // Relaxed: set before there is a table.
+            if self.state.is_all_on_disk.load(Ordering::Relaxed) {
+                table.move_to_disk()?;
+            }
         }
         Ok(table)
     }
 
     /// Sets the directory in which disk tables put their rows.
-    pub(crate) fn set_directory(&self, directory: &Arc<DatabaseDirectory>) {
+    pub(crate) fn set_directory(&self, directory: &Arc<DatabaseDirectory>, is_all_on_disk: bool) {
+        // Relaxed: as above.
+        self.state.is_all_on_disk.store(is_all_on_disk, Ordering::Relaxed);
         let set = self.state.directory.set(Arc::downgrade(directory));
         assert!(set.is_ok(), "an engine has one directory");
     }

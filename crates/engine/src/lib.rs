@@ -124,7 +124,7 @@ pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
 pub use lockstep_sql::{masked, may_have_secret};
 pub use lockstep_table::Durability;
 #[doc(hidden)]
-pub use lockstep_table::{set_chunk_rows, set_leaf_rows};
+pub use lockstep_table::{DiskTuning, set_chunk_rows, set_disk_tuning, set_leaf_rows};
 pub use missing_columns::missing_columns;
 pub use named_source::{ArrowRows, FindObject};
 pub use outline::outline;

@@ -403,6 +403,12 @@ impl PreparedRequest {
         self.compiled.program.is_compiled()
     }
 
+    /// Returns whether a request takes microseconds, so that no thread need be freed of it: it reads only rows of
+    /// its keys, and no disk.
+    pub fn is_quick(&self) -> bool {
+        self.is_compiled() && !self.program().tables().any(|(_, table)| table.is_on_disk())
+    }
+
     /// Returns the program.
     pub(crate) fn program(&self) -> &Program {
         &self.compiled.program

@@ -76,11 +76,18 @@ pub struct StorageTuning {
     /// After how many milliseconds what no write waits for is on the disk; `None`: as the variable
     /// `durability_window` says.
     pub durability_window_ms: Option<u32>,
+    /// Whether every table is a disk table.
+    pub all_on_disk: bool,
 }
 
 impl Default for StorageTuning {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, part_bytes: 64 << 20, durability_window_ms: None }
+        Self {
+            segment_bytes: 64 << 20,
+            part_bytes: 64 << 20,
+            durability_window_ms: None,
+            all_on_disk: false,
+        }
     }
 }
 
@@ -113,7 +120,7 @@ impl Database {
         };
         let directory = DatabaseDirectory::open(Arc::clone(&host.disk), path, access);
         let directory = Arc::new(directory.map_err(|error| log_error(&error))?);
-        database.set_directory(&directory);
+        database.set_directory(&directory, options.tuning.all_on_disk);
         let mut recovery = EngineRecovery::new(&database, progress);
         recovery.progress.expect_files(&*host.disk, path, &directory.manifest());
         let files = recovery.read_checkpoint(&directory)?;
@@ -476,6 +483,20 @@ impl<'d> EngineRecovery<'d> {
                 let take = |id| self.take_rows(id, owner, &schema.columns, position);
                 let rows = data.rows().map(take).transpose()?;
                 self.database.restore_offline(of, OfflineData::of_record(data, rows));
+                Ok(())
+            }
+            CatalogRecord::SetTableOptions { table: of, options } => {
+                let found = self.tables.get(&of).filter(|found| found.owner == RowsOwner::Table);
+                let Some(RecoveredTable { replayed, .. }) = found else {
+                    return Err(damaged(position, &format!("table {of} does not exist")));
+                };
+                let table = &replayed.table;
+                let moved = match options.is_on_disk() {
+                    true => table.move_to_disk(),
+                    false => QueryContext::new().run(|| table.move_to_memory()),
+                };
+                moved.map_err(|error| crate::append::table_error(&error))?;
+                self.database.restore_options(of, &options);
                 Ok(())
             }
             CatalogRecord::SetVariable { name, value } => {

@@ -73,6 +73,7 @@ impl<'p> RequestBatch<'p> {
         let mut ahead = requests;
         while !ahead.is_empty() {
             self.scratch.arena.reset();
+            self.snapshots.iter_mut().for_each(Snapshot::release_pages);
             let count = self.answer_first(ahead, &mut emit)?;
             ahead = &ahead[count..];
         }
@@ -91,6 +92,7 @@ impl<'p> RequestBatch<'p> {
                 checkpoint()?;
             }
             self.scratch.arena.reset();
+            self.snapshots.iter_mut().for_each(Snapshot::release_pages);
             let results = self.program.no_results();
             let request = ArrivedRow::values(request, REQUEST_ARRIVAL);
             let (scratch, snapshots) = (&*self.scratch, &self.snapshots[..]);
@@ -126,7 +128,8 @@ impl<'p> RequestBatch<'p> {
             if let Some(answer) = self.program.answer_one(&ctx)? {
                 emit(arena.alloc_slice_fill_iter(answer.values().map(Datum::with_one_nan)));
             }
-            if arena.allocated_bytes() - arena.chunk_capacity() > SCRATCH_BYTES_MAX {
+            let is_full = arena.allocated_bytes() - arena.chunk_capacity() > SCRATCH_BYTES_MAX;
+            if is_full || snapshots.iter().any(Snapshot::has_many_pages) {
                 return Ok(count);
             }
         }

@@ -87,6 +87,7 @@ impl Replay<'_> {
     ) -> Result<Option<&'a [Datum<'a>]>> {
         self.program.check_width(row)?;
         self.scratch.arena.reset();
+        self.snapshots.iter_mut().for_each(Snapshot::release_pages);
         let (scratch, snapshots, takes_nodes) =
             (&*self.scratch, &self.snapshots[..], self.takes_nodes);
         let view = AnswerView { scratch, snapshots, results: self.results, takes_nodes };

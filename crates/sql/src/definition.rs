@@ -393,6 +393,11 @@ impl Parser<'_> {
             self.expect_word("TO")?;
             return Ok(AlterTableAction::RenameColumn { column, to: self.ident()? });
         }
+        if self.at_word("SET") {
+            let span = self.advance().span();
+            let options = self.options_clause("OPTIONS")?;
+            return Ok(AlterTableAction::SetOptions { options, span });
+        }
         let add = self.eat_word("ADD");
         if !add {
             self.expect_word("DROP")?;

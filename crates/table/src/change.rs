@@ -325,7 +325,8 @@ impl Table {
         held: Option<&Index>,
         drafted: &DraftedIndex,
     ) -> Result<Reservation<'_>, TableError> {
-        let bytes = self.row_count() * number(SLOT_BYTES + drafted.projection.size());
+        let rows = self.snapshot().row_count_in_memory();
+        let bytes = rows * number(SLOT_BYTES + drafted.projection.size());
         Reservation::new(self, bytes.saturating_sub(held.map_or(0, Index::memory_bytes)))
     }
 

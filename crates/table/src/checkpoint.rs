@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// A block ends when it has so many bytes.
-const BLOCK_BYTES: usize = if cfg!(test) { 96 } else { 256 << 10 };
+const BLOCK_BYTES: usize = 256 << 10;
 /// What precedes the rows of a run.
 const RUN_HEADER_BYTES: usize = size_of::<i64>() + size_of::<u32>();
 
@@ -71,13 +71,14 @@ impl Table {
     /// Returns the table as it is at this moment of the log. The rows of a disk table are frozen: they are to be
     /// flushed ([`FrozenTable::flush`]); it waits for a change of the table that is being made.
     pub fn freeze(self: &Arc<Self>) -> FrozenTable {
-        if self.is_on_disk() {
-            // Who puts the table into memory holds the lock.
-            return self.change_alone(|_| self.freeze_disk());
-        }
         // The state is not replaced meanwhile, so that no change of the table takes a position.
         let shared = self.lock_shared();
         let state = self.shared_state(&shared);
+        if state.disk.is_some() {
+            drop(shared);
+            // Who puts the table into memory holds the lock.
+            return self.change_alone(|_| self.freeze_disk());
+        }
         let position = self.commit_queue.first_in_flight(|| self.arrivals.next());
         self.frozen(state, position)
     }
@@ -204,8 +205,13 @@ impl CheckpointBlock {
     }
 
     /// Returns whether no further row is to be added.
-    pub(crate) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.bytes.len() >= BLOCK_BYTES
+    }
+
+    /// Returns how many bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     pub(crate) fn clear(&mut self) {

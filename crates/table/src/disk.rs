@@ -14,10 +14,11 @@ mod compaction;
 mod flush;
 mod rewrite;
 mod storage;
+mod tuning;
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock, Weak},
+    sync::{Arc, OnceLock, Weak, atomic::Ordering},
 };
 
 use lockstep_row::{Retention, RowCodec};
@@ -26,6 +27,8 @@ use lockstep_wal::{DataFileWriter, DatabaseDirectory};
 
 pub use self::flush::FlushedTable;
 pub(crate) use self::rewrite::build_runs;
+pub(crate) use self::tuning::tuning;
+pub use self::tuning::{DiskTuning, set_disk_tuning};
 use crate::{
     ReadError, Table, TableError,
     arrival_set::ArrivalSet,
@@ -126,6 +129,12 @@ impl TableParts {
     /// Returns the arrival after that of the last row.
     pub(crate) fn end(&self) -> u64 {
         self.extents.last().map_or(0, |last| last.arrivals().end)
+    }
+
+    /// Returns the time at which the last row arrived. Reads a block.
+    pub(crate) fn last_arrival_ms(&self, codec: &RowCodec) -> Result<Option<i64>, ReadError> {
+        let Some(last) = self.extents.last() else { return Ok(None) };
+        last.arrival_ms(last.arrivals().end - 1, codec)
     }
 
     /// Returns the bytes of the files.
@@ -267,9 +276,11 @@ impl Table {
         self.create_part_file().map_err(part_error)
     }
 
-    /// Returns whether rows of the table may be on a disk.
+    /// Returns whether rows of the table may be on a disk, so that who reads them may wait.
+    #[inline]
     pub fn is_on_disk(&self) -> bool {
-        self.snapshot().state().disk.is_some()
+        // Relaxed: who relies on it holds the change lock.
+        self.is_on_disk.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes of memory of rows of a disk table that are not in files.

@@ -212,8 +212,8 @@ impl Table {
         draft.apply_rules(&holds);
         if draft.indexes[index].spec.declared && !before.is_declared(index) {
             let checked = change.check_event_times(&draft.indexes[index].spec);
-            if let Err(TableError::Interrupted(interrupt)) = checked {
-                return Err(TableError::Interrupted(interrupt));
+            if let Err(failed @ (TableError::Interrupted(_) | TableError::Read(_))) = checked {
+                return Err(failed);
             }
             if let Err(refused) = checked {
                 grant.refused = Some(refused);

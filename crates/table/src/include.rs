@@ -65,7 +65,8 @@ impl Table {
     pub(crate) fn growth(&self, record_size: usize, record_size_after: usize) -> u64 {
         let grown = number(record_size_after - record_size);
         // An eighth of the slots of an index of some size is empty.
-        let slots = self.row_count() + self.row_count() / 8;
+        let rows = self.snapshot().row_count_in_memory();
+        let slots = rows + rows / 8;
         slots * grown
     }
 }

@@ -44,6 +44,8 @@ pub use append::Appended;
 pub use arrivals::Arrivals;
 pub use budget::{MemoryBudget, MemoryStatus, MemoryUse};
 pub use checkpoint::{CheckpointBlock, FrozenTable};
+#[doc(hidden)]
+pub use disk::{DiskTuning, set_disk_tuning};
 pub use disk::{FlushedTable, TableParts};
 pub use durability::{Durability, durability, with_durability};
 pub use error::TableError;

@@ -55,6 +55,11 @@ pub(crate) const TRUNCATE: RecordKind = 6;
 pub struct LogFailure(Arc<lockstep_wal::Error>);
 
 impl LogFailure {
+    /// Returns whether nothing may be written.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(*self.0, lockstep_wal::Error::ReadOnly { .. })
+    }
+
     /// Returns the error of the log.
     pub fn error(&self) -> &lockstep_wal::Error {
         &self.0

@@ -201,6 +201,10 @@ impl TableReplay {
             let exclusive = table.lock_exclusive();
             if position > 0 {
                 let mut queue = table.commit_queue.lock().ok_or_else(damaged)?;
+                // One that cannot be read is found by who reads it.
+                if let Ok(Some(last_ms)) = parts.last_arrival_ms(&table.codec) {
+                    queue.arrival_ms(last_ms);
+                }
                 let in_flight = queue.take(position);
                 drop(queue);
                 if !in_flight.commit(0) {
@@ -231,9 +235,9 @@ impl TableReplay {
             projection: Projection::default().with(&table.codec, &index.included).into(),
         });
         let draft = TableDraft { indexes: drafted.collect() };
-        let realized = QueryContext::new().run(|| {
-            table.change_alone(|change| table.realize_as_of(change, &draft, logged.horizon))
-        });
+        let realize =
+            || table.change_alone(|change| table.realize_as_of(change, &draft, logged.horizon));
+        let realized = QueryContext::new().run(|| in_memory_if_needed(table, realize));
         realized.map_err(|source| ReplayError::Refused { position, source })
     }
 
@@ -251,7 +255,8 @@ impl TableReplay {
         } else {
             horizon
         };
-        let deleted = QueryContext::new().run(|| table.delete_as_of(horizon, is_deleted, &[]));
+        let delete = || table.delete_as_of(horizon, &is_deleted, &[]);
+        let deleted = QueryContext::new().run(|| in_memory_if_needed(table, delete));
         deleted.map(|_| ()).map_err(|source| ReplayError::Refused { position, source })
     }
 
@@ -272,6 +277,21 @@ impl TableReplay {
     /// Notes a time before which no snapshot of the table is to be.
     pub fn note_time(&mut self, now_ms: i64) {
         self.now_ms = self.now_ms.max(Some(now_ms));
+    }
+}
+
+/// Makes a change of a table; where the directory is read-only and the change has to write files, once more with the
+/// rows of the table in memory.
+fn in_memory_if_needed<T>(
+    table: &Table,
+    change: impl Fn() -> Result<T, TableError>,
+) -> Result<T, TableError> {
+    match change() {
+        Err(TableError::Part(failure)) if failure.is_read_only() => {
+            table.move_to_memory()?;
+            change()
+        }
+        changed => changed,
     }
 }
 

@@ -116,6 +116,14 @@ impl Table {
         })
     }
 
+    /// Notes that rows are removed that had expired at a horizon, although snapshots may have shown them that are of
+    /// an earlier time, or do not show all rows that arrived before it.
+    pub(crate) fn note_removal(&self, horizon: Horizon) {
+        // Release: pairs with the Acquire in `Snapshot::is_complete_at`.
+        self.removed_before.fetch_max(horizon.visible_arrival, Ordering::Release);
+        self.note_time(horizon.now_ms);
+    }
+
     /// Notes a time before which no snapshot is to be from now on.
     pub(crate) fn note_time(&self, now_ms: i64) {
         // Release: pairs with the Acquire in `snapshot`.

@@ -314,11 +314,11 @@ impl<'s> ScanRows<'s> {
     pub fn next_row(&mut self) -> Result<Option<StoredRow<'_>>, ReadError> {
         if self.on_disk.is_some() && self.advance_on_disk()? {
             let found = self.on_disk.as_ref().and_then(|on_disk| on_disk.row());
-            return Ok(found.map(|found| self.stored(found)));
+            return Ok(found.map(|found| stored(self.snapshot, self.spec, found)));
         }
         while let Some(found) = self.ahead.next() {
             if self.is_shown(found)? {
-                return Ok(Some(self.stored(found)));
+                return Ok(Some(stored(self.snapshot, self.spec, found)));
             }
         }
         Ok(None)
@@ -337,11 +337,21 @@ impl<'s> ScanRows<'s> {
 
     /// Returns the rows as long as the snapshot exists. Those of files are copied, and stay in memory as long.
     pub fn kept_rows(mut self) -> impl Iterator<Item = Result<StoredRow<'s>, ReadError>> {
-        let snapshot = self.snapshot;
-        std::iter::from_fn(move || {
-            let row = self.next_row();
-            row.map(|row| row.map(|row| snapshot.keep(&row))).transpose()
-        })
+        std::iter::from_fn(move || self.next_kept_row().transpose())
+    }
+
+    fn next_kept_row(&mut self) -> Result<Option<StoredRow<'s>>, ReadError> {
+        let (snapshot, spec) = (self.snapshot, self.spec);
+        if self.on_disk.is_some() && self.advance_on_disk()? {
+            let found = self.on_disk.as_ref().and_then(|on_disk| on_disk.row());
+            return Ok(found.map(|found| snapshot.keep(&stored(snapshot, spec, found))));
+        }
+        while let Some(found) = self.ahead.next() {
+            if self.is_shown(found)? {
+                return Ok(Some(stored(snapshot, spec, found)));
+            }
+        }
+        Ok(None)
     }
 
     /// Goes on to the next row of a disk table that is shown; `false` when it is not before the rows of the log.
@@ -399,15 +409,18 @@ impl<'s> ScanRows<'s> {
         }
         self.snapshot.is_kept_by(index, found.row, Some(found.arrival_ms), &mut self.key)
     }
+}
 
-    /// Makes a row of what was read.
-    #[inline]
-    fn stored<'r>(&'r self, LogRow { row, arrival_ms }: LogRow<'r>) -> StoredRow<'r> {
-        let view = self.snapshot.view(row);
-        let event_time =
-            self.spec.map_or(arrival_ms, |spec| state::event_time(spec, view, || arrival_ms));
-        StoredRow { event_time, arrival: row.arrival(), row: view }
-    }
+/// Makes a row of what was read, with its event time in an index.
+#[inline]
+fn stored<'r>(
+    snapshot: &'r Snapshot<'_>,
+    spec: Option<&IndexSpec>,
+    LogRow { row, arrival_ms }: LogRow<'r>,
+) -> StoredRow<'r> {
+    let view = snapshot.table().view(row);
+    let event_time = spec.map_or(arrival_ms, |spec| state::event_time(spec, view, || arrival_ms));
+    StoredRow { event_time, arrival: row.arrival(), row: view }
 }
 
 impl<'s> DiskScan<'s> {

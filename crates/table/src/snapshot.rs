@@ -84,6 +84,9 @@ impl Table {
     }
 }
 
+/// A snapshot that is used for several requests keeps about so many bytes of pages.
+const PINNED_BYTES_MAX: usize = 16 << 20;
+
 /// After so many attempts to take snapshots of one moment, the thread lets others run.
 const ATTEMPTS_MAX: u32 = 64;
 
@@ -175,7 +178,11 @@ impl<'t> Snapshot<'t> {
 
     /// Returns whether no row that was shown at a moment has been removed since.
     pub fn is_complete_at(&self, moment: &SnapshotMoment) -> bool {
-        self.table.generation() == moment.generation && self.removed_ms() <= moment.now_ms
+        // Acquire: pairs with the Release in `note_removal`.
+        let removed_before = self.table.removed_before.load(Ordering::Acquire);
+        self.table.generation() == moment.generation
+            && self.removed_ms() <= moment.now_ms
+            && removed_before <= moment.visible_arrival
     }
 
     /// Returns a snapshot of the same table that shows what this one showed when `arrival` was the next
@@ -430,11 +437,33 @@ impl<'t> Snapshot<'t> {
         number(state.log.row_count(&self.guard)) + on_disk
     }
 
-    /// Returns a row of this snapshot that stays as long as it exists: a copy, where rows may be on a disk.
+    /// Returns whether pages of disk tables take so much memory that they are to be released when nobody reads rows
+    /// of them.
+    pub fn has_many_pages(&self) -> bool {
+        self.pins.get().is_some_and(|pins| pins.memory_bytes() > PINNED_BYTES_MAX)
+    }
+
+    /// Releases the pages of a disk table that rows were read from, if they take much memory: between two requests,
+    /// since no row of them is borrowed then.
+    pub fn release_pages(&mut self) {
+        if self.has_many_pages() {
+            self.pins = OnceCell::new();
+        }
+    }
+
+    /// Returns a copy of a row of this snapshot that stays as long as the snapshot exists.
     pub(crate) fn keep(&self, row: &StoredRow<'_>) -> StoredRow<'_> {
         let StoredRow { event_time, arrival, row } = *row;
         let bytes = self.pins.get_or_init(Box::default).keep_row(row.bytes());
         StoredRow { event_time, arrival, row: self.table.codec.view(bytes) }
+    }
+
+    /// Returns the number of stored rows that are in memory.
+    pub(crate) fn row_count_in_memory(&self) -> u64 {
+        let state = self.state();
+        let frozen = state.disk.as_ref().and_then(|disk| disk.frozen.as_ref());
+        let frozen = frozen.map_or(0, |frozen| frozen.log.row_count(&self.guard));
+        number(state.log.row_count(&self.guard) + frozen)
     }
 
     /// Returns the table.

@@ -90,6 +90,10 @@ pub struct Table {
     pub(crate) generation: AtomicU64,
     /// Where a disk table may put rows; empty for a table without a directory.
     pub(crate) directory: OnceLock<Weak<DatabaseDirectory>>,
+    /// Snapshots that do not show all rows with a smaller arrival may lack rows that these have displaced.
+    pub(crate) removed_before: AtomicU64,
+    /// Whether the state has rows on a disk. Written under the exclusive schema lock.
+    pub(crate) is_on_disk: AtomicBool,
     /// Held by who merges files.
     pub(crate) compacting: Mutex<()>,
     /// Whether the table was dropped. Written under the exclusive schema lock.
@@ -163,6 +167,8 @@ impl Table {
             unlogged_indexes: Mutex::default(),
             generation: AtomicU64::new(0),
             directory: OnceLock::new(),
+            removed_before: AtomicU64::new(0),
+            is_on_disk: AtomicBool::new(false),
             compacting: Mutex::default(),
             is_closed: AtomicBool::new(false),
         })
@@ -329,6 +335,8 @@ impl Table {
         state.newest = Arc::new(NewestTimes::after(self.exclusive_state(exclusive), &state));
         state.adopt(&self.account);
         self.give_levels(&state);
+        // Relaxed: who relies on it holds the change lock.
+        self.is_on_disk.store(state.disk.is_some(), Ordering::Relaxed);
         self.state.replace(state, &lockstep_series::pin());
         // Relaxed: when exactly a collection happens does not matter.
         self.rows_until_collection.store(COLLECTION_ROWS_MIN, Ordering::Relaxed);

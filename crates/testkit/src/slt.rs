@@ -30,11 +30,18 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
-use lockstep_engine::{Database, Diagnostic, Output, Session, SpillAlways};
+use lockstep_engine::{
+    Database, Diagnostic, DiskTuning, OpenOptions, Output, Session, SpillAlways, StorageTuning,
+};
+use lockstep_host::Host;
 use lockstep_row::{DataType, Value};
+use lockstep_sim::SimulatedDisk;
 
 use crate::{rows, scenario::script::date};
 
@@ -53,6 +60,8 @@ pub struct Configuration {
     leaf_rows: usize,
     /// Whether the operators of batch mode take their rows to disk.
     on_disk: bool,
+    /// Whether every table is a disk table, of which rows are flushed after each statement.
+    has_disk_tables: bool,
 }
 
 impl Configuration {
@@ -63,6 +72,10 @@ impl Configuration {
         lockstep_engine::set_spill_always(match self.on_disk {
             true => SpillAlways::Parts,
             false => SpillAlways::No,
+        });
+        lockstep_engine::set_disk_tuning(match self.has_disk_tables {
+            true => DiskTuning::SMALL,
+            false => DiskTuning::USUAL,
         });
     }
 }
@@ -89,6 +102,7 @@ pub const CONFIGURATIONS: &[Configuration] = &[
     Configuration { name: "memory limit", prelude: "SET GLOBAL max_memory = '64MB'", ..DEFAULT },
     Configuration { name: "small chunks", chunk_rows: 2, ..DEFAULT },
     Configuration { name: "on disk", on_disk: true, ..DEFAULT },
+    Configuration { name: "disk tables", has_disk_tables: true, chunk_rows: 2, ..DEFAULT },
     Configuration {
         name: "pre-aggregates",
         prelude: "SET pre_aggregation = 'always'",
@@ -105,6 +119,7 @@ const DEFAULT: Configuration = Configuration {
     chunk_rows: 128,
     leaf_rows: 128,
     on_disk: false,
+    has_disk_tables: false,
 };
 
 /// The beginning of the comment that excludes a file from a configuration.
@@ -280,8 +295,18 @@ struct Player {
     way: Way,
     /// Whether partial results of long windows are made after each statement.
     makes_nodes: bool,
+    /// Whether rows are flushed after each statement.
+    flushes: bool,
     /// The folder of its files; created when one is written, and removed at the end.
     folder: PathBuf,
+}
+
+/// Opens an empty database of which every table is a disk table, on a disk of its own.
+fn disk_database() -> Result<Database, Box<Diagnostic>> {
+    let host = Host { disk: Arc::new(SimulatedDisk::new()), ..Host::default() };
+    let tuning = StorageTuning { all_on_disk: true, ..StorageTuning::default() };
+    let options = OpenOptions { host, tuning, ..OpenOptions::default() };
+    Database::open_with(Path::new("/database"), &options)
 }
 
 /// Numbers the folders of this process.
@@ -290,7 +315,11 @@ static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 impl Player {
     fn open(configuration: &Configuration) -> Result<Self, String> {
         configuration.set_process();
-        let database = Database::in_memory();
+        let flushes = configuration.has_disk_tables;
+        let database = match flushes {
+            true => disk_database().map_err(|error| error.render(None))?,
+            false => Database::in_memory(),
+        };
         let session = database.session();
         session.execute(configuration.prelude).map_err(|error| error.render(None))?;
         // Relaxed: only uniqueness matters.
@@ -299,7 +328,7 @@ impl Player {
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let makes_nodes = configuration.leaf_rows != DEFAULT.leaf_rows;
-        Ok(Self { database, session, way: configuration.way, makes_nodes, folder })
+        Ok(Self { database, session, way: configuration.way, makes_nodes, flushes, folder })
     }
 
     /// Runs a record. A query that fails gives a `statement error`, and the other way round.
@@ -321,6 +350,13 @@ impl Player {
         name_folder(&mut outcome.lines, &folder);
         if self.makes_nodes {
             self.database.make_pre_aggregates();
+        }
+        if self.flushes && !record.header.starts_with("query") {
+            let flushed = self.database.checkpoint().map(|_| ());
+            let merged = flushed.and_then(|()| self.database.compact_disk_tables());
+            if let Err(error) = merged {
+                outcome.lines.push(format!("not flushed: {}", error.render(None)));
+            }
         }
         outcome
     }

@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask sim` tries more.
 
-use lockstep_engine::Durability;
+use lockstep_engine::{DiskTuning, Durability, set_disk_tuning};
 use lockstep_sim::Failure;
 use lockstep_testkit::{
     durability::{
@@ -30,7 +30,19 @@ fn a_crash_leaves_a_prefix_of_the_steps() {
 }
 
 #[test]
+fn a_crash_leaves_a_prefix_of_the_steps_over_disk_tables() {
+    set_disk_tuning(DiskTuning::SMALL);
+    let folder = Folder::new("crash-disk").unwrap();
+    let steps = workload::each_kind_on_disk(&folder.path());
+    let sample = CrashSample { seed: 1, per_image: 2, one_image_of: 1 };
+    let report = crash::check(&steps, &EACH_KIND_TABLES, sample).unwrap();
+    println!("{report:?}");
+    assert!(report.tried > 100 && report.with_more > 0 && report.with_less > 0, "{report:?}");
+}
+
+#[test]
 fn a_crash_leaves_a_prefix_of_drawn_steps() {
+    set_disk_tuning(DiskTuning::SMALL);
     let folder = Folder::new("crash-drawn").unwrap();
     for seed in 1..=3 {
         let steps = workload::drawn(seed, 40, &folder.path());
@@ -46,6 +58,18 @@ fn a_call_that_fails_loses_nothing_and_shows_nothing_that_was_refused() {
     let steps = workload::each_kind(&folder.path());
     for failure in [Failure::Device, Failure::Full] {
         let report = faults::check(&steps, &EACH_KIND_TABLES, failure, (1, 1)).unwrap();
+        println!("{failure:?}: {report:?}");
+        assert!(report.stopped > 0 && report.refused > 0, "{report:?}");
+    }
+}
+
+#[test]
+fn a_call_of_a_disk_table_that_fails_loses_nothing() {
+    set_disk_tuning(DiskTuning::SMALL);
+    let folder = Folder::new("faults-disk").unwrap();
+    let steps = workload::each_kind_on_disk(&folder.path());
+    for failure in [Failure::Device, Failure::Full] {
+        let report = faults::check(&steps, &EACH_KIND_TABLES, failure, (1, 3)).unwrap();
         println!("{failure:?}: {report:?}");
         assert!(report.stopped > 0 && report.refused > 0, "{report:?}");
     }

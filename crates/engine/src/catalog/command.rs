@@ -39,6 +39,7 @@ pub(crate) enum CatalogCommand {
     CreateView { view: Arc<View>, or_replace: bool, seen: CatalogEpoch },
     DropView { name: QualifiedName, with: Cascade },
     ChangeOffline { table: TableReference, change: OfflineChange },
+    SetTableOptions { table: TableReference, options: TableOptions },
     CreateDeployment { deployment: Arc<Deployment>, or_replace: bool, seen: CatalogEpoch },
     DropDeployment { name: QualifiedName },
     CreateProcedure { procedure: Arc<Procedure>, or_replace: bool, seen: CatalogEpoch },
@@ -64,6 +65,7 @@ impl CatalogCommand {
             | Self::DropTable { .. }
             | Self::DropView { .. }
             | Self::ChangeOffline { .. }
+            | Self::SetTableOptions { .. }
             | Self::DropDeployment { .. }
             | Self::DropProcedure { .. }
             | Self::SetVariable { .. }
@@ -216,6 +218,13 @@ impl Objects {
                 self.with_cascade(with, |objects| objects.drop_view(name))
             }
             CatalogCommand::ChangeOffline { table, change } => self.change_offline(table, change),
+            CatalogCommand::SetTableOptions { table, options } => {
+                self.entry(table)?;
+                let tables = &mut self.database_mut(&table.name.database)?.tables;
+                let entry = tables.get_mut(&table.name.name).expect("it was found above");
+                entry.options = options.clone();
+                Ok(Removed::Nothing)
+            }
             CatalogCommand::CreateDeployment { deployment, or_replace, seen } => {
                 self.create_deployment(Arc::clone(deployment), *or_replace, *seen)
             }

@@ -77,6 +77,10 @@ pub(crate) enum CatalogRecord {
         table: u64,
         data: OfflineRecord,
     },
+    SetTableOptions {
+        table: u64,
+        options: TableOptions,
+    },
     /// Also replaces one of this name.
     CreateDeployment {
         name: QualifiedName,
@@ -144,6 +148,9 @@ impl CatalogRecord {
             CatalogCommand::ChangeOffline { table, .. } => {
                 let entry = after.entry(table).expect("the command was applied to it");
                 Self::ChangeOffline { table: table.id, data: entry.offline.record() }
+            }
+            CatalogCommand::SetTableOptions { table, options } => {
+                Self::SetTableOptions { table: table.id, options: options.clone() }
             }
             CatalogCommand::CreateDeployment { deployment, .. } => deployment.record(),
             CatalogCommand::DropDeployment { name } => Self::DropDeployment { name: name.clone() },

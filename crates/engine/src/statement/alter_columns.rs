@@ -20,6 +20,7 @@ use lockstep_table::with_durability;
 use super::{at_name, create_index::add_primary_key, create_table::column};
 use crate::{
     Session,
+    append::table_error,
     catalog::{CatalogCommand, Definition, ObjectKind, TableEntry},
     copied_rows::{ValueSource, copy_rows},
     inspect::declared_schema,
@@ -78,6 +79,10 @@ impl Session {
         }
         check_times(&schema, name)?;
         let table = self.make_unnamed_table(changed.schema.clone())?;
+        if entry.options.is_on_disk() {
+            // Before rows come, which may be more than fit into memory.
+            table.move_to_disk().map_err(|error| table_error(&error))?;
+        }
         let new = TableEntry {
             id: table.log_id().unwrap_or(0),
             table,
@@ -107,6 +112,13 @@ impl Session {
             match action {
                 AlterTableAction::OfflinePath { span, .. } => {
                     let message = "ALTER TABLE cannot change both columns and offline paths";
+                    return Diagnostic::unsupported(message)
+                        .at(*span)
+                        .with_hint("Use two statements.")
+                        .err();
+                }
+                AlterTableAction::SetOptions { span, .. } => {
+                    let message = "ALTER TABLE cannot set options together with other actions";
                     return Diagnostic::unsupported(message)
                         .at(*span)
                         .with_hint("Use two statements.")

@@ -10,7 +10,7 @@ use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
 use lockstep_plan::{BindOptions, bind_constant, type_of};
 use lockstep_row::{Column, DataType, TableSchema, Value, arrow::importable};
-use lockstep_sql::ast::{ColumnDefinition, CreateLike, CreateTable, ObjectName, Query};
+use lockstep_sql::ast::{ColumnDefinition, CreateLike, CreateTable, ObjectName, OptionItem, Query};
 use lockstep_table::{Appended, Durability, Table, with_durability};
 
 pub(crate) use options::TableOptions;
@@ -32,6 +32,7 @@ use crate::{
     literal::{ConstantPosition, coerce},
     session::object_name,
     user::{Privilege, Securable},
+    variables::no_effect,
 };
 
 /// The most indexes of a table.
@@ -144,7 +145,7 @@ impl Session {
         if self.settings().compatibility == Compatibility::OpenMldb {
             add_default_index(&mut schema);
         }
-        let (options, warnings) = TableOptions::read(&create.options)?;
+        let (options, warnings) = self.read_table_options(&create.options)?;
         self.add_table(NewTable::of(create, options), schema)?;
         Ok(Output { warnings, ..Output::of_message("CREATE TABLE") })
     }
@@ -160,13 +161,32 @@ impl Session {
         let rows = self.relation(query, parameters, None)?.collect(None)?;
         let schema = schema_of_query(&rows, query.span)?;
         let names: Vec<String> = rows.columns.iter().map(|(name, _)| name.clone()).collect();
-        let (options, mut warnings) = TableOptions::read(&create.options)?;
+        let (options, mut warnings) = self.read_table_options(&create.options)?;
         let batches = rows.batches.iter().map(|batch| renamed(batch, &names));
         let new = NewTable::of(create, options);
         let appended = self.add_table_with_rows(new, schema, batches)?;
         warnings.extend(rows.warnings);
         let rows_affected = Some(appended.rows);
         Ok(Output { rows_affected, warnings, ..Output::of_message("CREATE TABLE") })
+    }
+
+    /// Reads the options of CREATE TABLE; the warnings are the second value.
+    fn read_table_options(&self, items: &[OptionItem]) -> Result<(TableOptions, Vec<Diagnostic>)> {
+        let (options, mut warnings) = TableOptions::read(items)?;
+        warnings.extend(self.storage_warning(items, &options));
+        Ok((options, warnings))
+    }
+
+    /// Returns the warning that rows stay in memory although the options say otherwise.
+    pub(super) fn storage_warning(
+        &self,
+        items: &[OptionItem],
+        options: &TableOptions,
+    ) -> Option<Diagnostic> {
+        let item = items.iter().find(|item| item.key.text == "storage_mode")?;
+        let has_no_effect = options.is_on_disk() && !self.database.has_directory();
+        let hint = "Connect to a directory for tables on a disk; this database is in memory.";
+        has_no_effect.then(|| no_effect("option `storage_mode`", item.span).with_hint(hint))
     }
 
     /// Adds an empty table to the catalog.
@@ -183,6 +203,9 @@ impl Session {
         batches: impl Iterator<Item = Result<RecordBatch>>,
     ) -> Result<Appended> {
         let table = self.make_unnamed_table(schema)?;
+        if new.options.is_on_disk() {
+            table.move_to_disk().map_err(|error| table_error(&error))?;
+        }
         let conversion = self.conversion();
         let load = || append::load(batches, &table, AppendRule::Any, conversion);
         let appended = match new.options.durability() {

@@ -48,6 +48,13 @@ impl Session {
             text(&now.status().to_string()),
             number(now.refused),
         ]];
+        let pages = self.database.page_cache();
+        if pages.bytes > 0 {
+            let (bytes, limit) = (number(pages.bytes), number(pages.limit));
+            let mut row = vec![text("page cache"), Value::Null, bytes, limit];
+            row.resize(MEMORY.len(), Value::Null);
+            rows.push(row);
+        }
         for (database, found) in self.database.objects().databases() {
             for (name, entry) in &found.tables {
                 let name = format!("{database}.{name}");
@@ -149,6 +156,9 @@ fn memory_parts(name: &str, schema: &TableSchema, memory: &TableMemory) -> Vec<M
     let indexes = schema.indexes.iter().zip(&memory.indexes);
     for (spec, bytes) in indexes.filter(|(spec, _)| !spec.is_removed()) {
         parts.push(part("index", &format!("{name}.{}", spec.name), *bytes));
+    }
+    if memory.parts > 0 {
+        parts.push(part("files", name, memory.parts));
     }
     parts
 }

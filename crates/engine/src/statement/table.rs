@@ -3,7 +3,7 @@
 //! The catalog is locked for a look-up or a change, never while rows are read.
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_sql::ast::{AlterTableAction, ObjectName};
+use lockstep_sql::ast::{AlterTableAction, ObjectName, OptionItem};
 
 use super::{at_name, with_cascade_hint};
 use crate::{
@@ -127,6 +127,9 @@ impl Session {
         name: &ObjectName,
         actions: &[AlterTableAction],
     ) -> Result<Output> {
+        if let [AlterTableAction::SetOptions { options, .. }] = actions {
+            return self.set_table_options(name, options);
+        }
         let path = |action: &AlterTableAction| match action {
             AlterTableAction::OfflinePath { add, path, span } => {
                 Some(PathChange { add: *add, path: path.clone(), span: *span })
@@ -141,6 +144,23 @@ impl Session {
             None => self.alter_columns(name, actions)?,
         }
         Ok(Output::of_message("ALTER TABLE"))
+    }
+
+    /// Runs ALTER TABLE … SET OPTIONS. The rows move while the table serves.
+    fn set_table_options(&self, name: &ObjectName, items: &[OptionItem]) -> Result<Output> {
+        let entry = self.find_entry(name)?;
+        let options = entry.options.changed(items)?;
+        let table_error = |error| table_error(&error);
+        if !options.is_on_disk() {
+            // First, since memory may not suffice.
+            entry.table.move_to_memory().map_err(table_error)?;
+        }
+        self.database.commit(&entry.options_command(options.clone()))?;
+        if options.is_on_disk() {
+            entry.table.move_to_disk().map_err(table_error)?;
+        }
+        let warnings = self.storage_warning(items, &options).into_iter().collect();
+        Ok(Output { warnings, ..Output::of_message("ALTER TABLE") })
     }
 
     /// Runs TRUNCATE TABLE: all tables exist before the first is emptied.

@@ -1,6 +1,7 @@
 //! The system tables about what exists: tables, indexes, deployments, memory, settings, users.
 
 use lockstep_row::{DataType, IndexSpec, Value};
+use lockstep_table::{TableParts, part::PageCacheUse};
 
 use super::{SystemTable, number, optional, text};
 use crate::{
@@ -80,6 +81,34 @@ pub(super) const SETTINGS: SystemTable = SystemTable {
     name: "settings",
     columns: &[("name", DataType::String), ("value", DataType::String)],
     rows: settings,
+};
+
+pub(super) const STORAGE: SystemTable = SystemTable {
+    name: "storage",
+    columns: &[
+        ("database_name", DataType::String),
+        ("table_name", DataType::String),
+        ("storage_mode", DataType::String),
+        ("rows", DataType::BigInt),
+        ("rows_on_disk", DataType::BigInt),
+        ("files", DataType::BigInt),
+        ("file_bytes", DataType::BigInt),
+        ("memory_bytes", DataType::BigInt),
+        ("unflushed_bytes", DataType::BigInt),
+        ("bytes_to_merge", DataType::BigInt),
+    ],
+    rows: storage,
+};
+
+pub(super) const PAGE_CACHE: SystemTable = SystemTable {
+    name: "page_cache",
+    columns: &[
+        ("bytes", DataType::BigInt),
+        ("max_bytes", DataType::BigInt),
+        ("hits", DataType::BigInt),
+        ("reads", DataType::BigInt),
+    ],
+    rows: page_cache,
 };
 
 pub(super) const TABLES: SystemTable = SystemTable {
@@ -226,6 +255,32 @@ fn tables(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
         ]
     };
     seen_tables(database, caller).iter().map(row).collect()
+}
+
+fn storage(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
+    let row = |found: &SeenTable| {
+        let table = &found.entry.table;
+        let parts = table.parts();
+        let of_parts = |value: fn(&TableParts) -> u64| parts.as_deref().map_or(0, value);
+        vec![
+            text(&found.database),
+            text(&found.name),
+            text(if parts.is_some() { "disk" } else { "memory" }),
+            number(table.row_count()),
+            number(of_parts(TableParts::row_count)),
+            count(parts.as_deref().map_or(0, TableParts::file_count)),
+            number(of_parts(TableParts::file_bytes)),
+            number(table.memory_bytes()),
+            number(table.unflushed_bytes()),
+            number(table.compaction_debt()),
+        ]
+    };
+    seen_tables(database, caller).iter().map(row).collect()
+}
+
+fn page_cache(database: &Database, _: &Caller) -> Vec<Vec<Value>> {
+    let PageCacheUse { bytes, limit, hits, reads } = database.page_cache();
+    vec![vec![number(bytes), number(limit), number(hits), number(reads)]]
 }
 
 fn indexes(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {

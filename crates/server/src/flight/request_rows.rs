@@ -99,7 +99,7 @@ impl FlightCall {
                 Some(request) => Some(Arc::clone(request)),
                 None => session.find_prepared(&target.name)?,
             };
-            let Some(request) = found.filter(|request| request.is_compiled()) else {
+            let Some(request) = found.filter(|request| request.is_quick()) else {
                 return Ok(None);
             };
             let mut at_ns = server.state.clock.monotonic_ns();

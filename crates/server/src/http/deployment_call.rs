@@ -59,7 +59,7 @@ pub(crate) async fn answer(
     let metrics = Arc::clone(&found.0.metrics);
     let form = BodyForm::of(&body);
     let is_one_row = body_format == BodyFormat::Json && !form.is_array;
-    let answered = if is_one_row && answer_format == BodyFormat::Json && found.1.is_compiled() {
+    let answered = if is_one_row && answer_format == BodyFormat::Json && found.1.is_quick() {
         let trace = call.trace().map(Arc::as_ref);
         let one = OneRow { login: &call.login, name: &name, body: &body, form: form.rows, trace };
         let context = call.context(DeadlineKind::Request)?;

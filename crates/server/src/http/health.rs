@@ -80,6 +80,10 @@ fn figures(state: &ServerState, session: &Session) -> HttpResult<String> {
     if let Some(limit) = memory.limit {
         write(&definition::MEMORY_LIMIT, limit);
     }
+    let pages = state.access.database().page_cache();
+    write(&definition::PAGE_CACHE_BYTES, pages.bytes);
+    write(&definition::PAGE_CACHE_HITS, pages.hits);
+    write(&definition::PAGE_CACHE_READS, pages.reads);
     let figures = state.access.database().pre_aggregate_figures();
     write(&definition::PRE_AGGREGATE_BYTES, figures.memory_bytes);
     write(&definition::ANSWERS_CHECKED, figures.answers_checked);

@@ -154,6 +154,27 @@ pub(crate) const MEMORY_REFUSED: Metric = Metric {
     help: "Writes rejected because they would exceed the memory limit.",
 };
 
+pub(crate) const PAGE_CACHE_BYTES: Metric = Metric {
+    name: "lockstep_page_cache_bytes",
+    kind: MetricKind::Gauge,
+    labels: &[],
+    help: "Memory used by pages of disk tables, in bytes.",
+};
+
+pub(crate) const PAGE_CACHE_HITS: Metric = Metric {
+    name: "lockstep_page_cache_hits_total",
+    kind: MetricKind::Counter,
+    labels: &[],
+    help: "Pages of disk tables that were found in the page cache.",
+};
+
+pub(crate) const PAGE_CACHE_READS: Metric = Metric {
+    name: "lockstep_page_cache_reads_total",
+    kind: MetricKind::Counter,
+    labels: &[],
+    help: "Pages of disk tables that were read from files.",
+};
+
 pub(crate) const PRE_AGGREGATE_BYTES: Metric = Metric {
     name: "lockstep_pre_aggregate_bytes",
     kind: MetricKind::Gauge,
@@ -215,6 +236,9 @@ const METRICS: &[Metric] = &[
     MEMORY,
     MEMORY_LIMIT,
     MEMORY_REFUSED,
+    PAGE_CACHE_BYTES,
+    PAGE_CACHE_HITS,
+    PAGE_CACHE_READS,
     PRE_AGGREGATE_BYTES,
     ANSWERS_CHECKED,
     ANSWERS_DIFFERING,

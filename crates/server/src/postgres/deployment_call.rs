@@ -72,7 +72,7 @@ impl Connection {
     ) -> Result<Option<usize>> {
         let state = Arc::clone(&self.state);
         let (deployment, request) = self.deployment(call)?;
-        if !request.is_compiled() {
+        if !request.is_quick() {
             return Ok(None);
         }
         let (clock, metrics) = (&state.clock, &deployment.metrics);
@@ -116,7 +116,7 @@ impl Connection {
         Ok(Some(usize::from(answered.is_some())))
     }
 
-    /// Answers a request of a deployment that is not compiled.
+    /// Answers a request that takes long, or may wait for a disk.
     pub(crate) async fn call_in_pool(
         &mut self,
         call: &FunctionCall,
@@ -129,7 +129,11 @@ impl Connection {
         call.choose(&deployment.output)?;
         let name = call.deployment.clone();
         let run = move |session: &Session| session.request(&name, &[batch]);
-        let output = self.run_in_pool(WorkClass::Analytics, run).await?;
+        let class = match request.is_compiled() {
+            true => WorkClass::Requests,
+            false => WorkClass::Analytics,
+        };
+        let output = self.run_in_pool(class, run).await?;
         deployment.metrics.add_rows(1);
         // Those of the answer: the deployment may have been replaced meanwhile.
         let chosen = call.choose(&answer_columns(&output.columns))?;

@@ -362,6 +362,13 @@ pub enum AlterTableAction {
         /// Its new name.
         to: Ident,
     },
+    /// SET OPTIONS(…).
+    SetOptions {
+        /// The options.
+        options: Vec<OptionItem>,
+        /// The position of SET.
+        span: Span,
+    },
 }
 
 /// CREATE USER, ALTER USER.

@@ -123,9 +123,10 @@ const TABLE_OPTIONS: &[DocumentedOption] = &[
     },
     DocumentedOption {
         name: "storage_mode",
-        values: "`memory`, `hdd`, `ssd`",
+        values: "`memory`, `disk`",
         default: "`memory`",
-        meaning: "An OpenMLDB option: recorded, without effect.",
+        meaning: "Where the rows are: see [Disk tables](../guide/disk-tables.md). OpenMLDB's `ssd` \
+            and `hdd` mean `disk`.",
     },
     DocumentedOption {
         name: "compress_type",
@@ -193,7 +194,8 @@ const INDEX_OPTIONS: &[DocumentedOption] = &[
 pub(super) const ALTER_TABLE: StatementRule = StatementRule {
     name: "ALTER TABLE",
     description: "Adds, drops or renames columns; or links files to the offline data of a table, \
-        which queries with `execute_mode = 'offline'` read, or removes such links. \
+        which queries with `execute_mode = 'offline'` read, or removes such links; or sets the \
+        option `storage_mode`. \
         Either all actions of the statement take effect or none. \
         Changing columns copies the rows in arrival order, and the copy replaces the table \
         atomically. \
@@ -205,7 +207,7 @@ pub(super) const ALTER_TABLE: StatementRule = StatementRule {
         reads the table, if the column belongs to an index, if the table has offline data, or if \
         an index without `ts` keeps rows for a limited time.",
     grammar: "ALTER TABLE table_name ( column_action { \",\" column_action }\n\
-        | offline_action { \",\" offline_action } )",
+        | offline_action { \",\" offline_action } | SET OPTIONS option_list )",
     privileges: "`ALTER` on the table; for an added path, a directory listed in the setting \
         `server.file_folders`.",
     options: &[],
@@ -213,6 +215,7 @@ pub(super) const ALTER_TABLE: StatementRule = StatementRule {
         "ALTER TABLE orders ADD COLUMN note STRING, DROP COLUMN item, RENAME COLUMN price TO amount",
         "ALTER TABLE orders ADD PRIMARY KEY (id)",
         "ALTER TABLE orders ADD COLUMN IF NOT EXISTS pieces INT NOT NULL DEFAULT 1",
+        "ALTER TABLE orders SET OPTIONS(storage_mode = 'disk')",
         "ALTER TABLE orders ADD OFFLINE_PATH '/data/2024.parquet', DROP OFFLINE_PATH '/data/2023.parquet'",
     ],
 };

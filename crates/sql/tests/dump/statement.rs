@@ -141,6 +141,7 @@ fn action(action: &AlterTableAction) -> String {
         AlterTableAction::RenameColumn { column, to } => {
             list("rename-column", [column.text.clone(), to.text.clone()])
         }
+        AlterTableAction::SetOptions { options: items, .. } => options("set", items),
     }
 }
 

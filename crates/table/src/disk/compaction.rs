@@ -6,31 +6,24 @@
 //!
 //! # Policy
 //!
-//! Tiered: of runs of about one size [`RUNS_MERGED`] are merged into one (O'Neil et al., *The log-structured
+//! Tiered: of runs of about one size [`DiskTuning::runs_merged`](super::DiskTuning) are merged into one (O'Neil et al., *The log-structured
 //! merge-tree*, 1996, with the tiers of Jermaine et al., 2007). So an index has few runs for each power of
-//! [`RUNS_MERGED`] of its size, and each row is written about once for each. When the rows have doubled since
+//! [`DiskTuning::runs_merged`](super::DiskTuning) of its size, and each row is written about once for each. When the rows have doubled since
 //! they were all written last, and rows may expire, all files are written again.
 
 use std::sync::Arc;
 
 use super::{
-    DiskRows, TableParts, flush::ExtentsWriter, merge_retention, part_error, rewrite::IsKeptOnDisk,
+    DiskRows, DiskTuning, TableParts, flush::ExtentsWriter, merge_retention, part_error,
+    rewrite::IsKeptOnDisk, tuning,
 };
 use crate::{
     Horizon, Snapshot, Table, TableError,
     part::{Extent, IndexRun, MergeRule, RunWriter, merge},
     scan::{ExtentScan, KeptRows},
     state::{Origin, TableState},
+    table::number,
 };
-
-/// So many runs, or extents, of about one size are merged.
-const RUNS_MERGED: usize = if cfg!(test) { 3 } else { 8 };
-/// Runs up to this size are of the first tier.
-const FIRST_TIER_BYTES: u64 = if cfg!(test) { 256 } else { 16 << 20 };
-/// An extent of so many bytes is not merged with others.
-const EXTENT_BYTES: u64 = 64 << 20;
-/// With fewer rows, expired ones stay in files.
-const REWRITTEN_ROWS_MIN: u64 = if cfg!(test) { 8 } else { 1 << 16 };
 
 /// What is merged, by its place in the parts.
 #[derive(Debug, Clone)]
@@ -131,8 +124,8 @@ impl Table {
             let Some(disk) = &state.disk else { return };
             let Some(parts) = replaced(&disk.parts, merged, output) else { return };
             if !state.keeps_everything {
-                // Rows that had expired may be left out: no later snapshot is of an earlier time.
-                self.note_time(horizon.now_ms);
+                // Rows that had expired may be left out.
+                self.note_removal(horizon);
             }
             let frozen = disk.frozen.clone();
             let exclusive = self.lock_exclusive();
@@ -158,8 +151,10 @@ pub(super) fn merge_runs(
 
 /// Returns what is to be merged next.
 fn next_merge(state: &TableState, parts: &Arc<TableParts>) -> Option<Merged> {
-    let rows = parts.row_count();
-    if !state.keeps_everything && rows >= 2 * parts.rewritten_rows.max(REWRITTEN_ROWS_MIN / 2) {
+    let (tuning, rows) = (tuning(), parts.row_count());
+    if !state.keeps_everything
+        && rows >= 2 * parts.rewritten_rows.max(tuning.rewritten_rows_min / 2)
+    {
         return Some(Merged::All { inputs: Arc::clone(parts) });
     }
     for (index, held) in state.indexes.iter().enumerate() {
@@ -170,23 +165,25 @@ fn next_merge(state: &TableState, parts: &Arc<TableParts>) -> Option<Merged> {
             return Some(Merged::Runs { index, inputs: runs[..count].to_vec() });
         }
     }
-    let is_small = |extent: &&Arc<Extent>| extent.file().bytes < EXTENT_BYTES;
+    let is_small = |extent: &&Arc<Extent>| extent.file().bytes < tuning.extent_bytes;
     let small: Vec<_> = parts.extents.iter().rev().take_while(is_small).cloned().collect();
-    (small.len() >= RUNS_MERGED)
+    (number(small.len()) >= tuning.runs_merged)
         .then(|| Merged::Extents { inputs: small.into_iter().rev().collect() })
 }
 
 /// Returns how many of the newest runs are to be merged.
-fn count_merged(runs: &[Arc<IndexRun>]) -> Option<usize> {
-    let mut tier_bytes = FIRST_TIER_BYTES;
+pub(super) fn count_merged(runs: &[Arc<IndexRun>]) -> Option<usize> {
+    let DiskTuning { runs_merged, first_tier_bytes: mut tier_bytes, .. } = tuning();
     let mut count = 0;
     while count < runs.len() {
         let of_tier = runs.iter().take_while(|run| run.file().bytes <= tier_bytes).count();
         count = count.max(of_tier);
-        if count >= RUNS_MERGED {
-            return Some(count);
+        if number(count) >= runs_merged {
+            // Not all of very many at once: each takes a page of memory.
+            let most = usize::try_from(runs_merged.saturating_mul(2)).unwrap_or(usize::MAX);
+            return Some(count.min(most));
         }
-        tier_bytes = tier_bytes.saturating_mul(RUNS_MERGED as u64);
+        tier_bytes = tier_bytes.saturating_mul(runs_merged);
     }
     None
 }
@@ -209,13 +206,21 @@ fn replaced(parts: &TableParts, merged: &Merged, output: Output) -> Option<Table
             runs.resize_with(runs.len().max(inputs.runs.len()), Vec::new);
             for (at, of_index) in runs.iter_mut().enumerate() {
                 let (before, after) = (inputs.runs(at), written.runs(at));
-                // An index that was added meanwhile has the expired rows as well, which no reader sees.
+                if before.is_empty() && !of_index.is_empty() && !parts_are_same(inputs, &written) {
+                    // An index that was added meanwhile has the rows as well that are left out.
+                    return None;
+                }
                 *of_index = replaced_in(of_index, before, after.to_vec())?;
             }
             Some(TableParts { extents, runs, rewritten_rows: written.row_count() })
         }
         _ => None,
     }
+}
+
+/// Returns whether no row was left out.
+fn parts_are_same(before: &Arc<TableParts>, after: &Arc<TableParts>) -> bool {
+    Arc::ptr_eq(before, after)
 }
 
 /// Returns a list in which items that follow each other are replaced; `None` when they are not there.

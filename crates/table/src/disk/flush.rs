@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lockstep_series::{Bounds, LogRow, RowLog};
 use lockstep_wal::{DataFileWriter, Error};
 
-use super::{DiskRows, FrozenRows, TableParts, merge_retention, part_error};
+use super::{DiskRows, FrozenRows, TableParts, merge_retention, part_error, tuning};
 use crate::{
     CheckpointBlock, FrozenTable, Horizon, Table, TableError,
     part::{
@@ -18,9 +18,6 @@ use crate::{
     state::{Index, Origin, TableState},
     table::{ExclusiveLock, number},
 };
-
-/// An extent ends when it has so many bytes.
-const EXTENT_BYTES: u64 = if cfg!(test) { 256 } else { 64 << 20 };
 
 /// The files of a disk table that was flushed.
 #[derive(Debug)]
@@ -86,7 +83,8 @@ impl<'c> ExtentsWriter<'c> {
     /// Adds a row, which arrived after those before.
     pub(crate) fn push(&mut self, found: LogRow<'_>) -> Result<(), Error> {
         self.block.push(found);
-        if self.block.is_full() { self.write_block() } else { Ok(()) }
+        let is_full = number(self.block.len()) >= tuning().block_bytes;
+        if is_full { self.write_block() } else { Ok(()) }
     }
 
     fn write_block(&mut self) -> Result<(), Error> {
@@ -100,7 +98,7 @@ impl<'c> ExtentsWriter<'c> {
         };
         writer.push(&self.block)?;
         self.block.clear();
-        if writer.bytes() < EXTENT_BYTES {
+        if writer.bytes() < tuning().extent_bytes {
             self.open = Some(writer);
         } else {
             self.finished.push(Arc::new(writer.finish()?));
@@ -156,8 +154,7 @@ impl Table {
                 return;
             }
             if written.has_left_out {
-                // No later snapshot is of an earlier time.
-                self.note_time(written.horizon.now_ms);
+                self.note_removal(written.horizon);
             }
             let parts = Arc::new(written.added_to(&disk.parts));
             let installed = DiskRows { frozen: None, parts };

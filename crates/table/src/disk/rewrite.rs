@@ -2,7 +2,7 @@
 //!
 //! DELETE does it, a rule that keeps rows for longer, and a compaction when about half of the rows may have
 //! expired. *Cost*: reads and writes all files of the table, one after the other; memory for a page of each run,
-//! and a bit for each row that is left out. Runs of an added index are sorted in parts of [`SORTED_BYTES`].
+//! and a bit for each row that is left out. Runs of an added index are sorted in parts of [`DiskTuning::sorted_bytes`](super::DiskTuning).
 
 use std::sync::Arc;
 
@@ -10,7 +10,12 @@ use lockstep_host::query;
 use lockstep_row::{IndexSpec, Retention};
 use lockstep_series::{Account, Bounds, LogRow, RowLog};
 
-use super::{TableParts, compaction::merge_runs, flush::ExtentsWriter, part_error};
+use super::{
+    TableParts,
+    compaction::{count_merged, merge_runs},
+    flush::ExtentsWriter,
+    part_error, tuning,
+};
 use crate::{
     Horizon, Table, TableError,
     arrival_set::ArrivalSet,
@@ -22,8 +27,6 @@ use crate::{
     table::number,
 };
 
-/// So many bytes of rows are sorted at once.
-const SORTED_BYTES: u64 = if cfg!(test) { 1 } else { 32 << 20 };
 /// After how many rows the call checks whether it was interrupted.
 const CHECKPOINT_ROWS: u64 = if cfg!(test) { 3 } else { 4_096 };
 
@@ -63,14 +66,12 @@ impl Table {
             return Ok(Arc::clone(parts));
         }
         let extents = extents.finish().map_err(part_error)?;
-        let horizon = Horizon { visible_arrival: 0, now_ms: 0 };
-        let rule = MergeRule { retention: Retention::Forever, horizon };
         let mut runs = Vec::new();
         for of_index in parts.all_runs() {
             let is_kept = |arrival| !left_out.contains(arrival);
             runs.push(match of_index.is_empty() {
                 true => Vec::new(),
-                false => vec![merge_runs(self, of_index, rule, is_kept, checkpoint)?],
+                false => vec![merge_runs(self, of_index, KEEP_ALL, is_kept, checkpoint)?],
             });
         }
         Ok(Arc::new(TableParts::new(extents, runs)))
@@ -96,9 +97,10 @@ pub(crate) fn build_runs(
         rows += 1;
         if rows % CHECKPOINT_ROWS == 0 {
             checkpoint()?;
-            if sorting.log.memory_bytes() >= SORTED_BYTES {
+            if sorting.log.memory_bytes() >= tuning().sorted_bytes {
                 let sorted = std::mem::replace(&mut sorting, Sorting::new(table, &drafted.spec));
                 runs.insert(0, Arc::new(sorted.write()?));
+                merge_newest(table, &mut runs)?;
             }
         }
     }
@@ -107,6 +109,19 @@ pub(crate) fn build_runs(
     }
     Ok(runs)
 }
+
+/// Merges runs of an index that is being built, so that few files are open.
+fn merge_newest(table: &Table, runs: &mut Vec<Arc<IndexRun>>) -> Result<(), TableError> {
+    while let Some(count) = count_merged(runs) {
+        let merged = merge_runs(table, &runs[..count], KEEP_ALL, |_| true, checkpoint)?;
+        runs.splice(..count, [merged]);
+    }
+    Ok(())
+}
+
+/// Leaves no row out.
+const KEEP_ALL: MergeRule =
+    MergeRule { retention: Retention::Forever, horizon: Horizon { visible_arrival: 0, now_ms: 0 } };
 
 /// Rows that are sorted by an index in memory.
 struct Sorting<'t> {
@@ -138,8 +153,6 @@ impl<'t> Sorting<'t> {
         let scan = KeyScan::of_series(series, Bounds::everything(), &guard);
         let file = self.table.create_part()?;
         let writer = RunWriter::new(file, number(series.key_count()));
-        let horizon = Horizon { visible_arrival: 0, now_ms: 0 };
-        let rule = MergeRule { retention: Retention::Forever, horizon };
-        merge_scans(vec![scan], rule, writer, |_| true, checkpoint)
+        merge_scans(vec![scan], KEEP_ALL, writer, |_| true, checkpoint)
     }
 }

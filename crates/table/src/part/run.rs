@@ -47,15 +47,13 @@ use lockstep_wal::{BlockPlace, BlockReader, DataFile, DataFileWriter, Error};
 
 use crate::{
     ReadError, ReadFailure,
-    disk::MemoryCharge,
+    disk::{MemoryCharge, tuning},
     part::{
         bug::{self, PartBug},
         key_filter::{self, KeyFilter},
     },
 };
 
-/// The size of a page, in bytes: a page ends with the row that reaches it.
-const PAGE_BYTES: usize = if cfg!(test) { 128 } else { 32 << 10 };
 const VERSION: u32 = 1;
 /// Bytes before the pages in the last block.
 const HEADER_BYTES: usize = 40;
@@ -126,7 +124,7 @@ impl RunWriter {
                 counts: RunCounts { rows: 0, keys: 0, event_time_max: i64::MIN },
             },
             has_key: false,
-            page_bytes: PAGE_BYTES,
+            page_bytes: usize::try_from(tuning().page_bytes).unwrap_or(usize::MAX),
         }
     }
 

@@ -1,7 +1,13 @@
 //! The rows of one entity key in a run, newest first, read page by page; and the pages that are kept in
 //! memory meanwhile.
 
-use std::{cell::RefCell, collections::HashMap, fmt, ops::Range, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    fmt,
+    ops::Range,
+    sync::Arc,
+};
 
 use lockstep_row::RowCodec;
 use lockstep_series::{Bounds, ChunkRun, Page, RecordFormat, SeriesRows};
@@ -21,6 +27,8 @@ pub struct Pins {
     pages: RefCell<HashMap<PageId, Arc<Page>>>,
     /// Copies of rows.
     rows: RefCell<Vec<Box<[u8]>>>,
+    /// The bytes of both.
+    bytes: Cell<usize>,
 }
 
 /// Where the pages of an index's runs come from.
@@ -39,15 +47,15 @@ pub struct PageSource<'s> {
 impl Pins {
     /// Returns the bytes of memory of the pages.
     pub fn memory_bytes(&self) -> usize {
-        let pages = self.pages.borrow().values().map(|page| page.memory_bytes()).sum::<usize>();
-        pages + self.rows.borrow().iter().map(|row| row.len()).sum::<usize>()
+        self.bytes.get()
     }
 
     /// Keeps a copy of the bytes of a row as long as this exists.
     pub(crate) fn keep_row(&self, bytes: &[u8]) -> &[u8] {
-        let copy: Box<[u8]> = bytes.into();
-        let kept: *const [u8] = &*copy;
-        self.rows.borrow_mut().push(copy);
+        let mut rows = self.rows.borrow_mut();
+        rows.push(bytes.into());
+        self.bytes.set(self.bytes.get() + bytes.len());
+        let kept: *const [u8] = &**rows.last().expect("it was pushed just now");
         // SAFETY: the bytes do not move, and are not given up while `self` is borrowed.
         unsafe { &*kept }
     }
@@ -62,6 +70,7 @@ impl Pins {
     /// Keeps a page as long as this exists.
     fn pin(&self, id: PageId, page: Arc<Page>) -> &Page {
         let pinned: *const Page = &*page;
+        self.bytes.set(self.bytes.get() + page.memory_bytes());
         let before = self.pages.borrow_mut().insert(id, page);
         debug_assert!(before.is_none(), "a page is kept once");
         // SAFETY: as above.

@@ -82,10 +82,10 @@ impl Memory {
         }
         let written = writer.finish().unwrap();
         let file = directory.open_blocks(written.file()).unwrap();
-        let run = IndexRun::open(file, written.last_block()).unwrap();
-        assert_eq!(run.counts(), written.counts());
+        let reopened = IndexRun::open(file, written.last_block()).unwrap();
+        assert_eq!(reopened.counts(), written.counts());
         assert_eq!(run.counts().keys, keys.len() as u64);
-        run
+        written
     }
 }
 

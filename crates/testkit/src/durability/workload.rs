@@ -91,6 +91,31 @@ pub fn each_kind(folder: &str) -> Vec<WorkloadStep> {
     EACH_KIND.iter().map(|sql| level(sql)).collect()
 }
 
+/// Makes the steps of [`each_kind`] with disk tables, which move into memory and back, and are flushed after every
+/// third step.
+pub fn each_kind_on_disk(folder: &str) -> Vec<WorkloadStep> {
+    let mut steps = Vec::new();
+    for (at, mut step) in each_kind(folder).into_iter().enumerate() {
+        if let WorkloadAction::Execute(sql) = &mut step.action
+            && sql.starts_with("CREATE TABLE")
+        {
+            sql.push_str(ON_DISK);
+        }
+        steps.push(step);
+        if at % 3 == 2 {
+            steps.push(WorkloadStep::new(Durability::Disk, "CHECKPOINT"));
+        }
+        let moved = [(20, "memory"), (26, "disk"), (38, "memory"), (42, "disk")];
+        for (_, mode) in moved.iter().filter(|(after, _)| *after == at) {
+            let sql = format!("ALTER TABLE t SET OPTIONS(storage_mode='{mode}')");
+            steps.push(WorkloadStep::new(Durability::Disk, &sql));
+        }
+    }
+    steps
+}
+
+const ON_DISK: &str = " OPTIONS(storage_mode='disk')";
+
 /// The tables of [`each_kind`].
 pub const EACH_KIND_TABLES: [&str; 4] = ["t", "other.u", "kept", "hourly"];
 
@@ -176,6 +201,9 @@ const TEMPLATES: &[&str] = &[
     "CREATE DATABASE base{n}",
     "DROP DATABASE base{n}",
     "CHECKPOINT",
+    "CHECKPOINT",
+    "ALTER TABLE {t} SET OPTIONS(storage_mode='disk')",
+    "ALTER TABLE {t} SET OPTIONS(storage_mode='memory')",
 ];
 
 /// The tables that drawn steps create and use.
@@ -193,7 +221,8 @@ fn draw(random: &mut Random, at: usize, folder: &str, now_ms: &mut i64) -> Workl
     let table = *random.pick(&TABLES);
     // The first steps make the tables, in most cases.
     if at < TABLES.len() {
-        return WorkloadStep::new(level, &TEMPLATES[at].replace("{t}", TABLES[at]));
+        let sql = TEMPLATES[at].replace("{t}", TABLES[at]);
+        return WorkloadStep::new(level, &maybe_on_disk(random, &sql));
     }
     match random.below(20) {
         0 => {
@@ -213,10 +242,16 @@ fn draw(random: &mut Random, at: usize, folder: &str, now_ms: &mut i64) -> Workl
         _ => {
             let sql = random.pick(TEMPLATES).replace("{t}", table);
             let key = *random.pick(&["a", "b", "c"]);
-            let sql = sql.replace("{k}", key);
+            let sql = maybe_on_disk(random, &sql.replace("{k}", key));
             WorkloadStep::new(level, &sql.replace("{n}", &(1 + random.below(4)).to_string()))
         }
     }
+}
+
+/// Makes the table of CREATE TABLE a disk table, or not.
+fn maybe_on_disk(random: &mut Random, sql: &str) -> String {
+    let is_on_disk = sql.starts_with("CREATE TABLE") && random.chance(50);
+    format!("{sql}{}", if is_on_disk { ON_DISK } else { "" })
 }
 
 /// Draws an append of some rows to tables, one of which may be named twice.

@@ -142,8 +142,10 @@ impl DataFileWriter {
     pub fn finish_to_read(self) -> Result<BlockReader, Error> {
         let (disk, header) = (Arc::clone(&self.disk), self.header);
         let held = Arc::clone(&self.reservation);
+        let path = self.path.clone();
         let folder = self.path.parent().map(Path::to_path_buf).unwrap_or_default();
         let file = self.finish()?;
+        held.remove_unlisted(&disk, &path);
         Ok(BlockReader::open(&*disk, &folder, header, file)?.holding(held))
     }
 

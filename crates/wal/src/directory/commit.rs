@@ -35,11 +35,13 @@ impl DatabaseDirectory {
         if bug::is_seeded(Bug::OldFilesRemovedEarly) {
             self.remove_unlisted(&manifest, &numbers);
         }
+        self.numbers.lock().list_also(&manifest.files);
         match write_manifest(&*self.disk, &self.path, &bytes) {
             Ok(()) => {}
             Err(NotCreated::Refused(error)) => return Err(refused(error)),
             Err(NotCreated::NotSynced(error)) => return self.stop(error),
         }
+        self.numbers.lock().list(&manifest.files);
         *self.current.lock() = manifest;
         self.remove_leftovers(&numbers);
         Ok(())

@@ -5,8 +5,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    path::Path,
-    sync::Arc,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
 };
 
 use lockstep_host::{file::Disk, sync::Mutex};
@@ -39,8 +39,10 @@ pub(crate) struct FileNumbers {
     /// No file has this number or a greater one.
     next: u64,
     writing: BTreeSet<u64>,
-    /// Files that are on the disk, and that no manifest lists so far.
+    /// Files that are on the disk, and that no manifest listed when they were finished.
     finished: BTreeMap<u64, DataFile>,
+    /// Files that a manifest lists which may be on the disk.
+    listed: BTreeSet<u64>,
 }
 
 impl FileNumbers {
@@ -59,7 +61,8 @@ impl FileNumbers {
         } else {
             numbers.fold(next, |next, number| next.max(number.saturating_add(1)))
         };
-        Ok(Self { next, writing: BTreeSet::new(), finished: BTreeMap::new() })
+        let (writing, finished, listed) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+        Ok(Self { next, writing, finished, listed })
     }
 
     pub(crate) fn snapshot(&self) -> NumberSnapshot {
@@ -69,6 +72,16 @@ impl FileNumbers {
     /// Whether a file was finished in this process, and is what it is said to be.
     pub(crate) fn is_finished(&self, file: &DataFile) -> bool {
         self.finished.get(&file.number) == Some(file)
+    }
+
+    /// Notes the files of a manifest that is about to be written: they are not removed, whatever comes of it.
+    pub(crate) fn list_also(&mut self, files: &[DataFile]) {
+        self.listed.extend(files.iter().map(|file| file.number));
+    }
+
+    /// Notes the files of the manifest that is on the disk.
+    pub(crate) fn list(&mut self, files: &[DataFile]) {
+        self.listed = files.iter().map(|file| file.number).collect();
     }
 
     /// Forgets files that were finished at a moment: they are listed now, or never.
@@ -83,6 +96,8 @@ impl FileNumbers {
 pub(crate) struct NumberReservation {
     numbers: Arc<Mutex<FileNumbers>>,
     number: u64,
+    /// A finished file, which is removed when nobody has it open and no manifest lists it.
+    leftover: OnceLock<(Arc<dyn Disk>, PathBuf)>,
 }
 
 impl NumberReservation {
@@ -95,11 +110,16 @@ impl NumberReservation {
         let is_new = locked.writing.insert(number);
         assert!(is_new, "a number is taken once");
         drop(locked);
-        Self { numbers: Arc::clone(numbers), number }
+        Self { numbers: Arc::clone(numbers), number, leftover: OnceLock::new() }
     }
 
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Lets the file be removed at the end, unless a manifest lists it by then.
+    pub(crate) fn remove_unlisted(&self, disk: &Arc<dyn Disk>, path: &Path) {
+        self.leftover.get_or_init(|| (Arc::clone(disk), path.to_path_buf()));
     }
 
     /// Says that the file is on the disk.
@@ -111,6 +131,15 @@ impl NumberReservation {
 
 impl Drop for NumberReservation {
     fn drop(&mut self) {
-        self.numbers.lock().writing.remove(&self.number);
+        let mut numbers = self.numbers.lock();
+        numbers.writing.remove(&self.number);
+        if let Some((disk, path)) = self.leftover.get()
+            && !numbers.listed.contains(&self.number)
+        {
+            numbers.finished.remove(&self.number);
+            drop(numbers);
+            // What cannot be removed is tried again by the next commit.
+            let _left = disk.remove(path);
+        }
     }
 }

@@ -89,6 +89,22 @@ impl TableOptions {
         Ok((options, warnings))
     }
 
+    /// Returns these options with others, which ALTER TABLE sets: `storage_mode` alone can be changed.
+    pub(crate) fn changed(&self, items: &[OptionItem]) -> Result<Self> {
+        let mut changed = self.clone();
+        for item in items {
+            if item.key.text != "storage_mode" {
+                let message = format!("ALTER TABLE cannot set option `{}`", item.key.text);
+                return Diagnostic::unsupported(message)
+                    .at(item.span)
+                    .with_hint("It can set `storage_mode`; create a new table for other options.")
+                    .err();
+            }
+        }
+        OPTIONS.read(items, &mut changed)?;
+        Ok(changed)
+    }
+
     /// Checks that the distribution has an entry for each partition, and each entry an endpoint
     /// for each replica.
     fn check_distribution(&self, items: &[OptionItem]) -> Result<()> {
