@@ -30,7 +30,7 @@ use lockstep_wal::{DataFile, DatabaseDirectory, Entry, Error, Group, Log, Option
 use serde::{Deserialize, Serialize};
 
 use self::parts::ListedParts;
-pub(crate) use self::parts::{Place, Run};
+pub(crate) use self::parts::{ListedPlace, ListedRun};
 use crate::{
     Database,
     append::table_error,
@@ -65,7 +65,7 @@ pub(crate) struct TableCheckpoint {
     pub(crate) extents: Vec<Extent>,
     /// For each index by position the runs of a disk table, the newest one first; `None` for a memory table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) runs: Option<Vec<Vec<Run>>>,
+    pub(crate) runs: Option<Vec<Vec<ListedRun>>>,
 }
 
 impl TableCheckpoint {
@@ -92,7 +92,7 @@ pub(crate) struct Extent {
     pub(crate) rows: u64,
     /// The last block, which has no rows; of a disk table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) last_block: Option<Place>,
+    pub(crate) last_block: Option<ListedPlace>,
 }
 
 /// What a checkpoint did.
@@ -259,7 +259,8 @@ fn write_copy(
     let position = frozen.position();
     let mut no_files = CheckpointFiles::default();
     let (from, log) = source.unzip();
-    let WrittenCheckpoint { done, listed, body, .. } =
+    // What was flushed has its files open, which are not removed meanwhile.
+    let WrittenCheckpoint { done, listed, body, flushed: _flushed } =
         write_frozen(frozen, &mut no_files, (copy, from))?;
     let options = Options::new(copy.database_id());
     let (copied_log, _) = copy.open_log(options, &mut |_| ()).map_err(failed)?;

@@ -55,6 +55,7 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
 
 /// Merges files of a table until none is to be merged.
 fn compact(table: &Table, is_over: &AtomicBool) -> Result<(), TableError> {
+    debug_assert!(table.log_id().is_some(), "a disk table is in the log");
     let checkpoint = &mut || match is_over.load(Ordering::Relaxed) {
         true => Err(TableError::Dropped),
         false => Ok(()),

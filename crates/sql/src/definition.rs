@@ -377,6 +377,12 @@ impl Parser<'_> {
         }
         self.expect_word("TABLE")?;
         let table = self.object_name()?;
+        if self.at_word("SET") {
+            let span = self.advance().span();
+            let options = self.options_clause("OPTIONS")?;
+            let actions = vec![AlterTableAction::SetOptions { options, span }];
+            return Ok(Statement::AlterTable { table, actions });
+        }
         let actions = self.comma_list(Self::alter_table_action)?;
         Ok(Statement::AlterTable { table, actions })
     }
@@ -392,11 +398,6 @@ impl Parser<'_> {
             }
             self.expect_word("TO")?;
             return Ok(AlterTableAction::RenameColumn { column, to: self.ident()? });
-        }
-        if self.at_word("SET") {
-            let span = self.advance().span();
-            let options = self.options_clause("OPTIONS")?;
-            return Ok(AlterTableAction::SetOptions { options, span });
         }
         let add = self.eat_word("ADD");
         if !add {

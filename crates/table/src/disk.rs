@@ -2,7 +2,7 @@
 //!
 //! The rows that arrived last are in memory, as those of any table. When they are many, they are *frozen*: a
 //! flush writes them into *parts*, while new ones arrive in memory. Parts have every row up to an arrival, once
-//! in order of arrival ([`Extent`]) and once by each index ([`IndexRun`]). Readers take memory, frozen rows and
+//! in order of arrival ([`RowExtent`]) and once by each index ([`IndexRun`]). Readers take memory, frozen rows and
 //! parts as one value, the state of the table. (ADR 0060)
 //!
 //! # Who changes it
@@ -32,7 +32,7 @@ pub use self::tuning::{DiskTuning, set_disk_tuning};
 use crate::{
     ReadError, Table, TableError,
     arrival_set::ArrivalSet,
-    part::{Extent, IndexRun},
+    part::{IndexRun, RowExtent},
     scan::ExtentScan,
     state::{Index, TableState},
     table::number,
@@ -63,7 +63,7 @@ pub(crate) struct FrozenRows {
 #[derive(Debug, Clone, Default)]
 pub struct TableParts {
     /// The rows in order of arrival, the oldest extent first.
-    extents: Vec<Arc<Extent>>,
+    extents: Vec<Arc<RowExtent>>,
     /// For each index by position the rows by key, the newest run first.
     runs: Vec<Vec<Arc<IndexRun>>>,
     /// The number of rows when they were all written last.
@@ -101,13 +101,13 @@ impl fmt::Debug for MemoryCharge {
 
 impl TableParts {
     /// Makes parts of what a manifest lists.
-    pub fn new(extents: Vec<Arc<Extent>>, runs: Vec<Vec<Arc<IndexRun>>>) -> Self {
+    pub fn new(extents: Vec<Arc<RowExtent>>, runs: Vec<Vec<Arc<IndexRun>>>) -> Self {
         let rewritten_rows = extents.iter().map(|extent| extent.row_count()).sum();
         Self { extents, runs, rewritten_rows }
     }
 
     /// Returns the rows in order of arrival.
-    pub fn extents(&self) -> &[Arc<Extent>] {
+    pub fn extents(&self) -> &[Arc<RowExtent>] {
         &self.extents
     }
 

@@ -16,7 +16,7 @@ mod run_rows;
 #[cfg(test)]
 mod tests;
 
-pub use extent::{ArrivedPlace, ArrivedRows, Extent, ExtentWriter};
+pub use extent::{ArrivedPlace, ExtentBlock, ExtentWriter, RowExtent};
 pub(crate) use key_scan::{KeyScan, for_each_row};
 pub(crate) use merge::merge_scans;
 pub use merge::{MergeError, MergeRule, merge};

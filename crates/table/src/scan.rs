@@ -1,13 +1,13 @@
 //! Scans: the rows of a snapshot in order of arrival.
 //!
 //! `batch` reads tables with it. Of a disk table the extents come first, a block at a time, then what is in
-//! memory. A row is lent until the next one is read, so that a scan takes no more memory than a block.
+//! memory. A row is borrowed until the next one is read, so that a scan takes no more memory than a block.
 //!
 //! # Retention
 //!
 //! A row of a disk table is not looked up in an index that counts rows, since each of these look-ups may read
 //! a page. Before the first row, the scan reads each such index once as a whole, and notes which rows it keeps
-//! ([`KeptRows`]): a bit for each.
+//! ([`RetainedRows`]): a bit for each.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use crate::{
     ReadError, Snapshot, SnapshotMoment, Table,
     arrival_set::ArrivalSet,
     disk::{DiskRows, TableParts},
-    part::{ArrivedPlace, ArrivedRows, KeyScan, for_each_row},
+    part::{ArrivedPlace, ExtentBlock, KeyScan, for_each_row},
     state,
 };
 
@@ -80,7 +80,7 @@ pub struct ScanRows<'s> {
     on_disk: Option<Box<DiskScan<'s>>>,
     ahead: series::LogRows<'s>,
     filter: RowFilter,
-    kept: NeededKeptRows,
+    kept: NeededRetainedRows,
     /// The index whose event time is shown.
     spec: Option<&'s IndexSpec>,
     /// A buffer, empty as long as no key has to be looked up.
@@ -89,17 +89,17 @@ pub struct ScanRows<'s> {
 
 /// What a scan of a disk table needs to know which rows indexes keep that count them.
 #[derive(Debug, Clone)]
-enum NeededKeptRows {
+enum NeededRetainedRows {
     /// Nothing: rows are looked up, or a row alone says whether it is kept.
     None,
     /// They are found before the first row; by one of several scans of parts for all of them.
-    Wanted(Arc<OnceLock<Arc<KeptRows>>>),
-    Found(Arc<KeptRows>),
+    Wanted(Arc<OnceLock<Arc<RetainedRows>>>),
+    Found(Arc<RetainedRows>),
 }
 
 /// For each declared index that counts rows, by its position, the rows that it keeps.
 #[derive(Debug, Default)]
-pub(crate) struct KeptRows {
+pub(crate) struct RetainedRows {
     by_index: Vec<(usize, ArrivalSet)>,
 }
 
@@ -111,7 +111,7 @@ pub struct ScanPart<'t> {
     kept_by: Option<usize>,
     arrivals: Range<u64>,
     /// The same for all parts.
-    kept: NeededKeptRows,
+    kept: NeededRetainedRows,
 }
 
 /// The rows of extents and of the frozen log.
@@ -129,7 +129,7 @@ pub(crate) struct ExtentScan<'p> {
     arrivals: Range<u64>,
     /// The block that is read next: its extent, and its place in it.
     next: (usize, usize),
-    block: Option<ArrivedRows>,
+    block: Option<ExtentBlock>,
     /// The place of the row that was read last, and of the next one, in the block.
     row: ArrivedPlace,
     next_row: ArrivedPlace,
@@ -173,8 +173,8 @@ impl<'t> Snapshot<'t> {
             RowFilter::Index(index) => self.counts_rows(index),
         };
         let kept = match &state.disk {
-            Some(_) if counts => NeededKeptRows::Wanted(Arc::default()),
-            _ => NeededKeptRows::None,
+            Some(_) if counts => NeededRetainedRows::Wanted(Arc::default()),
+            _ => NeededRetainedRows::None,
         };
         let all = 0..self.visible_arrival();
         let on_disk = state.disk.as_ref();
@@ -217,11 +217,11 @@ impl<'t> Snapshot<'t> {
     }
 
     /// Finds the rows that declared indexes keep which count rows. Reads each of these indexes.
-    pub(crate) fn kept_rows_by_count(&self) -> Result<KeptRows, ReadError> {
+    pub(crate) fn kept_rows_by_count(&self) -> Result<RetainedRows, ReadError> {
         let state = self.state();
         let counting = state.declared.iter().copied().filter(|index| self.counts_rows(*index));
         let found = counting.map(|index| Ok((index, self.kept_rows_of(index)?)));
-        Ok(KeptRows { by_index: found.collect::<Result<_, ReadError>>()? })
+        Ok(RetainedRows { by_index: found.collect::<Result<_, ReadError>>()? })
     }
 
     fn kept_rows_of(&self, index: usize) -> Result<ArrivalSet, ReadError> {
@@ -263,7 +263,7 @@ impl Snapshot<'_> {
     pub(crate) fn is_live_by(
         &self,
         found: LogRow<'_>,
-        kept: &KeptRows,
+        kept: &RetainedRows,
         key: &mut Vec<u8>,
     ) -> Result<bool, ReadError> {
         let state = self.state();
@@ -283,7 +283,7 @@ impl Snapshot<'_> {
     }
 }
 
-impl KeptRows {
+impl RetainedRows {
     /// Returns whether an index keeps a row; `None` when the index does not count rows.
     pub(crate) fn keeps(&self, index: usize, arrival: u64) -> Option<bool> {
         let (_, kept) = self.by_index.iter().find(|(of, _)| *of == index)?;
@@ -309,7 +309,7 @@ impl ScanPart<'_> {
 }
 
 impl<'s> ScanRows<'s> {
-    /// Returns the next row, which is lent until the next call.
+    /// Returns the next row, which is borrowed until the next call.
     #[inline]
     pub fn next_row(&mut self) -> Result<Option<StoredRow<'_>>, ReadError> {
         if self.on_disk.is_some() && self.advance_on_disk()? {
@@ -357,7 +357,7 @@ impl<'s> ScanRows<'s> {
     /// Goes on to the next row of a disk table that is shown; `false` when it is not before the rows of the log.
     #[inline(never)]
     fn advance_on_disk(&mut self) -> Result<bool, ReadError> {
-        if let NeededKeptRows::Wanted(shared) = &self.kept {
+        if let NeededRetainedRows::Wanted(shared) = &self.kept {
             let found = match shared.get() {
                 Some(found) => Arc::clone(found),
                 None => {
@@ -365,7 +365,7 @@ impl<'s> ScanRows<'s> {
                     Arc::clone(shared.get_or_init(|| found))
                 }
             };
-            self.kept = NeededKeptRows::Found(found);
+            self.kept = NeededRetainedRows::Found(found);
         }
         let Some(mut on_disk) = self.on_disk.take() else { return Ok(false) };
         let mut shown = Ok(false);
@@ -402,7 +402,7 @@ impl<'s> ScanRows<'s> {
     }
 
     fn is_kept_by(&mut self, index: usize, found: LogRow<'_>) -> Result<bool, ReadError> {
-        if let NeededKeptRows::Found(kept) = &self.kept
+        if let NeededRetainedRows::Found(kept) = &self.kept
             && let Some(is_kept) = kept.keeps(index, found.row.arrival())
         {
             return Ok(is_kept);

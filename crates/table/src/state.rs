@@ -76,7 +76,7 @@ pub(crate) struct TableState {
     pub(crate) indexes: Vec<Index>,
     /// All rows, to which the series point.
     pub(crate) log: Arc<RowLog>,
-    /// The rows of a disk table that came before those of the log; `None` for a memory table.
+    /// The rows of a disk table that arrived before those of the log; `None` for a memory table.
     pub(crate) disk: Option<DiskRows>,
     /// Rows with a smaller arrival were visible when the state was installed: a reader that loads it
     /// sees at least these, so that it sees the change together with all rows that arrived before.

@@ -311,7 +311,9 @@ mod tests {
                 of_users.extend(fields.cloned());
             }
         };
-        for name in ["format-1", "format-1-views", "format-1-jobs", "format-1-users"] {
+        for name in
+            ["format-1", "format-1-views", "format-1-jobs", "format-1-users", "format-1-disk"]
+        {
             let (disk, path) = (Arc::new(SystemDisk), Path::new("tests/golden").join(name));
             let directory = DatabaseDirectory::open(disk, &path, Access::ReadOnly).unwrap();
             let read = directory.read_log(&mut |entries| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lockstep_diagnostic::Result;
 use lockstep_table::{
     FlushedTable, TableParts,
-    part::{Extent as ExtentPart, IndexRun},
+    part::{IndexRun, RowExtent},
 };
 use lockstep_wal::{BlockPlace, DataFile, DatabaseDirectory, Error};
 use serde::{Deserialize, Serialize};
@@ -18,30 +18,30 @@ use crate::log_error::log_error;
 
 /// The place of a block in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct ListedPlace {
     pub(crate) offset: u64,
     index: u32,
     length: u32,
 }
 
-impl From<BlockPlace> for Place {
+impl From<BlockPlace> for ListedPlace {
     fn from(BlockPlace { offset, index, length }: BlockPlace) -> Self {
         Self { offset, index, length }
     }
 }
 
-impl From<Place> for BlockPlace {
-    fn from(Place { offset, index, length }: Place) -> Self {
+impl From<ListedPlace> for BlockPlace {
+    fn from(ListedPlace { offset, index, length }: ListedPlace) -> Self {
         Self { offset, index, length }
     }
 }
 
 /// A run of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Run {
+pub(crate) struct ListedRun {
     /// The number of the data file.
     pub(crate) file: u64,
-    pub(crate) last_block: Place,
+    pub(crate) last_block: ListedPlace,
 }
 
 /// The files of a disk table, as a manifest lists them.
@@ -49,7 +49,7 @@ pub(crate) struct Run {
 pub(super) struct ListedParts {
     pub(super) extents: Vec<Extent>,
     /// For each index by position its runs, the newest one first.
-    pub(super) runs: Vec<Vec<Run>>,
+    pub(super) runs: Vec<Vec<ListedRun>>,
     pub(super) files: Vec<DataFile>,
 }
 
@@ -67,6 +67,10 @@ pub(super) fn list(
     let mut listed = ListedParts::default();
     listed.add(flushed.before(), &mut place).map_err(|error| log_error(&error))?;
     listed.add(&flushed.written(), &mut |file| Ok(file)).map_err(|error| log_error(&error))?;
+    debug_assert!(
+        listed.extents.is_sorted_by(|one, next| one.to <= next.from),
+        "extents are in order of arrival"
+    );
     Ok(listed)
 }
 
@@ -94,7 +98,7 @@ impl ListedParts {
             let mut newer = Vec::new();
             for run in added {
                 let file = place(run.file())?;
-                newer.push(Run { file: file.number, last_block: run.last_block().into() });
+                newer.push(ListedRun { file: file.number, last_block: run.last_block().into() });
                 self.files.push(file);
             }
             runs.splice(0..0, newer);
@@ -113,7 +117,9 @@ fn copy_file(
     while let Some(block) = reader.next_block()? {
         writer.push_block(block)?;
     }
-    writer.finish()
+    let copy = writer.finish()?;
+    debug_assert_eq!((copy.bytes, copy.blocks), (file.bytes, file.blocks), "blocks stay in place");
+    Ok(copy)
 }
 
 /// Opens the parts of a table that a manifest lists; `find` finds a file by its number. `None` where one is not
@@ -121,7 +127,7 @@ fn copy_file(
 pub(crate) fn open(
     directory: &DatabaseDirectory,
     extents: &[Extent],
-    runs: &[Vec<Run>],
+    runs: &[Vec<ListedRun>],
     find: impl Fn(u64) -> Option<DataFile>,
 ) -> Result<Option<TableParts>> {
     let blocks = |file| directory.open_blocks(file).map_err(|error| log_error(&error));
@@ -130,7 +136,7 @@ pub(crate) fn open(
         let (Some(file), Some(place)) = (find(extent.file), extent.last_block) else {
             return Ok(None);
         };
-        let opened = ExtentPart::open(blocks(file)?, place.into())?;
+        let opened = RowExtent::open(blocks(file)?, place.into())?;
         let (arrivals, rows) = (opened.arrivals(), opened.row_count());
         if (arrivals.start, arrivals.end, rows) != (extent.from, extent.to, extent.rows) {
             return Ok(None);

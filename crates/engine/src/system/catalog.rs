@@ -268,7 +268,7 @@ fn storage(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
             text(if parts.is_some() { "disk" } else { "memory" }),
             number(table.row_count()),
             number(of_parts(TableParts::row_count)),
-            count(parts.as_deref().map_or(0, TableParts::file_count)),
+            number(of_parts(|parts| parts.file_count() as u64)),
             number(of_parts(TableParts::file_bytes)),
             number(table.memory_bytes()),
             number(table.unflushed_bytes()),

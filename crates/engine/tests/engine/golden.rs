@@ -33,7 +33,7 @@ struct GoldenDirectory {
 /// What makes the directories that are not there yet.
 const MAKE: &str = "cargo test -p lockstep-engine --test engine golden -- --ignored";
 
-const DIRECTORIES: [GoldenDirectory; 5] = [
+const DIRECTORIES: [GoldenDirectory; 6] = [
     GoldenDirectory {
         name: "format-1",
         statements: include_str!("../golden/format-1.sql"),
@@ -109,6 +109,22 @@ const DIRECTORIES: [GoldenDirectory; 5] = [
             "SHOW JOB 5",
         ],
         writes: &["LOAD DATA INFILE 'tests/golden/rows' INTO TABLE t"],
+    },
+    // Disk tables.
+    GoldenDirectory {
+        name: "format-1-disk",
+        statements: include_str!("../golden/format-1-disk.sql"),
+        shows: &[
+            "SELECT * FROM t",
+            "SELECT * FROM latest",
+            "SELECT * FROM moved",
+            "SHOW CREATE TABLE latest",
+            "SHOW CREATE TABLE moved",
+            "SHOW INDEXES FROM t",
+            "CALL d ('a', 1, 1.0, 2500)",
+            "CALL d ('c', 1, 1.0, 2500)",
+        ],
+        writes: &["INSERT INTO t VALUES ('d', 4, 0.5, 4000)", "DELETE FROM t WHERE k = 'a'"],
     },
     // Users with all that they may have: passwords, grants, roles and tokens.
     GoldenDirectory {

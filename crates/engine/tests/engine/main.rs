@@ -5,6 +5,7 @@ mod catalog;
 mod check;
 mod deployments;
 mod directory;
+mod disk_tables;
 mod examples;
 mod file_folders;
 mod golden;

@@ -13,33 +13,34 @@
 
 use std::sync::Arc;
 
+use lockstep_series::LogRow;
+
 use super::{
-    DiskRows, DiskTuning, TableParts, flush::ExtentsWriter, merge_retention, part_error,
-    rewrite::IsKeptOnDisk, tuning,
+    DiskRows, DiskTuning, TableParts, flush::ExtentsWriter, merge_retention, part_error, tuning,
 };
 use crate::{
     Horizon, Snapshot, Table, TableError,
-    part::{Extent, IndexRun, MergeRule, RunWriter, merge},
-    scan::{ExtentScan, KeptRows},
+    part::{IndexRun, MergeRule, RowExtent, RunWriter, merge},
+    scan::{ExtentScan, RetainedRows},
     state::{Origin, TableState},
     table::number,
 };
 
 /// What is merged, by its place in the parts.
 #[derive(Debug, Clone)]
-enum Merged {
+enum MergeChoice {
     /// The newest runs of an index.
     Runs { index: usize, inputs: Vec<Arc<IndexRun>> },
     /// Extents that follow each other.
-    Extents { inputs: Vec<Arc<Extent>> },
+    Extents { inputs: Vec<Arc<RowExtent>> },
     /// Everything.
     All { inputs: Arc<TableParts> },
 }
 
 /// What a compaction has written.
-enum Output {
+enum MergeOutput {
     Run(Arc<IndexRun>),
-    Extents(Vec<Arc<Extent>>),
+    Extents(Vec<Arc<RowExtent>>),
     Parts(Arc<TableParts>),
 }
 
@@ -57,28 +58,28 @@ impl Table {
             let Some(disk) = &state.disk else { return Ok(false) };
             let Some(merged) = next_merge(&state, &disk.parts) else { return Ok(false) };
             let kept = match merged {
-                Merged::All { .. } => snapshot.kept_rows_by_count()?,
-                Merged::Runs { .. } | Merged::Extents { .. } => KeptRows::default(),
+                MergeChoice::All { .. } => snapshot.kept_rows_by_count()?,
+                MergeChoice::Runs { .. } | MergeChoice::Extents { .. } => RetainedRows::default(),
             };
             (state, snapshot.horizon(), merged, kept)
         };
         let output = match &merged {
-            Merged::Runs { index, inputs } => {
+            MergeChoice::Runs { index, inputs } => {
                 let rule = MergeRule { retention: merge_retention(&state, *index), horizon };
-                Output::Run(merge_runs(self, inputs, rule, |_| true, &mut *checkpoint)?)
+                MergeOutput::Run(merge_runs(self, inputs, rule, |_| true, &mut *checkpoint)?)
             }
-            Merged::Extents { inputs } => {
+            MergeChoice::Extents { inputs } => {
                 let parts = Arc::new(TableParts::new(inputs.clone(), Vec::new()));
-                Output::Extents(self.copy_extents(&parts, checkpoint)?)
+                MergeOutput::Extents(self.copy_extents(&parts, checkpoint)?)
             }
-            Merged::All { inputs } => {
+            MergeChoice::All { inputs } => {
                 let mut key = Vec::new();
-                let is_kept: IsKeptOnDisk<'_> = &mut |found| {
+                let is_kept: &mut dyn FnMut(LogRow<'_>) -> Result<bool, TableError> = &mut |found| {
                     checkpoint()?;
                     let past = Snapshot::as_of(self, &state, horizon);
                     Ok(past.is_live_by(found, &kept, &mut key)?)
                 };
-                Output::Parts(self.rewrite_parts(inputs, is_kept)?)
+                MergeOutput::Parts(self.rewrite_parts(inputs, is_kept)?)
             }
         };
         self.install_merged(&merged, output, horizon);
@@ -92,11 +93,13 @@ impl Table {
         let merged = state.disk.as_ref().and_then(|disk| next_merge(state, &disk.parts));
         match merged {
             None => 0,
-            Some(Merged::Runs { inputs, .. }) => inputs.iter().map(|run| run.file().bytes).sum(),
-            Some(Merged::Extents { inputs }) => {
+            Some(MergeChoice::Runs { inputs, .. }) => {
+                inputs.iter().map(|run| run.file().bytes).sum()
+            }
+            Some(MergeChoice::Extents { inputs }) => {
                 inputs.iter().map(|extent| extent.file().bytes).sum()
             }
-            Some(Merged::All { inputs }) => inputs.file_bytes(),
+            Some(MergeChoice::All { inputs }) => inputs.file_bytes(),
         }
     }
 
@@ -105,7 +108,7 @@ impl Table {
         &self,
         parts: &Arc<TableParts>,
         checkpoint: &mut dyn FnMut() -> Result<(), TableError>,
-    ) -> Result<Vec<Arc<Extent>>, TableError> {
+    ) -> Result<Vec<Arc<RowExtent>>, TableError> {
         let mut create = || self.create_part_file();
         let mut writer = ExtentsWriter::new(&mut create);
         let mut scan = ExtentScan::new(parts, &self.codec, 0..u64::MAX);
@@ -118,7 +121,7 @@ impl Table {
     }
 
     /// Replaces what was merged, unless it is gone.
-    fn install_merged(&self, merged: &Merged, output: Output, horizon: Horizon) {
+    fn install_merged(&self, merged: &MergeChoice, output: MergeOutput, horizon: Horizon) {
         self.change_alone(|change| {
             let state = change.state();
             let Some(disk) = &state.disk else { return };
@@ -150,25 +153,25 @@ pub(super) fn merge_runs(
 }
 
 /// Returns what is to be merged next.
-fn next_merge(state: &TableState, parts: &Arc<TableParts>) -> Option<Merged> {
+fn next_merge(state: &TableState, parts: &Arc<TableParts>) -> Option<MergeChoice> {
     let (tuning, rows) = (tuning(), parts.row_count());
     if !state.keeps_everything
         && rows >= 2 * parts.rewritten_rows.max(tuning.rewritten_rows_min / 2)
     {
-        return Some(Merged::All { inputs: Arc::clone(parts) });
+        return Some(MergeChoice::All { inputs: Arc::clone(parts) });
     }
     for (index, held) in state.indexes.iter().enumerate() {
         let runs = parts.runs(index);
         if held.origin != Origin::Removed
             && let Some(count) = count_merged(runs)
         {
-            return Some(Merged::Runs { index, inputs: runs[..count].to_vec() });
+            return Some(MergeChoice::Runs { index, inputs: runs[..count].to_vec() });
         }
     }
-    let is_small = |extent: &&Arc<Extent>| extent.file().bytes < tuning.extent_bytes;
+    let is_small = |extent: &&Arc<RowExtent>| extent.file().bytes < tuning.extent_bytes;
     let small: Vec<_> = parts.extents.iter().rev().take_while(is_small).cloned().collect();
     (number(small.len()) >= tuning.runs_merged)
-        .then(|| Merged::Extents { inputs: small.into_iter().rev().collect() })
+        .then(|| MergeChoice::Extents { inputs: small.into_iter().rev().collect() })
 }
 
 /// Returns how many of the newest runs are to be merged.
@@ -189,17 +192,17 @@ pub(super) fn count_merged(runs: &[Arc<IndexRun>]) -> Option<usize> {
 }
 
 /// Returns parts in which what was merged is replaced; `None` when it is not there any more.
-fn replaced(parts: &TableParts, merged: &Merged, output: Output) -> Option<TableParts> {
+fn replaced(parts: &TableParts, merged: &MergeChoice, output: MergeOutput) -> Option<TableParts> {
     match (merged, output) {
-        (Merged::Runs { index, inputs }, Output::Run(run)) => {
+        (MergeChoice::Runs { index, inputs }, MergeOutput::Run(run)) => {
             let runs = replaced_in(parts.runs(*index), inputs, vec![run])?;
             Some(parts.with_runs(*index, runs))
         }
-        (Merged::Extents { inputs }, Output::Extents(extents)) => {
+        (MergeChoice::Extents { inputs }, MergeOutput::Extents(extents)) => {
             let extents = replaced_in(&parts.extents, inputs, extents)?;
             Some(TableParts { extents, ..parts.clone() })
         }
-        (Merged::All { inputs }, Output::Parts(written)) => {
+        (MergeChoice::All { inputs }, MergeOutput::Parts(written)) => {
             // What was flushed meanwhile stays behind it.
             let extents = replaced_in(&parts.extents, &inputs.extents, written.extents.clone())?;
             let mut runs = parts.runs.clone();

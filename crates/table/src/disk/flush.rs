@@ -13,7 +13,7 @@ use super::{DiskRows, FrozenRows, TableParts, merge_retention, part_error, tunin
 use crate::{
     CheckpointBlock, FrozenTable, Horizon, Table, TableError,
     part::{
-        Extent, ExtentWriter, IndexRun, KeyScan, MergeError, MergeRule, RunWriter, merge_scans,
+        ExtentWriter, IndexRun, KeyScan, MergeError, MergeRule, RowExtent, RunWriter, merge_scans,
     },
     state::{Index, Origin, TableState},
     table::{ExclusiveLock, number},
@@ -25,14 +25,14 @@ pub struct FlushedTable {
     /// The parts before.
     before: Arc<TableParts>,
     /// What was written; `None` when no row had arrived.
-    written: Option<WrittenRows>,
+    written: Option<FlushedRows>,
 }
 
 /// Frozen rows that are in files.
 #[derive(Debug)]
-struct WrittenRows {
+struct FlushedRows {
     frozen: Arc<FrozenRows>,
-    extents: Vec<Arc<Extent>>,
+    extents: Vec<Arc<RowExtent>>,
     /// The run of each index by position, where it has rows.
     runs: Vec<Option<Arc<IndexRun>>>,
     /// The horizon as of which rows were left out of runs.
@@ -61,7 +61,7 @@ impl FlushedTable {
 
     /// Returns the bytes of the files that were written.
     pub fn bytes(&self) -> u64 {
-        let Some(WrittenRows { extents, runs, .. }) = &self.written else { return 0 };
+        let Some(FlushedRows { extents, runs, .. }) = &self.written else { return 0 };
         let extents = extents.iter().map(|extent| extent.file().bytes);
         extents.chain(runs.iter().flatten().map(|run| run.file().bytes)).sum()
     }
@@ -72,7 +72,7 @@ pub(crate) struct ExtentsWriter<'c> {
     create: &'c mut dyn FnMut() -> Result<DataFileWriter, Error>,
     block: CheckpointBlock,
     open: Option<ExtentWriter>,
-    finished: Vec<Arc<Extent>>,
+    finished: Vec<Arc<RowExtent>>,
 }
 
 impl<'c> ExtentsWriter<'c> {
@@ -107,7 +107,7 @@ impl<'c> ExtentsWriter<'c> {
     }
 
     /// Puts all rows on the disk.
-    pub(crate) fn finish(mut self) -> Result<Vec<Arc<Extent>>, Error> {
+    pub(crate) fn finish(mut self) -> Result<Vec<Arc<RowExtent>>, Error> {
         self.write_block()?;
         if let Some(writer) = self.open.take() {
             self.finished.push(Arc::new(writer.finish()?));
@@ -164,7 +164,7 @@ impl Table {
     }
 }
 
-impl WrittenRows {
+impl FlushedRows {
     /// Returns parts with what was written.
     fn added_to(&self, parts: &TableParts) -> TableParts {
         let mut added = parts.clone();
@@ -201,7 +201,7 @@ impl FrozenTable {
         state: &TableState,
         frozen: &Arc<FrozenRows>,
         create: &mut dyn FnMut() -> Result<DataFileWriter, Error>,
-    ) -> Result<WrittenRows, TableError> {
+    ) -> Result<FlushedRows, TableError> {
         let mut extents = ExtentsWriter::new(create);
         frozen
             .for_each_row(|found| match found.row.arrival() < frozen.end {
@@ -227,7 +227,7 @@ impl FrozenTable {
             has_left_out |= run.counts().rows < rows;
             runs.push(Some(Arc::new(run)));
         }
-        Ok(WrittenRows { frozen: Arc::clone(frozen), extents, runs, horizon, has_left_out })
+        Ok(FlushedRows { frozen: Arc::clone(frozen), extents, runs, horizon, has_left_out })
     }
 }
 

@@ -30,9 +30,6 @@ use crate::{
 /// After how many rows the call checks whether it was interrupted.
 const CHECKPOINT_ROWS: u64 = if cfg!(test) { 3 } else { 4_096 };
 
-/// Returns whether a row of parts is kept.
-pub(crate) type IsKeptOnDisk<'f> = &'f mut dyn FnMut(LogRow<'_>) -> Result<bool, TableError>;
-
 /// Fails when the call was interrupted.
 fn checkpoint() -> Result<(), TableError> {
     query::checkpoint().map_err(TableError::Interrupted)
@@ -44,7 +41,7 @@ impl Table {
     pub(crate) fn rewrite_parts(
         &self,
         parts: &Arc<TableParts>,
-        is_kept: IsKeptOnDisk<'_>,
+        is_kept: &mut dyn FnMut(LogRow<'_>) -> Result<bool, TableError>,
     ) -> Result<Arc<TableParts>, TableError> {
         let mut create = || self.create_part_file();
         let mut extents = ExtentsWriter::new(&mut create);

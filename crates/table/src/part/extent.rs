@@ -65,7 +65,7 @@ pub struct ExtentWriter {
 }
 
 /// An extent whose rows can be read.
-pub struct Extent {
+pub struct RowExtent {
     file: BlockReader,
     last_block: BlockPlace,
     index: ExtentIndex,
@@ -74,12 +74,12 @@ pub struct Extent {
 
 /// The rows of a block.
 #[derive(Debug)]
-pub struct ArrivedRows {
+pub struct ExtentBlock {
     /// Rows that arrived at one time, with that time in milliseconds; each has a row.
     batches: Vec<(i64, RowBatch)>,
 }
 
-/// The place of a row in [`ArrivedRows`]: its batch, and its place in it.
+/// The place of a row in [`ExtentBlock`]: its batch, and its place in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ArrivedPlace {
     batch: usize,
@@ -114,10 +114,10 @@ impl ExtentWriter {
     }
 
     /// Puts the extent on the disk, and opens it. Its file stays there as long as it is open.
-    pub fn finish(mut self) -> Result<Extent, Error> {
+    pub fn finish(mut self) -> Result<RowExtent, Error> {
         let last_block = self.file.push_block(&self.index.write())?;
         let file = self.file.finish_to_read()?;
-        Ok(Extent { file, last_block, index: self.index, charge: OnceLock::new() })
+        Ok(RowExtent { file, last_block, index: self.index, charge: OnceLock::new() })
     }
 }
 
@@ -170,7 +170,7 @@ impl ExtentIndex {
     }
 }
 
-impl Extent {
+impl RowExtent {
     /// Opens an extent: reads its last block.
     pub fn open(file: BlockReader, last_block: BlockPlace) -> Result<Self, ReadError> {
         let failed = |reason| ReadError::new(file.path(), last_block.offset, reason);
@@ -239,11 +239,11 @@ impl Extent {
     }
 
     /// Reads a block.
-    pub fn read(&self, at: usize, codec: &RowCodec) -> Result<ArrivedRows, ReadError> {
+    pub fn read(&self, at: usize, codec: &RowCodec) -> Result<ExtentBlock, ReadError> {
         let next = self.index.blocks.get(at + 1);
         let end = next.map_or(self.index.arrivals.end, |next| next.arrival);
         let arrivals = self.index.blocks[at].arrival..end;
-        let rows = ArrivedRows::parse(&self.read_bytes(at)?, arrivals, codec);
+        let rows = ExtentBlock::parse(&self.read_bytes(at)?, arrivals, codec);
         rows.ok_or_else(|| self.failed(self.place(at), ReadFailure::Damaged))
     }
 
@@ -272,7 +272,7 @@ impl Extent {
     }
 }
 
-impl ArrivedRows {
+impl ExtentBlock {
     /// Reads the rows of a block; `None` when the bytes are not rows of this codec with arrivals of a range, in
     /// order.
     fn parse(mut bytes: &[u8], arrivals: Range<u64>, codec: &RowCodec) -> Option<Self> {
@@ -310,9 +310,9 @@ impl ArrivedRows {
     }
 }
 
-impl fmt::Debug for Extent {
+impl fmt::Debug for RowExtent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extent")
+        f.debug_struct("RowExtent")
             .field("file", &self.file)
             .field("arrivals", &self.index.arrivals)
             .finish_non_exhaustive()

@@ -84,7 +84,7 @@ impl Memory {
         let file = directory.open_blocks(written.file()).unwrap();
         let reopened = IndexRun::open(file, written.last_block()).unwrap();
         assert_eq!(reopened.counts(), written.counts());
-        assert_eq!(run.counts().keys, keys.len() as u64);
+        assert_eq!(written.counts().keys, keys.len() as u64);
         written
     }
 }

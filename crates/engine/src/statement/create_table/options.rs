@@ -96,7 +96,7 @@ impl TableOptions {
             if item.key.text != "storage_mode" {
                 let message = format!("ALTER TABLE cannot set option `{}`", item.key.text);
                 return Diagnostic::unsupported(message)
-                    .at(item.span)
+                    .at(item.key.span)
                     .with_hint("It can set `storage_mode`; create a new table for other options.")
                     .err();
             }

@@ -1,0 +1,193 @@
+//! Disk tables in a directory: larger than memory, read only, checked, saved, copied, moved.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use lockstep_engine::{Database, OpenOptions, Session, check, salvage};
+
+/// A directory of a test, removed when it is dropped.
+struct TestDirectory(PathBuf);
+
+impl TestDirectory {
+    fn new(name: &str) -> Self {
+        let name = format!("lockstep-disk-tables-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        drop(fs::remove_dir_all(&path));
+        Self(path)
+    }
+
+    fn open(&self) -> Session {
+        Database::open(&self.0).expect("nobody else has it open").session()
+    }
+
+    /// Opens it so that nothing is written.
+    fn open_to_read(&self) -> Session {
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        Database::open_with(&self.0, &options).expect("it can be read").session()
+    }
+
+    /// The data files.
+    fn data(&self) -> BTreeSet<PathBuf> {
+        let entries = fs::read_dir(self.0.join("data")).expect("it is a database");
+        entries.map(|entry| entry.expect("it is listed").path()).collect()
+    }
+}
+
+impl Drop for TestDirectory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn run(session: &Session, statement: &str) {
+    session.execute(statement).unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+}
+
+/// What a query returns, as text.
+fn shown(session: &Session, query: &str) -> String {
+    let output = session.execute(query).unwrap_or_else(|error| panic!("{query}: {error:?}"));
+    format!("{:?}", output.batches)
+}
+
+/// Inserts rows with the numbers from `from` on, of seven keys.
+fn insert(session: &Session, from: usize, rows: usize) {
+    let text = "x".repeat(100);
+    let row = |n: usize| format!("('k{}', {n}, '{n}{text}', {})", n % 7, 1_000 * (n % 911));
+    let values: Vec<String> = (from..from + rows).map(row).collect();
+    run(session, &format!("INSERT INTO t VALUES {}", values.join(", ")));
+}
+
+const CREATE: &str = "CREATE TABLE t (k STRING, n INT, s STRING, ts TIMESTAMP, INDEX(KEY=k, TS=ts))
+    OPTIONS(storage_mode='disk')";
+const DEPLOY: &str = "DEPLOY d AS SELECT k, count(n) OVER w AS c, sum(n) OVER w AS s FROM t
+    WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 99 PRECEDING AND CURRENT ROW)";
+const SHOWS: [&str; 4] = [
+    "SELECT * FROM t",
+    "SELECT k, count(n) OVER w AS c FROM t
+        WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)",
+    "CALL d ('k3', 1, 'x', 500000)",
+    "SELECT k, count(*), sum(n), max(ts) FROM t GROUP BY k ORDER BY k",
+];
+
+fn all_shown(session: &Session) -> Vec<String> {
+    SHOWS.iter().map(|query| shown(session, query)).collect()
+}
+
+#[test]
+fn a_table_may_be_larger_than_the_memory_of_all_tables() {
+    const ROWS: usize = 120_000;
+    let directory = TestDirectory::new("larger");
+    let session = directory.open();
+    run(&session, CREATE);
+    run(&session, "SET GLOBAL max_memory = '6MB'");
+    for from in (0..ROWS).step_by(2_000) {
+        insert(&session, from, 2_000);
+    }
+    let counted = shown(&session, "SELECT count(*) FROM t");
+    assert!(counted.contains(&ROWS.to_string()), "{counted}");
+    let used = session.execute("SELECT used_bytes FROM lockstep.memory").expect("it is shown");
+    let used = format!("{:?}", used.batches);
+    run(&session, DEPLOY);
+    let before = all_shown(&session);
+    let stored = shown(&session, "SELECT rows FROM lockstep.storage");
+    assert!(stored.contains(&ROWS.to_string()), "{stored} {used}");
+    drop(session);
+    assert_eq!(all_shown(&directory.open()), before);
+}
+
+#[test]
+fn changes_after_a_checkpoint_are_there_for_who_only_reads() {
+    let directory = TestDirectory::new("read-only");
+    let session = directory.open();
+    run(&session, CREATE);
+    insert(&session, 0, 500);
+    run(&session, "CHECKPOINT");
+    run(&session, DEPLOY);
+    run(&session, "CREATE INDEX i ON t (n) OPTIONS (ts=ts)");
+    run(&session, "DELETE FROM t WHERE k = 'k5'");
+    insert(&session, 500, 20);
+    let before = all_shown(&session);
+    drop(session);
+    assert_eq!(all_shown(&directory.open_to_read()), before);
+    assert_eq!(all_shown(&directory.open_to_read()), before, "and again");
+    let found = check(&directory.0).expect("it can be checked");
+    assert!(found.findings.is_empty(), "{:?}", found.findings);
+    assert_eq!(all_shown(&directory.open()), before);
+}
+
+#[test]
+fn a_table_moves_between_memory_and_disk_and_a_copy_has_its_rows() {
+    let directory = TestDirectory::new("moved");
+    let session = directory.open();
+    run(&session, CREATE);
+    run(&session, DEPLOY);
+    insert(&session, 0, 300);
+    run(&session, "CHECKPOINT");
+    insert(&session, 300, 300);
+    let before = all_shown(&session);
+    let copy = TestDirectory::new("copy");
+    run(&session, &format!("BACKUP TO '{}'", copy.0.display()));
+    assert_eq!(all_shown(&copy.open()), before);
+    for mode in ["memory", "disk", "ssd", "memory", "disk"] {
+        run(&session, &format!("ALTER TABLE t SET OPTIONS(storage_mode='{mode}')"));
+        assert_eq!(all_shown(&session), before, "{mode}");
+        run(&session, "CHECKPOINT");
+        assert_eq!(all_shown(&session), before, "{mode}, flushed");
+    }
+    drop(session);
+    assert_eq!(all_shown(&directory.open()), before);
+}
+
+/// Flips a bit in the middle of a file.
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).expect("it is there");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(path, bytes).expect("it can be written");
+}
+
+#[test]
+fn a_damaged_file_fails_who_needs_it_and_salvage_keeps_the_rows_of_the_others() {
+    let directory = TestDirectory::new("damaged");
+    let session = directory.open();
+    run(&session, CREATE);
+    run(&session, &DEPLOY.replace("99 PRECEDING", "99999 PRECEDING"));
+    insert(&session, 0, 3_000);
+    run(&session, "CHECKPOINT");
+    let before = shown(&session, SHOWS[0]);
+    let mut reads: Vec<String> = SHOWS.map(str::to_owned).to_vec();
+    reads.extend((0..7).map(|key| format!("CALL d ('k{key}', 1, 'x', 999000)")));
+    drop(session);
+    let files = directory.data();
+    assert!(files.len() >= 2, "an extent and a run: {files:?}");
+    let mut salvaged = 0;
+    for file in &files {
+        let whole = fs::read(file).expect("it is there");
+        flip(file);
+        let found = check(&directory.0).expect("it can be checked");
+        assert!(!found.findings.is_empty(), "{file:?}");
+        assert!(found.findings.iter().all(|finding| finding.tables == ["default.t"]));
+        let target = TestDirectory::new("salvaged");
+        let saved = salvage(&directory.0, &target.0).expect("it is saved");
+        if saved.rows_lost == 0 {
+            salvaged += 1;
+            assert_eq!(shown(&target.open(), SHOWS[0]), before, "{file:?}");
+        }
+        // Who does not need the page goes on; who does has an error that says where.
+        let reader = directory.open_to_read();
+        let outcomes: Vec<_> =
+            reads.iter().map(|query| reader.execute(query).map(|_| ())).collect();
+        for error in outcomes.iter().filter_map(|outcome| outcome.as_ref().err()) {
+            assert_eq!(error.code, "XX001", "{error:?}");
+            assert!(error.message.contains("offset"), "{error:?}");
+        }
+        assert!(outcomes.iter().any(Result::is_err), "{file:?}");
+        drop(reader);
+        fs::write(file, whole).expect("it can be written");
+    }
+    assert!(salvaged >= 1, "runs have the rows of extents once more");
+    assert_eq!(shown(&directory.open(), SHOWS[0]), before);
+}
