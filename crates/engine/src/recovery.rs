@@ -41,7 +41,7 @@ use crate::{
     deployment::QuerySource,
     log_error::log_error,
     offline_data::OfflineData,
-    statement::{LoggedCondition, deploy_script},
+    statement::{LoggedCondition, TableOptions, deploy_script},
     store::{DirectoryLog, OpenDirectory},
     view::{FileViewRecord, view_script},
 };
@@ -485,19 +485,8 @@ impl<'d> EngineRecovery<'d> {
                 self.database.restore_offline(of, OfflineData::of_record(data, rows));
                 Ok(())
             }
-            CatalogRecord::SetTableOptions { table: of, options } => {
-                let found = self.tables.get(&of).filter(|found| found.owner == RowsOwner::Table);
-                let Some(RecoveredTable { replayed, .. }) = found else {
-                    return Err(damaged(position, &format!("table {of} does not exist")));
-                };
-                let table = &replayed.table;
-                let moved = match options.is_on_disk() {
-                    true => table.move_to_disk(),
-                    false => QueryContext::new().run(|| table.move_to_memory()),
-                };
-                moved.map_err(|error| crate::append::table_error(&error))?;
-                self.database.restore_options(of, &options);
-                Ok(())
+            CatalogRecord::SetTableOptions { table, options } => {
+                self.set_table_options(table, &options, position)
             }
             CatalogRecord::SetVariable { name, value } => {
                 self.variables.insert(name, value);
@@ -524,6 +513,22 @@ impl<'d> EngineRecovery<'d> {
                 Ok(())
             }
         }
+    }
+
+    /// Gives a table other options, and moves its rows where these say.
+    fn set_table_options(&self, of: u64, options: &TableOptions, position: u64) -> Result<()> {
+        let found = self.tables.get(&of).filter(|found| found.owner == RowsOwner::Table);
+        let Some(RecoveredTable { replayed, .. }) = found else {
+            return Err(damaged(position, &format!("table {of} does not exist")));
+        };
+        let table = &replayed.table;
+        let moved = match options.is_on_disk() {
+            true => table.move_to_disk(),
+            false => QueryContext::new().run(|| table.move_to_memory()),
+        };
+        moved.map_err(|error| crate::append::table_error(&error))?;
+        self.database.restore_options(of, options);
+        Ok(())
     }
 
     /// Notes the record of a view, a deployment or a procedure, which are compiled at the end.

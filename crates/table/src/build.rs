@@ -85,7 +85,7 @@ pub(crate) struct IndexFill {
 }
 
 /// Returns whether a row is kept.
-pub(crate) type IsKept<'f> = &'f mut dyn FnMut(LogRow<'_>) -> Result<bool, TableError>;
+pub(crate) type RowTest<'f> = &'f mut dyn FnMut(LogRow<'_>) -> Result<bool, TableError>;
 
 impl<'c> LogScan<'c> {
     /// Starts before the first row of a log.
@@ -191,7 +191,7 @@ impl<'c> TableRebuild<'c> {
         state: &'c TableState,
         draft: &TableDraft,
         copied: CopiedRows,
-        is_kept: IsKept<'_>,
+        is_kept: RowTest<'_>,
     ) -> Result<Self, TableError> {
         let table = change.table;
         let mut scan = LogScan::new(table, &state.log);
@@ -231,7 +231,7 @@ impl<'c> TableRebuild<'c> {
     /// Adds the rows that are left, and returns the indexes and the log.
     pub(crate) fn finish(
         mut self,
-        is_kept: IsKept<'_>,
+        is_kept: RowTest<'_>,
         _exclusive: &ExclusiveLock<'_>,
     ) -> Result<(Vec<Index>, RowLog), TableError> {
         let rest = self.follow(is_kept, |scan, visit| scan.rows_until(u64::MAX, visit));
@@ -243,7 +243,7 @@ impl<'c> TableRebuild<'c> {
     /// Copies the rows that `advance` visits, as far as they are kept, and inserts them.
     fn follow<T>(
         &mut self,
-        is_kept: IsKept<'_>,
+        is_kept: RowTest<'_>,
         advance: impl FnOnce(&mut LogScan<'_>, &mut dyn FnMut(LogRow<'_>)) -> Result<T, TableError>,
     ) -> Result<T, TableError> {
         let Self { scan, log, fills } = self;
@@ -270,7 +270,7 @@ fn copied_rows(
     table: &Table,
     disk: &DiskRows,
     copied: CopiedRows,
-    is_kept: IsKept<'_>,
+    is_kept: RowTest<'_>,
 ) -> Result<RowLog, TableError> {
     let (log, mut rows) = (RowLog::new(), 0);
     let copy = |found: LogRow<'_>| {

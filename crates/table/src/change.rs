@@ -16,7 +16,7 @@ use lockstep_series::{LogRow, RowRef};
 use crate::{
     Horizon, Snapshot, Table, TableError,
     append::{Reservation, SLOT_BYTES},
-    build::{CopiedRows, IndexBuild, IsKept, LogScan, TableRebuild},
+    build::{CopiedRows, IndexBuild, LogScan, RowTest, TableRebuild},
     disk::{DiskRows, FrozenRows, TableParts, build_runs},
     draft::{DraftedIndex, TableDraft},
     part::IndexRun,
@@ -276,7 +276,7 @@ impl Table {
         &self,
         change: &ChangeGuard<'_>,
         draft: &TableDraft,
-        is_kept: IsKept<'_>,
+        is_kept: RowTest<'_>,
         commit: impl FnOnce() -> Result<Option<Commit>, TableError>,
         log: &mut dyn FnMut() -> Result<(), TableError>,
     ) -> Result<(), TableError> {
@@ -307,7 +307,7 @@ impl Table {
         disk: &DiskRows,
         draft: &TableDraft,
         before: &TableDraft,
-        is_kept: IsKept<'_>,
+        is_kept: RowTest<'_>,
     ) -> Result<Arc<TableParts>, TableError> {
         let parts = self.rewrite_parts(&disk.parts, is_kept)?;
         let rewritten = DiskRows { frozen: None, parts };

@@ -460,19 +460,8 @@ impl<'p> ExtentScan<'p> {
     /// Goes on to the next row; `false` when there is none.
     pub(crate) fn advance(&mut self) -> Result<bool, ReadError> {
         loop {
-            if let Some(block) = &self.block {
-                while let Some(found) = block.get(self.next_row) {
-                    if found.row.arrival() >= self.arrivals.end {
-                        self.block = None;
-                        self.next = (usize::MAX, 0);
-                        return Ok(false);
-                    }
-                    self.row = self.next_row;
-                    self.next_row = block.after(self.row);
-                    if found.row.arrival() >= self.arrivals.start {
-                        return Ok(true);
-                    }
-                }
+            if self.advance_in_block() {
+                return Ok(true);
             }
             let (extent, block) = self.next;
             let Some(found) = self.parts.extents().get(extent) else {
@@ -486,6 +475,24 @@ impl<'p> ExtentScan<'p> {
             self.block = Some(found.read(block, self.codec)?);
             (self.next, self.next_row) = ((extent, block + 1), ArrivedPlace::default());
         }
+    }
+
+    /// Goes on to the next row of the block that has an arrival of the range. Behind the range nothing is read.
+    fn advance_in_block(&mut self) -> bool {
+        let Some(block) = &self.block else { return false };
+        while let Some(found) = block.get(self.next_row) {
+            let arrival = found.row.arrival();
+            if arrival >= self.arrivals.end {
+                self.next = (usize::MAX, 0);
+                return false;
+            }
+            self.row = self.next_row;
+            self.next_row = block.after(self.row);
+            if arrival >= self.arrivals.start {
+                return true;
+            }
+        }
+        false
     }
 
     /// Returns the row.

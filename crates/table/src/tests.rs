@@ -331,6 +331,14 @@ impl TableFixture {
                 self.table.truncate().unwrap();
                 self.model.gone.fill(true);
             }
+            of_disk => self.disk_step(&of_disk),
+        }
+        check(&self.table, &self.model);
+    }
+
+    /// Takes a step that is about where rows are.
+    fn disk_step(&mut self, step: &TableStep) {
+        match step {
             TableStep::Store(true) => self.table.move_to_disk().unwrap(),
             TableStep::Store(false) => self.table.move_to_memory().unwrap(),
             TableStep::Freeze => self.frozen = Some(self.table.freeze()),
@@ -338,7 +346,7 @@ impl TableFixture {
                 let frozen = self.frozen.take().unwrap_or_else(|| self.table.freeze());
                 let create = &mut || self.directory.create_data_file();
                 if let Some(flushed) = frozen.flush(create).unwrap()
-                    && installs
+                    && *installs
                 {
                     check(&self.table, &self.model);
                     self.table.install(&flushed);
@@ -349,8 +357,8 @@ impl TableFixture {
                     check(&self.table, &self.model);
                 }
             }
+            other => panic!("{other:?} is a step of any table"),
         }
-        check(&self.table, &self.model);
     }
 
     fn append(&mut self, rows: Vec<(Option<i32>, i64)>, now_ms: i64) {

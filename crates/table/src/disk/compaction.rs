@@ -195,16 +195,16 @@ pub(super) fn count_merged(runs: &[Arc<IndexRun>]) -> Option<usize> {
 fn replaced(parts: &TableParts, merged: &MergeChoice, output: MergeOutput) -> Option<TableParts> {
     match (merged, output) {
         (MergeChoice::Runs { index, inputs }, MergeOutput::Run(run)) => {
-            let runs = replaced_in(parts.runs(*index), inputs, vec![run])?;
+            let runs = replaced_in(parts.runs(*index), inputs, &[run])?;
             Some(parts.with_runs(*index, runs))
         }
         (MergeChoice::Extents { inputs }, MergeOutput::Extents(extents)) => {
-            let extents = replaced_in(&parts.extents, inputs, extents)?;
+            let extents = replaced_in(&parts.extents, inputs, &extents)?;
             Some(TableParts { extents, ..parts.clone() })
         }
         (MergeChoice::All { inputs }, MergeOutput::Parts(written)) => {
             // What was flushed meanwhile stays behind it.
-            let extents = replaced_in(&parts.extents, &inputs.extents, written.extents.clone())?;
+            let extents = replaced_in(&parts.extents, &inputs.extents, &written.extents)?;
             let mut runs = parts.runs.clone();
             runs.resize_with(runs.len().max(inputs.runs.len()), Vec::new);
             for (at, of_index) in runs.iter_mut().enumerate() {
@@ -213,7 +213,7 @@ fn replaced(parts: &TableParts, merged: &MergeChoice, output: MergeOutput) -> Op
                     // An index that was added meanwhile has the rows as well that are left out.
                     return None;
                 }
-                *of_index = replaced_in(of_index, before, after.to_vec())?;
+                *of_index = replaced_in(of_index, before, after)?;
             }
             Some(TableParts { extents, runs, rewritten_rows: written.row_count() })
         }
@@ -227,10 +227,10 @@ fn parts_are_same(before: &Arc<TableParts>, after: &Arc<TableParts>) -> bool {
 }
 
 /// Returns a list in which items that follow each other are replaced; `None` when they are not there.
-fn replaced_in<T>(list: &[Arc<T>], inputs: &[Arc<T>], outputs: Vec<Arc<T>>) -> Option<Vec<Arc<T>>> {
+fn replaced_in<T>(list: &[Arc<T>], inputs: &[Arc<T>], outputs: &[Arc<T>]) -> Option<Vec<Arc<T>>> {
     let Some(first) = inputs.first() else { return Some(list.to_vec()) };
     let at = list.iter().position(|item| Arc::ptr_eq(item, first))?;
     let found = list.get(at..at + inputs.len())?;
     let is_there = found.iter().zip(inputs).all(|(one, other)| Arc::ptr_eq(one, other));
-    is_there.then(|| [&list[..at], &outputs, &list[at + inputs.len()..]].concat())
+    is_there.then(|| [&list[..at], outputs, &list[at + inputs.len()..]].concat())
 }

@@ -55,7 +55,7 @@ impl Table {
                 left_out.insert(found.row.arrival());
             }
             rows += 1;
-            if rows % CHECKPOINT_ROWS == 0 {
+            if rows.is_multiple_of(CHECKPOINT_ROWS) {
                 checkpoint()?;
             }
         }
@@ -92,7 +92,7 @@ pub(crate) fn build_runs(
         let Some(found) = scan.row() else { break };
         sorting.add(found);
         rows += 1;
-        if rows % CHECKPOINT_ROWS == 0 {
+        if rows.is_multiple_of(CHECKPOINT_ROWS) {
             checkpoint()?;
             if sorting.log.memory_bytes() >= tuning().sorted_bytes {
                 let sorted = std::mem::replace(&mut sorting, Sorting::new(table, &drafted.spec));
