@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use arrow::{array::RecordBatch, compute::concat_batches};
 use lockstep_engine::{Database, OpenOptions, Session, check, salvage};
 
 /// A directory of a test, removed when it is dropped.
@@ -72,8 +73,14 @@ const SHOWS: [&str; 4] = [
     "SELECT k, count(*), sum(n), max(ts) FROM t GROUP BY k ORDER BY k",
 ];
 
-fn all_shown(session: &Session) -> Vec<String> {
-    SHOWS.iter().map(|query| shown(session, query)).collect()
+/// The rows of each query, however they are split into batches.
+fn all_shown(session: &Session) -> Vec<RecordBatch> {
+    let rows = |query: &&str| {
+        let output = session.execute(query).unwrap_or_else(|error| panic!("{query}: {error:?}"));
+        let schema = output.batches.first().expect("there are rows").schema();
+        concat_batches(&schema, &output.batches).expect("they have one schema")
+    };
+    SHOWS.iter().map(rows).collect()
 }
 
 #[test]
