@@ -117,11 +117,8 @@ impl Session {
                         .with_hint("Use two statements.")
                         .err();
                 }
-                AlterTableAction::SetOptions { span, .. } => {
-                    let message = "ALTER TABLE cannot set options together with other actions";
-                    return Diagnostic::unsupported(message)
-                        .at(*span)
-                        .with_hint("Use two statements.")
+                AlterTableAction::SetOptions { .. } => {
+                    return Diagnostic::internal("options are set by a statement of their own")
                         .err();
                 }
                 AlterTableAction::AddColumn { column, if_not_exists } => {
