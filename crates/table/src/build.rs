@@ -19,7 +19,7 @@ use crate::{
     append::{GROUP_ROWS, GroupKeys, InsertTarget},
     arrival_set::ArrivalSet,
     change::ChangeGuard,
-    disk::{DiskRows, FrozenRows},
+    disk::{DiskRows, FrozenRows, checkpoint},
     draft::{DraftedIndex, TableDraft},
     state::{self, Index, Origin, TableState},
     table::{ExclusiveLock, number},
@@ -276,7 +276,7 @@ fn copied_rows(
     let copy = |found: LogRow<'_>| {
         rows += 1;
         if rows % STEP_ROWS == 0 {
-            query::checkpoint().map_err(TableError::Interrupted)?;
+            checkpoint()?;
         }
         if is_kept(found)? {
             log.push(found, &lockstep_series::pin());

@@ -17,7 +17,7 @@ use crate::{
     Horizon, Snapshot, Table, TableError,
     append::{Reservation, SLOT_BYTES},
     build::{CopiedRows, IndexBuild, LogScan, RowTest, TableRebuild},
-    disk::{DiskRows, FrozenRows, TableParts, build_runs},
+    disk::{DiskRows, FrozenRows, TableParts, build_runs, checkpoint},
     draft::{DraftedIndex, TableDraft},
     part::IndexRun,
     record::IndexLogging,
@@ -47,7 +47,7 @@ impl ChangeGuard<'_> {
         let state = self.state();
         let (mut checked, mut row_number) = (Ok(()), 0);
         let visible = self.table.commit_queue.visible();
-        self.table.for_each_stored_row(&state, Until::Visible(visible), &mut |found| {
+        self.table.for_each_stored_row(&state, Some(visible), &mut |found| {
             row_number += 1;
             if checked.is_ok() {
                 let row = self.table.view(found.row);
@@ -57,15 +57,6 @@ impl ChangeGuard<'_> {
         })?;
         checked
     }
-}
-
-/// Up to where rows of a state are visited.
-#[derive(Debug, Clone, Copy)]
-enum Until {
-    /// Rows with a smaller arrival.
-    Visible(u64),
-    /// Until few are left.
-    CaughtUp,
 }
 
 impl Table {
@@ -124,11 +115,12 @@ impl Table {
         self.realize_with(change, draft, horizon, IndexLogging::Required, || Ok(None))
     }
 
-    /// Visits the rows of a state in order of arrival, those on a disk before those of the log, until one fails.
+    /// Visits the rows of a state in order of arrival, those on a disk before those of the log, until one fails:
+    /// those of the log with an arrival less than `visible`, or until few are left.
     fn for_each_stored_row(
         &self,
         state: &TableState,
-        until: Until,
+        visible: Option<u64>,
         visit: &mut dyn FnMut(LogRow<'_>) -> Result<(), TableError>,
     ) -> Result<(), TableError> {
         if let Some(disk) = &state.disk {
@@ -136,7 +128,7 @@ impl Table {
             self.for_each_row_on_disk(disk, |found| {
                 rows += 1;
                 if rows % CHECKPOINT_ROWS == 0 {
-                    query::checkpoint().map_err(TableError::Interrupted)?;
+                    checkpoint()?;
                 }
                 visit(found)
             })?;
@@ -148,9 +140,9 @@ impl Table {
             }
         };
         let mut scan = LogScan::new(self, &state.log);
-        match until {
-            Until::Visible(visible) => scan.rows_until(visible, &mut visit).map(|_| ()),
-            Until::CaughtUp => scan.catch_up(&mut visit),
+        match visible {
+            Some(visible) => scan.rows_until(visible, &mut visit).map(|_| ()),
+            None => scan.catch_up(&mut visit),
         }?;
         goes_on
     }
@@ -184,7 +176,7 @@ impl Table {
         Ok(move |found: LogRow<'_>| match &kept {
             Some(kept) if found.row.arrival() < horizon.visible_arrival => {
                 let past = Snapshot::as_of(self, state, horizon);
-                Ok(past.is_live_by(found, kept, &mut key)?)
+                Ok(past.is_live_by(found, Some(kept), &mut key)?)
             }
             _ if state.keeps_everything => Ok(true),
             _ => self.was_live(state, found.row, horizon, &mut key),
@@ -309,7 +301,7 @@ impl Table {
         before: &TableDraft,
         is_kept: RowTest<'_>,
     ) -> Result<Arc<TableParts>, TableError> {
-        let parts = self.rewrite_parts(&disk.parts, is_kept)?;
+        let parts = self.rewrite_parts(&disk.parts, is_kept, &mut checkpoint)?;
         let rewritten = DiskRows { frozen: None, parts };
         let mut rewritten = DiskDraft::new(rewritten, draft.indexes.len());
         for (at, drafted) in draft.indexes.iter().enumerate() {
@@ -447,7 +439,7 @@ impl Table {
             let state = change.state();
             let mut is_live = self.liveness(&state, horizon)?;
             let mut found_any = false;
-            self.for_each_stored_row(&state, Until::CaughtUp, &mut |found| {
+            self.for_each_stored_row(&state, None, &mut |found| {
                 if !found_any && is_deleted(self.view(found.row)) {
                     found_any = is_live(found)?;
                 }

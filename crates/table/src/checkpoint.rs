@@ -180,7 +180,7 @@ impl FrozenTable {
                 continue;
             }
             block.push(found);
-            if block.is_full() {
+            if block.len() >= BLOCK_BYTES {
                 break;
             }
         }
@@ -202,11 +202,6 @@ impl CheckpointBlock {
     /// Returns the arrival of the first row, and the one after the last.
     pub fn arrivals(&self) -> Range<u64> {
         self.arrivals.clone()
-    }
-
-    /// Returns whether no further row is to be added.
-    fn is_full(&self) -> bool {
-        self.bytes.len() >= BLOCK_BYTES
     }
 
     /// Returns how many bytes it has.

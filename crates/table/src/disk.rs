@@ -26,7 +26,7 @@ use lockstep_series::{Account, Guard, LogRow, RowLog};
 use lockstep_wal::{DataFileWriter, DatabaseDirectory};
 
 pub use self::flush::FlushedTable;
-pub(crate) use self::rewrite::build_runs;
+pub(crate) use self::rewrite::{build_runs, checkpoint};
 pub(crate) use self::tuning::tuning;
 pub use self::tuning::{DiskTuning, set_disk_tuning};
 use crate::{
@@ -178,6 +178,10 @@ impl TableParts {
 }
 
 impl FrozenRows {
+    fn memory_bytes(&self) -> u64 {
+        self.log.memory_bytes() + self.indexes.iter().map(Index::memory_bytes).sum::<u64>()
+    }
+
     /// Visits the rows in order of arrival, those that are in the indexes, until one fails.
     pub(crate) fn for_each_row<E>(
         &self,
@@ -252,12 +256,6 @@ impl DiskRows {
     }
 }
 
-impl FrozenRows {
-    fn memory_bytes(&self) -> u64 {
-        self.log.memory_bytes() + self.indexes.iter().map(Index::memory_bytes).sum::<u64>()
-    }
-}
-
 impl Table {
     /// Gives the table the directory in which it may put rows.
     pub fn set_directory(&self, directory: &Arc<DatabaseDirectory>) {
@@ -305,12 +303,7 @@ impl Table {
         disk: &DiskRows,
         mut visit: impl FnMut(LogRow<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut scan = ExtentScan::new(&disk.parts, &self.codec, 0..u64::MAX);
-        while scan.advance()? {
-            if let Some(found) = scan.row() {
-                visit(found)?;
-            }
-        }
+        ExtentScan::new(&disk.parts, &self.codec, 0..u64::MAX).for_each(&mut visit)?;
         disk.frozen.as_ref().map_or(Ok(()), |frozen| frozen.for_each_row(visit))
     }
 }

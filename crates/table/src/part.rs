@@ -4,6 +4,7 @@
 //! of a key from memory and from runs as one sequence. The [`PageCache`] keeps pages that were read.
 //! (ADR 0058)
 
+mod block;
 mod bug;
 mod extent;
 mod key_filter;

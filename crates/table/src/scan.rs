@@ -259,11 +259,11 @@ impl<'t> Snapshot<'t> {
 }
 
 impl Snapshot<'_> {
-    /// Returns whether some declared index keeps a row; for those that count rows the kept rows are known.
+    /// Returns whether some declared index keeps a row. `kept`: what is known of those that count rows.
     pub(crate) fn is_live_by(
         &self,
         found: LogRow<'_>,
-        kept: &RetainedRows,
+        kept: Option<&RetainedRows>,
         key: &mut Vec<u8>,
     ) -> Result<bool, ReadError> {
         let state = self.state();
@@ -271,15 +271,25 @@ impl Snapshot<'_> {
             return Ok(true);
         }
         for index in &state.declared {
-            let is_kept = match kept.keeps(*index, found.row.arrival()) {
-                Some(is_kept) => is_kept,
-                None => self.is_kept_by(*index, found.row, Some(found.arrival_ms), key)?,
-            };
-            if is_kept {
+            if self.is_kept_knowing(*index, found, kept, key)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Returns whether a declared index keeps a row, as [`Self::is_live_by`] does for all.
+    fn is_kept_knowing(
+        &self,
+        index: usize,
+        found: LogRow<'_>,
+        kept: Option<&RetainedRows>,
+        key: &mut Vec<u8>,
+    ) -> Result<bool, ReadError> {
+        match kept.and_then(|kept| kept.keeps(index, found.row.arrival())) {
+            Some(is_kept) => Ok(is_kept),
+            None => self.is_kept_by(index, found.row, Some(found.arrival_ms), key),
+        }
     }
 }
 
@@ -386,28 +396,16 @@ impl<'s> ScanRows<'s> {
     /// Returns whether the filter shows a row.
     #[inline]
     fn is_shown(&mut self, found: LogRow<'_>) -> Result<bool, ReadError> {
-        let snapshot = self.snapshot;
-        match self.filter {
+        let Self { snapshot, filter, kept, key, .. } = self;
+        let kept = match kept {
+            NeededRetainedRows::Found(kept) => Some(&**kept),
+            NeededRetainedRows::None | NeededRetainedRows::Wanted(_) => None,
+        };
+        match *filter {
             RowFilter::All => Ok(true),
-            RowFilter::Live => {
-                for index in &snapshot.state().declared {
-                    if self.is_kept_by(*index, found)? {
-                        return Ok(true);
-                    }
-                }
-                Ok(false)
-            }
-            RowFilter::Index(index) => self.is_kept_by(index, found),
+            RowFilter::Live => snapshot.is_live_by(found, kept, key),
+            RowFilter::Index(index) => snapshot.is_kept_knowing(index, found, kept, key),
         }
-    }
-
-    fn is_kept_by(&mut self, index: usize, found: LogRow<'_>) -> Result<bool, ReadError> {
-        if let NeededRetainedRows::Found(kept) = &self.kept
-            && let Some(is_kept) = kept.keeps(index, found.row.arrival())
-        {
-            return Ok(is_kept);
-        }
-        self.snapshot.is_kept_by(index, found.row, Some(found.arrival_ms), &mut self.key)
     }
 }
 
@@ -457,8 +455,19 @@ impl<'p> ExtentScan<'p> {
         Self { parts, codec, arrivals, next: (extent, block), block: None, row, next_row }
     }
 
+    /// Visits the rows until one fails.
+    pub(crate) fn for_each<E: From<ReadError>>(
+        mut self,
+        mut visit: impl FnMut(LogRow<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while self.advance()? {
+            self.row().map_or(Ok(()), &mut visit)?;
+        }
+        Ok(())
+    }
+
     /// Goes on to the next row; `false` when there is none.
-    pub(crate) fn advance(&mut self) -> Result<bool, ReadError> {
+    fn advance(&mut self) -> Result<bool, ReadError> {
         loop {
             if self.advance_in_block() {
                 return Ok(true);
@@ -496,7 +505,7 @@ impl<'p> ExtentScan<'p> {
     }
 
     /// Returns the row.
-    pub(crate) fn row(&self) -> Option<LogRow<'_>> {
+    fn row(&self) -> Option<LogRow<'_>> {
         self.block.as_ref()?.get(self.row)
     }
 }

@@ -6,22 +6,19 @@
 //!
 //! # Policy
 //!
-//! Tiered: of runs of about one size [`DiskTuning::runs_merged`](super::DiskTuning) are merged into one (O'Neil et al., *The log-structured
-//! merge-tree*, 1996, with the tiers of Jermaine et al., 2007). So an index has few runs for each power of
-//! [`DiskTuning::runs_merged`](super::DiskTuning) of its size, and each row is written about once for each. When the rows have doubled since
-//! they were all written last, and rows may expire, all files are written again.
+//! Tiered: of runs of about one size some ([`DiskTuning::runs_merged`]) are merged into one, as in the stepped
+//! merge of Jagadish et al., *Incremental organization for data recording and warehousing* (VLDB 1997). So an
+//! index has few runs for each power of that number in its size, and each row is written about once for each. When
+//! the rows have doubled since they were all written last, and rows may expire, all files are written again.
 
 use std::sync::Arc;
 
-use lockstep_series::LogRow;
-
-use super::{
-    DiskRows, DiskTuning, TableParts, flush::ExtentsWriter, merge_retention, part_error, tuning,
-};
+use super::{DiskRows, DiskTuning, TableParts, merge_retention, tuning};
 use crate::{
     Horizon, Snapshot, Table, TableError,
+    build::RowTest,
     part::{IndexRun, MergeRule, RowExtent, RunWriter, merge},
-    scan::{ExtentScan, RetainedRows},
+    scan::RetainedRows,
     state::{Origin, TableState},
     table::number,
 };
@@ -69,17 +66,17 @@ impl Table {
                 MergeOutput::Run(merge_runs(self, inputs, rule, |_| true, &mut *checkpoint)?)
             }
             MergeChoice::Extents { inputs } => {
-                let parts = Arc::new(TableParts::new(inputs.clone(), Vec::new()));
-                MergeOutput::Extents(self.copy_extents(&parts, checkpoint)?)
+                let parts = TableParts::new(inputs.clone(), Vec::new());
+                let keep_all: RowTest<'_> = &mut |_| Ok(true);
+                MergeOutput::Extents(self.write_extents(&parts, checkpoint, keep_all)?)
             }
             MergeChoice::All { inputs } => {
                 let mut key = Vec::new();
-                let is_kept: &mut dyn FnMut(LogRow<'_>) -> Result<bool, TableError> = &mut |found| {
-                    checkpoint()?;
+                let is_kept: RowTest<'_> = &mut |found| {
                     let past = Snapshot::as_of(self, &state, horizon);
-                    Ok(past.is_live_by(found, &kept, &mut key)?)
+                    Ok(past.is_live_by(found, Some(&kept), &mut key)?)
                 };
-                MergeOutput::Parts(self.rewrite_parts(inputs, is_kept)?)
+                MergeOutput::Parts(self.rewrite_parts(inputs, is_kept, checkpoint)?)
             }
         };
         self.install_merged(&merged, output, horizon);
@@ -101,23 +98,6 @@ impl Table {
             }
             Some(MergeChoice::All { inputs }) => inputs.file_bytes(),
         }
-    }
-
-    /// Copies the rows of extents into few.
-    fn copy_extents(
-        &self,
-        parts: &Arc<TableParts>,
-        checkpoint: &mut dyn FnMut() -> Result<(), TableError>,
-    ) -> Result<Vec<Arc<RowExtent>>, TableError> {
-        let mut create = || self.create_part_file();
-        let mut writer = ExtentsWriter::new(&mut create);
-        let mut scan = ExtentScan::new(parts, &self.codec, 0..u64::MAX);
-        while scan.advance()? {
-            let Some(found) = scan.row() else { break };
-            writer.push(found).map_err(part_error)?;
-            checkpoint()?;
-        }
-        writer.finish().map_err(part_error)
     }
 
     /// Replaces what was merged, unless it is gone.
@@ -209,7 +189,8 @@ fn replaced(parts: &TableParts, merged: &MergeChoice, output: MergeOutput) -> Op
             runs.resize_with(runs.len().max(inputs.runs.len()), Vec::new);
             for (at, of_index) in runs.iter_mut().enumerate() {
                 let (before, after) = (inputs.runs(at), written.runs(at));
-                if before.is_empty() && !of_index.is_empty() && !parts_are_same(inputs, &written) {
+                let has_left_out = !Arc::ptr_eq(inputs, &written);
+                if before.is_empty() && !of_index.is_empty() && has_left_out {
                     // An index that was added meanwhile has the rows as well that are left out.
                     return None;
                 }
@@ -219,11 +200,6 @@ fn replaced(parts: &TableParts, merged: &MergeChoice, output: MergeOutput) -> Op
         }
         _ => None,
     }
-}
-
-/// Returns whether no row was left out.
-fn parts_are_same(before: &Arc<TableParts>, after: &Arc<TableParts>) -> bool {
-    Arc::ptr_eq(before, after)
 }
 
 /// Returns a list in which items that follow each other are replaced; `None` when they are not there.

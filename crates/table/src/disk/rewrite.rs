@@ -2,7 +2,8 @@
 //!
 //! DELETE does it, a rule that keeps rows for longer, and a compaction when about half of the rows may have
 //! expired. *Cost*: reads and writes all files of the table, one after the other; memory for a page of each run,
-//! and a bit for each row that is left out. Runs of an added index are sorted in parts of [`DiskTuning::sorted_bytes`](super::DiskTuning).
+//! and a bit for each row that is left out. Runs of an added index are sorted in parts of
+//! [`DiskTuning::sorted_bytes`](super::DiskTuning).
 
 use std::sync::Arc;
 
@@ -19,9 +20,9 @@ use super::{
 use crate::{
     Horizon, Table, TableError,
     arrival_set::ArrivalSet,
-    build::IndexFill,
+    build::{IndexFill, RowTest},
     draft::DraftedIndex,
-    part::{IndexRun, KeyScan, MergeRule, RunWriter, merge_scans},
+    part::{IndexRun, KeyScan, MergeRule, RowExtent, RunWriter, merge_scans},
     scan::ExtentScan,
     state::Origin,
     table::number,
@@ -31,47 +32,58 @@ use crate::{
 const CHECKPOINT_ROWS: u64 = if cfg!(test) { 3 } else { 4_096 };
 
 /// Fails when the call was interrupted.
-fn checkpoint() -> Result<(), TableError> {
+pub(crate) fn checkpoint() -> Result<(), TableError> {
     query::checkpoint().map_err(TableError::Interrupted)
 }
 
 impl Table {
     /// Writes parts again with the rows for which `is_kept` holds, which is called once for each, in order of
-    /// arrival. The parts stay as they are where all are kept.
+    /// arrival. The parts stay as they are where all are kept. `checkpoint` is called every few thousand rows.
     pub(crate) fn rewrite_parts(
         &self,
         parts: &Arc<TableParts>,
-        is_kept: &mut dyn FnMut(LogRow<'_>) -> Result<bool, TableError>,
+        is_kept: RowTest<'_>,
+        checkpoint: &mut dyn FnMut() -> Result<(), TableError>,
     ) -> Result<Arc<TableParts>, TableError> {
-        let mut create = || self.create_part_file();
-        let mut extents = ExtentsWriter::new(&mut create);
-        let (mut left_out, mut rows) = (ArrivalSet::default(), 0_u64);
-        let mut scan = ExtentScan::new(parts, &self.codec, 0..u64::MAX);
-        while scan.advance()? {
-            let Some(found) = scan.row() else { break };
-            if is_kept(found)? {
-                extents.push(found).map_err(part_error)?;
-            } else {
+        let mut left_out = ArrivalSet::default();
+        let extents = self.write_extents(parts, checkpoint, &mut |found| {
+            let is_kept = is_kept(found)?;
+            if !is_kept {
                 left_out.insert(found.row.arrival());
             }
-            rows += 1;
-            if rows.is_multiple_of(CHECKPOINT_ROWS) {
-                checkpoint()?;
-            }
-        }
+            Ok(is_kept)
+        })?;
         if left_out.is_empty() {
             return Ok(Arc::clone(parts));
         }
-        let extents = extents.finish().map_err(part_error)?;
         let mut runs = Vec::new();
         for of_index in parts.all_runs() {
             let is_kept = |arrival| !left_out.contains(arrival);
             runs.push(match of_index.is_empty() {
                 true => Vec::new(),
-                false => vec![merge_runs(self, of_index, KEEP_ALL, is_kept, checkpoint)?],
+                false => vec![merge_runs(self, of_index, KEEP_ALL, is_kept, &mut *checkpoint)?],
             });
         }
         Ok(Arc::new(TableParts::new(extents, runs)))
+    }
+
+    /// Writes the rows of extents into others, those for which `is_kept` holds.
+    pub(super) fn write_extents(
+        &self,
+        parts: &TableParts,
+        checkpoint: &mut dyn FnMut() -> Result<(), TableError>,
+        is_kept: RowTest<'_>,
+    ) -> Result<Vec<Arc<RowExtent>>, TableError> {
+        let mut create = || self.create_part_file();
+        let (mut extents, mut rows) = (ExtentsWriter::new(&mut create), 0_u64);
+        ExtentScan::new(parts, &self.codec, 0..u64::MAX).for_each(|found| {
+            if is_kept(found)? {
+                extents.push(found).map_err(part_error)?;
+            }
+            rows += 1;
+            if rows.is_multiple_of(CHECKPOINT_ROWS) { checkpoint() } else { Ok(()) }
+        })?;
+        extents.finish().map_err(part_error)
     }
 }
 
@@ -86,21 +98,21 @@ pub(crate) fn build_runs(
         return Ok(runs);
     }
     let mut sorting = Sorting::new(table, &drafted.spec);
-    let mut scan = ExtentScan::new(parts, &table.codec, 0..u64::MAX);
     let mut rows = 0_u64;
-    while scan.advance()? {
-        let Some(found) = scan.row() else { break };
+    ExtentScan::new(parts, &table.codec, 0..u64::MAX).for_each(|found| {
         sorting.add(found);
         rows += 1;
-        if rows.is_multiple_of(CHECKPOINT_ROWS) {
-            checkpoint()?;
-            if sorting.log.memory_bytes() >= tuning().sorted_bytes {
-                let sorted = std::mem::replace(&mut sorting, Sorting::new(table, &drafted.spec));
-                runs.insert(0, Arc::new(sorted.write()?));
-                merge_newest(table, &mut runs)?;
-            }
+        if !rows.is_multiple_of(CHECKPOINT_ROWS) {
+            return Ok(());
         }
-    }
+        checkpoint()?;
+        if sorting.log.memory_bytes() >= tuning().sorted_bytes {
+            let sorted = std::mem::replace(&mut sorting, Sorting::new(table, &drafted.spec));
+            runs.insert(0, Arc::new(sorted.write()?));
+            merge_newest(table, &mut runs)?;
+        }
+        Ok::<(), TableError>(())
+    })?;
     if sorting.rows > 0 {
         runs.insert(0, Arc::new(sorting.write()?));
     }

@@ -26,7 +26,6 @@
 use std::{
     fmt,
     ops::Range,
-    path::Path,
     sync::{Arc, OnceLock},
 };
 
@@ -34,6 +33,7 @@ use lockstep_row::RowCodec;
 use lockstep_series::{Account, LogRow, RowBatch};
 use lockstep_wal::{BlockPlace, BlockReader, DataFile, DataFileWriter, Error};
 
+use super::block::{read_block, read_versioned};
 use crate::{CheckpointBlock, ReadError, ReadFailure, checkpoint, disk::MemoryCharge};
 
 const VERSION: u32 = 1;
@@ -138,17 +138,7 @@ impl ExtentIndex {
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, ReadFailure> {
-        let version = bytes.first_chunk().map(|version| u32::from_le_bytes(*version));
-        match version {
-            Some(found) if found > VERSION => {
-                Err(ReadFailure::NewerFormat { found, supported: VERSION })
-            }
-            _ => Self::read_this_version(bytes).ok_or(ReadFailure::Damaged),
-        }
-    }
-
-    fn read_this_version(bytes: &[u8]) -> Option<Self> {
+    fn read(bytes: &[u8]) -> Option<Self> {
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let u64_at = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
         let version = u32::from_le_bytes(*header.first_chunk()?);
@@ -173,12 +163,9 @@ impl ExtentIndex {
 impl RowExtent {
     /// Opens an extent: reads its last block.
     pub fn open(file: BlockReader, last_block: BlockPlace) -> Result<Self, ReadError> {
-        let failed = |reason| ReadError::new(file.path(), last_block.offset, reason);
-        let bytes = file.read(last_block).map_err(|error| failed(ReadFailure::of(&error)))?;
-        match ExtentIndex::read(&bytes) {
-            Ok(index) => Ok(Self { file, last_block, index, charge: OnceLock::new() }),
-            Err(reason) => Err(failed(reason)),
-        }
+        let read = |bytes: Vec<u8>| read_versioned(&bytes, VERSION, ExtentIndex::read);
+        let index = read_block(&file, last_block, read)?;
+        Ok(Self { file, last_block, index, charge: OnceLock::new() })
     }
 
     /// Returns the data file.
@@ -189,11 +176,6 @@ impl RowExtent {
     /// Charges an account with its memory, once.
     pub(crate) fn adopt(&self, account: &Arc<dyn Account>) {
         MemoryCharge::once(&self.charge, account, self.memory_bytes());
-    }
-
-    /// Returns the path of the file.
-    pub fn path(&self) -> &Path {
-        self.file.path()
     }
 
     /// Returns the place of the last block.
@@ -232,19 +214,14 @@ impl RowExtent {
         self.index.blocks.iter().map(|block| block.arrival)
     }
 
-    /// Reads the bytes of a block.
-    pub fn read_bytes(&self, at: usize) -> Result<Vec<u8>, ReadError> {
-        let place = self.place(at);
-        self.file.read(place).map_err(|error| self.failed(place, ReadFailure::of(&error)))
-    }
-
     /// Reads a block.
     pub fn read(&self, at: usize, codec: &RowCodec) -> Result<ExtentBlock, ReadError> {
         let next = self.index.blocks.get(at + 1);
         let end = next.map_or(self.index.arrivals.end, |next| next.arrival);
         let arrivals = self.index.blocks[at].arrival..end;
-        let rows = ExtentBlock::parse(&self.read_bytes(at)?, arrivals, codec);
-        rows.ok_or_else(|| self.failed(self.place(at), ReadFailure::Damaged))
+        read_block(&self.file, self.place(at), |bytes| {
+            ExtentBlock::parse(&bytes, arrivals, codec).ok_or(ReadFailure::Damaged)
+        })
     }
 
     /// Returns the time at which the row with this arrival arrived, in milliseconds since the epoch. Reads the
@@ -265,10 +242,6 @@ impl RowExtent {
         let BlockEntry { offset, length, .. } = self.index.blocks[at];
         let index = u32::try_from(at).expect("a file has fewer than 2^32 blocks");
         BlockPlace { offset, index, length }
-    }
-
-    fn failed(&self, place: BlockPlace, reason: ReadFailure) -> ReadError {
-        ReadError::new(self.file.path(), place.offset, reason)
     }
 }
 
@@ -302,11 +275,6 @@ impl ExtentBlock {
             return ArrivedPlace { batch, row: row + 1 };
         }
         ArrivedPlace { batch: batch + 1, row: 0 }
-    }
-
-    /// Returns the rows that arrived at one time each, with that time.
-    pub fn batches(&self) -> impl Iterator<Item = (i64, &RowBatch)> {
-        self.batches.iter().map(|(arrival_ms, batch)| (*arrival_ms, batch))
     }
 }
 

@@ -49,6 +49,7 @@ use crate::{
     ReadError, ReadFailure,
     disk::{MemoryCharge, tuning},
     part::{
+        block::{read_block, read_versioned},
         bug::{self, PartBug},
         key_filter::{self, KeyFilter},
     },
@@ -259,18 +260,8 @@ impl RunIndex {
         bytes
     }
 
-    /// Reads the bytes of a last block.
-    fn read(bytes: &[u8]) -> Result<Self, ReadFailure> {
-        let version = bytes.first_chunk().map(|version| u32::from_le_bytes(*version));
-        match version {
-            Some(found) if found > VERSION => {
-                Err(ReadFailure::NewerFormat { found, supported: VERSION })
-            }
-            _ => Self::read_this_version(bytes).ok_or(ReadFailure::Damaged),
-        }
-    }
-
-    fn read_this_version(bytes: &[u8]) -> Option<Self> {
+    /// Reads the bytes of a last block of this version.
+    fn read(bytes: &[u8]) -> Option<Self> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         let u64_at = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
         let version = u32::from_le_bytes(*header.first_chunk()?);
@@ -322,12 +313,9 @@ pub struct IndexRun {
 impl IndexRun {
     /// Opens a run: reads its last block.
     pub fn open(file: BlockReader, last_block: BlockPlace) -> Result<Self, ReadError> {
-        let failed = |reason| ReadError::new(file.path(), last_block.offset, reason);
-        let bytes = file.read(last_block).map_err(|error| failed(ReadFailure::of(&error)))?;
-        match RunIndex::read(&bytes) {
-            Ok(index) => Ok(Self { file, last_block, index, charge: OnceLock::new() }),
-            Err(reason) => Err(failed(reason)),
-        }
+        let read = |bytes: Vec<u8>| read_versioned(&bytes, VERSION, RunIndex::read);
+        let index = read_block(&file, last_block, read)?;
+        Ok(Self { file, last_block, index, charge: OnceLock::new() })
     }
 
     /// Returns the bytes of the last block.
@@ -453,10 +441,7 @@ impl IndexRun {
         at: usize,
         make: impl FnOnce(Vec<u8>) -> Option<T>,
     ) -> Result<T, ReadError> {
-        let place = self.place(at);
-        let failed = |reason| ReadError::new(self.file.path(), place.offset, reason);
-        let bytes = self.file.read(place).map_err(|error| failed(ReadFailure::of(&error)))?;
-        make(bytes).ok_or_else(|| failed(ReadFailure::Damaged))
+        read_block(&self.file, self.place(at), |bytes| make(bytes).ok_or(ReadFailure::Damaged))
     }
 }
 

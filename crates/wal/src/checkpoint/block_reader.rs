@@ -39,7 +39,7 @@ pub struct BlockReader {
     listed: DataFile,
     seed: u32,
     /// Of a file that this process has written: it is not removed meanwhile.
-    held: Option<Arc<NumberReservation>>,
+    _held: Option<Arc<NumberReservation>>,
 }
 
 impl BlockReader {
@@ -54,18 +54,13 @@ impl BlockReader {
         let mut header = [0; DATA_FILE_HEADER_BYTES];
         let filled = file.read_full_at(0, &mut header)?;
         check_header(file.path(), &header[..filled], expected)?;
-        Ok(Self { file, listed, seed: expected.seed(), held: None })
+        Ok(Self { file, listed, seed: expected.seed(), _held: None })
     }
 
     /// Keeps the file from being removed as long as this exists.
     pub(crate) fn holding(self, reservation: Arc<NumberReservation>) -> Self {
         debug_assert_eq!(reservation.number(), self.listed.number, "the number is the file's");
-        Self { held: Some(reservation), ..self }
-    }
-
-    /// Returns whether the file stays on the disk as long as this exists, although no manifest lists it.
-    pub fn is_held(&self) -> bool {
-        self.held.is_some()
+        Self { _held: Some(reservation), ..self }
     }
 
     /// Returns the path of the file.
