@@ -215,14 +215,16 @@ impl TableEntry {
 
     /// Makes the command that changes the table's offline data.
     pub(crate) fn offline_command(&self, change: OfflineChange) -> CatalogCommand {
-        let table = TableReference { id: self.id, name: self.definition.name().clone() };
-        CatalogCommand::ChangeOffline { table, change }
+        CatalogCommand::ChangeOffline { table: self.reference(), change }
     }
 
     /// Makes the command that gives the table other options.
     pub(crate) fn options_command(&self, options: TableOptions) -> CatalogCommand {
-        let table = TableReference { id: self.id, name: self.definition.name().clone() };
-        CatalogCommand::SetTableOptions { table, options }
+        CatalogCommand::SetTableOptions { table: self.reference(), options }
+    }
+
+    fn reference(&self) -> TableReference {
+        TableReference { id: self.id, name: self.definition.name().clone() }
     }
 
     /// Writes to the table. Fails if the table was dropped before the write ended, so that
@@ -299,22 +301,11 @@ impl Objects {
         &mut self.users
     }
 
-    /// Sets the offline data of a table while a directory is opened.
-    pub(crate) fn restore_offline(&mut self, table: u64, data: OfflineData) {
+    /// Returns the entry of a table, to be changed while a directory is opened.
+    pub(crate) fn entry_of_id(&mut self, table: u64) -> Option<&mut TableEntry> {
         let databases = self.databases.values_mut();
         let mut entries = databases.flat_map(|found| found.tables.values_mut());
-        if let Some(entry) = entries.find(|entry| entry.id == table) {
-            entry.offline = Arc::new(data);
-        }
-    }
-
-    /// Sets the options of a table while a directory is opened.
-    pub(crate) fn restore_options(&mut self, table: u64, options: &TableOptions) {
-        let databases = self.databases.values_mut();
-        let mut entries = databases.flat_map(|found| found.tables.values_mut());
-        if let Some(entry) = entries.find(|entry| entry.id == table) {
-            entry.options = options.clone();
-        }
+        entries.find(|entry| entry.id == table)
     }
 
     pub(crate) fn find_table(&self, database: &str, name: &str) -> Option<&TableEntry> {

@@ -438,8 +438,13 @@ impl Database {
 
     /// Returns the disk tables.
     pub(crate) fn disk_tables(&self) -> Vec<Arc<Table>> {
-        let tables = self.all_tables().into_iter().map(|(_, table)| table);
-        tables.filter(|table| table.is_on_disk()).collect()
+        let objects = self.objects();
+        let entries = objects.databases().values().flat_map(|found| found.tables.values());
+        let tables = entries.flat_map(|entry| {
+            let offline = entry.offline.logged_rows().map(|(_, rows)| rows);
+            std::iter::once(&entry.table).chain(offline)
+        });
+        tables.filter(|table| table.is_on_disk()).cloned().collect()
     }
 
     /// Returns whether disk tables have so many rows in memory that they are to be flushed.
@@ -491,12 +496,16 @@ impl Database {
 
     /// Sets the offline data of a table while a directory is opened.
     pub(crate) fn restore_offline(&self, table: u64, data: OfflineData) {
-        self.state.objects.write().restore_offline(table, data);
+        if let Some(entry) = self.state.objects.write().entry_of_id(table) {
+            entry.offline = Arc::new(data);
+        }
     }
 
     /// Sets the options of a table while a directory is opened.
     pub(crate) fn restore_options(&self, table: u64, options: &TableOptions) {
-        self.state.objects.write().restore_options(table, options);
+        if let Some(entry) = self.state.objects.write().entry_of_id(table) {
+            entry.options = options.clone();
+        }
     }
 
     /// Sets users while a directory is opened.

@@ -33,6 +33,7 @@ use self::{
 };
 use crate::{
     Database,
+    append::table_error,
     audit::AuditFiles,
     catalog::{
         CATALOG, Cascade, CatalogCommand, CatalogRecord, DroppedObject, ObjectKind, QualifiedName,
@@ -291,19 +292,26 @@ impl<'d> EngineRecovery<'d> {
 
     /// Gives a disk table the files of a checkpoint. Reads no rows.
     fn open_table(&mut self, checkpoint: &TableCheckpoint, parts: TableParts) -> Result<()> {
+        let ReplayedTable { table, replay } = self.begin_table(checkpoint)?;
+        self.progress.add_bytes(parts.file_bytes());
+        let given = replay.lock().parts(&table, parts);
+        given.map_err(|error| replay_error(&error))
+    }
+
+    /// Gives a table the indexes of a checkpoint. Its rows follow.
+    fn begin_table(&mut self, checkpoint: &TableCheckpoint) -> Result<ReplayedTable> {
         let TableCheckpoint { id, position, indexes, now_ms, .. } = checkpoint;
         let Some(found) = self.tables.get_mut(id) else {
             return Err(damaged(*position, &format!("table {id} does not exist")));
         };
         found.position = *position;
         let ReplayedTable { table, replay } = &found.replayed;
-        let mut replay = replay.lock();
-        let applied = replay.indexes(table, *position, indexes);
+        let mut locked = replay.lock();
+        let applied = locked.indexes(table, *position, indexes);
         applied.map_err(|error| replay_error(&error))?;
-        replay.note_time(*now_ms);
-        self.progress.add_bytes(parts.file_bytes());
-        let given = replay.parts(table, parts);
-        given.map_err(|error| replay_error(&error))
+        locked.note_time(*now_ms);
+        drop(locked);
+        Ok(found.replayed.clone())
     }
 
     /// Reads the rows of a table from the files of a checkpoint.
@@ -313,27 +321,17 @@ impl<'d> EngineRecovery<'d> {
         checkpoint: &TableCheckpoint,
         extents: &[(Extent, DataFile)],
     ) -> Result<()> {
-        let TableCheckpoint { id, position, indexes, now_ms, .. } = checkpoint;
-        let Some(found) = self.tables.get_mut(id) else {
-            return Err(damaged(*position, &format!("table {id} does not exist")));
-        };
-        found.position = *position;
-        let ReplayedTable { table, replay } = &found.replayed;
-        let mut replay = replay.lock();
-        let applied = replay.indexes(table, *position, indexes);
-        applied.map_err(|error| replay_error(&error))?;
-        replay.note_time(*now_ms);
-        drop(replay);
+        let replayed = self.begin_table(checkpoint)?;
         for (extent, file) in extents {
             let reader = directory.read_data_file(*file);
             let mut reader = reader.map_err(|error| log_error(&error))?;
             let mut rows = 0;
             while let Some(block) = reader.next_block().map_err(|error| log_error(&error))? {
                 let work = RowWork::Block(block, extent.from..extent.to);
-                let stored = self.writers.store(&found.replayed, work);
+                let stored = self.writers.store(&replayed, work);
                 rows += stored.map_err(|error| replay_error(&error))?;
             }
-            let end = found.replayed.table.snapshot().visible_arrival();
+            let end = replayed.table.snapshot().visible_arrival();
             if (rows, end) != (extent.rows, extent.to) {
                 let Extent { file, rows: listed, .. } = extent;
                 let what = format!("file {file} has {rows} rows up to {end}, not {listed}");
@@ -456,6 +454,9 @@ impl<'d> EngineRecovery<'d> {
                     self.make_table(id, &schema, position)?;
                 }
                 let table = self.take_rows(id, RowsOwner::Table, &schema.columns, position)?;
+                if options.is_on_disk() {
+                    table.move_to_disk().map_err(|error| table_error(&error))?;
+                }
                 let replaced = self.id_of(&name);
                 self.run(&CatalogCommand::CreateTable { name, table, options, or_replace })?;
                 replaced.map(|replaced| self.tables.remove(&replaced));
@@ -526,7 +527,7 @@ impl<'d> EngineRecovery<'d> {
             true => table.move_to_disk(),
             false => QueryContext::new().run(|| table.move_to_memory()),
         };
-        moved.map_err(|error| crate::append::table_error(&error))?;
+        moved.map_err(|error| table_error(&error))?;
         self.database.restore_options(of, options);
         Ok(())
     }
@@ -597,7 +598,7 @@ impl<'d> EngineRecovery<'d> {
             return Err(damaged(position, &format!("table {id} has two columns of the same name")));
         }
         let made = self.database.make_unlogged_table(schema.clone());
-        let table = made.map_err(|error| crate::append::table_error(&error))?;
+        let table = made.map_err(|error| table_error(&error))?;
         let table = table.logged_as(id).shared(self.database.host().threads);
         table.defer_removal();
         self.next_table_id = self.next_table_id.max(id + 1);

@@ -20,7 +20,6 @@ use super::{
     TableEntry, TableReference, stale,
 };
 use crate::{
-    append::table_error,
     deployment::{Deployment, Procedure},
     offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
@@ -289,9 +288,6 @@ impl Objects {
                     .err();
             }
             self.check_unread(&name, present.id)?;
-        }
-        if options.is_on_disk() {
-            table.move_to_disk().map_err(|error| table_error(&error))?;
         }
         let definition = Definition::new(ObjectKind::Table, name.clone());
         let entry = TableEntry {

@@ -20,7 +20,6 @@ use lockstep_table::with_durability;
 use super::{at_name, create_index::add_primary_key, create_table::column};
 use crate::{
     Session,
-    append::table_error,
     catalog::{CatalogCommand, Definition, ObjectKind, TableEntry},
     copied_rows::{ValueSource, copy_rows},
     inspect::declared_schema,
@@ -78,11 +77,7 @@ impl Session {
                 .err();
         }
         check_times(&schema, name)?;
-        let table = self.make_unnamed_table(changed.schema.clone())?;
-        if entry.options.is_on_disk() {
-            // Before rows come, which may be more than fit into memory.
-            table.move_to_disk().map_err(|error| table_error(&error))?;
-        }
+        let table = self.make_unnamed_table(changed.schema.clone(), &entry.options)?;
         let new = TableEntry {
             id: table.log_id().unwrap_or(0),
             table,

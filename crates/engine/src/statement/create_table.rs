@@ -191,7 +191,8 @@ impl Session {
 
     /// Adds an empty table to the catalog.
     pub(super) fn add_table(&self, new: NewTable<'_>, schema: TableSchema) -> Result<()> {
-        self.name_table(new, self.make_shared_table(schema)?)
+        let table = self.make_shared_table(schema, &new.options)?;
+        self.name_table(new, table)
     }
 
     /// Adds a table with rows to the catalog, or takes the place of another with it, at once: nobody
@@ -202,10 +203,7 @@ impl Session {
         schema: TableSchema,
         batches: impl Iterator<Item = Result<RecordBatch>>,
     ) -> Result<Appended> {
-        let table = self.make_unnamed_table(schema)?;
-        if new.options.is_on_disk() {
-            table.move_to_disk().map_err(|error| table_error(&error))?;
-        }
+        let table = self.make_unnamed_table(schema, &new.options)?;
         let conversion = self.conversion();
         let load = || append::load(batches, &table, AppendRule::Any, conversion);
         let appended = match new.options.durability() {
@@ -217,17 +215,26 @@ impl Session {
     }
 
     /// Makes a table that is not in the catalog, whose rows are logged all the same.
-    pub(super) fn make_unnamed_table(&self, schema: TableSchema) -> Result<Arc<Table>> {
-        let table = self.make_shared_table(schema)?;
+    pub(super) fn make_unnamed_table(
+        &self,
+        schema: TableSchema,
+        options: &TableOptions,
+    ) -> Result<Arc<Table>> {
+        let table = self.make_shared_table(schema, options)?;
         let (id, schema) = (table.log_id().unwrap_or(0), TableSchema::clone(&table.schema()));
         let record = CatalogRecord::CreateOfflineRows { id, schema };
         self.database.log_unnamed_table(id, &table, &record)?;
         Ok(table)
     }
 
-    fn make_shared_table(&self, schema: TableSchema) -> Result<Arc<Table>> {
+    /// Makes a table whose rows will be where the options say: before there are some, which may be more than fit
+    /// into memory.
+    fn make_shared_table(&self, schema: TableSchema, options: &TableOptions) -> Result<Arc<Table>> {
         debug_assert!(!schema.columns.is_empty(), "a table has columns");
         let table = self.database.make_table(schema).map_err(|error| table_error(&error))?;
+        if options.is_on_disk() {
+            table.move_to_disk().map_err(|error| table_error(&error))?;
+        }
         Ok(table.shared(self.database().host().threads))
     }
 

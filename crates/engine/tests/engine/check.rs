@@ -9,10 +9,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use lockstep_engine::{Database, OpenOptions, Salvage, Session, check, code, salvage};
@@ -22,20 +19,9 @@ use lockstep_sim::Random;
 use lockstep_table::{RescuedRows, TableChange, TableRecord, visit_block};
 use lockstep_wal::{Access, CheckedPart, DatabaseDirectory, Entry, check_with};
 
-/// A directory of a test, removed when it is dropped.
-struct TestDirectory(PathBuf);
+use crate::test_directory::TestDirectory;
 
 impl TestDirectory {
-    fn new(name: &str) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: the number itself is all that is shared.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("lockstep-check-{name}-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        drop(fs::remove_dir_all(&path));
-        Self(path)
-    }
-
     /// Makes a directory with the same files, which must not be written to.
     fn linked_as(&self, name: &str) -> Self {
         let copy = Self::new(name);
@@ -62,12 +48,6 @@ impl TestDirectory {
         }
         files.sort();
         files
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
     }
 }
 

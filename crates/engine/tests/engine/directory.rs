@@ -2,7 +2,7 @@
 
 use std::{
     ops::ControlFlow,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -17,27 +17,7 @@ use lockstep_host::{Clock, Host, file::SystemDisk, sync::Mutex};
 use lockstep_row::{Column, DataType, Datum, RowCodec, TableSchema};
 use lockstep_wal::{Access, DatabaseDirectory, Group, Log, Options, SegmentedLog};
 
-/// A directory of a test, removed when it is dropped.
-struct TestDirectory(PathBuf);
-
-impl TestDirectory {
-    fn new(name: &str) -> Self {
-        let name = format!("lockstep-directory-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        drop(std::fs::remove_dir_all(&path));
-        Self(path)
-    }
-
-    fn open(&self) -> Session {
-        Database::open(&self.0).expect("nobody else has it open").session()
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
+use crate::test_directory::TestDirectory;
 
 /// Every kind of statement that changes something, in an order in which each has an effect.
 const STATEMENTS: &[&str] = &[

@@ -7,39 +7,15 @@ use std::{
 };
 
 use arrow::{array::RecordBatch, compute::concat_batches};
-use lockstep_engine::{Database, OpenOptions, Session, check, salvage};
+use lockstep_engine::{Session, check, salvage};
 
-/// A directory of a test, removed when it is dropped.
-struct TestDirectory(PathBuf);
+use crate::test_directory::TestDirectory;
 
 impl TestDirectory {
-    fn new(name: &str) -> Self {
-        let name = format!("lockstep-disk-tables-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        drop(fs::remove_dir_all(&path));
-        Self(path)
-    }
-
-    fn open(&self) -> Session {
-        Database::open(&self.0).expect("nobody else has it open").session()
-    }
-
-    /// Opens it so that nothing is written.
-    fn open_to_read(&self) -> Session {
-        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-        Database::open_with(&self.0, &options).expect("it can be read").session()
-    }
-
     /// The data files.
     fn data(&self) -> BTreeSet<PathBuf> {
         let entries = fs::read_dir(self.0.join("data")).expect("it is a database");
         entries.map(|entry| entry.expect("it is listed").path()).collect()
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
     }
 }
 

@@ -16,6 +16,8 @@ use std::{
 use lockstep_engine::{ClientInfo, Database, OpenOptions, Proof, Session, StorageTuning, code};
 use lockstep_host::{Host, ManualClock, Threads};
 
+use crate::test_directory::TestDirectory;
+
 /// When it was made.
 const NOW_MS: i64 = 1_700_000_000_000;
 
@@ -223,24 +225,6 @@ impl GoldenDirectory {
         assert!(self.path().exists(), "{} is made by `{MAKE}`", self.name);
         copy_directory(&self.path(), &copy.0);
         copy
-    }
-}
-
-/// A directory of a test, removed when it is dropped.
-struct TestDirectory(PathBuf);
-
-impl TestDirectory {
-    fn new(name: &str) -> Self {
-        let name = format!("lockstep-golden-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        drop(fs::remove_dir_all(&path));
-        Self(path)
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
     }
 }
 

@@ -18,6 +18,7 @@ mod privileges;
 mod robustness;
 mod serial_order;
 mod statements;
+mod test_directory;
 mod user_messages;
 mod users;
 mod verify;
