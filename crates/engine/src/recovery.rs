@@ -41,7 +41,7 @@ use crate::{
     checkpoint::{CheckpointBody, CheckpointFiles, Extent, TableCheckpoint, parts},
     deployment::QuerySource,
     log_error::log_error,
-    offline_data::OfflineData,
+    offline_data::{OfflineData, OfflineRecord},
     statement::{LoggedCondition, TableOptions, deploy_script},
     store::{DirectoryLog, OpenDirectory},
     view::{FileViewRecord, view_script},
@@ -473,18 +473,8 @@ impl<'d> EngineRecovery<'d> {
             CatalogRecord::CreateOfflineRows { id, schema } => {
                 self.make_table(id, &schema, position)
             }
-            CatalogRecord::ChangeOffline { table: of, data } => {
-                let Some(RecoveredTable { replayed, owner: RowsOwner::Table, .. }) =
-                    self.tables.get(&of)
-                else {
-                    return Err(damaged(position, &format!("table {of} does not exist")));
-                };
-                let schema = replayed.table.schema();
-                let owner = RowsOwner::OfflineDataOf(of);
-                let take = |id| self.take_rows(id, owner, &schema.columns, position);
-                let rows = data.rows().map(take).transpose()?;
-                self.database.restore_offline(of, OfflineData::of_record(data, rows));
-                Ok(())
+            CatalogRecord::ChangeOffline { table, data } => {
+                self.change_offline(table, data, position)
             }
             CatalogRecord::SetTableOptions { table, options } => {
                 self.set_table_options(table, &options, position)
@@ -514,6 +504,20 @@ impl<'d> EngineRecovery<'d> {
                 Ok(())
             }
         }
+    }
+
+    /// Replaces the offline data of a table.
+    fn change_offline(&mut self, of: u64, data: OfflineRecord, position: u64) -> Result<()> {
+        let Some(RecoveredTable { replayed, owner: RowsOwner::Table, .. }) = self.tables.get(&of)
+        else {
+            return Err(damaged(position, &format!("table {of} does not exist")));
+        };
+        let schema = replayed.table.schema();
+        let owner = RowsOwner::OfflineDataOf(of);
+        let take = |id| self.take_rows(id, owner, &schema.columns, position);
+        let rows = data.rows().map(take).transpose()?;
+        self.database.restore_offline(of, OfflineData::of_record(data, rows));
+        Ok(())
     }
 
     /// Gives a table other options, and moves its rows where these say.
