@@ -2,30 +2,18 @@
 //!
 //! The catalog is taken at one position of the log, then each table at a position of its own; opening
 //! a directory applies to each the records from its position on. Nobody waits for a checkpoint but
-//! another one, and it takes a block of rows at a time.
+//! another one.
 //!
-//! A table's rows are in *extents*, files of rows in order of arrival. The next checkpoint keeps the
-//! files of rows that are all there still, and writes what has arrived since; small files at the end
-//! are written together with it, so that their number grows with the logarithm of the rows. Rows that
-//! have expired stay in their file until they are half of the table's; a DELETE or TRUNCATE, which
-//! makes rows disappear that would not expire, has the table written as a whole.
-//!
-//! A disk table writes its own files, of the rows that arrived since the checkpoint before, and reads its rows
-//! from all of them once the manifest is committed (`parts`).
+//! A table writes its own files, of the rows that arrived since the checkpoint before, and has them from when the
+//! manifest is committed: a disk table to read its rows from, a memory table for the next opening (`parts`).
 
 pub(crate) mod parts;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_host::failpoint;
-use lockstep_table::{
-    CheckpointBlock, Durability, FlushedTable, FrozenTable, LoggedIndexes, Table,
-};
+use lockstep_table::{Durability, FlushedTable, FrozenTable, LoggedIndexes, Table};
 use lockstep_wal::{DataFile, DatabaseDirectory, Entry, Error, Group, Log, Options};
 use serde::{Deserialize, Serialize};
 
@@ -38,9 +26,6 @@ use crate::{
     job::Job,
     log_error::log_error,
 };
-
-/// A file of rows ends when it has so many bytes.
-const EXTENT_BYTES: u64 = 64 << 20;
 
 /// What a manifest says of the files of its checkpoint.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -63,9 +48,13 @@ pub(crate) struct TableCheckpoint {
     /// Rows that had expired by this time may be missing.
     pub(crate) now_ms: i64,
     pub(crate) extents: Vec<Extent>,
-    /// For each index by position the runs of a disk table, the newest one first; `None` for a memory table.
+    /// For each index by position its runs, the newest one first. Older versions have listed none of a memory
+    /// table, so that it is read as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) runs: Option<Vec<Vec<ListedRun>>>,
+    /// Whether it is a memory table that has runs. A version that does not know the field opens it as a disk table.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) in_memory: bool,
 }
 
 impl TableCheckpoint {
@@ -90,7 +79,7 @@ pub(crate) struct Extent {
     /// The arrival after that of the last row.
     pub(crate) to: u64,
     pub(crate) rows: u64,
-    /// The last block, which has no rows; of a disk table.
+    /// The last block, which has no rows. Older versions have listed none of a memory table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_block: Option<ListedPlace>,
 }
@@ -108,37 +97,6 @@ pub struct Checkpoint {
     pub kept_files: u64,
 }
 
-/// The files of the current checkpoint, by table.
-#[derive(Debug, Default)]
-pub(crate) struct CheckpointFiles {
-    by_table: BTreeMap<u64, TableFiles>,
-}
-
-/// The files of one table.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct TableFiles {
-    /// The number that [`FrozenTable::generation`] was then.
-    generation: u64,
-    files: Vec<ExtentFile>,
-}
-
-/// An extent and its file.
-#[derive(Debug, Clone, Copy)]
-struct ExtentFile {
-    extent: Extent,
-    file: DataFile,
-}
-
-impl CheckpointFiles {
-    /// Notes the files of a table that was read from them.
-    pub(crate) fn restore(&mut self, table: &Table, id: u64, extents: &[(Extent, DataFile)]) {
-        let files =
-            extents.iter().map(|(extent, file)| ExtentFile { extent: *extent, file: *file });
-        let files = TableFiles { generation: table.generation(), files: files.collect() };
-        self.by_table.insert(id, files);
-    }
-}
-
 /// Everything that a checkpoint takes of an engine before it writes.
 struct FrozenEngine {
     body: CheckpointBody,
@@ -153,8 +111,8 @@ impl Database {
         // Nobody waits for it but its caller: requests and writes come first.
         self.host().threads.in_background("lockstep-checkpoint", || {
             let log_bytes = store.log_bytes();
-            let written = store
-                .checkpoint(|files, directory, log| self.write_checkpoint(files, directory, log))?;
+            let written =
+                store.checkpoint(|directory, log| self.write_checkpoint(directory, log))?;
             store.note_checkpoint(log_bytes);
             Ok(written)
         })
@@ -169,7 +127,7 @@ impl Database {
                 .err();
         };
         self.host().threads.in_background("lockstep-backup", || {
-            store.checkpoint(|_, directory, log| {
+            store.checkpoint(|directory, log| {
                 // What the copy holds must not be more than what is on the disk of the log.
                 let frozen = self.freeze();
                 let copy = directory.create_copy(path, self.host().random.id(), frozen.position());
@@ -188,14 +146,9 @@ impl Database {
         write_copy(self.freeze(), copy, None)
     }
 
-    fn write_checkpoint(
-        &self,
-        files: &mut CheckpointFiles,
-        directory: &DatabaseDirectory,
-        log: &dyn Log,
-    ) -> Result<Checkpoint> {
+    fn write_checkpoint(&self, directory: &DatabaseDirectory, log: &dyn Log) -> Result<Checkpoint> {
         let WrittenCheckpoint { done, listed, body, flushed } =
-            write_frozen(self.freeze(), files, (directory, None))?;
+            write_frozen(self.freeze(), (directory, None))?;
         failpoint::reach("checkpoint.written");
         // What the files hold must not be more than what is on the disk of the log.
         log.wait(log.end(), Durability::Disk).map_err(|error| log_error(&error))?;
@@ -257,11 +210,10 @@ fn write_copy(
 ) -> Result<Checkpoint> {
     let failed = |error| log_error(&error);
     let position = frozen.position();
-    let mut no_files = CheckpointFiles::default();
     let (from, log) = source.unzip();
     // What was flushed has its files open, which are not removed meanwhile.
     let WrittenCheckpoint { done, listed, body, flushed: _flushed } =
-        write_frozen(frozen, &mut no_files, (copy, from))?;
+        write_frozen(frozen, (copy, from))?;
     let options = Options::new(copy.database_id());
     let (copied_log, _) = copy.open_log(options, &mut |_| ()).map_err(failed)?;
     let end = match log {
@@ -280,58 +232,47 @@ struct WrittenCheckpoint {
     listed: Vec<DataFile>,
     /// What the manifest says of the files.
     body: Vec<u8>,
-    /// Disk tables, and what was flushed of them.
+    /// The tables, and what was flushed of them.
     flushed: Vec<(Arc<Table>, FlushedTable)>,
 }
 
-/// Writes what was frozen, except what the files of the checkpoint before hold; `files` are then those of this
-/// checkpoint. What disk tables have in another directory, the second one, is copied.
+/// Writes what was frozen, except what files have already. What these have in another directory, the second one, is
+/// copied.
 fn write_frozen(
     frozen: FrozenEngine,
-    files: &mut CheckpointFiles,
     (directory, source): (&DatabaseDirectory, Option<&DatabaseDirectory>),
 ) -> Result<WrittenCheckpoint> {
     let mut done = Checkpoint { position: frozen.position(), ..Checkpoint::default() };
     let FrozenEngine { mut body, tables } = frozen;
-    let (mut by_table, mut listed, mut flushed) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let (mut listed, mut flushed) = (Vec::new(), Vec::new());
     for (id, frozen) in &tables {
         let create = &mut || directory.create_data_file();
-        if let Some(written) = frozen.flush(create).map_err(|error| table_error(&error))? {
-            let ListedParts { extents, runs, files } = parts::list(&written, directory, source)?;
-            done.rows += written.rows();
-            done.bytes += written.bytes();
-            done.kept_files += u64::try_from(written.before().file_count()).unwrap_or(u64::MAX);
-            body.tables.push(TableCheckpoint {
-                id: *id,
-                position: frozen.position(),
-                indexes: frozen.indexes().clone(),
-                now_ms: frozen.now_ms(),
-                extents,
-                runs: Some(runs),
-            });
-            listed.extend(files);
-            flushed.push((Arc::clone(frozen.table()), written));
-            continue;
-        }
-        let before = files.by_table.get(id).cloned().unwrap_or_default();
-        let written = write_table(directory, frozen, before, &mut done)?;
+        let written = frozen.flush(create).map_err(|error| table_error(&error))?;
+        let ListedParts { extents, runs, files } = parts::list(&written, directory, source)?;
+        done.rows += written.rows();
+        done.bytes += written.bytes();
+        done.kept_files += u64::try_from(written.before().file_count()).unwrap_or(u64::MAX);
+        debug_assert!(
+            extents.last().is_none_or(|last| last.to <= frozen.position()),
+            "files end before the position"
+        );
+        debug_assert!(
+            runs.iter().all(|of_index| of_index.is_empty() || !extents.is_empty()),
+            "an index has rows of the table"
+        );
+        let is_late = failpoint::is_seeded("checkpoint_position_too_late");
         body.tables.push(TableCheckpoint {
             id: *id,
-            position: if failpoint::is_seeded("checkpoint_position_too_late") {
-                frozen.position() + 3
-            } else {
-                frozen.position()
-            },
+            position: if is_late { frozen.position() + 3 } else { frozen.position() },
             indexes: frozen.indexes().clone(),
             now_ms: frozen.now_ms(),
-            extents: written.files.iter().map(|file| file.extent).collect(),
-            runs: None,
+            extents,
+            runs: Some(runs),
+            in_memory: frozen.is_of_memory(),
         });
-        by_table.insert(*id, written);
+        listed.extend(files);
+        flushed.push((Arc::clone(frozen.table()), written));
     }
-    let of_memory_tables = by_table.values().flat_map(|table: &TableFiles| &table.files);
-    listed.extend(of_memory_tables.map(|file| file.file));
-    files.by_table = by_table;
     let body = serde_json::to_vec(&body).expect("names are text");
     done.bytes += u64::try_from(body.len()).unwrap_or(u64::MAX);
     Ok(WrittenCheckpoint { done, listed, body, flushed })
@@ -350,81 +291,4 @@ fn copy_log(from: &dyn Log, position: u64, to: &dyn Log) -> Result<u64, Error> {
         to.append(&group, &mut |_| ())?;
     }
     Ok(to.end())
-}
-
-/// Writes what no file of the checkpoint before holds. Returns the files that hold the table.
-fn write_table(
-    directory: &DatabaseDirectory,
-    frozen: &FrozenTable,
-    before: TableFiles,
-    done: &mut Checkpoint,
-) -> Result<TableFiles> {
-    let mut kept = if before.generation == frozen.generation() { before.files } else { Vec::new() };
-    keep_useful(&mut kept, frozen);
-    let from = kept.last().map_or(0, |file| file.extent.to);
-    done.kept_files += u64::try_from(kept.len()).unwrap_or(u64::MAX);
-    let written = write_rows(directory, frozen, from, done).map_err(|error| log_error(&error))?;
-    kept.extend(written);
-    let is_before = |one: &ExtentFile, next: &ExtentFile| one.extent.to <= next.extent.from;
-    debug_assert!(kept.is_sorted_by(is_before), "files are in order of arrival");
-    Ok(TableFiles { generation: frozen.generation(), files: kept })
-}
-
-/// Removes the files that are to be written again: those without live rows, all when most rows in
-/// them have expired, and small ones at the end.
-fn keep_useful(kept: &mut Vec<ExtentFile>, frozen: &FrozenTable) {
-    let oldest = frozen.oldest_arrival().unwrap_or(u64::MAX);
-    kept.retain(|file| file.extent.to > oldest);
-    let in_files = kept.iter().map(|file| file.extent.rows).sum::<u64>();
-    let from = kept.last().map_or(0, |file| file.extent.to);
-    let mut fresh = frozen.row_count_since(from);
-    if in_files / 2 > frozen.row_count_since(0) {
-        kept.clear();
-        return;
-    }
-    if fresh == 0 {
-        return;
-    }
-    while let Some(last) = kept.last() {
-        if last.file.bytes >= EXTENT_BYTES || last.extent.rows > fresh {
-            return;
-        }
-        fresh += last.extent.rows;
-        kept.pop();
-    }
-}
-
-/// Writes the rows with an arrival of at least `from`.
-fn write_rows(
-    directory: &DatabaseDirectory,
-    frozen: &FrozenTable,
-    mut from: u64,
-    done: &mut Checkpoint,
-) -> Result<Vec<ExtentFile>, Error> {
-    debug_assert!(from <= frozen.position(), "files end before the position");
-    let mut files = Vec::new();
-    let mut block = CheckpointBlock::default();
-    frozen.write_block(from, &mut block);
-    while block.row_count() > 0 {
-        let mut writer = directory.create_data_file()?;
-        let mut extent = Extent {
-            file: writer.number(),
-            from: block.arrivals().start,
-            to: 0,
-            rows: 0,
-            last_block: None,
-        };
-        while block.row_count() > 0 && writer.bytes() < EXTENT_BYTES {
-            writer.push_block(block.bytes())?;
-            from = block.arrivals().end;
-            extent = Extent { to: from, rows: extent.rows + block.row_count(), ..extent };
-            frozen.write_block(from, &mut block);
-        }
-        debug_assert!(extent.from < extent.to && extent.rows > 0, "a file has rows");
-        let file = writer.finish()?;
-        done.rows += extent.rows;
-        done.bytes += file.bytes;
-        files.push(ExtentFile { extent, file });
-    }
-    Ok(files)
 }

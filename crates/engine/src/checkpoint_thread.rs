@@ -84,6 +84,11 @@ impl CheckpointThread {
         }
     }
 
+    /// Returns what tells threads of the directory to end.
+    pub(crate) fn is_over(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_over)
+    }
+
     /// Returns what writes tell the thread.
     pub(crate) fn flush_request(&self) -> &Arc<FlushRequest> {
         &self.flush

@@ -1,6 +1,6 @@
-//! The thread that merges files of disk tables.
+//! The thread that merges files of tables.
 //!
-//! It looks at all disk tables from time to time, and merges what is to be merged, one table after the other. What
+//! It looks at all tables from time to time, and merges what is to be merged, one table after the other. What
 //! it replaces is read on by those who read it; the next checkpoint lists the new files, and removes the others.
 //! It ends with the engine, and keeps it alive only while it looks.
 
@@ -42,7 +42,7 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
             continue;
         }
         let Some(engine) = engine.upgrade() else { return };
-        let tables = Database::unowned(engine).disk_tables();
+        let tables = Database::unowned(engine).stored_tables();
         for table in tables {
             if let Err(error) = compact(&table, is_over) {
                 let message = table_error(&error).message;
@@ -55,7 +55,10 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
 
 /// Merges files of a table until none is to be merged.
 fn compact(table: &Table, is_over: &AtomicBool) -> Result<(), TableError> {
-    debug_assert!(table.log_id().is_some(), "a disk table is in the log");
+    debug_assert!(
+        table.parts().is_none() || table.log_id().is_some(),
+        "files are of logged tables"
+    );
     let checkpoint = &mut || match is_over.load(Ordering::Relaxed) {
         true => Err(TableError::Dropped),
         false => Ok(()),

@@ -35,6 +35,7 @@ use crate::{
     deployment::source_of,
     entrance::QueryMemory,
     job::{JobList, Jobs},
+    load_thread,
     log_error::log_error,
     named_source::not_stored,
     offline_data::OfflineData,
@@ -417,6 +418,29 @@ impl Database {
         }
     }
 
+    /// Starts the thread that puts memory tables into memory which were opened from their files.
+    pub(crate) fn start_loading(&self) {
+        if let Some(store) = self.store().filter(|_| !self.tables_to_load().is_empty()) {
+            let is_over = store.checkpoints().is_over();
+            load_thread::start(self.host().threads, Arc::downgrade(&self.state), is_over);
+        }
+    }
+
+    /// Puts memory tables into memory which were opened from their files, as a thread does otherwise.
+    #[doc(hidden)]
+    pub fn load_tables(&self) -> Result<()> {
+        let load = |table: &Arc<Table>| table.load_files().map_err(|error| table_error(&error));
+        self.tables_to_load().iter().try_for_each(load)
+    }
+
+    /// Returns the memory tables that are still read from their files, the smallest first.
+    pub(crate) fn tables_to_load(&self) -> Vec<Arc<Table>> {
+        let mut tables = self.stored_tables();
+        tables.retain(|table| table.is_on_disk() && table.is_of_memory());
+        tables.sort_by_key(|table| table.rows_to_load());
+        tables
+    }
+
     /// Returns whether it has a directory.
     pub(crate) fn has_directory(&self) -> bool {
         self.state.directory.get().is_some()
@@ -430,27 +454,28 @@ impl Database {
     /// Merges files of disk tables until none are to be merged, for tests that do not wait for the thread.
     #[doc(hidden)]
     pub fn compact_disk_tables(&self) -> Result<()> {
-        for table in self.disk_tables() {
+        for table in self.stored_tables() {
             while table.compact(&mut || Ok(())).map_err(|error| table_error(&error))? {}
         }
         Ok(())
     }
 
-    /// Returns the disk tables.
-    pub(crate) fn disk_tables(&self) -> Vec<Arc<Table>> {
+    /// Returns the tables, those of offline rows included.
+    pub(crate) fn stored_tables(&self) -> Vec<Arc<Table>> {
         let objects = self.objects();
         let entries = objects.databases().values().flat_map(|found| found.tables.values());
         let tables = entries.flat_map(|entry| {
             let offline = entry.offline.logged_rows().map(|(_, rows)| rows);
             std::iter::once(&entry.table).chain(offline)
         });
-        tables.filter(|table| table.is_on_disk()).cloned().collect()
+        tables.cloned().collect()
     }
 
     /// Returns whether disk tables have so many rows in memory that they are to be flushed.
     pub(crate) fn disk_tables_are_full(&self) -> bool {
         let limit = self.memory_use().limit.map_or(u64::MAX, |limit| limit / UNFLUSHED_PART);
-        let in_memory = self.disk_tables().iter().map(|table| table.unflushed_bytes()).sum::<u64>();
+        let in_memory =
+            self.stored_tables().iter().map(|table| table.unflushed_bytes()).sum::<u64>();
         in_memory > limit.min(UNFLUSHED_BYTES_MAX)
     }
 

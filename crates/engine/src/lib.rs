@@ -63,6 +63,7 @@ mod job;
 mod known;
 pub mod lint;
 mod literal;
+mod load_thread;
 mod log_error;
 mod missing_columns;
 mod named_source;

@@ -38,7 +38,7 @@ use crate::{
     catalog::{
         CATALOG, Cascade, CatalogCommand, CatalogRecord, DroppedObject, ObjectKind, QualifiedName,
     },
-    checkpoint::{CheckpointBody, CheckpointFiles, Extent, TableCheckpoint, parts},
+    checkpoint::{CheckpointBody, Extent, TableCheckpoint, parts},
     deployment::QuerySource,
     log_error::log_error,
     offline_data::{OfflineData, OfflineRecord},
@@ -95,7 +95,7 @@ impl Default for StorageTuning {
 /// What opening a directory has done.
 #[derive(Debug, Clone, Default)]
 pub struct Opened {
-    /// Rows that were read.
+    /// Rows that were read, or are in files that are read when they are needed.
     pub rows: u64,
     /// How long it took.
     pub milliseconds: u64,
@@ -124,7 +124,7 @@ impl Database {
         database.set_directory(&directory, options.tuning.all_on_disk);
         let mut recovery = EngineRecovery::new(&database, progress);
         recovery.progress.expect_files(&*host.disk, path, &directory.manifest());
-        let files = recovery.read_checkpoint(&directory)?;
+        recovery.read_checkpoint(&directory)?;
         let log_options = Options {
             segment_bytes: options.tuning.segment_bytes,
             threads: host.threads,
@@ -146,12 +146,13 @@ impl Database {
         database.arrivals().set_part_bytes(options.tuning.part_bytes);
         let audit = AuditFiles::new(Arc::clone(&host.disk), path);
         database.restore_audit(audit.read());
-        let store = OpenDirectory::new(log, directory, files, audit);
+        let store = OpenDirectory::new(log, directory, audit);
         store.note_replayed(replayed_bytes);
         let store = store.with_durability_window_ms(options.tuning.durability_window_ms);
         database.continue_in(store, opened);
         if host.threads == Threads::System {
             database.start_checkpoints();
+            database.start_loading();
         }
         Ok(database)
     }
@@ -233,12 +234,11 @@ impl<'d> EngineRecovery<'d> {
         }
     }
 
-    /// Reads the checkpoint of a directory. Returns its files.
-    fn read_checkpoint(&mut self, directory: &DatabaseDirectory) -> Result<CheckpointFiles> {
+    /// Reads the checkpoint of a directory.
+    fn read_checkpoint(&mut self, directory: &DatabaseDirectory) -> Result<()> {
         let manifest = directory.manifest();
-        let mut files = CheckpointFiles::default();
         if manifest.body.is_empty() {
-            return Ok(files);
+            return Ok(());
         }
         let wrong = |what: &str| {
             let file = directory.path().join("MANIFEST");
@@ -270,7 +270,7 @@ impl<'d> EngineRecovery<'d> {
                 let found = |number: u64| find(number).copied();
                 let parts = parts::open(directory, &checkpoint.extents, runs, found)?;
                 let Some(parts) = parts.filter(|_| checkpoint.is_in_order()) else {
-                    return wrong("the files of a disk table are not those that are listed").err();
+                    return wrong("the files of a table are not those that are listed").err();
                 };
                 self.open_table(&checkpoint, parts)?;
                 continue;
@@ -283,18 +283,18 @@ impl<'d> EngineRecovery<'d> {
                 return wrong("the files of a table are not in order of arrival").err();
             }
             self.read_table(directory, &checkpoint, &extents)?;
-            if let Some(found) = self.tables.get(&checkpoint.id) {
-                files.restore(&found.replayed.table, checkpoint.id, &extents);
-            }
         }
-        Ok(files)
+        Ok(())
     }
 
-    /// Gives a disk table the files of a checkpoint. Reads no rows.
+    /// Gives a table the files of a checkpoint. Reads no rows.
     fn open_table(&mut self, checkpoint: &TableCheckpoint, parts: TableParts) -> Result<()> {
+        debug_assert!(checkpoint.runs.is_some(), "a manifest of an older version lists no runs");
         let ReplayedTable { table, replay } = self.begin_table(checkpoint)?;
+        debug_assert_eq!(table.row_count(), 0, "the log comes after the checkpoint");
         self.progress.add_bytes(parts.file_bytes());
-        let given = replay.lock().parts(&table, parts);
+        self.progress.add(parts.row_count())?;
+        let given = replay.lock().parts(&table, parts, checkpoint.in_memory);
         given.map_err(|error| replay_error(&error))
     }
 
@@ -314,7 +314,7 @@ impl<'d> EngineRecovery<'d> {
         Ok(found.replayed.clone())
     }
 
-    /// Reads the rows of a table from the files of a checkpoint.
+    /// Reads the rows of a table from the files of a checkpoint of an older version.
     fn read_table(
         &mut self,
         directory: &DatabaseDirectory,
@@ -529,7 +529,10 @@ impl<'d> EngineRecovery<'d> {
         let table = &replayed.table;
         let moved = match options.is_on_disk() {
             true => table.move_to_disk(),
-            false => QueryContext::new().run(|| table.move_to_memory()),
+            false => {
+                table.load_later();
+                Ok(())
+            }
         };
         moved.map_err(|error| table_error(&error))?;
         self.database.restore_options(of, options);

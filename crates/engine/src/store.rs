@@ -21,7 +21,7 @@ use crate::{
     AuditEvent, Database,
     audit::AuditFiles,
     catalog::{CATALOG, CatalogRecord},
-    checkpoint::{Checkpoint, CheckpointFiles},
+    checkpoint::Checkpoint,
     checkpoint_thread::CheckpointThread,
     log_error::log_error,
 };
@@ -41,8 +41,8 @@ pub(crate) struct OpenDirectory {
     log: DirectoryLog,
     /// Locked until the engine is closed.
     directory: Mutex<Option<Arc<DatabaseDirectory>>>,
-    /// The files of the current checkpoint; held by who writes the next one.
-    files: Mutex<CheckpointFiles>,
+    /// Held by who writes a checkpoint.
+    checkpointing: Mutex<()>,
     checkpoints: CheckpointThread,
     audit: AuditFiles,
     /// The bytes of the log, as [`Self::log_bytes`] counts them, that opening the directory need not read.
@@ -63,7 +63,6 @@ impl OpenDirectory {
     pub(crate) fn new(
         log: DirectoryLog,
         directory: Arc<DatabaseDirectory>,
-        files: CheckpointFiles,
         audit: AuditFiles,
     ) -> Self {
         Self {
@@ -72,7 +71,7 @@ impl OpenDirectory {
             database_id: directory.database_id(),
             log,
             directory: Mutex::new(Some(directory)),
-            files: Mutex::new(files),
+            checkpointing: Mutex::new(()),
             checkpoints: CheckpointThread::default(),
             audit,
             needless_bytes: AtomicU64::new(0),
@@ -93,16 +92,16 @@ impl OpenDirectory {
     /// Calls `write` with what a checkpoint needs, after a checkpoint that is being written.
     pub(crate) fn checkpoint(
         &self,
-        write: impl FnOnce(&mut CheckpointFiles, &DatabaseDirectory, &dyn Log) -> Result<Checkpoint>,
+        write: impl FnOnce(&DatabaseDirectory, &dyn Log) -> Result<Checkpoint>,
     ) -> Result<Checkpoint> {
-        let mut files = self.files.lock();
+        let _checkpointing = self.checkpointing.lock();
         let directory = self.directory.lock().clone();
         match (directory, &self.log) {
             (None, _) => Err(log_error(&Error::Closed)),
             (_, DirectoryLog::ReadOnly(_)) => {
                 Err(log_error(&Error::ReadOnly { path: self.path.clone() }))
             }
-            (Some(directory), DirectoryLog::Writable(log)) => write(&mut files, &directory, &**log),
+            (Some(directory), DirectoryLog::Writable(log)) => write(&directory, &**log),
         }
     }
 
@@ -197,7 +196,7 @@ impl OpenDirectory {
         }
         self.checkpoints.end();
         // After a checkpoint that is being written.
-        let _files = self.files.lock();
+        let _checkpointing = self.checkpointing.lock();
         let closed = match &self.log {
             DirectoryLog::Writable(log) => log.close(),
             DirectoryLog::ReadOnly(_) => Ok(()),

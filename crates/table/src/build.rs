@@ -8,7 +8,7 @@
 //! No guard is held for longer than a step: a guard keeps everything that other threads replace from
 //! being freed.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use lockstep_host::{CallStep, query};
 use lockstep_row::IndexSpec;
@@ -19,8 +19,9 @@ use crate::{
     append::{GROUP_ROWS, GroupKeys, InsertTarget},
     arrival_set::ArrivalSet,
     change::ChangeGuard,
-    disk::{DiskRows, FrozenRows, checkpoint},
+    disk::{DiskRows, FrozenRows, TableParts, checkpoint},
     draft::{DraftedIndex, TableDraft},
+    scan::ExtentScan,
     state::{self, Index, Origin, TableState},
     table::{ExclusiveLock, number},
 };
@@ -69,12 +70,14 @@ pub(crate) struct TableRebuild<'c> {
     fills: Vec<IndexFill>,
 }
 
-/// The rows of a disk table that a rebuild copies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CopiedRows {
-    /// Those in memory.
-    InMemory,
-    All,
+/// The rows of the parts of a disk table in memory, with indexes.
+pub(crate) struct CopiedTable {
+    /// The indexes as they were then.
+    draft: TableDraft,
+    log: RowLog,
+    fills: Vec<IndexFill>,
+    /// Rows with a smaller arrival are there.
+    end: u64,
 }
 
 /// An index that is being filled.
@@ -190,14 +193,13 @@ impl<'c> TableRebuild<'c> {
         change: &'c ChangeGuard<'_>,
         state: &'c TableState,
         draft: &TableDraft,
-        copied: CopiedRows,
         is_kept: RowTest<'_>,
     ) -> Result<Self, TableError> {
         let table = change.table;
         let mut scan = LogScan::new(table, &state.log);
         let visible = table.commit_queue.visible();
         let (log, position) = if let Some(disk) = &state.disk {
-            (copied_rows(table, disk, copied, is_kept)?, LogPosition::START)
+            (copied_frozen(disk, is_kept)?, LogPosition::START)
         } else {
             let guard = lockstep_series::pin();
             let removed_rows = Arc::clone(&scan.removed_rows);
@@ -218,14 +220,15 @@ impl<'c> TableRebuild<'c> {
             filtered
         };
         scan.position = position;
-        let mut fills: Vec<IndexFill> = draft.indexes.iter().map(IndexFill::new).collect();
-        for fill in &mut fills {
-            fill.fill(&mut LogScan::whole(table, &log), u64::MAX)?;
-        }
-        let mut made = Self { scan, log, fills };
-        made.follow(is_kept, |scan, visit| scan.catch_up(visit))?;
-        made.scan = made.scan.uninterrupted();
-        Ok(made)
+        let fills = filled(table, &log, draft)?;
+        Self { scan, log, fills }.caught_up(is_kept)
+    }
+
+    /// Adds the rows that are visible now, but for few.
+    fn caught_up(mut self, is_kept: RowTest<'_>) -> Result<Self, TableError> {
+        self.follow(is_kept, |scan, visit| scan.catch_up(visit))?;
+        self.scan = self.scan.uninterrupted();
+        Ok(self)
     }
 
     /// Adds the rows that are left, and returns the indexes and the log.
@@ -265,30 +268,93 @@ impl<'c> TableRebuild<'c> {
     }
 }
 
-/// Copies those of the rows of a disk table before its log that are kept into a log.
-fn copied_rows(
-    table: &Table,
-    disk: &DiskRows,
-    copied: CopiedRows,
-    is_kept: RowTest<'_>,
-) -> Result<RowLog, TableError> {
+/// Builds the indexes of a draft from the rows of a log.
+fn filled(table: &Table, log: &RowLog, draft: &TableDraft) -> Result<Vec<IndexFill>, TableError> {
+    let mut fills: Vec<IndexFill> = draft.indexes.iter().map(IndexFill::new).collect();
+    for fill in &mut fills {
+        fill.fill(&mut LogScan::whole(table, log), u64::MAX)?;
+    }
+    Ok(fills)
+}
+
+/// Copies those of the frozen rows of a disk table that are kept into a log.
+fn copied_frozen(disk: &DiskRows, is_kept: RowTest<'_>) -> Result<RowLog, TableError> {
     let (log, mut rows) = (RowLog::new(), 0);
-    let copy = |found: LogRow<'_>| {
-        rows += 1;
-        if rows % STEP_ROWS == 0 {
-            checkpoint()?;
-        }
-        if is_kept(found)? {
-            log.push(found, &lockstep_series::pin());
-        }
-        Ok::<(), TableError>(())
-    };
-    match (copied, &disk.frozen) {
-        (CopiedRows::All, _) => table.for_each_row_on_disk(disk, copy)?,
-        (CopiedRows::InMemory, Some(frozen)) => frozen.for_each_row(copy)?,
-        (CopiedRows::InMemory, None) => {}
+    if let Some(frozen) = &disk.frozen {
+        frozen.for_each_row(|found| {
+            rows += 1;
+            if rows % STEP_ROWS == 0 {
+                checkpoint()?;
+            }
+            if is_kept(found)? {
+                log.push(found, &lockstep_series::pin());
+            }
+            Ok::<(), TableError>(())
+        })?;
     }
     Ok(log)
+}
+
+impl CopiedTable {
+    /// Copies the rows of parts, and builds the indexes of a draft. Nothing is locked.
+    pub(crate) fn of_parts(
+        table: &Table,
+        parts: &TableParts,
+        draft: &TableDraft,
+    ) -> Result<Self, TableError> {
+        let log = RowLog::new();
+        // Relaxed, here and below: a number to report.
+        table.loaded_rows.store(0, Ordering::Relaxed);
+        for extent in parts.extents() {
+            for block in 0..extent.block_count() {
+                checkpoint()?;
+                let block = extent.read(block, &table.codec)?;
+                for (arrival_ms, batch) in block.batches() {
+                    log.append_arrived(batch, *arrival_ms);
+                    table.loaded_rows.fetch_add(number(batch.len()), Ordering::Relaxed);
+                }
+            }
+        }
+        let fills = filled(table, &log, draft)?;
+        Ok(Self { draft: draft.clone(), log, fills, end: parts.end() })
+    }
+
+    /// Adds the rows of a state that are in the parts since, frozen or in memory. The change lock is held until the
+    /// rebuild is finished.
+    pub(crate) fn followed<'c>(
+        self,
+        change: &'c ChangeGuard<'_>,
+        state: &'c TableState,
+        disk: &DiskRows,
+    ) -> Result<TableRebuild<'c>, TableError> {
+        let Self { draft, log, mut fills, end } = self;
+        let table = change.table;
+        let now = TableDraft::of(state);
+        let is_same = |(one, other): (&DraftedIndex, &DraftedIndex)| one.is_built_as(other);
+        let mut pairs = draft.indexes.iter().zip(&now.indexes);
+        if draft.indexes.len() != now.indexes.len() || !pairs.all(is_same) {
+            // Indexes were added or removed meanwhile.
+            fills = filled(table, &log, &now)?;
+        }
+        for (fill, drafted) in fills.iter_mut().zip(now.indexes) {
+            fill.index.origin = drafted.origin;
+        }
+        let mut rows = 0;
+        let mut copy = |found: LogRow<'_>| {
+            rows += 1;
+            if rows % STEP_ROWS == 0 {
+                checkpoint()?;
+            }
+            let guard = lockstep_series::pin();
+            let copy = LogRow { row: log.push(found, &guard), arrival_ms: found.arrival_ms };
+            fills.iter_mut().for_each(|fill| fill.insert(table, copy));
+            Ok::<(), TableError>(())
+        };
+        ExtentScan::new(&disk.parts, &table.codec, end..u64::MAX).for_each(&mut copy)?;
+        disk.frozen.as_ref().map_or(Ok(()), |frozen| frozen.for_each_row(copy))?;
+        let scan = LogScan::new(table, &state.log);
+        TableRebuild { scan, log, fills }.caught_up(&mut |_| Ok(true))
+    }
 }
 
 impl<'c> LogScan<'c> {

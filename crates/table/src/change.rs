@@ -16,7 +16,7 @@ use lockstep_series::{LogRow, RowRef};
 use crate::{
     Horizon, Snapshot, Table, TableError,
     append::{Reservation, SLOT_BYTES},
-    build::{CopiedRows, IndexBuild, LogScan, RowTest, TableRebuild},
+    build::{IndexBuild, LogScan, RowTest, TableRebuild},
     disk::{DiskRows, FrozenRows, TableParts, build_runs, checkpoint},
     draft::{DraftedIndex, TableDraft},
     part::IndexRun,
@@ -197,13 +197,7 @@ impl Table {
         let before = TableDraft::of(&state);
         let is_same = |at: usize, drafted: &DraftedIndex| {
             let held = before.indexes.get(at);
-            drafted.origin == Origin::Removed
-                || held.is_some_and(|held| {
-                    held.origin != Origin::Removed
-                        && held.spec.keys == drafted.spec.keys
-                        && held.spec.event_time == drafted.spec.event_time
-                        && held.projection == drafted.projection
-                })
+            drafted.origin == Origin::Removed || held.is_some_and(|held| held.is_built_as(drafted))
         };
         let is_widened = draft.keeps_everything() || before.is_widened(draft);
         if !state.keeps_everything && is_widened {
@@ -279,7 +273,7 @@ impl Table {
                 Some(self.rebuilt_parts(disk, draft, &TableDraft::of(&state), is_kept)?)
             }
         };
-        let rebuild = TableRebuild::start(change, &state, draft, CopiedRows::InMemory, is_kept)?;
+        let rebuild = TableRebuild::start(change, &state, draft, is_kept)?;
         let _commit = commit()?;
         let exclusive = self.lock_exclusive();
         let (indexes, rows) = rebuild.finish(is_kept, &exclusive)?;
@@ -517,7 +511,13 @@ impl DiskDraft {
                     == (&drafted.spec.keys, drafted.spec.event_time)
         });
         if !has_them {
-            self.runs[at] = build_runs(table, &self.disk.parts, drafted)?;
+            self.runs[at] = match drafted.origin {
+                Origin::Removed => Vec::new(),
+                _ => {
+                    let create = &mut || table.create_part_file();
+                    build_runs(table, &self.disk.parts, &drafted.spec, create)?
+                }
+            };
         }
         Ok(())
     }

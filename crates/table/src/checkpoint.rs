@@ -1,8 +1,8 @@
 //! What a checkpoint holds of a table: its indexes, and its rows in blocks of bytes.
 //!
-//! `engine` decides when, and where the blocks go. A [`FrozenTable`] is the table at one position of
+//! `engine` decides when, and where the files go. A [`FrozenTable`] is the table at one position of
 //! the log: all of its records before that position are in it, none after. Taking one waits for
-//! nobody; reading its rows holds up neither readers nor writers, and takes a block at a time.
+//! nobody; writing its rows ([`FrozenTable::flush`]) holds up neither readers nor writers.
 //!
 //! Rows that expire while they are read may be missing. That is right as long as time does not go back
 //! behind the moment at which they had expired ([`FrozenTable::now_ms`]).
@@ -26,12 +26,10 @@ use lockstep_row::TableSchema;
 use lockstep_series::{LogRow, RowBatch, RowLog};
 
 use crate::{
-    Horizon, LoggedIndexes, ReplayError, Table, TableReplay, arrival_set::ArrivalSet,
-    draft::TableDraft, replay::ArrivedBatch, state::TableState, table::number,
+    Horizon, LoggedIndexes, ReplayError, Table, TableParts, TableReplay, arrival_set::ArrivalSet,
+    disk::DiskRows, draft::TableDraft, replay::ArrivedBatch, state::TableState, table::number,
 };
 
-/// A block ends when it has so many bytes.
-const BLOCK_BYTES: usize = 256 << 10;
 /// What precedes the rows of a run.
 const RUN_HEADER_BYTES: usize = size_of::<i64>() + size_of::<u32>();
 
@@ -45,6 +43,9 @@ pub struct FrozenTable {
     removed_rows: Arc<ArrivalSet>,
     /// The state of a disk table, whose rows were frozen.
     disk: Option<TableState>,
+    /// The files of a memory table.
+    checkpointed: Option<Arc<TableParts>>,
+    is_of_memory: bool,
     position: u64,
     generation: u64,
 }
@@ -101,6 +102,8 @@ impl Table {
             rows: Arc::clone(&state.log),
             removed_rows: Arc::clone(&self.removed_rows.lock()),
             disk: state.disk.is_some().then(|| state.clone()),
+            checkpointed: self.checkpointed(),
+            is_of_memory: self.is_of_memory(),
             position,
             // Relaxed: written under the exclusive schema lock.
             generation: self.generation.load(Ordering::Relaxed),
@@ -125,9 +128,20 @@ impl FrozenTable {
         &self.table
     }
 
-    /// Returns the state of a disk table.
-    pub(crate) fn disk_state(&self) -> Option<&TableState> {
-        self.disk.as_ref()
+    /// Returns the state of a disk table, and its rows on the disk.
+    pub(crate) fn disk_state(&self) -> Option<(&TableState, &DiskRows)> {
+        let state = self.disk.as_ref()?;
+        Some((state, state.disk.as_ref()?))
+    }
+
+    /// Returns the files of a memory table.
+    pub(crate) fn checkpointed(&self) -> Option<&Arc<TableParts>> {
+        self.checkpointed.as_ref()
+    }
+
+    /// Returns whether it was a memory table ([`Table::is_of_memory`]).
+    pub fn is_of_memory(&self) -> bool {
+        self.is_of_memory
     }
 
     /// Returns the horizon at which it was frozen.
@@ -157,34 +171,29 @@ impl FrozenTable {
         self.table.now_ms_min.load(Ordering::Acquire).max(self.indexes.horizon.now_ms)
     }
 
-    /// Returns how many rows there are with an arrival of at least `from`.
-    pub fn row_count_since(&self, from: u64) -> u64 {
-        let guard = lockstep_series::pin();
-        number(self.rows.row_count_since(from, &guard))
+    /// Returns the number of rows in memory, without those that were frozen.
+    pub(crate) fn row_count_in_memory(&self) -> u64 {
+        number(self.rows.row_count(&lockstep_series::pin()))
     }
 
-    /// Returns the arrival of the oldest row.
-    pub fn oldest_arrival(&self) -> Option<u64> {
+    /// Visits the next rows in memory with an arrival of at least `from`, up to `count` of them, until one fails.
+    /// Returns the arrival after the last; `None` at the end.
+    pub(crate) fn visit_rows_since<E>(
+        &self,
+        from: u64,
+        count: usize,
+        mut visit: impl FnMut(LogRow<'_>) -> Result<(), E>,
+    ) -> Result<Option<u64>, E> {
+        debug_assert!(count > 0, "a step has a row");
         let guard = lockstep_series::pin();
-        let oldest = self.rows.rows(self.position, &guard).next();
-        oldest.map(|found| found.row.arrival())
-    }
-
-    /// Writes the next rows with an arrival of at least `from` into a block. It has none when there
-    /// are no more.
-    pub fn write_block(&self, from: u64, block: &mut CheckpointBlock) {
-        block.clear();
-        let guard = lockstep_series::pin();
-        for found in self.rows.rows_since(from, self.position, &guard) {
-            if self.removed_rows.contains(found.row.arrival()) {
-                continue;
-            }
-            block.push(found);
-            if block.len() >= BLOCK_BYTES {
-                break;
+        let mut next = None;
+        for found in self.rows.rows_since(from, self.position, &guard).take(count) {
+            next = Some(found.row.arrival() + 1);
+            if !self.removed_rows.contains(found.row.arrival()) {
+                visit(found)?;
             }
         }
-        block.end_run();
+        Ok(next)
     }
 }
 

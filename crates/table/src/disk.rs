@@ -10,6 +10,7 @@
 //! Only the holder of the change lock replaces any of it. A flush and a merge write their files first, and
 //! replace then what they were made of, if it is still there; otherwise they are given up.
 
+mod checkpointed;
 mod compaction;
 mod flush;
 mod rewrite;
@@ -26,7 +27,7 @@ use lockstep_series::{Account, Guard, LogRow, RowLog};
 use lockstep_wal::{DataFileWriter, DatabaseDirectory};
 
 pub use self::flush::FlushedTable;
-pub(crate) use self::rewrite::{build_runs, checkpoint};
+pub(crate) use self::rewrite::{CreateFile, build_runs, checkpoint};
 pub(crate) use self::tuning::tuning;
 pub use self::tuning::{DiskTuning, set_disk_tuning};
 use crate::{
@@ -161,6 +162,21 @@ impl TableParts {
         self.runs.iter().flatten().for_each(|run| run.adopt(account));
     }
 
+    /// Returns parts with newer rows, and with runs of indexes that have none here.
+    pub(crate) fn with_newer(&self, newer: &Self) -> Self {
+        let mut added = self.clone();
+        added.extents.extend(newer.extents.iter().cloned());
+        added.runs.resize_with(added.runs.len().max(newer.runs.len()), Vec::new);
+        for (runs, newer) in added.runs.iter_mut().zip(&newer.runs) {
+            runs.splice(0..0, newer.iter().cloned());
+        }
+        debug_assert!(
+            added.extents.is_sorted_by(|one, next| one.arrivals().end <= next.arrivals().start),
+            "extents are in order of arrival"
+        );
+        added
+    }
+
     /// Returns parts with other runs.
     pub(crate) fn with_all_runs(&self, runs: Vec<Vec<Arc<IndexRun>>>) -> Self {
         Self { runs, ..self.clone() }
@@ -264,7 +280,7 @@ impl Table {
     }
 
     /// Creates a data file for a part of the table.
-    fn create_part_file(&self) -> Result<DataFileWriter, lockstep_wal::Error> {
+    pub(crate) fn create_part_file(&self) -> Result<DataFileWriter, lockstep_wal::Error> {
         let directory = self.directory.get().and_then(Weak::upgrade);
         directory.ok_or(lockstep_wal::Error::Closed)?.create_data_file()
     }
@@ -291,10 +307,13 @@ impl Table {
         state.log.memory_bytes() + indexes + frozen
     }
 
-    /// Returns the parts of a disk table.
+    /// Returns the files of the table: of a memory table those that the last checkpoint has written.
     pub fn parts(&self) -> Option<Arc<TableParts>> {
         let snapshot = self.snapshot();
-        snapshot.state().disk.as_ref().map(|disk| Arc::clone(&disk.parts))
+        match &snapshot.state().disk {
+            Some(disk) => Some(Arc::clone(&disk.parts)),
+            None => self.checkpointed(),
+        }
     }
 
     /// Visits the rows of extents and the frozen rows of a state, in order of arrival, until one fails.

@@ -190,6 +190,19 @@ impl DraftedIndex {
             && spec.keys.iter().all(|key| keys.contains(key))
     }
 
+    /// Returns whether the index of another draft has the same rows in the same way.
+    pub(crate) fn is_built_as(&self, other: &Self) -> bool {
+        let is_removed = |index: &Self| index.origin == Origin::Removed;
+        let columns = |index: &'_ Self| (index.spec.keys.clone(), index.spec.event_time);
+        match (is_removed(self), is_removed(other)) {
+            (true, true) => true,
+            (false, false) => {
+                columns(self) == columns(other) && self.projection == other.projection
+            }
+            _ => false,
+        }
+    }
+
     /// Removes the index; its position stays empty.
     pub(crate) fn remove(&mut self) {
         let (spec, projection) = (IndexSpec::removed(), Arc::default());

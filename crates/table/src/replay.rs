@@ -3,7 +3,10 @@
 //! `engine` opens a directory with it: it finds the table of each record, in the order of the log, and
 //! gives the records of one table to one [`TableReplay`]. Everything is done by what serves writes as well.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+};
 
 use lockstep_host::{QueryContext, failpoint};
 use lockstep_row::{Projection, RowView};
@@ -189,8 +192,14 @@ impl TableReplay {
         if in_flight.commit(0) { Ok(()) } else { Err(damaged()) }
     }
 
-    /// Gives an empty disk table the parts of a checkpoint, which have every row before a position.
-    pub fn parts(&mut self, table: &Table, parts: TableParts) -> Result<(), ReplayError> {
+    /// Gives an empty table the parts of a checkpoint, which have every row before a position. Those of a memory
+    /// table are to be put into memory ([`Table::load_files`]).
+    pub fn parts(
+        &mut self,
+        table: &Table,
+        parts: TableParts,
+        is_of_memory: bool,
+    ) -> Result<(), ReplayError> {
         let position = parts.end();
         let damaged = || ReplayError::Rows { position };
         table.change_alone(|change| {
@@ -211,6 +220,8 @@ impl TableReplay {
                     return Err(damaged());
                 }
             }
+            // Relaxed: nobody else has the table yet.
+            table.is_to_load.store(is_of_memory, Ordering::Relaxed);
             let disk = DiskRows { frozen: None, parts: Arc::new(parts) };
             table.replace_state(&exclusive, state.with_disk(Some(disk)));
             let state = table.exclusive_state(&exclusive);

@@ -35,7 +35,7 @@ use lockstep_series::{Account, Guard, RowRef, Swap};
 use lockstep_wal::DatabaseDirectory;
 
 use crate::{
-    Arrivals, LoggedIndexes, MemoryBudget, Snapshot, TableError,
+    Arrivals, LoggedIndexes, MemoryBudget, Snapshot, TableError, TableParts,
     arrival_set::ArrivalSet,
     commit_queue::CommitQueue,
     expired::NewestTimes,
@@ -64,7 +64,7 @@ pub struct Table {
     pub(crate) horizon: Arc<Mutex<Option<Horizon>>>,
     pub(crate) budget: Arc<MemoryBudget>,
     /// The budget, as the account that series and logs charge.
-    account: Arc<dyn Account>,
+    pub(crate) account: Arc<dyn Account>,
     /// The number of rows that may be appended before expired ones are searched for.
     pub(crate) rows_until_collection: AtomicI64,
     /// Rows that were removed from every series and are still in their blocks. Changed under the change
@@ -94,6 +94,13 @@ pub struct Table {
     pub(crate) removed_before: AtomicU64,
     /// Whether the state has rows on a disk. Written under the exclusive schema lock.
     pub(crate) is_on_disk: AtomicBool,
+    /// Whether the rows of a memory table are on a disk and are still to be put into memory.
+    pub(crate) is_to_load: AtomicBool,
+    /// The rows of it that were copied into memory so far.
+    pub(crate) loaded_rows: AtomicU64,
+    /// The files of a memory table; `None` where no checkpoint has written it as it is. Replaced by holders of the
+    /// change lock or of the exclusive schema lock.
+    pub(crate) checkpointed: Mutex<Option<Arc<TableParts>>>,
     /// Held by who merges files.
     pub(crate) compacting: Mutex<()>,
     /// Whether the table was dropped. Written under the exclusive schema lock.
@@ -169,6 +176,9 @@ impl Table {
             directory: OnceLock::new(),
             removed_before: AtomicU64::new(0),
             is_on_disk: AtomicBool::new(false),
+            is_to_load: AtomicBool::new(false),
+            loaded_rows: AtomicU64::new(0),
+            checkpointed: Mutex::default(),
             compacting: Mutex::default(),
             is_closed: AtomicBool::new(false),
         })
@@ -230,7 +240,9 @@ impl Table {
         let state = snapshot.state();
         let disk = state.disk.as_ref();
         let frozen = disk.and_then(|disk| disk.frozen.as_ref());
-        let parts = disk.map_or(0, |disk| disk.parts.memory_bytes());
+        let checkpointed = self.checkpointed();
+        let parts = disk.map(|disk| &disk.parts).or(checkpointed.as_ref());
+        let parts = parts.map_or(0, |parts| parts.memory_bytes());
         let rows = state.log.memory_bytes() + frozen.map_or(0, |frozen| frozen.log.memory_bytes());
         let frozen = |at: usize| frozen.and_then(|frozen| frozen.indexes.get(at));
         let of_index = |(at, index): (usize, &Index)| {
@@ -317,6 +329,7 @@ impl Table {
         if !Arc::ptr_eq(&state.log, &self.exclusive_state(exclusive).log) {
             // A new log has only rows that are in its series.
             *self.removed_rows.lock() = Arc::default();
+            self.set_checkpointed(None);
             // Relaxed: written under the exclusive schema lock.
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
@@ -332,6 +345,7 @@ impl Table {
     fn put_state(&self, exclusive: &ExclusiveLock<'_>, mut state: TableState) {
         state.visible_min = self.commit_queue.visible();
         assert_eq!(state.schema.indexes.len(), state.indexes.len(), "each index has its series");
+        self.settle_checkpointed(self.exclusive_state(exclusive), &state);
         state.newest = Arc::new(NewestTimes::after(self.exclusive_state(exclusive), &state));
         state.adopt(&self.account);
         self.give_levels(&state);

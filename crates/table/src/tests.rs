@@ -23,6 +23,7 @@ pub(crate) mod damage;
 mod hold;
 mod include;
 mod multi_table;
+mod reopen;
 mod writers;
 
 use crate::{
@@ -228,6 +229,10 @@ enum TableStep {
     /// Writes what was frozen, and installs it or not.
     Flush(bool),
     Compact,
+    /// Opens the table from its files.
+    Reopen,
+    /// Puts a memory table that was opened into memory.
+    Load,
 }
 
 fn step() -> impl Strategy<Value = TableStep> {
@@ -251,10 +256,12 @@ fn step() -> impl Strategy<Value = TableStep> {
             .prop_map(|(keyed, timed, retention)| TableStep::Declare(keyed, timed, retention)),
         1 => any::<prop::sample::Index>().prop_map(TableStep::Drop),
         1 => Just(TableStep::Truncate),
-        2 => prop::bool::weighted(0.8).prop_map(TableStep::Store),
+        2 => any::<bool>().prop_map(TableStep::Store),
         2 => Just(TableStep::Freeze),
         5 => prop::bool::weighted(0.9).prop_map(TableStep::Flush),
         3 => Just(TableStep::Compact),
+        2 => Just(TableStep::Reopen),
+        2 => Just(TableStep::Load),
     ]
 }
 
@@ -345,13 +352,14 @@ impl TableFixture {
             TableStep::Flush(installs) => {
                 let frozen = self.frozen.take().unwrap_or_else(|| self.table.freeze());
                 let create = &mut || self.directory.create_data_file();
-                if let Some(flushed) = frozen.flush(create).unwrap()
-                    && *installs
-                {
-                    check(&self.table, &self.model);
+                let flushed = frozen.flush(create).unwrap();
+                check(&self.table, &self.model);
+                if *installs {
                     self.table.install(&flushed);
                 }
             }
+            TableStep::Reopen => self.reopen(),
+            TableStep::Load => self.table.load_files().unwrap(),
             TableStep::Compact => {
                 while self.table.compact(&mut || Ok(())).unwrap() {
                     check(&self.table, &self.model);

@@ -66,7 +66,7 @@ pub(super) fn list(
     };
     let mut listed = ListedParts::default();
     listed.add(flushed.before(), &mut place).map_err(|error| log_error(&error))?;
-    listed.add(&flushed.written(), &mut |file| Ok(file)).map_err(|error| log_error(&error))?;
+    listed.add(flushed.written(), &mut |file| Ok(file)).map_err(|error| log_error(&error))?;
     debug_assert!(
         listed.extents.is_sorted_by(|one, next| one.to <= next.from),
         "extents are in order of arrival"

@@ -96,6 +96,7 @@ pub(super) const STORAGE: SystemTable = SystemTable {
         ("memory_bytes", DataType::BigInt),
         ("unflushed_bytes", DataType::BigInt),
         ("bytes_to_merge", DataType::BigInt),
+        ("rows_to_load", DataType::BigInt),
     ],
     rows: storage,
 };
@@ -265,7 +266,7 @@ fn storage(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
         vec![
             text(&found.database),
             text(&found.name),
-            text(if parts.is_some() { "disk" } else { "memory" }),
+            text(if table.is_of_memory() { "memory" } else { "disk" }),
             number(table.row_count()),
             number(of_parts(TableParts::row_count)),
             number(of_parts(|parts| parts.file_count() as u64)),
@@ -273,6 +274,7 @@ fn storage(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
             number(table.memory_bytes()),
             number(table.unflushed_bytes()),
             number(table.compaction_debt()),
+            number(table.rows_to_load()),
         ]
     };
     seen_tables(database, caller).iter().map(row).collect()

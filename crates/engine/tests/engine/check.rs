@@ -148,12 +148,22 @@ fn stored(path: &Path) -> BTreeMap<u64, Vec<u8>> {
     let mut rows = BTreeMap::new();
     let mut codecs = BTreeMap::new();
     let mut logged: BTreeMap<u64, RescuedRows> = BTreeMap::new();
+    // The last block of each extent, which has no rows, by its file.
+    let mut extents: BTreeMap<u64, u64> = BTreeMap::new();
     let visit = &mut |part: CheckedPart<'_>| match part {
         CheckedPart::Manifest(manifest) if !manifest.body.is_empty() => {
             let body: serde_json::Value = serde_json::from_slice(&manifest.body).unwrap();
             let records = body["catalog"].as_array().unwrap();
             records.iter().for_each(|record| read_schema(record, &mut codecs));
+            let tables = body["tables"].as_array().unwrap();
+            let of_tables = tables.iter().flat_map(|table| table["extents"].as_array().unwrap());
+            extents.extend(of_tables.map(|extent| {
+                let last_block = extent["last_block"]["offset"].as_u64().unwrap();
+                (extent["file"].as_u64().unwrap(), last_block)
+            }));
         }
+        CheckedPart::Block { file, offset, .. }
+            if extents.get(&file.number).is_none_or(|last_block| *last_block == offset) => {}
         CheckedPart::Block { payload, .. } => {
             assert!(visit_block(payload, &mut |arrival, bytes| {
                 rows.insert(arrival, bytes.to_vec());

@@ -2,7 +2,8 @@
 //!
 //! A thread of the engine calls [`Table::compact`]. It writes files while readers and writers go on, and
 //! replaces then what it has read, if it is still there: no manifest is needed for that, since the one before
-//! lists files with the same rows; the next checkpoint lists the new ones.
+//! lists files with the same rows; the next checkpoint lists the new ones. The files of a memory table are merged
+//! as those of a disk table are; its expired rows leave them when a checkpoint writes them again.
 //!
 //! # Policy
 //!
@@ -12,6 +13,9 @@
 //! the rows have doubled since they were all written last, and rows may expire, all files are written again.
 
 use std::sync::Arc;
+
+use lockstep_row::Retention;
+use lockstep_wal::DataFileWriter;
 
 use super::{DiskRows, DiskTuning, TableParts, merge_retention, tuning};
 use crate::{
@@ -42,7 +46,7 @@ enum MergeOutput {
 }
 
 impl Table {
-    /// Merges some files of a disk table; `false` when nothing is to be merged. `checkpoint` is called every few
+    /// Merges some files of the table; `false` when nothing is to be merged. `checkpoint` is called every few
     /// thousand rows, and ends it when it fails; then nothing has changed.
     pub fn compact(
         &self,
@@ -52,8 +56,7 @@ impl Table {
         let (state, horizon, merged, kept) = {
             let snapshot = self.snapshot();
             let state = snapshot.state().clone();
-            let Some(disk) = &state.disk else { return Ok(false) };
-            let Some(merged) = next_merge(&state, &disk.parts) else { return Ok(false) };
+            let Some(merged) = self.next_merge(&state) else { return Ok(false) };
             let kept = match merged {
                 MergeChoice::All { .. } => snapshot.kept_rows_by_count()?,
                 MergeChoice::Runs { .. } | MergeChoice::Extents { .. } => RetainedRows::default(),
@@ -62,8 +65,13 @@ impl Table {
         };
         let output = match &merged {
             MergeChoice::Runs { index, inputs } => {
-                let rule = MergeRule { retention: merge_retention(&state, *index), horizon };
-                MergeOutput::Run(merge_runs(self, inputs, rule, |_| true, &mut *checkpoint)?)
+                let retention = match state.disk {
+                    Some(_) => merge_retention(&state, *index),
+                    None => Retention::Forever,
+                };
+                let rule = MergeRule { retention, horizon };
+                let file = self.create_part()?;
+                MergeOutput::Run(merge_runs(file, inputs, rule, |_| true, &mut *checkpoint)?)
             }
             MergeChoice::Extents { inputs } => {
                 let parts = TableParts::new(inputs.clone(), Vec::new());
@@ -86,9 +94,7 @@ impl Table {
     /// Returns the number of bytes that are to be merged now.
     pub fn compaction_debt(&self) -> u64 {
         let snapshot = self.snapshot();
-        let state = snapshot.state();
-        let merged = state.disk.as_ref().and_then(|disk| next_merge(state, &disk.parts));
-        match merged {
+        match self.next_merge(snapshot.state()) {
             None => 0,
             Some(MergeChoice::Runs { inputs, .. }) => {
                 inputs.iter().map(|run| run.file().bytes).sum()
@@ -100,11 +106,22 @@ impl Table {
         }
     }
 
+    /// Returns what is to be merged next of the files of a state.
+    fn next_merge(&self, state: &TableState) -> Option<MergeChoice> {
+        match &state.disk {
+            Some(disk) => next_merge(state, &disk.parts),
+            None => next_partial_merge(state, &*self.checkpointed()?),
+        }
+    }
+
     /// Replaces what was merged, unless it is gone.
     fn install_merged(&self, merged: &MergeChoice, output: MergeOutput, horizon: Horizon) {
         self.change_alone(|change| {
             let state = change.state();
-            let Some(disk) = &state.disk else { return };
+            let Some(disk) = &state.disk else {
+                let replace = |parts: &TableParts| replaced(parts, merged, output);
+                return self.replace_checkpointed(replace);
+            };
             let Some(parts) = replaced(&disk.parts, merged, output) else { return };
             if !state.keeps_everything {
                 // Rows that had expired may be left out.
@@ -120,19 +137,19 @@ impl Table {
 
 /// Merges runs of an index, the newest one first, into one that has the rows for whose arrival `is_kept` holds.
 pub(super) fn merge_runs(
-    table: &Table,
+    file: DataFileWriter,
     inputs: &[Arc<IndexRun>],
     rule: MergeRule,
     is_kept: impl Fn(u64) -> bool,
     checkpoint: impl FnMut() -> Result<(), TableError>,
 ) -> Result<Arc<IndexRun>, TableError> {
     let keys = inputs.iter().map(|run| run.counts().keys).max().unwrap_or(0);
-    let writer = RunWriter::new(table.create_part()?, keys);
+    let writer = RunWriter::new(file, keys);
     let run = merge(inputs, rule, writer, |row| is_kept(row.arrival()), checkpoint)?;
     Ok(Arc::new(run))
 }
 
-/// Returns what is to be merged next.
+/// Returns what is to be merged next of a disk table.
 fn next_merge(state: &TableState, parts: &Arc<TableParts>) -> Option<MergeChoice> {
     let (tuning, rows) = (tuning(), parts.row_count());
     if !state.keeps_everything
@@ -140,6 +157,12 @@ fn next_merge(state: &TableState, parts: &Arc<TableParts>) -> Option<MergeChoice
     {
         return Some(MergeChoice::All { inputs: Arc::clone(parts) });
     }
+    next_partial_merge(state, parts)
+}
+
+/// Returns the runs or the extents that are to be merged next.
+fn next_partial_merge(state: &TableState, parts: &TableParts) -> Option<MergeChoice> {
+    let tuning = tuning();
     for (index, held) in state.indexes.iter().enumerate() {
         let runs = parts.runs(index);
         if held.origin != Origin::Removed

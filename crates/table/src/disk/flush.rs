@@ -1,82 +1,90 @@
-//! Flushing: the rows that arrived last are frozen, and written into parts.
+//! Flushing: the rows that arrived last are written into parts.
 //!
-//! A checkpoint does it ([`crate::FrozenTable`]): it freezes the rows, writes their files, commits a manifest
-//! that lists them, and has them installed. Until then readers take the rows from memory; from then on from
-//! the files, in which each row is what it was.
+//! A checkpoint does it ([`crate::FrozenTable`]): it freezes the rows of a disk table, writes their files, commits
+//! a manifest that lists them, and has them installed. Until then readers take the rows from memory; from then on
+//! from the files, in which each row is what it was. The rows of a memory table stay where they are
+//! (`checkpointed`).
 
 use std::sync::Arc;
 
 use lockstep_series::{Bounds, LogRow, RowLog};
-use lockstep_wal::{DataFileWriter, Error};
+use lockstep_wal::Error;
 
-use super::{DiskRows, FrozenRows, TableParts, merge_retention, part_error, tuning};
+use super::{CreateFile, DiskRows, FrozenRows, TableParts, merge_retention, part_error, tuning};
 use crate::{
     CheckpointBlock, FrozenTable, Horizon, Table, TableError,
-    part::{
-        ExtentWriter, IndexRun, KeyScan, MergeError, MergeRule, RowExtent, RunWriter, merge_scans,
-    },
+    part::{ExtentWriter, KeyScan, MergeError, MergeRule, RowExtent, RunWriter, merge_scans},
     state::{Index, Origin, TableState},
     table::{ExclusiveLock, number},
 };
 
-/// The files of a disk table that was flushed.
+/// The files of a table that was flushed.
 #[derive(Debug)]
 pub struct FlushedTable {
-    /// The parts before.
-    before: Arc<TableParts>,
-    /// What was written; `None` when no row had arrived.
-    written: Option<FlushedRows>,
+    /// The parts before that are listed again.
+    pub(super) before: Arc<TableParts>,
+    /// What was written: rows that are newer, and runs of indexes that had none.
+    pub(super) written: TableParts,
+    pub(super) source: FlushSource,
 }
 
-/// Frozen rows that are in files.
+/// The rows that were flushed.
 #[derive(Debug)]
-struct FlushedRows {
-    frozen: Arc<FrozenRows>,
-    extents: Vec<Arc<RowExtent>>,
-    /// The run of each index by position, where it has rows.
-    runs: Vec<Option<Arc<IndexRun>>>,
-    /// The horizon as of which rows were left out of runs.
-    horizon: Horizon,
-    /// Whether some were.
-    has_left_out: bool,
+pub(super) enum FlushSource {
+    /// No row of a disk table had arrived.
+    Nothing,
+    /// Frozen rows of a disk table.
+    Frozen {
+        frozen: Arc<FrozenRows>,
+        /// The horizon as of which rows were left out of runs.
+        horizon: Horizon,
+        /// Whether some were.
+        has_left_out: bool,
+    },
+    /// Rows of a memory table, where they stay.
+    Memory {
+        /// The number of the table's removals then ([`FrozenTable::generation`]).
+        generation: u64,
+        /// The key and the event time of each index by position.
+        indexes: Vec<IndexOrder>,
+    },
 }
+
+/// The columns by which an index is sorted; `None` for a removed one.
+pub(crate) type IndexOrder = Option<(Vec<usize>, Option<usize>)>;
 
 impl FlushedTable {
-    /// Returns the parts that the table had before.
+    /// Returns the parts before that are listed again.
     pub fn before(&self) -> &TableParts {
         &self.before
     }
 
-    /// Returns the parts that were written: newer rows than those before.
-    pub fn written(&self) -> TableParts {
-        let nothing = TableParts::default();
-        self.written.as_ref().map_or(nothing, |written| written.added_to(&TableParts::default()))
+    /// Returns the parts that were written: newer rows than those before, and runs of indexes that had none.
+    pub fn written(&self) -> &TableParts {
+        &self.written
     }
 
     /// Returns the number of rows that were written.
     pub fn rows(&self) -> u64 {
-        let written = self.written.iter().flat_map(|written| &written.extents);
-        written.map(|extent| extent.row_count()).sum()
+        self.written.row_count()
     }
 
     /// Returns the bytes of the files that were written.
     pub fn bytes(&self) -> u64 {
-        let Some(FlushedRows { extents, runs, .. }) = &self.written else { return 0 };
-        let extents = extents.iter().map(|extent| extent.file().bytes);
-        extents.chain(runs.iter().flatten().map(|run| run.file().bytes)).sum()
+        self.written.file_bytes()
     }
 }
 
 /// Writes rows in order of arrival into extents.
 pub(crate) struct ExtentsWriter<'c> {
-    create: &'c mut dyn FnMut() -> Result<DataFileWriter, Error>,
+    create: CreateFile<'c>,
     block: CheckpointBlock,
     open: Option<ExtentWriter>,
     finished: Vec<Arc<RowExtent>>,
 }
 
 impl<'c> ExtentsWriter<'c> {
-    pub(crate) fn new(create: &'c mut dyn FnMut() -> Result<DataFileWriter, Error>) -> Self {
+    pub(crate) fn new(create: CreateFile<'c>) -> Self {
         Self { create, block: CheckpointBlock::default(), open: None, finished: Vec::new() }
     }
 
@@ -142,21 +150,38 @@ impl Table {
         end
     }
 
-    /// Replaces frozen rows by the files that have them, unless the table has changed since.
+    /// Notes the files that a checkpoint lists, and replaces frozen rows by those that have them, unless the table
+    /// has changed since.
     pub fn install(&self, flushed: &FlushedTable) {
-        let Some(written) = &flushed.written else { return };
+        match &flushed.source {
+            FlushSource::Nothing => {}
+            FlushSource::Memory { generation, indexes } => {
+                self.install_checkpointed(flushed, *generation, indexes);
+            }
+            FlushSource::Frozen { frozen, horizon, has_left_out } => {
+                let left_out = has_left_out.then_some(*horizon);
+                self.install_frozen(frozen, &flushed.written, left_out);
+            }
+        }
+    }
+
+    /// Replaces frozen rows by files that have them, but for rows that had expired at a horizon.
+    fn install_frozen(
+        &self,
+        flushed: &Arc<FrozenRows>,
+        written: &TableParts,
+        left_out: Option<Horizon>,
+    ) {
         self.change_alone(|change| {
             let state = change.state();
             let Some(disk) = &state.disk else { return };
-            let is_there =
-                disk.frozen.as_ref().is_some_and(|frozen| Arc::ptr_eq(frozen, &written.frozen));
-            if !is_there {
+            if !disk.frozen.as_ref().is_some_and(|frozen| Arc::ptr_eq(frozen, flushed)) {
                 return;
             }
-            if written.has_left_out {
-                self.note_removal(written.horizon);
+            if let Some(horizon) = left_out {
+                self.note_removal(horizon);
             }
-            let parts = Arc::new(written.added_to(&disk.parts));
+            let parts = Arc::new(disk.parts.with_newer(written));
             let installed = DiskRows { frozen: None, parts };
             let exclusive = self.lock_exclusive();
             self.replace_state(&exclusive, state.with_disk(Some(installed)));
@@ -164,44 +189,16 @@ impl Table {
     }
 }
 
-impl FlushedRows {
-    /// Returns parts with what was written.
-    fn added_to(&self, parts: &TableParts) -> TableParts {
-        let mut added = parts.clone();
-        added.extents.extend(self.extents.iter().cloned());
-        added.runs.resize_with(added.runs.len().max(self.runs.len()), Vec::new);
-        for (runs, run) in added.runs.iter_mut().zip(&self.runs) {
-            runs.splice(0..0, run.clone());
-        }
-        debug_assert!(
-            added.extents.is_sorted_by(|one, next| one.arrivals().end <= next.arrivals().start),
-            "extents are in order of arrival"
-        );
-        added
-    }
-}
-
 impl FrozenTable {
-    /// Writes the frozen rows of a disk table into files that `create` creates; `None` for a memory table.
-    pub fn flush(
-        &self,
-        create: &mut dyn FnMut() -> Result<DataFileWriter, Error>,
-    ) -> Result<Option<FlushedTable>, TableError> {
-        let Some(state) = self.disk_state() else { return Ok(None) };
-        let Some(DiskRows { frozen, parts }) = &state.disk else { return Ok(None) };
-        let Some(frozen) = frozen else {
-            return Ok(Some(FlushedTable { before: Arc::clone(parts), written: None }));
+    /// Writes the rows that no file has into files that `create` creates: of a disk table the frozen ones, of a
+    /// memory table those that arrived since the last checkpoint.
+    pub fn flush(&self, create: CreateFile<'_>) -> Result<FlushedTable, TableError> {
+        let Some((state, disk)) = self.disk_state() else { return self.flush_memory(create) };
+        let before = Arc::clone(&disk.parts);
+        let Some(frozen) = &disk.frozen else {
+            let written = TableParts::default();
+            return Ok(FlushedTable { before, written, source: FlushSource::Nothing });
         };
-        let written = self.write_rows(state, frozen, create)?;
-        Ok(Some(FlushedTable { before: Arc::clone(parts), written: Some(written) }))
-    }
-
-    fn write_rows(
-        &self,
-        state: &TableState,
-        frozen: &Arc<FrozenRows>,
-        create: &mut dyn FnMut() -> Result<DataFileWriter, Error>,
-    ) -> Result<FlushedRows, TableError> {
         let mut extents = ExtentsWriter::new(create);
         frozen
             .for_each_row(|found| match found.row.arrival() < frozen.end {
@@ -215,7 +212,7 @@ impl FrozenTable {
         let (mut runs, mut has_left_out) = (Vec::new(), false);
         for (at, index) in frozen.indexes.iter().enumerate() {
             if index.origin == Origin::Removed || rows == 0 {
-                runs.push(None);
+                runs.push(Vec::new());
                 continue;
             }
             let guard = lockstep_series::pin();
@@ -225,9 +222,10 @@ impl FrozenTable {
             let rule = MergeRule { retention: merge_retention(state, at), horizon };
             let run = merge_scans::<TableError>(vec![scan], rule, writer, |_| true, || Ok(()))?;
             has_left_out |= run.counts().rows < rows;
-            runs.push(Some(Arc::new(run)));
+            runs.push(vec![Arc::new(run)]);
         }
-        Ok(FlushedRows { frozen: Arc::clone(frozen), extents, runs, horizon, has_left_out })
+        let source = FlushSource::Frozen { frozen: Arc::clone(frozen), horizon, has_left_out };
+        Ok(FlushedTable { before, written: TableParts::new(extents, runs), source })
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use lockstep_host::query;
 use lockstep_row::{IndexSpec, Retention};
 use lockstep_series::{Account, Bounds, LogRow, RowLog};
+use lockstep_wal::DataFileWriter;
 
 use super::{
     TableParts,
@@ -21,15 +22,16 @@ use crate::{
     Horizon, Table, TableError,
     arrival_set::ArrivalSet,
     build::{IndexFill, RowTest},
-    draft::DraftedIndex,
     part::{IndexRun, KeyScan, MergeRule, RowExtent, RunWriter, merge_scans},
     scan::ExtentScan,
-    state::Origin,
     table::number,
 };
 
 /// After how many rows the call checks whether it was interrupted.
 const CHECKPOINT_ROWS: u64 = if cfg!(test) { 3 } else { 4_096 };
+
+/// Creates a data file.
+pub(crate) type CreateFile<'c> = &'c mut dyn FnMut() -> Result<DataFileWriter, lockstep_wal::Error>;
 
 /// Fails when the call was interrupted.
 pub(crate) fn checkpoint() -> Result<(), TableError> {
@@ -61,7 +63,10 @@ impl Table {
             let is_kept = |arrival| !left_out.contains(arrival);
             runs.push(match of_index.is_empty() {
                 true => Vec::new(),
-                false => vec![merge_runs(self, of_index, KEEP_ALL, is_kept, &mut *checkpoint)?],
+                false => {
+                    let file = self.create_part()?;
+                    vec![merge_runs(file, of_index, KEEP_ALL, is_kept, &mut *checkpoint)?]
+                }
             });
         }
         Ok(Arc::new(TableParts::new(extents, runs)))
@@ -87,17 +92,15 @@ impl Table {
     }
 }
 
-/// Builds the runs of an index from the rows of extents, the newest one first.
+/// Builds the runs of an index from the rows of extents, the newest one first, in files that `create` creates.
 pub(crate) fn build_runs(
     table: &Table,
     parts: &TableParts,
-    drafted: &DraftedIndex,
+    spec: &IndexSpec,
+    create: CreateFile<'_>,
 ) -> Result<Vec<Arc<IndexRun>>, TableError> {
     let mut runs: Vec<Arc<IndexRun>> = Vec::new();
-    if drafted.origin == Origin::Removed {
-        return Ok(runs);
-    }
-    let mut sorting = Sorting::new(table, &drafted.spec);
+    let mut sorting = Sorting::new(table, spec);
     let mut rows = 0_u64;
     ExtentScan::new(parts, &table.codec, 0..u64::MAX).for_each(|found| {
         sorting.add(found);
@@ -107,22 +110,23 @@ pub(crate) fn build_runs(
         }
         checkpoint()?;
         if sorting.log.memory_bytes() >= tuning().sorted_bytes {
-            let sorted = std::mem::replace(&mut sorting, Sorting::new(table, &drafted.spec));
-            runs.insert(0, Arc::new(sorted.write()?));
-            merge_newest(table, &mut runs)?;
+            let sorted = std::mem::replace(&mut sorting, Sorting::new(table, spec));
+            runs.insert(0, Arc::new(sorted.write(create)?));
+            merge_newest(&mut runs, create)?;
         }
         Ok::<(), TableError>(())
     })?;
     if sorting.rows > 0 {
-        runs.insert(0, Arc::new(sorting.write()?));
+        runs.insert(0, Arc::new(sorting.write(create)?));
     }
     Ok(runs)
 }
 
 /// Merges runs of an index that is being built, so that few files are open.
-fn merge_newest(table: &Table, runs: &mut Vec<Arc<IndexRun>>) -> Result<(), TableError> {
+fn merge_newest(runs: &mut Vec<Arc<IndexRun>>, create: CreateFile<'_>) -> Result<(), TableError> {
     while let Some(count) = count_merged(runs) {
-        let merged = merge_runs(table, &runs[..count], KEEP_ALL, |_| true, checkpoint)?;
+        let file = create().map_err(part_error)?;
+        let merged = merge_runs(file, &runs[..count], KEEP_ALL, |_| true, checkpoint)?;
         runs.splice(..count, [merged]);
     }
     Ok(())
@@ -156,11 +160,11 @@ impl<'t> Sorting<'t> {
         self.rows += 1;
     }
 
-    fn write(self) -> Result<IndexRun, TableError> {
+    fn write(self, create: CreateFile<'_>) -> Result<IndexRun, TableError> {
         let guard = lockstep_series::pin();
         let series = &self.fill.index.series;
         let scan = KeyScan::of_series(series, Bounds::everything(), &guard);
-        let file = self.table.create_part()?;
+        let file = create().map_err(part_error)?;
         let writer = RunWriter::new(file, number(series.key_count()));
         merge_scans(vec![scan], KEEP_ALL, writer, |_| true, checkpoint)
     }

@@ -262,6 +262,11 @@ impl ExtentBlock {
         Some(Self { batches })
     }
 
+    /// Returns the rows: batches that arrived at one time, with that time in milliseconds.
+    pub(crate) fn batches(&self) -> &[(i64, RowBatch)] {
+        &self.batches
+    }
+
     /// Returns the row at a place; `None` at the end.
     pub fn get(&self, place: ArrivedPlace) -> Option<LogRow<'_>> {
         let (arrival_ms, batch) = self.batches.get(place.batch)?;

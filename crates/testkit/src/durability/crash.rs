@@ -159,6 +159,9 @@ impl Check<'_> {
     /// not pass again.
     fn go_on(&mut self, disk: &SimulatedDisk, run: Run, found: Moment) -> Result<(), String> {
         let Moment { acknowledged, begun } = found;
+        if self.random.chance(50) {
+            run.load();
+        }
         for (at, step) in self.steps.iter().enumerate().skip(acknowledged) {
             if at < begun && !step.is_statement() {
                 continue;
@@ -179,9 +182,14 @@ impl Check<'_> {
         }
         let again =
             Run::open(disk, now_ms).map_err(|error| format!("not opened again: {error:?}"))?;
+        if let Some(what) = difference(&again.show(self.model.tables()), &shown) {
+            return Err(format!("opened again after the rest of the steps, it {what}"));
+        }
+        assert!(!self.model.tables().is_empty(), "a workload has tables");
+        again.load();
         match difference(&again.show(self.model.tables()), &shown) {
             None => Ok(()),
-            Some(what) => Err(format!("opened again after the rest of the steps, it {what}")),
+            Some(what) => Err(format!("with its tables in memory again, it {what}")),
         }
     }
 }

@@ -180,6 +180,10 @@ impl FaultRun<'_, '_> {
         let now_ms = self.model.now_ms(self.steps.len());
         let run = Run::open(disk, now_ms).map_err(|error| format!("{when}: {error:?}"))?;
         let shown = run.show(self.model.tables());
+        run.load();
+        if let Some(what) = difference(&run.show(self.model.tables()), &shown) {
+            return Err(format!("{when}, with its tables in memory, it {what}"));
+        }
         let expected = self.model.after_steps(self.done.clone(), now_ms);
         let Some(mut what) = difference(&shown, expected) else { return Ok(()) };
         let mut candidates: Vec<Vec<usize>> =

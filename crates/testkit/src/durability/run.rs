@@ -61,7 +61,8 @@ impl Run {
         Self::of(database, clock, false)
     }
 
-    /// Opens the database on a disk when its clock shows `now_ms`.
+    /// Opens the database on a disk when its clock shows `now_ms`. Memory tables are read from the disk until they are
+    /// loaded.
     pub fn open(disk: &SimulatedDisk, now_ms: i64) -> Result<Self, Box<Diagnostic>> {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let clock = Arc::new(ManualClock::new(now_ms));
@@ -88,6 +89,11 @@ impl Run {
         let set = offline.execute("SET @@execute_mode = 'offline'");
         set.expect("every engine has the mode");
         Self { database, session, offline, clock, is_durable }
+    }
+
+    /// Puts memory tables into memory that are read from the disk. Where it fails, they stay there.
+    pub fn load(&self) {
+        drop(self.database.load_tables());
     }
 
     /// Moves the clock.
