@@ -72,8 +72,9 @@ def connect(
     be reached, 28P01 for a wrong password, 22023 for conflicting arguments. Issues a
     ``LockstepWarning`` if an incomplete write was removed from the end of the log.
 
-    Cost: an in-memory database opens within milliseconds. A directory is read completely, which
-    takes time in proportion to its size (see ``Connection.opened``).
+    Cost: an in-memory database opens within milliseconds. Of a directory, the log since the last
+    checkpoint is read (see ``Connection.opened``); rows of the checkpoint are read from its files
+    until a thread has put them into memory.
 
     >>> import lockstep
     >>> with lockstep.connect("features.lockstep") as db:

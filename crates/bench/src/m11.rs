@@ -12,7 +12,6 @@
 
 mod duckdb;
 mod lockstep;
-mod page_cache;
 mod rows;
 mod servers;
 mod step;
@@ -21,7 +20,6 @@ mod tests;
 
 use std::path::Path;
 
-use page_cache::{SystemPageCache, disk_bytes};
 use rows::{RestartRows, RowShape};
 use serde_json::{Map, Value as Json, json};
 use servers::{PostgresRestart, RedisRestart};
@@ -31,6 +29,7 @@ use step::{EmbeddedSystem, RestartStep, StepAction};
 use crate::{
     arguments::{BenchOptions, PeerName},
     error::{Error, Result, Trying},
+    page_cache::{SystemPageCache, disk_bytes},
     peer::{duckdb::DuckDb, folder::TemporaryFolder, redis::RedisPersistence},
     report::{Point, median, rounded},
     result_table::{MeasurementTable, ResultCell},
@@ -74,6 +73,8 @@ struct FirstAnswer {
     ms: f64,
     /// The time until the database was open, where that is a call.
     open_ms: Option<f64>,
+    /// The time since its start until all rows were in memory, where a thread puts them there.
+    loaded_ms: Option<f64>,
     /// The rows of the last key.
     rows_of_a_key: u64,
 }
@@ -123,9 +124,10 @@ impl RestartTarget for EmbeddedRestart {
 
     fn restart(&mut self) -> Result<FirstAnswer> {
         self.step.action = StepAction::Open;
-        let (found, ms) = self.step.perform_and_kill()?;
+        let (found, ms, loaded_ms) = self.step.perform_and_kill()?;
         let rows_of_a_key = found.rows_of_a_key;
-        Ok(FirstAnswer { ms, open_ms: Some(found.open_ms), rows_of_a_key })
+        let loaded_ms = (self.step.system == EmbeddedSystem::Lockstep).then_some(loaded_ms);
+        Ok(FirstAnswer { ms, open_ms: Some(found.open_ms), loaded_ms, rows_of_a_key })
     }
 
     fn folder(&self) -> &Path {
@@ -209,6 +211,7 @@ impl RestartRuns {
             numbers(&|answer| Some(rows * 1e3 / answer.ms.max(1e-3))),
             numbers(&|answer| answer.open_ms),
             numbers(&|answer| answer.open_ms.map(|ms| rows * 1e3 / ms.max(1e-3))),
+            numbers(&|answer| answer.loaded_ms),
             ResultCell::Numbers(vec![self.disk_bytes as f64 / rows]),
         ]
     }
@@ -286,6 +289,7 @@ fn table(rows: RestartRows, measured: &[RestartRuns]) -> MeasurementTable {
         "rows/s",
         "open ms",
         "opening rows/s",
+        "loaded ms",
         "disk bytes/row",
     ];
     MeasurementTable { title, columns, rows: measured.iter().map(RestartRuns::cells).collect() }

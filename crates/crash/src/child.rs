@@ -13,7 +13,8 @@ use std::{
 };
 
 use lockstep_engine::{
-    Database, OpenOptions, Session, StorageTuning, set_chunk_rows, set_leaf_rows,
+    Database, DiskTuning, OpenOptions, Session, StorageTuning, set_chunk_rows, set_disk_tuning,
+    set_leaf_rows,
 };
 use lockstep_host::{Host, ManualClock, SystemClock, failpoint};
 
@@ -21,6 +22,9 @@ use crate::{
     observation::Observation,
     operation::{Action, ChildAnswer, ChildRequest},
 };
+
+/// With fewer rows of a chunk, files are small as well.
+const SMALL_CHUNK_ROWS: usize = 100;
 
 /// How a child is started.
 #[derive(Debug, Clone, Default)]
@@ -53,6 +57,7 @@ pub fn run(directory: &Path, options: &ChildOptions) {
     }
     set_chunk_rows(options.chunk_rows);
     set_leaf_rows(options.leaf_rows);
+    set_disk_tuning(disk_tuning(options.chunk_rows));
     let database = match open(directory, options) {
         Ok(database) => database,
         Err(error) => return answer(&ChildAnswer::Refused(error)),
@@ -62,6 +67,11 @@ pub fn run(directory: &Path, options: &ChildOptions) {
     serve(&database, options);
     // The process ends here, without the ends of sessions and threads.
     std::process::abort();
+}
+
+/// Returns the sizes of files with chunks of so many rows.
+pub(crate) fn disk_tuning(chunk_rows: usize) -> DiskTuning {
+    if chunk_rows < SMALL_CHUNK_ROWS { DiskTuning::SMALL } else { DiskTuning::USUAL }
 }
 
 /// Opens a directory.

@@ -22,7 +22,7 @@ use crate::{
     difference::{Violation, ViolationKind},
     merge::SentOperation,
     model::{BEGIN_MS, ModelDatabase},
-    objects::{Effect, SHARED, WriterObjects},
+    objects::{Effect, WriterObjects, create_shared},
     observation::Observation,
     operation::{Action, ChildAnswer, ChildRequest, DrawnOperation},
     process::{ChildProcess, errors_path},
@@ -313,9 +313,7 @@ impl<'a> Driver<'a> {
 
     /// Makes the shared tables, before anything is killed.
     fn set_up(&mut self, child: &mut ChildProcess) {
-        for (name, indexes) in SHARED {
-            let columns = crate::rows::COLUMNS;
-            let sql = format!("CREATE TABLE {name} ({columns}, {indexes})");
+        for sql in create_shared() {
             let operation = DrawnOperation {
                 kind: "CREATE TABLE",
                 action: Action::Script(sql),

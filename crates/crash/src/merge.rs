@@ -60,7 +60,7 @@ pub fn merged(
 ) -> Vec<SentOperation> {
     let places: BTreeMap<&str, BTreeMap<u64, usize>> = SHARED
         .iter()
-        .map(|(table, _)| {
+        .map(|(table, ..)| {
             let numbers = found.numbers(table).into_iter();
             (*table, numbers.enumerate().map(|(place, number)| (number, place)).collect())
         })

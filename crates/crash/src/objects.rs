@@ -6,12 +6,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The tables to which all writers append, with what CREATE TABLE says about their indexes.
-pub const SHARED: &[(&str, &str)] = &[
-    ("s0", "INDEX(KEY=k, TS=ts)"),
-    ("s1", "INDEX(KEY=k, TS=ts, TTL=3, TTL_TYPE=latest)"),
-    ("s2", "INDEX(KEY=k, TS=ts)"),
+use crate::rows::COLUMNS;
+
+/// The tables to which all writers append, with what CREATE TABLE says about their indexes, and where rows are.
+pub const SHARED: &[(&str, &str, &str)] = &[
+    ("s0", "INDEX(KEY=k, TS=ts)", "memory"),
+    ("s1", "INDEX(KEY=k, TS=ts, TTL=3, TTL_TYPE=latest)", "disk"),
+    ("s2", "INDEX(KEY=k, TS=ts)", "disk"),
 ];
+
+/// Returns the statements that create the shared tables.
+pub fn create_shared() -> impl Iterator<Item = String> {
+    SHARED.iter().map(|(name, indexes, mode)| {
+        format!("CREATE TABLE {name} ({COLUMNS}, {indexes}) OPTIONS(storage_mode='{mode}')")
+    })
+}
 
 /// The shared table that has deployments, indexes and DELETE.
 pub const SHARED_READ: &str = "s0";
@@ -25,6 +34,8 @@ pub struct OwnTable {
     pub definition: usize,
     /// Whether it has an index over `k` and `ts`.
     pub has_event_time: bool,
+    /// Whether it is a disk table.
+    pub is_on_disk: bool,
     /// The indexes that CREATE INDEX has made.
     pub indexes: BTreeSet<String>,
     /// The linked files.

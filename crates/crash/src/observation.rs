@@ -116,7 +116,7 @@ impl DatabaseObserver {
         self.show(&format!("SHOW CREATE TABLE {table}"));
         let name = format!("SHOW INDEXES FROM {table}");
         self.show(&name);
-        if SHARED.iter().any(|(shared, _)| *shared == table) {
+        if SHARED.iter().any(|(shared, ..)| *shared == table) {
             // Which writer's deployment made an index first decides about its name and place.
             let lines = self.observed.texts.get_mut(&name).expect("it was shown above");
             lines.retain(|line| !line.contains("\"no\""));

@@ -9,19 +9,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lockstep_engine::{Database, Session, set_chunk_rows};
+use lockstep_engine::{Database, Session, set_chunk_rows, set_disk_tuning};
 use lockstep_testkit::random::Random;
 
 use crate::{
-    child::{ChildOptions, open},
+    child::{ChildOptions, disk_tuning, open},
     difference::{Violation, ViolationKind, compare},
     kill::moved_rows,
     model::{BEGIN_MS, ModelDatabase},
-    objects::SHARED,
+    objects::create_shared,
     observation::Observation,
     operation::is_done,
     report::Report,
-    rows::COLUMNS,
     scripts,
     workload::Writer,
 };
@@ -96,6 +95,7 @@ impl<'a> Case<'a> {
             ..ChildOptions::default()
         };
         set_chunk_rows(options.chunk_rows);
+        set_disk_tuning(disk_tuning(options.chunk_rows));
         let files = path.with_extension("files");
         fs::create_dir_all(&files).expect("the folder of directories is writable");
         let (writer, model) = (Writer::new(0, files), ModelDatabase::new(1));
@@ -107,8 +107,7 @@ impl<'a> Case<'a> {
     fn run(mut self, case: u64) {
         let Some(mut database) = self.open(case) else { return };
         let session = database.session();
-        for (name, indexes) in SHARED {
-            let sql = format!("CREATE TABLE {name} ({COLUMNS}, {indexes})");
+        for sql in create_shared() {
             let action = crate::operation::Action::Script(sql);
             let done = action.run(&session);
             assert!(is_done(&done), "{done}");

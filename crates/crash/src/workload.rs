@@ -52,6 +52,7 @@ pub const WORKLOAD: &[WorkloadEntry] = &[
     entry("CREATE OR REPLACE TABLE", 5, tables::replace_table),
     entry("CREATE OR REPLACE TABLE … AS", 5, tables::replace_table_as),
     entry("ALTER TABLE, column", 5, tables::alter_table),
+    entry("ALTER TABLE, storage", 6, tables::move_table),
     entry("CREATE VIEW", 5, queries::create_view),
     entry("CREATE OR REPLACE VIEW", 2, queries::replace_view),
     entry("DROP VIEW", 3, queries::drop_view),
@@ -204,7 +205,7 @@ impl Writer {
 
     /// Draws a table to which the writer may append.
     fn any_table(&self, random: &mut Random) -> String {
-        let shared = || crate::objects::SHARED.iter().map(|(name, _)| (*name).to_owned());
+        let shared = || crate::objects::SHARED.iter().map(|(name, ..)| (*name).to_owned());
         let names: Vec<String> = shared().chain(self.objects.tables.keys().cloned()).collect();
         random.pick(&names).clone()
     }

@@ -314,6 +314,7 @@ impl Database {
     /// Applies the global variables to the memory budget and the log.
     fn apply_variables(&self, variables: &Variables) {
         self.state.budget.set_limit(variables.max_memory());
+        self.state.budget.set_page_cache(variables.page_cache_bytes());
         self.state.budget.set_alert_ppm(variables.memory_alert_ppm());
         self.state.temporary.set_limit(variables.max_temp_directory_size());
         if let Some(store) = self.store() {
@@ -431,6 +432,11 @@ impl Database {
     pub fn load_tables(&self) -> Result<()> {
         let load = |table: &Arc<Table>| table.load_files().map_err(|error| table_error(&error));
         self.tables_to_load().iter().try_for_each(load)
+    }
+
+    /// Returns how many rows of memory tables are still read from their files.
+    pub fn rows_to_load(&self) -> u64 {
+        self.tables_to_load().iter().map(|table| table.rows_to_load()).sum()
     }
 
     /// Returns the memory tables that are still read from their files, the smallest first.

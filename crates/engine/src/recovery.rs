@@ -294,7 +294,9 @@ impl<'d> EngineRecovery<'d> {
         debug_assert_eq!(table.row_count(), 0, "the log comes after the checkpoint");
         self.progress.add_bytes(parts.file_bytes());
         self.progress.add(parts.row_count())?;
-        let given = replay.lock().parts(&table, parts, checkpoint.in_memory);
+        // The catalog may say already that it is a disk table.
+        let is_of_memory = checkpoint.in_memory && !table.is_on_disk();
+        let given = replay.lock().parts(&table, parts, is_of_memory);
         given.map_err(|error| replay_error(&error))
     }
 

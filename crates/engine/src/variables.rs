@@ -12,7 +12,7 @@ use lockstep_sql::ast::{Ident, Literal, OptionValue};
 use lockstep_table::Durability;
 
 pub(crate) use self::value::duration_ms;
-use self::value::{bytes, fraction_ppm, share_ppm};
+use self::value::{CacheSize, bytes, fraction_ppm, share_ppm};
 use crate::{catalog::CatalogCommand, checkpoint_thread::CheckpointRule};
 
 /// The declaration of a variable.
@@ -51,6 +51,8 @@ enum VariableType {
     Fraction,
     /// From 0 to 1.
     Share,
+    /// A number of bytes, or a part of `max_memory` from 1 % to 90 %.
+    CacheSize,
 }
 
 /// `true` and `false`.
@@ -74,6 +76,9 @@ const MAX_TEMP_DIRECTORY_SIZE: &str = "max_temp_directory_size";
 const TEMP_DIRECTORY: &str = "temp_directory";
 /// The fraction of `max_memory` from which an alert is logged.
 const MEMORY_ALERT_RATIO: &str = "memory_alert_ratio";
+
+/// The most bytes of pages of disk tables in memory.
+const PAGE_CACHE: &str = "page_cache";
 
 /// What a write waits for before it is acknowledged.
 const DURABILITY: &str = "durability";
@@ -205,6 +210,12 @@ const VARIABLES: &[Variable] = &[
         data_type: SWITCH,
     },
     Variable {
+        name: PAGE_CACHE,
+        default: "25%",
+        scope: VariableScope::Engine,
+        data_type: VariableType::CacheSize,
+    },
+    Variable {
         name: PRE_AGGREGATION,
         default: "auto",
         scope: VariableScope::Session,
@@ -307,6 +318,11 @@ impl Variable {
             VariableType::Bytes => {
                 "Use a number of bytes, such as '2GB' or '512MB', or 0 for no limit.".to_owned()
             }
+            VariableType::CacheSize if CacheSize::of(lower).is_some() => return Ok(()),
+            VariableType::CacheSize => {
+                "Use a part of max_memory from '1%' to '90%', or a number of bytes, such as '512MB'."
+                    .to_owned()
+            }
             VariableType::Duration if duration_ms(lower).is_some() => return Ok(()),
             VariableType::Duration => {
                 "Use a duration, such as '30s', '500ms' or '10min', or 0 for no limit; a number \
@@ -383,6 +399,7 @@ impl Variables {
             MEMORY_LIMIT => self.limits.memory_bytes = bytes(&lower).filter(|bytes| *bytes > 0),
             STATEMENT_TIMEOUT => self.limits.timeout_ms = duration_ms(&lower).filter(|ms| *ms > 0),
             DURABILITY if self.is_in_memory => return Ok(()),
+            PAGE_CACHE => self.check_page_cache(&lower, name.span)?,
             "time_zone" => self.settings.time_zone = time_zone(&text, name.span)?,
             "compatibility" => {
                 self.settings.compatibility = match lower.as_str() {
@@ -394,11 +411,40 @@ impl Variables {
         }
         let keeps_case = matches!(
             variable.data_type,
-            VariableType::Any | VariableType::Bytes | VariableType::Duration | VariableType::Window
+            VariableType::Any
+                | VariableType::Bytes
+                | VariableType::CacheSize
+                | VariableType::Duration
+                | VariableType::Window
         );
         debug_assert_eq!(self.values.len(), VARIABLES.len(), "each variable has a value");
         self.values[at] = if keeps_case { text } else { lower };
         Ok(())
+    }
+
+    /// Checks that the page cache leaves memory for rows.
+    fn check_page_cache(&self, lower: &str, span: Span) -> Result<()> {
+        let Some(limit) = self.max_memory() else { return Ok(()) };
+        let bytes = CacheSize::of(lower).map_or(0, |size| size.bytes(limit));
+        if bytes <= CacheSize::most(limit) {
+            return Ok(());
+        }
+        let message = format!(
+            "a page cache of {bytes} bytes leaves no memory for rows: max_memory is {limit} bytes"
+        );
+        let hint = "Use at most 90 % of max_memory, or raise max_memory first.";
+        Diagnostic::new(code::INVALID_PARAMETER, message).at(span).with_hint(hint).err()
+    }
+
+    /// Returns the most bytes of pages of disk tables. Where `max_memory` was lowered afterwards, they are a part
+    /// of it.
+    pub(crate) fn page_cache_bytes(&self) -> u64 {
+        let size = CacheSize::of(&self.value(PAGE_CACHE).to_ascii_lowercase());
+        let size = size.unwrap_or(CacheSize::DEFAULT);
+        match self.max_memory() {
+            Some(limit) => size.bytes(limit).min(CacheSize::most(limit)),
+            None => size.bytes(CacheSize::MEMORY_WITHOUT_LIMIT),
+        }
     }
 
     /// Whether only SET GLOBAL sets a variable.

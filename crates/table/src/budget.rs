@@ -78,11 +78,8 @@ const PPM: u64 = 1_000_000;
 /// The default of the alert threshold: four fifths.
 const ALERT_PPM_DEFAULT: u64 = 800_000;
 
-/// The default of the bytes of the page cache, where there is no limit.
+/// The bytes of the page cache before it is set.
 const PAGE_CACHE_BYTES_DEFAULT: u64 = 256 << 20;
-
-/// The part of the limit that the page cache may take.
-const PAGE_CACHE_PART: u64 = 4;
 
 impl Default for MemoryBudget {
     fn default() -> Self {
@@ -108,8 +105,6 @@ impl MemoryBudget {
     pub fn set_limit(&self, limit: Option<u64>) {
         // SeqCst: see `has_spare`.
         self.limit.store(limit.unwrap_or(0), Ordering::SeqCst);
-        self.pages
-            .set_limit(limit.map_or(PAGE_CACHE_BYTES_DEFAULT, |limit| limit / PAGE_CACHE_PART));
         self.notify();
         self.notify_spare();
     }
@@ -118,6 +113,13 @@ impl MemoryBudget {
     pub fn set_alert_ppm(&self, ppm: u64) {
         // SeqCst: see `has_spare`.
         self.alert_ppm.store(ppm.min(PPM), Ordering::SeqCst);
+        self.notify();
+        self.notify_spare();
+    }
+
+    /// Sets the most bytes of the pages of disk tables, which are a part of the use of memory.
+    pub fn set_page_cache(&self, bytes: u64) {
+        self.pages.set_limit(bytes);
         self.notify();
         self.notify_spare();
     }

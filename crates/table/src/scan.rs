@@ -24,6 +24,7 @@ use crate::{
     disk::{DiskRows, TableParts},
     part::{ArrivedPlace, ExtentBlock, KeyScan, for_each_row},
     state,
+    table::number,
 };
 
 /// A stored row.
@@ -188,8 +189,17 @@ impl<'t> Snapshot<'t> {
         state::counts_rows(self.state().schema.indexes[index].retention)
     }
 
-    /// Counts the rows of [`Self::scan_by`]. Reads each of them.
+    /// Counts the rows of [`Self::scan_by`]. Reads each of them, but for those in files where none can expire.
     pub fn count(&self, kept_by: Option<usize>) -> Result<u64, ReadError> {
+        let state = self.state();
+        if let Some(disk) = &state.disk
+            && state.keeps_everything
+            && disk.parts.end() <= self.visible_arrival()
+        {
+            let logs = disk.frozen.iter().map(|frozen| &frozen.log).chain([&state.log]);
+            let in_memory = logs.map(|log| log.rows(self.visible_arrival(), self.guard()).count());
+            return Ok(disk.parts.row_count() + number(in_memory.sum::<usize>()));
+        }
         let (mut rows, mut count) = (self.scan_by(kept_by), 0);
         while rows.next_row()?.is_some() {
             count += 1;

@@ -157,6 +157,7 @@ fn check(table: &Table, model: &Model) {
     let all = 0..model.rows.len();
     let live: Vec<usize> = all.clone().filter(|at| model.is_live(*at, specs, now_ms)).collect();
     assert_eq!(scanned(snapshot.scan()), live);
+    assert_eq!(snapshot.count(None), Ok(u64::try_from(live.len()).unwrap()));
     for (position, spec) in specs.iter().enumerate() {
         let is_own = |at: &usize| match spec.declared {
             true => !model.gone[*at] && model.is_kept_by(*at, spec, now_ms),

@@ -72,7 +72,7 @@ impl RestartTarget for RedisRestart {
         let rows_of_a_key = self.redis.restart(|resp| cardinality(resp, &key))?;
         let ms = clock.monotonic_ns() as f64 / 1e6;
         self.redis.kill()?;
-        Ok(FirstAnswer { ms, open_ms: None, rows_of_a_key })
+        Ok(FirstAnswer { ms, open_ms: None, loaded_ms: None, rows_of_a_key })
     }
 
     fn folder(&self) -> &Path {
@@ -160,7 +160,7 @@ impl RestartTarget for PostgresRestart {
         let clock = SystemClock::new();
         let rows_of_a_key = self.postgres.restart(|connection| duckdb::count(connection, rows))?;
         let ms = clock.monotonic_ns() as f64 / 1e6;
-        Ok(FirstAnswer { ms, open_ms: None, rows_of_a_key })
+        Ok(FirstAnswer { ms, open_ms: None, loaded_ms: None, rows_of_a_key })
     }
 
     fn folder(&self) -> &Path {

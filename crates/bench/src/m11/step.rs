@@ -1,15 +1,16 @@
 //! Steps of M11 that run in a process of their own, which is killed: what Lockstep and DuckDB, which
 //! run in process, do before and after the crash.
 //!
-//! A step is this program with `--restart-step` and a JSON object. It prints a line when it is done
-//! and then waits to be killed.
+//! A step is this program with `--restart-step` and a JSON object. It prints a line when it is done, another one
+//! when all rows are in memory, and then waits to be killed.
 
 use std::{
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{ChildStdout, Command, Stdio},
 };
 
+use lockstep_engine::Database;
 use lockstep_host::{Clock, SystemClock};
 use serde_json::{Value as Json, json};
 
@@ -19,8 +20,19 @@ use super::{
 };
 use crate::{
     error::{Error, Result, Trying},
+    peer::duckdb::DuckDb,
     suite::say,
 };
+
+/// How often a step looks whether all rows are in memory.
+const LOOK_MS: u32 = 1;
+
+/// What a step has opened.
+pub(super) enum OpenedSystem {
+    Lockstep(Database),
+    /// It is open as long as this is there.
+    DuckDb(#[expect(dead_code, reason = "it is dropped at the end")] Box<DuckDb>),
+}
 
 /// A system that runs in process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,56 +103,74 @@ impl RestartStep {
     }
 
     /// Does the step in this process. What it opened stays open until the returned value is dropped.
-    pub(super) fn perform(&self) -> Result<(RestartStepResult, Box<dyn std::any::Any>)> {
+    pub(super) fn perform(&self) -> Result<(RestartStepResult, OpenedSystem)> {
         match (self.system, self.action) {
             (EmbeddedSystem::Lockstep, StepAction::Load) => {
                 let loaded = lockstep::load(&self.directory, self.rows, self.part)?;
-                Ok((RestartStepResult::default(), Box::new(loaded)))
+                Ok((RestartStepResult::default(), OpenedSystem::Lockstep(loaded)))
             }
             (EmbeddedSystem::Lockstep, StepAction::Open) => {
                 let (found, opened) = lockstep::open(&self.directory, self.rows)?;
-                Ok((found, Box::new(opened)))
+                Ok((found, OpenedSystem::Lockstep(opened)))
             }
             (EmbeddedSystem::DuckDb, StepAction::Load) => {
                 let loaded = duckdb::load(&self.directory, self.rows)?;
-                Ok((RestartStepResult::default(), Box::new(loaded)))
+                Ok((RestartStepResult::default(), OpenedSystem::DuckDb(Box::new(loaded))))
             }
             (EmbeddedSystem::DuckDb, StepAction::Open) => {
                 let (found, opened) = duckdb::open(&self.directory, self.rows)?;
-                Ok((found, Box::new(opened)))
+                Ok((found, OpenedSystem::DuckDb(Box::new(opened))))
             }
         }
     }
 
-    /// Does the step in a process of its own and kills that process. Returns what it found and the
-    /// time from its start, in milliseconds.
-    pub(super) fn perform_and_kill(&self) -> Result<(RestartStepResult, f64)> {
+    /// Does the step in a process of its own and kills that process when all rows are in memory. Returns what it
+    /// found, and the times from its start until it had and until then, in milliseconds.
+    pub(super) fn perform_and_kill(&self) -> Result<(RestartStepResult, f64, f64)> {
         let clock = SystemClock::new();
         let program = std::env::current_exe().trying(|| "find this program".to_owned())?;
         let mut command = Command::new(program);
         command.arg("--restart-step").arg(self.to_json().to_string());
         let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = process.trying(|| "start a step".to_owned())?;
-        let line = first_line(&mut process);
+        let mut output = process.stdout.take().map(BufReader::new);
+        let line = next_line(output.as_mut());
         let ms = clock.monotonic_ns() as f64 / 1e6;
+        let loaded = next_line(output.as_mut());
+        let loaded_ms = clock.monotonic_ns() as f64 / 1e6;
         // SIGKILL. A step that failed has ended by itself.
         drop(process.kill());
         process.wait().trying(|| "wait for the end of a step".to_owned())?;
         let json: Option<Json> = serde_json::from_str(&line?).ok();
+        let json = json.filter(|_| loaded.is_ok_and(|line| !line.is_empty()));
         let json = json.ok_or(Error::Idle { what: "a step of M11 failed" })?;
         let open_ms = json["open_ms"].as_f64().unwrap_or_default();
         let rows_of_a_key = json["rows_of_a_key"].as_u64().unwrap_or_default();
-        Ok((RestartStepResult { open_ms, rows_of_a_key }, ms))
+        Ok((RestartStepResult { open_ms, rows_of_a_key }, ms, loaded_ms))
     }
 }
 
-fn first_line(process: &mut Child) -> Result<String> {
+fn next_line(output: Option<&mut BufReader<ChildStdout>>) -> Result<String> {
     let mut line = String::new();
-    if let Some(output) = process.stdout.take() {
-        let read = BufReader::new(output).read_line(&mut line);
+    if let Some(output) = output {
+        let read = output.read_line(&mut line);
         read.trying(|| "read the result of a step".to_owned())?;
     }
     Ok(line)
+}
+
+impl OpenedSystem {
+    /// Waits until all rows are in memory that are to be there.
+    fn wait_until_loaded(&self) {
+        match self {
+            Self::Lockstep(database) => {
+                while database.rows_to_load() > 0 {
+                    lockstep_host::pause(LOOK_MS);
+                }
+            }
+            Self::DuckDb(_) => {}
+        }
+    }
 }
 
 /// Does the step of the command line, prints what it found, and waits until the process is killed or
@@ -149,8 +179,10 @@ pub(crate) fn run_step(text: &str) -> Result<()> {
     let step = RestartStep::of_text(text);
     let step =
         step.ok_or_else(|| Error::Page { message: format!("unrecognized step of M11: {text}") })?;
-    let (RestartStepResult { open_ms, rows_of_a_key }, _open) = step.perform()?;
+    let (RestartStepResult { open_ms, rows_of_a_key }, opened) = step.perform()?;
     say(&json!({ "open_ms": open_ms, "rows_of_a_key": rows_of_a_key }).to_string());
+    opened.wait_until_loaded();
+    say("loaded");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).trying(|| "wait for the end".to_owned()).map(drop)
 }

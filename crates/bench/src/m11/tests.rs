@@ -2,11 +2,14 @@
 
 use super::{
     RestartPart,
-    page_cache::{SystemPageCache, disk_bytes},
     rows::{RestartRows, RowShape},
     step::{EmbeddedSystem, RestartStep, StepAction},
 };
-use crate::{error::Error, peer::folder::TemporaryFolder};
+use crate::{
+    error::Error,
+    page_cache::{SystemPageCache, disk_bytes},
+    peer::folder::TemporaryFolder,
+};
 
 /// Loads rows and opens them again.
 fn check(system: EmbeddedSystem, part: RestartPart, shape: RowShape, name: &str) {

@@ -27,7 +27,13 @@ const OPTIONS: &[&str] = &[
     " OPTIONS(DURABILITY='os')",
     " OPTIONS(DURABILITY='memory')",
     " OPTIONS(DURABILITY='disk')",
+    ON_DISK,
+    ON_DISK,
+    ON_DISK,
 ];
+
+/// The option of a disk table.
+const ON_DISK: &str = " OPTIONS(storage_mode='disk')";
 
 /// The indexes that CREATE INDEX makes: what it calls them, and their columns and rules.
 const CREATED: &[(&str, &str)] = &[
@@ -55,8 +61,9 @@ pub(super) fn create_table(writer: &mut Writer, random: &mut Random) -> Option<D
     }
     let definition = random.below(INDEXES.len());
     let (indexes, has_event_time) = INDEXES[definition];
-    let options = random.pick(OPTIONS);
-    let own = OwnTable { definition, has_event_time, ..OwnTable::default() };
+    let options = *random.pick(OPTIONS);
+    let is_on_disk = options == ON_DISK;
+    let own = OwnTable { definition, has_event_time, is_on_disk, ..OwnTable::default() };
     let draft = Draft::script(format!("CREATE TABLE {name} ({COLUMNS}{indexes}){options}"));
     let draft = Draft { needs_directory: false, ..draft };
     let seen = format!("SHOW CREATE TABLE {name}");
@@ -72,8 +79,11 @@ pub(super) fn replace_table(writer: &mut Writer, random: &mut Random) -> Option<
         return None;
     }
     let (indexes, has_event_time) = INDEXES[definition];
-    let own = OwnTable { definition, has_event_time, ..OwnTable::default() };
-    let draft = Draft::script(format!("CREATE OR REPLACE TABLE {table} ({COLUMNS}{indexes})"));
+    let is_on_disk = random.chance(30);
+    let own = OwnTable { definition, has_event_time, is_on_disk, ..OwnTable::default() };
+    let options = if is_on_disk { ON_DISK } else { "" };
+    let sql = format!("CREATE OR REPLACE TABLE {table} ({COLUMNS}{indexes}){options}");
+    let draft = Draft::script(sql);
     let seen = format!("SHOW CREATE TABLE {table}");
     Some(draft.with_effect(Effect::Table(table, own)).seen_in(seen, ""))
 }
@@ -106,6 +116,17 @@ pub(super) fn alter_table(writer: &mut Writer, random: &mut Random) -> Option<Dr
     let sql = format!(
         "ALTER TABLE {table} DROP COLUMN d, ADD COLUMN d DATE DEFAULT '{year}-{month:02}-{day:02}'"
     );
+    let seen = format!("SHOW CREATE TABLE {table}");
+    Some(Draft::script(sql).with_effect(Effect::Table(table, own)).seen_in(seen, ""))
+}
+
+/// Draws an ALTER TABLE that puts the rows onto the disk or into memory.
+pub(super) fn move_table(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let table = writer.own_table(random)?;
+    let mut own = writer.objects.tables[&table].clone();
+    own.is_on_disk = !own.is_on_disk;
+    let mode = if own.is_on_disk { "disk" } else { "memory" };
+    let sql = format!("ALTER TABLE {table} SET OPTIONS(storage_mode='{mode}')");
     let seen = format!("SHOW CREATE TABLE {table}");
     Some(Draft::script(sql).with_effect(Effect::Table(table, own)).seen_in(seen, ""))
 }

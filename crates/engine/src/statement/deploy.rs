@@ -89,7 +89,10 @@ impl Session {
         let needed = retention::needed(&training.plan, &options);
         let held = retention::hold(&needed, &options, &entries, tables.owner())?;
         warnings.extend(held.warnings.into_iter().map(|w| w.at(deploy.name.name.span)));
-        warnings.extend(lint::check(&training, &tables, Purpose::Serving, script));
+        if !self.is_restored() {
+            // Who opens a directory is not warned again, and rows would be read.
+            warnings.extend(lint::check(&training, &tables, Purpose::Serving, script));
+        }
         let deployment = Deployment {
             definition,
             sql: source.sql,

@@ -82,7 +82,9 @@ impl Session {
         let off = PreAggregation::Off;
         let request = PreparedRequest::compile_deployed(&bound, &tables, &definition, owners, off)?;
         let mut warnings = OPTIONS.read(&create.options, &mut ())?;
-        warnings.extend(lint::check(&bound, &tables, Purpose::Serving, script));
+        if !self.is_restored() {
+            warnings.extend(lint::check(&bound, &tables, Purpose::Serving, script));
+        }
         let procedure = Procedure {
             definition,
             sql: query_text(script, create.span),

@@ -64,9 +64,61 @@ pub(super) fn share_ppm(text: &str) -> Option<u64> {
     ppm
 }
 
+/// The size of the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CacheSize {
+    Bytes(u64),
+    /// A part of `max_memory`, in percent.
+    Percent(u64),
+}
+
+impl CacheSize {
+    /// The default.
+    pub(super) const DEFAULT: Self = Self::Percent(25);
+    /// The bytes of which a percentage is a part where `max_memory` is no limit.
+    pub(super) const MEMORY_WITHOUT_LIMIT: u64 = 1 << 30;
+
+    /// Reads a size in lower case: more than 0 bytes, or from 1 % to 90 %.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        match text.strip_suffix('%') {
+            Some(percent) => {
+                let percent = percent.trim().parse().ok()?;
+                (1..=90).contains(&percent).then_some(Self::Percent(percent))
+            }
+            None => bytes(text).filter(|bytes| *bytes > 0).map(Self::Bytes),
+        }
+    }
+
+    /// Returns the bytes, with this `max_memory`.
+    pub(super) fn bytes(self, limit: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => limit / 100 * percent + limit % 100 * percent / 100,
+        }
+    }
+
+    /// Returns the most bytes that leave memory for rows.
+    pub(super) fn most(limit: u64) -> u64 {
+        Self::Percent(90).bytes(limit)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{bytes, duration_ms, fraction_ppm};
+    use super::{CacheSize, bytes, duration_ms, fraction_ppm};
+
+    #[test]
+    fn the_page_cache_has_bytes_or_a_part_of_the_memory() {
+        let check = |text: &str, expected: Option<u64>| {
+            assert_eq!(CacheSize::of(text).map(|size| size.bytes(1_050)), expected, "{text}");
+        };
+        check("25%", Some(262));
+        check("90 %", Some(945));
+        check("2kb", Some(2_048));
+        for refused in ["0", "0%", "91%", "2.5%", "-1%", "%", "some"] {
+            check(refused, None);
+        }
+    }
 
     #[test]
     fn a_duration_has_a_unit_or_is_milliseconds() {

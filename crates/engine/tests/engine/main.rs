@@ -13,6 +13,7 @@ mod index_reads;
 mod jobs;
 mod known;
 mod limits;
+mod loading;
 mod pre_aggregates;
 mod privileges;
 mod robustness;

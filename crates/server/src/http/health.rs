@@ -84,6 +84,7 @@ fn figures(state: &ServerState, session: &Session) -> HttpResult<String> {
     write(&definition::PAGE_CACHE_BYTES, pages.bytes);
     write(&definition::PAGE_CACHE_HITS, pages.hits);
     write(&definition::PAGE_CACHE_READS, pages.reads);
+    write(&definition::ROWS_TO_LOAD, state.access.database().rows_to_load());
     let figures = state.access.database().pre_aggregate_figures();
     write(&definition::PRE_AGGREGATE_BYTES, figures.memory_bytes);
     write(&definition::ANSWERS_CHECKED, figures.answers_checked);

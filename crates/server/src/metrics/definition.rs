@@ -175,6 +175,13 @@ pub(crate) const PAGE_CACHE_READS: Metric = Metric {
     help: "Pages of disk tables that were read from files.",
 };
 
+pub(crate) const ROWS_TO_LOAD: Metric = Metric {
+    name: "lockstep_rows_to_load",
+    kind: MetricKind::Gauge,
+    labels: &[],
+    help: "Rows of memory tables that are still read from files after the directory was opened.",
+};
+
 pub(crate) const PRE_AGGREGATE_BYTES: Metric = Metric {
     name: "lockstep_pre_aggregate_bytes",
     kind: MetricKind::Gauge,
@@ -239,6 +246,7 @@ const METRICS: &[Metric] = &[
     PAGE_CACHE_BYTES,
     PAGE_CACHE_HITS,
     PAGE_CACHE_READS,
+    ROWS_TO_LOAD,
     PRE_AGGREGATE_BYTES,
     ANSWERS_CHECKED,
     ANSWERS_DIFFERING,

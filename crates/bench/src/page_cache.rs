@@ -21,7 +21,7 @@ const METADATA_BLOCK_BYTES: u64 = 512;
 
 /// What the page cache holds when a system is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SystemPageCache {
+pub(crate) enum SystemPageCache {
     /// All files.
     Warm,
     /// None of them.
@@ -30,7 +30,7 @@ pub(super) enum SystemPageCache {
 
 impl SystemPageCache {
     /// Returns its name in results.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Warm => "warm",
             Self::Cold => "cold",
@@ -39,7 +39,7 @@ impl SystemPageCache {
 
     /// Syncs the files of a folder, and reads or drops them. A system that syncs its files when it
     /// starts, as PostgreSQL does after a crash, would otherwise wait for what others have written.
-    pub(super) fn prepare(self, folder: &Path) -> Result<()> {
+    pub(crate) fn prepare(self, folder: &Path) -> Result<()> {
         let mut buffer = vec![0; READ_BYTES];
         let each = &mut |file: &mut File| {
             file.sync_all()?;
@@ -53,7 +53,7 @@ impl SystemPageCache {
 }
 
 /// Returns how many bytes the files of a folder take on the disk.
-pub(super) fn disk_bytes(folder: &Path) -> Result<u64> {
+pub(crate) fn disk_bytes(folder: &Path) -> Result<u64> {
     let mut total = 0;
     let each = &mut |file: &mut File| {
         total += file.metadata()?.blocks() * METADATA_BLOCK_BYTES;
