@@ -218,6 +218,7 @@ class AsyncConnection:
         create: bool = True,
         replace: bool = False,
         durability: Literal["disk", "os", "memory"] | None = None,
+        storage_mode: Literal["memory", "disk"] | None = None,
     ) -> int:
         """Appends rows to a table, all or none, and returns the number of rows.
 
@@ -233,7 +234,12 @@ class AsyncConnection:
         """
         return await self._worker.run(
             lambda: self._blocking.append(
-                table, data, create=create, replace=replace, durability=durability
+                table,
+                data,
+                create=create,
+                replace=replace,
+                durability=durability,
+                storage_mode=storage_mode,
             )
         )
 

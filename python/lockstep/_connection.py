@@ -517,6 +517,7 @@ class Connection:
         create: bool = True,
         replace: bool = False,
         durability: Literal["disk", "os", "memory"] | None = None,
+        storage_mode: Literal["memory", "disk"] | None = None,
     ) -> int:
         """Appends rows to a table, all or none, and returns the number of rows.
 
@@ -539,6 +540,9 @@ class Connection:
           process) or ``"memory"`` (none; rows reach the disk within a second). The default is the
           table's option or else the session's variable ``durability``, which is initially
           ``"disk"``.
+        - ``storage_mode``: where the rows of a table that the call creates are stored: ``"memory"``,
+          the default, or ``"disk"``, for a table that may become larger than memory. A table that
+          exists stays where it is; ``ALTER TABLE … SET OPTIONS(storage_mode = …)`` moves it.
 
         Naive times are in UTC, times with a time zone are converted to UTC, and both are truncated
         to milliseconds. TIMESTAMP and DATE columns also accept ISO 8601 strings, in the session's
@@ -568,6 +572,12 @@ class Connection:
         3
         """
         creates = "replacement" if replace else "missing" if create else "no"
+        if storage_mode is not None and (creates == "no" or isinstance(table, Mapping)):
+            raise Error(
+                "`storage_mode` applies only to a table that the call creates",
+                code="0A000",
+                hint="Call db.execute(\"ALTER TABLE t SET OPTIONS(storage_mode = 'disk')\") instead.",
+            )
         if isinstance(table, Mapping):
             if replace:
                 raise Error(
@@ -585,16 +595,18 @@ class Connection:
             with watched("append"):
                 appended = self._session.append_tables(rows, durability)
         elif is_path(data):
-            return self._append_file(table, os.fspath(data), creates, durability)
+            return self._append_file(table, os.fspath(data), creates, durability, storage_mode)
         elif is_table(data) and not is_series(data):
             known = (lambda: None) if replace else lambda: self._session.columns_of_table(table)
             arrow = to_arrow(data, self._types_for(data, known))
             with watched(f"append {table}"):
-                appended = self._session.append(table, arrow, creates, durability)
+                appended = self._session.append(table, arrow, creates, durability, storage_mode)
         else:
             rows = rows_of(data)
             with watched(f"append {table}"):
-                appended = self._session.append_rows(table, rows, creates, durability)
+                appended = self._session.append_rows(
+                    table, rows, creates, durability, storage_mode
+                )
         for text in appended.warnings:
             warnings.warn(text, LockstepWarning, stacklevel=2)
         return appended.rows_affected or 0
@@ -765,7 +777,14 @@ class Connection:
         differences = [Difference(*difference) for difference in found.pop("differences")]
         return Verification(**found, differences=differences)
 
-    def _append_file(self, table: str, path: str, creates: str, durability: str | None) -> int:
+    def _append_file(
+        self,
+        table: str,
+        path: str,
+        creates: str,
+        durability: str | None,
+        storage_mode: str | None,
+    ) -> int:
         """Appends the rows of a file; strings are converted to the column types of the table."""
         if durability is not None:
             raise Error(
@@ -777,11 +796,14 @@ class Connection:
         path = os.fsdecode(path)
         # A single word would be a table name.
         path = path if "/" in path else "./" + path
-        text = "'" + path.replace("\\", "\\\\").replace("'", "''") + "'"
+        text = _quoted(path)
+        options = ""
+        if storage_mode is not None:
+            options = f" OPTIONS(storage_mode = {_quoted(storage_mode)})"
         if creates == "replacement":
-            done = self.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {text}")
+            done = self.execute(f"CREATE OR REPLACE TABLE {name}{options} AS SELECT * FROM {text}")
         elif creates == "missing" and self._session.columns_of_table(table) is None:
-            done = self.execute(f"CREATE TABLE {name} AS SELECT * FROM {text}")
+            done = self.execute(f"CREATE TABLE {name}{options} AS SELECT * FROM {text}")
         else:
             done = self.execute(f"LOAD DATA INFILE {text} INTO TABLE {name} OPTIONS(mode='append')")
         return done.rows_affected or 0
@@ -813,6 +835,11 @@ class Connection:
         except Error:
             return "<lockstep connection, closed>"
         return f"<lockstep connection, {self._path or 'in memory'}>"
+
+
+def _quoted(text: str) -> str:
+    """Writes a string literal of SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 _open_directories: weakref.WeakSet[Connection] = weakref.WeakSet()

@@ -67,7 +67,7 @@ def append(table: Any, data: Any = None, **options: Any) -> int:
 
     - ``table``: name of the table, or a mapping from table names to rows.
     - ``data``: data frame, Arrow table, rows, or path of a file.
-    - ``options``: ``create``, ``replace`` and ``durability``.
+    - ``options``: ``create``, ``replace``, ``durability`` and ``storage_mode``.
 
     Returns the number of rows. Raises ``Error`` as ``Connection.append`` does.
 

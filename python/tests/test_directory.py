@@ -529,6 +529,60 @@ def test_the_levels_of_durability(db_of_either_kind):
     assert len(db.sql("SELECT a FROM t")) == 8
 
 
+def mode_of(db: lockstep.Connection, table: str) -> str:
+    [(_, statement)] = db.sql(f"SHOW CREATE TABLE {table}").fetchall()
+    return statement.split("STORAGE_MODE='")[1].split("'")[0]
+
+
+def test_an_append_creates_a_disk_table(directory, tmp_path):
+    rows, table = [{"a": 1}], pa.table({"a": [1]})
+    file = tmp_path / "rows.csv"
+    file.write_text("a\n1\n")
+    with lockstep.connect(directory) as db:
+        for number, data in enumerate([rows, table, file]):
+            name = f"t{number}"
+            assert db.append(name, data, storage_mode="disk") == 1
+            # It exists: it stays where it is.
+            assert db.append(name, data, storage_mode="memory") == 1
+            assert mode_of(db, name) == "disk"
+            assert db.append(name, data, replace=True, storage_mode="memory") == 1
+            assert mode_of(db, name) == "memory"
+            assert db.append(name, data, replace=True, storage_mode="ssd") == 1
+            assert mode_of(db, name) in ("disk", "ssd")
+            message = "memory', 'disk|memory, disk"
+            refused = lambda data=data: db.append("new", data, storage_mode="tape")
+            assert code_of(refused, message) in ("22023", "42P16")
+        message = "only to a table that the call creates"
+        calls = [
+            lambda: db.append("t0", rows, create=False, storage_mode="disk"),
+            lambda: db.append({"t0": rows}, storage_mode="disk"),
+        ]
+        for call in calls:
+            assert code_of(call, message) == "0A000"
+        assert ("new",) not in db.sql("SHOW TABLES").fetchall()
+        db.checkpoint()
+    with lockstep.connect(directory) as db:
+        assert mode_of(db, "t0") in ("disk", "ssd")
+        assert db.sql("SELECT a FROM t0").fetchall() == [(1,)]
+
+
+def test_a_server_creates_a_disk_table(server):
+    with lockstep.connect(f"lockstep://{server.flight}") as db:
+        db.execute("CREATE DATABASE storage_modes")
+        db.execute("USE storage_modes")
+        for number, data in enumerate([[{"a": 1}], pa.table({"a": [1]})]):
+            with warnings.catch_warnings(record=True):
+                assert db.append(f"t{number}", data, storage_mode="disk") == 1
+            assert mode_of(db, f"t{number}") == "disk"
+            refused = lambda data=data: db.append("new", data, storage_mode="tape")
+            assert code_of(refused, "'memory', 'disk', 'ssd' or 'hdd'") == "22023"
+
+
+def test_a_database_in_memory_warns_of_a_disk_table():
+    with lockstep.connect() as db, pytest.warns(lockstep.LockstepWarning, match="no effect"):
+        assert db.append("t", [{"a": 1}], storage_mode="disk") == 1
+
+
 def test_passwords_are_nowhere(directory):
     with lockstep.connect(directory) as db:
         db.execute("SET @@execute_mode = 'offline'")

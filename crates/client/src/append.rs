@@ -28,6 +28,23 @@ pub struct AppendedRows {
     pub warnings: Vec<Diagnostic>,
 }
 
+/// How a server creates a table of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RemoteCreation<'c> {
+    /// Whether it takes the place of a table of this name, which is an error otherwise.
+    pub replaces: bool,
+    /// `disk`, `os` or `memory`; without it the session says what the call waits for.
+    pub durability: Option<&'c str>,
+    /// `memory` or `disk`; without it the rows are in memory.
+    pub storage_mode: Option<&'c str>,
+}
+
+impl RemoteCreation<'_> {
+    fn creates(&self) -> AppendCreates {
+        if self.replaces { AppendCreates::Replacement } else { AppendCreates::New }
+    }
+}
+
 /// Rows of one schema on their way, with the number of their table.
 struct RemoteRows {
     table: u32,
@@ -64,17 +81,22 @@ impl RemoteClient {
         self.append_tables(&[(table, batches)], durability)
     }
 
-    /// Creates a table with the columns and the rows of the batches, of which there is one at least;
-    /// with `replaces`, in place of a table of this name, which is an error otherwise.
+    /// Creates a table with the columns and the rows of the batches, of which there is one at least.
     pub fn create_table_of(
         &self,
         table: &str,
         batches: &[RecordBatch],
-        durability: Option<&str>,
-        replaces: bool,
+        creation: &RemoteCreation<'_>,
     ) -> Result<AppendedRows> {
-        let creates = if replaces { AppendCreates::Replacement } else { AppendCreates::New };
-        self.put(&[(table, batches)], durability, creates)
+        self.put(
+            &[(table, batches)],
+            Append {
+                durability: creation.durability.map(str::to_owned),
+                creates: creation.creates().into(),
+                storage_mode: creation.storage_mode.map(str::to_owned),
+                ..Append::default()
+            },
+        )
     }
 
     /// Appends rows to several tables, all or none.
@@ -83,18 +105,14 @@ impl RemoteClient {
         rows: &[(&str, &[RecordBatch])],
         durability: Option<&str>,
     ) -> Result<AppendedRows> {
-        self.put(rows, durability, AppendCreates::No)
+        let durability = durability.map(str::to_owned);
+        self.put(rows, Append { durability, ..Append::default() })
     }
 
-    fn put(
-        &self,
-        rows: &[(&str, &[RecordBatch])],
-        durability: Option<&str>,
-        creates: AppendCreates,
-    ) -> Result<AppendedRows> {
+    /// Sends rows, and how they are appended; which tables they are for is added here.
+    fn put(&self, rows: &[(&str, &[RecordBatch])], append: Append) -> Result<AppendedRows> {
         let tables = rows.iter().map(|(table, _)| (*table).to_owned()).collect();
-        let append =
-            Append { tables, durability: durability.map(str::to_owned), creates: creates.into() };
+        let append = Append { tables, ..append };
         let command = Any { type_url: Append::type_url(), value: append.encode_to_vec().into() };
         let descriptor = FlightDescriptor::new_cmd(command.encode_to_vec());
         let first = FlightData::new().with_descriptor(descriptor);

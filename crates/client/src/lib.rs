@@ -31,7 +31,7 @@ mod rows;
 mod wait;
 
 pub use address::{ServerAddress, TlsMode};
-pub use append::AppendedRows;
+pub use append::{AppendedRows, RemoteCreation};
 pub use catalog::{ClientDeployment, ColumnSet, VerifyListener};
 pub use connection::RemoteClient;
 pub use lockstep_protocol::{SessionView, TrainingSet, ValueDifference, VerifyResult};

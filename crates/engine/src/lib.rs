@@ -140,7 +140,9 @@ pub use recovery::{OpenListener, OpenOptions, OpenProgress, Opened};
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
 pub use session_list::{CallListing, ClientInfo, SessionInfo};
-pub use statement::{IfExists, PassedRows, only_writes_rows, verification_columns};
+pub use statement::{
+    CreationOptions, IfExists, PassedRows, StorageMode, only_writes_rows, verification_columns,
+};
 pub use statement_description::{StatementDescription, StatementEffect};
 pub use training_set::TrainingSetOptions;
 pub use verify::{Difference, Verification, VerifyOptions};

@@ -44,8 +44,8 @@ mod user;
 mod verify;
 mod view;
 
-pub use create_table::IfExists;
 pub(crate) use create_table::TableOptions;
+pub use create_table::{CreationOptions, IfExists, StorageMode};
 pub(crate) use delete::LoggedCondition;
 pub(crate) use deploy::deploy_script;
 pub(crate) use function::{create_function, drop_function};

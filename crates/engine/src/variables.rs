@@ -369,7 +369,7 @@ impl Variables {
             }
             _ => without_effect(&wanted, value),
         }?;
-        Some(no_effect(&format!("variable `{wanted}`"), name.span).with_hint(hint))
+        Some(no_effect(&format!("variable `{wanted}`")).at(name.span).with_hint(hint))
     }
 
     /// Returns the percentage of `max_memory` from which INSERT is refused; `None` where only the
@@ -612,8 +612,8 @@ fn time_zone(text: &str, span: Span) -> Result<TimeZone> {
 }
 
 /// Returns the warning that something in a statement has no effect.
-pub(crate) fn no_effect(what: &str, span: Span) -> Diagnostic {
-    Diagnostic::new(code::FEATURE_NOT_SUPPORTED, format!("{what} has no effect")).at(span)
+pub(crate) fn no_effect(what: &str) -> Diagnostic {
+    Diagnostic::new(code::FEATURE_NOT_SUPPORTED, format!("{what} has no effect"))
 }
 
 /// Returns the text of a constant.

@@ -157,6 +157,9 @@ pub struct Append {
     /// The one table is created with the columns and the rows. Without it, the tables must exist.
     #[prost(enumeration = "AppendCreates", tag = "3")]
     pub creates: i32,
+    /// `memory` or `disk`, where the rows of the table that is created lie; in memory where there is none.
+    #[prost(string, optional, tag = "4")]
+    pub storage_mode: Option<String>,
 }
 
 /// Whether an [`Append`] creates its table.

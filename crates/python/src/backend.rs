@@ -11,13 +11,14 @@ use arrow::{
 };
 use lockstep_cli::{columns_of, conversion_of};
 use lockstep_client::{
-    AppendedRows, ClientRequest, ColumnSet, RemoteClient, Rows, StatementResult, TrainingSet,
+    AppendedRows, ClientRequest, ColumnSet, RemoteClient, RemoteCreation, Rows, StatementResult,
+    TrainingSet,
 };
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{
-    Conversion, Database, Difference, Durability, FeatureRole, FindObject, IfExists, Limits,
-    Opened, Output, Parameter, PassedRows, PreparedRequest, ProgressCallback, Relation, Session,
-    TableBatches, TrainingSetOptions, Verification, VerifyOptions,
+    Conversion, CreationOptions, Database, Difference, Durability, FeatureRole, FindObject,
+    IfExists, Limits, Opened, Output, Parameter, PassedRows, PreparedRequest, ProgressCallback,
+    Relation, Session, StorageMode, TableBatches, TrainingSetOptions, Verification, VerifyOptions,
 };
 use lockstep_row::{
     Arena, DataType, Datum, Value,
@@ -237,18 +238,23 @@ impl Backend {
         schema: &SchemaRef,
         replaces: bool,
     ) -> Result<Output> {
-        let NewRows { table, batches, durability } = *rows;
+        let NewRows { table, batches, durability, storage_mode } = *rows;
         match self {
             Self::Engine(session) => {
                 let if_exists = if replaces { IfExists::Replace } else { IfExists::Fail };
                 let mut batches = batches.iter().cloned().map(Ok);
-                session.create_table_of(table, schema, &mut batches, durability, if_exists)
+                let options = CreationOptions { if_exists, durability, storage_mode };
+                session.create_table_of(table, schema, &mut batches, &options)
             }
             Self::Server(client) => {
                 let empty = [RecordBatch::new_empty(Arc::clone(schema))];
                 let batches = if batches.is_empty() { &empty } else { batches };
-                let durability = durability.map(durability_name);
-                let appended = client.create_table_of(table, batches, durability, replaces)?;
+                let creation = RemoteCreation {
+                    replaces,
+                    durability: durability.map(durability_name),
+                    storage_mode: storage_mode.map(StorageMode::name),
+                };
+                let appended = client.create_table_of(table, batches, &creation)?;
                 Ok(appended_output(appended))
             }
         }
@@ -541,6 +547,8 @@ pub(crate) struct NewRows<'r> {
     pub(crate) table: &'r str,
     pub(crate) batches: &'r [RecordBatch],
     pub(crate) durability: Option<Durability>,
+    /// Where they lie if the table is created.
+    pub(crate) storage_mode: Option<StorageMode>,
 }
 
 /// Makes the output of an append to a server.

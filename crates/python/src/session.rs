@@ -12,7 +12,7 @@ use lockstep_client::{RemoteClient, ServerAddress, TlsMode};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{
     ArrowRows, Conversion, Database, Durability, OpenListener, OpenOptions, OpenProgress, Output,
-    Parameter, TableBatches, TrainingSetOptions, VerifyOptions,
+    Parameter, StorageMode, TableBatches, TrainingSetOptions, VerifyOptions,
 };
 use lockstep_host::sync::Mutex;
 use lockstep_row::{DataType, Value};
@@ -166,8 +166,8 @@ impl PySession {
 
     /// Appends an Arrow table. With `create` "missing", a table that does not exist is created; with
     /// "replacement", a table that exists is replaced as well. `durability` overrides the durability
-    /// level of the table and the session.
-    #[pyo3(signature = (table, data, create, durability=None))]
+    /// level of the table and the session; `storage_mode` is the option of a table that is created.
+    #[pyo3(signature = (table, data, create, durability=None, storage_mode=None))]
     fn append(
         &self,
         py: Python<'_>,
@@ -175,18 +175,20 @@ impl PySession {
         data: &Bound<'_, PyAny>,
         create: &str,
         durability: Option<&str>,
+        storage_mode: Option<&str>,
     ) -> PyResult<PyOutput> {
         let durability = durability_of(py, durability)?;
+        let storage_mode = storage_mode_of(py, storage_mode)?;
         let create = Creates::of(create);
         let (batches, schema) = arrow_rows(data)?;
-        let rows = NewRows { table, batches: &batches, durability };
+        let rows = NewRows { table, batches: &batches, durability, storage_mode };
         let appended = writing(py, None, || self.append_batches(&rows, &schema, create))?;
         Ok(PyOutput::new(appended, ""))
     }
 
-    /// Appends rows given as dicts or tuples. Only dicts can create a table. `create` and `durability`
-    /// are as in `append`.
-    #[pyo3(signature = (table, rows, create, durability=None))]
+    /// Appends rows given as dicts or tuples. Only dicts can create a table. The other parameters are as
+    /// in `append`.
+    #[pyo3(signature = (table, rows, create, durability=None, storage_mode=None))]
     fn append_rows(
         &self,
         py: Python<'_>,
@@ -194,13 +196,15 @@ impl PySession {
         rows: &Bound<'_, PyList>,
         create: &str,
         durability: Option<&str>,
+        storage_mode: Option<&str>,
     ) -> PyResult<PyOutput> {
         let durability = durability_of(py, durability)?;
+        let storage_mode = storage_mode_of(py, storage_mode)?;
         let create = Creates::of(create);
         let (columns, batch) = self.batch_of_rows(py, table, rows, create)?;
         let schema = schema_of(&columns);
         debug_assert_eq!(batch.num_rows(), rows.len(), "each row is in the batch");
-        let rows = NewRows { table, batches: &[batch], durability };
+        let rows = NewRows { table, batches: &[batch], durability, storage_mode };
         let append = || self.append_batches(&rows, &schema, create);
         Ok(PyOutput::new(writing(py, None, append)?, ""))
     }
@@ -337,7 +341,7 @@ impl PySession {
         schema: &SchemaRef,
         create: Creates,
     ) -> Result<Output> {
-        let NewRows { table, batches, durability } = *rows;
+        let NewRows { table, batches, durability, .. } = *rows;
         if create == Creates::Replacement {
             return self.session.create_table_of(rows, schema, true);
         }
@@ -401,6 +405,11 @@ impl Creates {
             _ => Self::No,
         }
     }
+}
+
+/// Reads the name of a storage mode.
+fn storage_mode_of(py: Python<'_>, name: Option<&str>) -> PyResult<Option<StorageMode>> {
+    name.map(StorageMode::of).transpose().map_err(|error| raise(py, &error, None))
 }
 
 /// Reads the name of a level of durability.

@@ -172,7 +172,7 @@ impl SlowAppend {
         let schema = row(number).schema();
         let encoded = FlightDataEncoderBuilder::new().with_schema(schema).build(batches);
         let (tables, creates) = (vec!["t".to_owned()], AppendCreates::No.into());
-        let append = Append { tables, durability: None, creates };
+        let append = Append { tables, creates, ..Append::default() };
         let command = Any { type_url: Append::type_url(), value: append.encode_to_vec().into() };
         let descriptor = FlightDescriptor::new_cmd(command.encode_to_vec());
         let first = FlightData::new().with_descriptor(descriptor);

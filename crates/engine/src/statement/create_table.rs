@@ -13,6 +13,7 @@ use lockstep_row::{Column, DataType, TableSchema, Value, arrow::importable};
 use lockstep_sql::ast::{ColumnDefinition, CreateLike, CreateTable, ObjectName, OptionItem, Query};
 use lockstep_table::{Appended, Durability, Table, with_durability};
 
+pub use options::StorageMode;
 pub(crate) use options::TableOptions;
 
 use super::{
@@ -63,19 +64,17 @@ impl Session {
         })
     }
 
-    /// Creates a table with the columns of an Arrow schema and these rows; with
-    /// [`IfExists::Replace`], it takes the place of a table of this name that no deployment reads.
-    /// Nobody sees the table without its rows, also after a crash. They are acknowledged when they are
-    /// as durable as `durability` says; `None`: as the session says.
+    /// Creates a table with the columns of an Arrow schema and these rows. Nobody sees the table without
+    /// its rows, also after a crash.
     ///
     /// ```
-    /// # use lockstep_engine::{Database, IfExists};
+    /// # use lockstep_engine::{CreationOptions, Database, IfExists};
     /// let session = Database::in_memory().session();
     /// let rows = session.execute("SELECT 'a' AS k, 1 AS n")?.batches;
+    /// let options = CreationOptions { if_exists: IfExists::Replace, ..CreationOptions::default() };
     /// for _ in 0..2 {
     ///     let mut batches = rows.iter().cloned().map(Ok);
-    ///     let schema = rows[0].schema();
-    ///     session.create_table_of("t", &schema, &mut batches, None, IfExists::Replace)?;
+    ///     session.create_table_of("t", &rows[0].schema(), &mut batches, &options)?;
     /// }
     /// assert_eq!(session.execute("SELECT * FROM t")?.row_count(), 1);
     /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
@@ -85,9 +84,9 @@ impl Session {
         table: &str,
         schema: &SchemaRef,
         batches: &mut dyn Iterator<Item = Result<RecordBatch>>,
-        durability: Option<Durability>,
-        if_exists: IfExists,
+        options: &CreationOptions,
     ) -> Result<Output> {
+        let CreationOptions { if_exists, durability, storage_mode } = *options;
         let name = object_name(table);
         let mut privileges = vec![Privilege::Create, Privilege::Insert];
         if if_exists == IfExists::Replace {
@@ -112,12 +111,15 @@ impl Session {
             self.check_insert_memory()?;
             check_name("a table", &name.name.text)?;
             let schema = schema_of_arrow(table, schema)?;
-            let new = NewTable { name: &name, options: TableOptions::default(), rule };
-            self.add_table_with_rows(new, schema, batches)
+            let options = TableOptions::of_storage_mode(storage_mode);
+            let warnings = self.storage_warning(&[], &options).into_iter().collect();
+            let new = NewTable { name: &name, options, rule };
+            Ok((self.add_table_with_rows(new, schema, batches)?, warnings))
         };
         let durability = durability.unwrap_or_else(|| self.durability());
-        let appended = self.enter(operation, || with_durability(durability, create))?;
-        Ok(Output { rows_affected: Some(appended.rows), ..Output::of_message("APPEND") })
+        let (appended, warnings) = self.enter(operation, || with_durability(durability, create))?;
+        let rows_affected = Some(appended.rows);
+        Ok(Output { rows_affected, warnings, ..Output::of_message("APPEND") })
     }
 
     /// Runs CREATE TABLE.
@@ -183,10 +185,15 @@ impl Session {
         items: &[OptionItem],
         options: &TableOptions,
     ) -> Option<Diagnostic> {
-        let item = items.iter().find(|item| item.key.text == "storage_mode")?;
-        let has_no_effect = options.is_on_disk() && !self.database.has_directory();
+        if !options.is_on_disk() || self.database.has_directory() {
+            return None;
+        }
         let hint = "Connect to a directory for tables on a disk; this database is in memory.";
-        has_no_effect.then(|| no_effect("option `storage_mode`", item.span).with_hint(hint))
+        let warning = no_effect("option `storage_mode`").with_hint(hint);
+        Some(match items.iter().find(|item| item.key.text == "storage_mode") {
+            Some(item) => warning.at(item.span),
+            None => warning,
+        })
     }
 
     /// Adds an empty table to the catalog.
@@ -250,10 +257,22 @@ impl Session {
     }
 }
 
+/// How [`Session::create_table_of`] creates its table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CreationOptions {
+    /// What becomes of a table of the same name.
+    pub if_exists: IfExists,
+    /// How durable the rows must be before the call returns; `None`: as the session says.
+    pub durability: Option<Durability>,
+    /// Where the rows lie; `None`: in memory.
+    pub storage_mode: Option<StorageMode>,
+}
+
 /// What becomes of a table whose name a new one is to have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IfExists {
     /// The call fails.
+    #[default]
     Fail,
     /// It is replaced.
     Replace,

@@ -76,7 +76,8 @@ impl QueryConfig {
         if !config.is_request() {
             let values = items.iter().filter(|item| item.key.text == "values");
             warnings.extend(values.map(|item| {
-                no_effect("`values` of CONFIG", item.key.span)
+                no_effect("`values` of CONFIG")
+                    .at(item.key.span)
                     .with_hint("Set execute_mode = 'request' to run requests with `values`.")
             }));
             warnings.sort_by_key(|warning| warning.span.map(|span| span.start));

@@ -22,7 +22,9 @@ use futures::{
     stream::{self, BoxStream},
 };
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_engine::{Durability, IfExists, Output, Session, TableBatches};
+use lockstep_engine::{
+    CreationOptions, Durability, IfExists, Output, Session, StorageMode, TableBatches,
+};
 use lockstep_host::{failpoint, query};
 use lockstep_protocol::{Append, AppendCreates, NamedMessage};
 use lockstep_row::arrow::{MessageLimits, check_message, decoded};
@@ -42,6 +44,9 @@ use crate::{server_state::ServerState, work_pool::WorkClass};
 
 /// The option of an ingest that says what it waits for.
 const DURABILITY_OPTION: &str = "durability";
+
+/// The option of an ingest that says where the rows of a table lie that it creates.
+const STORAGE_OPTION: &str = "storage_mode";
 
 /// The messages of a `DoPut` after the first one, read on the thread that uses them.
 struct PutReader {
@@ -334,11 +339,14 @@ fn ingest_rows(
     let creates = creates(session, &table, ingest.table_definition_options.as_ref())?;
     let durability = ingest.options.get(DURABILITY_OPTION).map(|text| durability(text));
     let durability = durability.transpose()?;
+    let storage_mode = ingest.options.get(STORAGE_OPTION).map(|text| StorageMode::of(text));
+    let storage_mode = storage_mode.transpose()?;
     let mut batches = std::iter::from_fn(|| reader.next_batch());
     match creates {
         None => session.append_each(&table, &mut batches, durability),
         Some(if_exists) => {
-            session.create_table_of(&table, &schema, &mut batches, durability, if_exists)
+            let options = CreationOptions { if_exists, durability, storage_mode };
+            session.create_table_of(&table, &schema, &mut batches, &options)
         }
     }
 }
@@ -367,6 +375,7 @@ fn creates(
 /// Appends the rows of Lockstep's own client.
 fn append_rows(session: &Session, append: &Append, reader: &mut PutReader) -> Result<Output> {
     let durability = append.durability.as_deref().map(durability).transpose()?;
+    let storage_mode = append.storage_mode.as_deref().map(StorageMode::of).transpose()?;
     if let [table] = append.tables.as_slice() {
         let if_exists = match append.creates() {
             AppendCreates::No => None,
@@ -378,7 +387,8 @@ fn append_rows(session: &Session, append: &Append, reader: &mut PutReader) -> Re
         return match if_exists.zip(schema) {
             None => session.append_each(table, &mut batches, durability),
             Some((if_exists, schema)) => {
-                session.create_table_of(table, &schema, &mut batches, durability, if_exists)
+                let options = CreationOptions { if_exists, durability, storage_mode };
+                session.create_table_of(table, &schema, &mut batches, &options)
             }
         };
     }

@@ -25,6 +25,51 @@ pub(crate) struct TableOptions {
     durability: Option<String>,
 }
 
+/// Where the rows of a table lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StorageMode {
+    /// All in memory.
+    Memory,
+    /// On a disk, with the newest and the pages that were read last in memory.
+    Disk,
+}
+
+impl StorageMode {
+    /// Reads `memory` or `disk`, in any case; `ssd` and `hdd` are OpenMLDB's words for `disk`.
+    ///
+    /// ```
+    /// # use lockstep_engine::StorageMode;
+    /// assert_eq!(StorageMode::of("SSD")?, StorageMode::Disk);
+    /// assert!(StorageMode::of("tape").is_err());
+    /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
+    /// ```
+    pub fn of(text: &str) -> Result<Self> {
+        match STORAGE_MODES.iter().position(|mode| mode.eq_ignore_ascii_case(text)) {
+            Some(0) => Ok(Self::Memory),
+            Some(_) => Ok(Self::Disk),
+            None => Diagnostic::new(
+                code::INVALID_PARAMETER,
+                format!(
+                    "invalid value for parameter `storage_mode`: '{text}' \
+                     (expected 'memory', 'disk', 'ssd' or 'hdd')"
+                ),
+            )
+            .err(),
+        }
+    }
+
+    /// Returns the name, as [`StorageMode::of`] reads it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+/// The words for where rows lie: in memory, and the others on a disk.
+const STORAGE_MODES: &[&str] = &["memory", "disk", "ssd", "hdd"];
+
 /// The endpoints of one partition: its leader, then its followers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct PartitionEndpoints(Vec<String>);
@@ -60,7 +105,7 @@ const SPECS: &[OptionSpec<TableOptions>] = &[
     OptionSpec {
         name: "storage_mode",
         set: |options, argument| {
-            options.storage_mode = Some(choice(argument, &["memory", "disk", "ssd", "hdd"])?);
+            options.storage_mode = Some(choice(argument, STORAGE_MODES)?);
             Ok(())
         },
     },
@@ -87,6 +132,11 @@ impl TableOptions {
         let warnings = OPTIONS.read(items, &mut options)?;
         options.check_distribution(items)?;
         Ok((options, warnings))
+    }
+
+    /// Returns the options of a table that a call without OPTIONS creates.
+    pub(super) fn of_storage_mode(mode: Option<StorageMode>) -> Self {
+        Self { storage_mode: mode.map(|mode| mode.name().to_owned()), ..Self::default() }
     }
 
     /// Returns these options with others, which ALTER TABLE sets: `storage_mode` alone can be changed.
