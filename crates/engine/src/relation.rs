@@ -2,6 +2,7 @@
 
 mod known;
 mod lints;
+mod measure;
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -114,11 +115,7 @@ impl Relation {
     /// [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION) where a table of the query was
     /// dropped since then, even if another table has the name now.
     pub fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
-        self.database.check_open()?;
-        if let Some(guard) = &self.guard {
-            guard.check()?;
-        }
-        check_views(&self.database, &self.query)?;
+        self.check()?;
         let mut output = self.context.limits.run(|| self.run(progress))?;
         output.warnings.extend(self.context.warnings.iter().cloned());
         Ok(output)
@@ -132,11 +129,7 @@ impl Relation {
         progress: Option<ProgressCallback>,
         consume: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<Vec<Diagnostic>> {
-        self.database.check_open()?;
-        if let Some(guard) = &self.guard {
-            guard.check()?;
-        }
-        check_views(&self.database, &self.query)?;
+        self.check()?;
         let mut warnings = self.context.limits.run(|| {
             if self.requests.is_some() {
                 self.run(progress)?.batches.into_iter().try_for_each(consume)?;
@@ -163,15 +156,31 @@ impl Relation {
         Ok(warnings)
     }
 
+    /// Fails where the query may no longer run.
+    fn check(&self) -> Result<()> {
+        self.database.check_open()?;
+        if let Some(guard) = &self.guard {
+            guard.check()?;
+        }
+        check_views(&self.database, &self.query)
+    }
+
+    /// Compiles the query for request mode.
+    fn compile(&self) -> Result<PreparedRequest> {
+        let entries = self.database.entries_of(&self.query.plan)?;
+        let temporary = self.context.temporary.clone();
+        PreparedRequest::compile(&self.query, &self.database, &entries, temporary)
+    }
+
+    fn answer(&self, request: &PreparedRequest, rows: &[RecordBatch]) -> Result<Output> {
+        let output = request.answer_batches(rows, self.context.conversion)?;
+        check_rows(output.row_count(), rows_max())?;
+        Ok(output)
+    }
+
     fn run(&self, progress: Option<ProgressCallback>) -> Result<Output> {
         if let Some(requests) = &self.requests {
-            let entries = self.database.entries_of(&self.query.plan)?;
-            let temporary = self.context.temporary.clone();
-            let request =
-                PreparedRequest::compile(&self.query, &self.database, &entries, temporary)?;
-            let output = request.answer_batches(requests, self.context.conversion)?;
-            check_rows(output.row_count(), rows_max())?;
-            return Ok(output);
+            return self.answer(&self.compile()?, requests);
         }
         if let Some(known) = &self.known {
             return self.collect_known(known, progress);

@@ -144,7 +144,9 @@ impl Session {
         debug_assert_eq!(parsed.parameter_count, parameters.len(), "the number was checked");
         let output = match &parsed.statement {
             Statement::Query(query) => self.run_query(query, sql, parameters),
-            Statement::Explain(query) => self.explain(query, parameters, script),
+            Statement::Explain { query, analyze } => {
+                self.explain(query, *analyze, parameters, script)
+            }
             Statement::VerifyDeployment { name, against, options } => {
                 self.verify_deployment(name, *against, options)
             }
@@ -521,7 +523,7 @@ fn is_immediate_change(statement: &Statement) -> bool {
             | Statement::CreateTable(_)
             | Statement::CreateView(_)
             | Statement::AlterTable { .. }
-            | Statement::Explain(_)
+            | Statement::Explain { .. }
             | Statement::VerifyDeployment { .. }
             | Statement::Insert(_)
             | Statement::Delete { .. }

@@ -94,7 +94,7 @@ pub(crate) fn action_of(statement: &Statement) -> &'static str {
     match statement {
         Statement::Query(query) if query.into_outfile.is_some() => "SELECT INTO OUTFILE",
         Statement::Query(_) => "SELECT",
-        Statement::Explain(_) => "EXPLAIN",
+        Statement::Explain { .. } => "EXPLAIN",
         Statement::VerifyDeployment { .. } => "VERIFY",
         Statement::CreateDatabase { .. } => "CREATE DATABASE",
         Statement::DropDatabase { .. } => "DROP DATABASE",

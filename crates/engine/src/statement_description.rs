@@ -66,7 +66,7 @@ impl Session {
             Statement::Query(query) if query.into_outfile.is_none() && is_online => {
                 StatementEffect::Query
             }
-            Statement::Show(_) | Statement::Describe(_) | Statement::Explain(_) => {
+            Statement::Show(_) | Statement::Describe(_) | Statement::Explain { .. } => {
                 StatementEffect::Reads
             }
             Statement::VerifyDeployment { .. } => StatementEffect::Verifies,

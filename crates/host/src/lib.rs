@@ -27,7 +27,7 @@ pub use file_access::{FileAccess, RefusedFile};
 pub use handle::{Host, RandomSource, SystemRandom, Threads};
 pub use ordered::in_order;
 pub use process::{OwnerProcess, PerProcess, fill_standard_streams};
-pub use progress::{CallProgress, CallStep};
+pub use progress::{BlockReads, CallProgress, CallStep};
 pub use query::{Interrupt, QueryContext, QueryLimits};
 pub use stack::with_large_stack;
 pub use thread::{

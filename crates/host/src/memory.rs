@@ -102,9 +102,15 @@ pub fn left() -> Option<u64> {
     limits::left()
 }
 
+/// Returns the bytes that the process may take in all: of the machine, or of a lower limit; `None` where
+/// nothing is known to limit it.
+pub fn total() -> Option<u64> {
+    limits::total()
+}
+
 #[cfg(target_os = "linux")]
 mod limits {
-    //! Linux: the limit of the address space, and the control groups of version 2.
+    //! Linux: the memory of the machine, the limit of the address space, and the control groups of version 2.
 
     use std::{
         fs,
@@ -123,6 +129,18 @@ mod limits {
     pub(super) fn left() -> Option<u64> {
         let groups = groups().iter().filter_map(|group| left_in(group));
         groups.chain(left_of_addresses()).min()
+    }
+
+    pub(super) fn total() -> Option<u64> {
+        let groups = groups().iter().filter_map(|group| limit_of(group));
+        groups.chain(getrlimit(Resource::As).current).chain(of_machine()).min()
+    }
+
+    fn of_machine() -> Option<u64> {
+        let text = fs::read_to_string("/proc/meminfo").ok()?;
+        let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        let kilobytes: u64 = total.trim().strip_suffix(" kB")?.parse().ok()?;
+        kilobytes.checked_mul(1_024)
     }
 
     /// Returns what is left of the address space.
@@ -171,6 +189,10 @@ mod limits {
     pub(super) fn left() -> Option<u64> {
         None
     }
+
+    pub(super) fn total() -> Option<u64> {
+        None
+    }
 }
 
 /// From this size on an allocation is mapped separately.
@@ -193,6 +215,13 @@ mod tests {
         assert!(!is_covered(RESERVE_BYTES, RESERVE_BYTES + (4 << 30)), "more than was freed");
         assert!(!is_covered(0, 1 << 20), "the reserve is used up");
         drop(last);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_is_left_is_less_than_all() {
+        let all = super::total().unwrap();
+        assert!(super::left().is_none_or(|left| left <= all), "{all}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How far a call is: what it does now, and how much of that is done.
+//! How far a call is: what it does now, how much of that is done, and what it has read.
 //!
 //! A front end makes a [`CallProgress`], runs a call in a context that has it
 //! ([`QueryContext::watched`](crate::QueryContext::watched)), and reads it from another thread or
@@ -67,6 +67,20 @@ pub struct CallProgress {
     done: AtomicU64,
     total: AtomicU64,
     rows: AtomicU64,
+    cached_pages: AtomicU64,
+    blocks: AtomicU64,
+    block_bytes: AtomicU64,
+}
+
+/// What a call has read of the files of tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BlockReads {
+    /// How many pages were in the page cache.
+    pub cached: u64,
+    /// How many pages and other blocks were read.
+    pub read: u64,
+    /// How many bytes were read.
+    pub bytes: u64,
 }
 
 impl CallProgress {
@@ -92,6 +106,27 @@ impl CallProgress {
         self.rows.load(Relaxed)
     }
 
+    /// Counts a page that was in the page cache.
+    pub fn add_cached_page(&self) {
+        // Relaxed: as above.
+        self.cached_pages.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a block that was read, of so many bytes.
+    pub fn add_block(&self, bytes: u64) {
+        // Relaxed: as above.
+        self.blocks.fetch_add(1, Relaxed);
+        self.block_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Returns what was read of the files of tables.
+    pub fn block_reads(&self) -> BlockReads {
+        // Relaxed: as above.
+        let [cached, read, bytes] = [&self.cached_pages, &self.blocks, &self.block_bytes]
+            .map(|counter| counter.load(Relaxed));
+        BlockReads { cached, read, bytes }
+    }
+
     /// Returns what the call does, and the fraction of it that is done, from 0 to 1; `None` where it has
     /// reported nothing.
     #[expect(clippy::cast_precision_loss, reason = "a fraction for a reader")]
@@ -108,7 +143,7 @@ impl CallProgress {
 mod tests {
     use std::sync::Arc;
 
-    use super::{CallProgress, CallStep, STEPS};
+    use super::{BlockReads, CallProgress, CallStep, STEPS};
     use crate::{QueryContext, query};
 
     #[test]
@@ -134,7 +169,12 @@ mod tests {
                 query::report_rows(3);
             });
             query::report_rows(4);
+            query::report_cached_page();
+            query::report_block(512);
+            query::report_block(256);
         });
+        assert_eq!(outer.block_reads(), BlockReads { cached: 1, read: 2, bytes: 768 });
+        assert_eq!(inner.block_reads(), BlockReads::default());
         assert_eq!(inner.get(), Some((CallStep::JoinRows, 0.0)));
         assert_eq!(outer.get(), Some((CallStep::JoinRows, 0.0)));
         assert_eq!((inner.rows(), outer.rows()), (3, 7));

@@ -333,9 +333,23 @@ pub fn report(step: CallStep, done: u64, total: u64) {
 
 /// Notes that this thread's call has loaded, written or passed on so many more rows.
 pub fn report_rows(count: u64) {
+    tell_watchers(|progress| progress.add_rows(count));
+}
+
+/// Notes that this thread's call has found a page of a table in the page cache.
+pub fn report_cached_page() {
+    tell_watchers(CallProgress::add_cached_page);
+}
+
+/// Notes that this thread's call has read a block of a table's file.
+pub fn report_block(bytes: u64) {
+    tell_watchers(|progress| progress.add_block(bytes));
+}
+
+fn tell_watchers(tell: impl Fn(&CallProgress)) {
     CURRENT.with_borrow(|current| {
         if let Some(context) = current {
-            context.watchers().for_each(|progress| progress.add_rows(count));
+            context.watchers().for_each(tell);
         }
     });
 }

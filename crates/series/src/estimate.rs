@@ -10,6 +10,7 @@ use crate::{
     directory::{directory_capacity, directory_footprint},
     entry::{first_capacity, grown_capacity, next_capacity, several_footprint, single_footprint},
     levels::{FAN_OUT, key_bytes, node_footprint, state_bytes_max},
+    page::{GROUP_HEADER_BYTES, TIME_BYTES},
     row_ref::stored_size,
     series::{SHARD_COUNT, Series},
     sync::{CHUNK_ROWS_MAX, leaf_rows},
@@ -33,6 +34,18 @@ pub fn log_bytes(rows: u64, row_size: usize) -> u64 {
         blocks_made += blocks;
     }
     number(taken.saturating_add(directory_footprint(grown_directory_capacity(blocks_made))))
+}
+
+/// Returns the bytes that a row of so many bytes takes where it is stored, in memory and in pages.
+pub fn stored_row_bytes(row_size: usize) -> u64 {
+    number(stored_size(row_size))
+}
+
+/// Estimates the bytes that the pages of an index of so many rows and keys take.
+pub fn page_bytes(rows: u64, keys: u64, key_size: usize, row_size: usize) -> u64 {
+    let of_rows = rows.saturating_mul(number(TIME_BYTES) + stored_row_bytes(row_size));
+    let of_keys = keys.min(rows).saturating_mul(number(GROUP_HEADER_BYTES + key_size));
+    of_rows.saturating_add(of_keys)
 }
 
 /// The sizes that determine how much memory an index takes.

@@ -36,9 +36,9 @@ use crate::{
 /// Bytes of the count of keys.
 pub(crate) const PAGE_HEADER_BYTES: usize = size_of::<u32>();
 /// Bytes of what precedes the key in its group.
-const GROUP_HEADER_BYTES: usize = 2 * size_of::<u32>();
+pub(crate) const GROUP_HEADER_BYTES: usize = 2 * size_of::<u32>();
 /// Bytes of an event time.
-const TIME_BYTES: usize = size_of::<i64>();
+pub(crate) const TIME_BYTES: usize = size_of::<i64>();
 
 /// Writes the bytes of pages, one after the other.
 #[derive(Debug, Default)]

@@ -144,7 +144,6 @@ const CLAUSES: &[(&[&str], &str)] = &[
     ),
     (&["DELETE FROM _ ^USING"], "A condition of DELETE can use only columns of the table."),
     (&["DESC ^SELECT", "DESCRIBE ^SELECT"], "Use EXPLAIN to show the plan of a query."),
-    (&["EXPLAIN ^ANALYZE"], "Omit ANALYZE; use \\timing in the shell to measure the time."),
     (&["^GROUPS"], "Use ROWS for a number of rows, or ROWS_RANGE for a time."),
     (
         &["GROUPING ^SETS"],

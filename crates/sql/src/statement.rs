@@ -119,8 +119,9 @@ impl Parser<'_> {
 
     fn explain(&mut self) -> Result<Statement> {
         self.expect_word("EXPLAIN")?;
-        let _is_detailed = self.eat_word("LOGICAL") || self.eat_word("PHYSICAL");
-        self.top_level_query().map(|query| Statement::Explain(Box::new(query)))
+        let analyze = self.eat_word("ANALYZE");
+        let _is_detailed = !analyze && (self.eat_word("LOGICAL") || self.eat_word("PHYSICAL"));
+        self.top_level_query().map(|query| Statement::Explain { query: Box::new(query), analyze })
     }
 
     /// Parses `VERIFY DEPLOYMENT name [AGAINST ANSWERS] [OPTIONS(…)]`.
@@ -277,8 +278,7 @@ impl Parser<'_> {
         self.expect_word("TABLE")?;
         let table = self.object_name()?;
         let start = self.start();
-        self.expect_word("ROWS")?;
-        let rows = self.count()?;
+        let rows = if self.eat_word("ROWS") { Some(self.count()?) } else { None };
         let mut keys = Vec::new();
         if self.eat_word("KEYS") {
             keys.push(self.count()?);

@@ -49,7 +49,9 @@ pub use disk::{DiskTuning, set_disk_tuning};
 pub use disk::{FlushedTable, TableParts};
 pub use durability::{Durability, durability, with_durability};
 pub use error::TableError;
-pub use estimate::{LevelsNeed, TableShape, estimate, estimate_levels};
+pub use estimate::{
+    DiskEstimate, LevelsNeed, PartEstimate, TableShape, estimate, estimate_levels, estimate_on_disk,
+};
 pub use hold::{IndexHold, IndexNeed, Provision, Widened};
 pub use include::{INCLUDED_BYTES_MAX, Inclusion};
 pub use index_counts::RowCounts;

@@ -17,11 +17,15 @@ mod run_rows;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use block::BlockFootprint;
+pub(crate) use extent::block_footprint;
 pub use extent::{ArrivedPlace, ExtentBlock, ExtentWriter, RowExtent};
+pub(crate) use key_filter::filter_bytes;
 pub(crate) use key_scan::{KeyScan, for_each_row};
 pub(crate) use merge::merge_scans;
 pub use merge::{MergeError, MergeRule, merge};
 pub use merged_rows::MergedRows;
 pub use page_cache::{PageCache, PageCacheUse, PageId};
+pub(crate) use run::fence_footprint;
 pub use run::{IndexRun, RunCounts, RunWriter};
 pub use run_rows::{PageSource, Pins, RunRows};

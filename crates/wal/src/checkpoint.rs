@@ -71,9 +71,7 @@ mod reader;
 mod writer;
 
 pub use block_reader::{BlockPlace, BlockReader};
-#[cfg(test)]
-pub(crate) use data_file::BLOCK_HEADER_BYTES;
-pub use data_file::{BLOCK_BYTES_MAX, DataFile};
+pub use data_file::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, DataFile};
 pub(crate) use data_file::{DATA_FILE_HEADER_BYTES, DataFileHeader, file_name, number_of};
 pub(crate) use manifest::decode;
 pub use manifest::{MANIFEST_BYTES_MAX, Manifest};

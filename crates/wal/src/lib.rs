@@ -139,8 +139,8 @@ pub use check::{
     read_unlisted_file,
 };
 pub use checkpoint::{
-    BLOCK_BYTES_MAX, BlockPlace, BlockReader, DataFile, DataFileReader, DataFileWriter,
-    MANIFEST_BYTES_MAX, Manifest,
+    BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockPlace, BlockReader, DataFile, DataFileReader,
+    DataFileWriter, MANIFEST_BYTES_MAX, Manifest,
 };
 pub use directory::{Access, DatabaseDirectory};
 pub use error::Error;

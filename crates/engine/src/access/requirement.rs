@@ -98,7 +98,7 @@ impl Session {
         match statement {
             Statement::Query(query) => needs_of_query(query),
             // Writes no file.
-            Statement::Explain(_) | Statement::Exit => Needs::default(),
+            Statement::Explain { .. } | Statement::Exit => Needs::default(),
             Statement::CreateDatabase { name, .. } => Needs::on_database(Privilege::Create, name),
             Statement::DropDatabase { name, .. } => Needs::on_database(Privilege::Drop, name),
             Statement::Use(name) => Needs::any(Securable::Database(name.text.clone()), name.span),

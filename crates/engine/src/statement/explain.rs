@@ -1,7 +1,10 @@
-//! EXPLAIN: the plan of batch mode, the program of request mode, and the indexes it would add.
+//! EXPLAIN: the plan of batch mode, the program of request mode, the indexes it would add, and with
+//! ANALYZE what the query took.
+
+use std::time::Duration;
 
 use lockstep_batch::{ExecuteOptions, IndexRead, index_reads};
-use lockstep_diagnostic::Result;
+use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_plan::BoundQuery;
 use lockstep_row::IndexSpec;
 use lockstep_sql::ast::Query;
@@ -19,14 +22,15 @@ use crate::{
 
 impl Session {
     /// Runs EXPLAIN. Compiles against empty tables with the indexes of these, so that nothing is
-    /// built.
+    /// built; with `analyze`, the query then runs.
     pub(crate) fn explain(
         &self,
         query: &Query,
+        analyze: bool,
         parameters: &[Parameter],
         script: &str,
     ) -> Result<Output> {
-        let known = KnownQuery::of(query)?;
+        let (written, known) = (query, KnownQuery::of(query)?);
         let query = known.as_ref().map_or(query, |(_, plain)| plain);
         let bound = self.bind_with(query, parameters)?;
         let entries = self.database.entries_for(&bound.plan, self.caller())?;
@@ -46,12 +50,45 @@ impl Session {
             }
             Err(error) => lines.push(format!("  not available: {error}")),
         }
+        if analyze {
+            lines.extend(self.measured(written, parameters)?);
+        }
         let warnings = lint::check(&bound, &TableSet::of(&entries), Purpose::Explaining, script);
         Ok(Output { warnings, ..Output::of_list("plan", lines.iter().map(String::as_str))? })
     }
 }
 
 impl Session {
+    /// Runs a query, discards its rows, and describes what that took.
+    fn measured(&self, query: &Query, parameters: &[Parameter]) -> Result<Vec<String>> {
+        self.require_online("EXPLAIN ANALYZE", query.span)?;
+        if let Some(outfile) = &query.into_outfile {
+            let message = "EXPLAIN ANALYZE of a query with INTO OUTFILE is not supported";
+            return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
+                .at(outfile.span)
+                .with_hint("Omit INTO OUTFILE; the rows are discarded.")
+                .err();
+        }
+        let measure = self.relation(query, parameters, None)?.measure()?;
+        let reads = measure.reads;
+        let milliseconds = |elapsed: Duration| elapsed.as_secs_f64() * 1_000.0;
+        let run = milliseconds(measure.run);
+        let time = match measure.compilation {
+            Some(time) => {
+                format!("compiled in {:.3} ms, answered in {run:.3} ms", milliseconds(time))
+            }
+            None => format!("{run:.3} ms"),
+        };
+        let mode = if measure.compilation.is_some() { "request" } else { "batch" };
+        Ok(vec![
+            format!("measured in {mode} mode"),
+            format!("  rows: {}", measure.rows),
+            format!("  time: {time}"),
+            format!("  pages in the page cache: {}", reads.cached),
+            format!("  blocks read from files of tables: {} ({} bytes)", reads.read, reads.bytes),
+        ])
+    }
+
     /// Describes the indexes that batch mode reads by key.
     fn index_reads(&self, bound: &BoundQuery, entries: &[TableEntry]) -> Vec<String> {
         if self.storage() == Storage::Offline {

@@ -1,13 +1,16 @@
-//! SHOW MEMORY and ESTIMATE: the memory that tables hold, and that a table will hold.
+//! SHOW MEMORY and ESTIMATE: the memory that tables hold, and what a table will take in memory and in files.
 //!
 //! The limit is the variable `max_memory`; the tables enforce it (`lockstep_table::MemoryBudget`).
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_row::{DataType, Projection, TableSchema, Value};
+use lockstep_host::memory;
+use lockstep_row::{DataType, IndexSpec, Projection, TableSchema, Value};
 use lockstep_sql::ast::Estimate;
-use lockstep_table::{TableMemory, TableShape, estimate};
+use lockstep_table::{
+    PartEstimate, Snapshot, Table, TableMemory, TableShape, estimate, estimate_on_disk,
+};
 
-use crate::{Output, Session, catalog::QualifiedName};
+use crate::{Output, Session, catalog::QualifiedName, statement::StorageMode};
 
 /// The columns of SHOW MEMORY.
 const MEMORY: &[(&str, DataType)] = &[
@@ -26,6 +29,9 @@ const ESTIMATE: &[(&str, DataType)] = &[
     ("Name", DataType::String),
     ("Memory_bytes", DataType::BigInt),
     ("Bytes_per_row", DataType::Double),
+    ("File_bytes", DataType::BigInt),
+    ("Memory_bytes_on_disk", DataType::BigInt),
+    ("Recommended", DataType::String),
 ];
 
 /// The most rows of an estimate.
@@ -68,24 +74,14 @@ impl Session {
         Output::of_values(MEMORY, &rows)
     }
 
-    /// Runs ESTIMATE TABLE: the memory of a table with a given number of rows, its indexes
-    /// including the columns that they include now, with the pre-aggregates of its deployments.
+    /// Runs ESTIMATE TABLE: what a table takes in memory and in files with a given number of rows, or with those
+    /// that are there; its indexes including the columns that they include now, with the pre-aggregates of
+    /// its deployments.
     pub(crate) fn estimate(&self, statement: &Estimate) -> Result<Output> {
-        let text_bytes = statement.text_bytes.unwrap_or(TEXT_BYTES_DEFAULT);
-        if statement.rows == 0 || statement.rows > ROWS_MAX || text_bytes > TEXT_BYTES_MAX {
-            let message = "ESTIMATE requires 1 to 10^12 rows and strings of at most 10^6 bytes";
-            return Diagnostic::new(code::INVALID_PARAMETER, message).at(statement.span).err();
-        }
         let table = self.find_table(&statement.table)?;
         let snapshot = table.snapshot();
         let schema = snapshot.schema();
-        let record_size = |index| snapshot.projection(index).map_or(0, Projection::size);
-        let shape = TableShape {
-            rows: statement.rows,
-            keys: statement.keys.clone(),
-            text_bytes,
-            record_sizes: (0..schema.indexes.len()).map(record_size).collect(),
-        };
+        let shape = shape_of(statement, &snapshot)?;
         let name = match &statement.table.database {
             Some(database) => format!("{}.{}", database.text, statement.table.name.text),
             None => format!("{}.{}", self.current_database(), statement.table.name.text),
@@ -93,15 +89,41 @@ impl Session {
         let mut parts = memory_parts(&name, schema, &estimate(schema, &shape));
         let of_deployments = self.pre_aggregate_parts(&name, schema, &shape);
         parts[0].bytes += of_deployments.iter().map(|part| part.bytes).sum::<u64>();
+        let on_disk = estimate_on_disk(schema, &shape);
+        let is_index = |(spec, _): &(&IndexSpec, &PartEstimate)| !spec.is_removed();
+        let indexes = schema.indexes.iter().zip(&on_disk.indexes).filter(is_index);
+        let mut in_files = vec![on_disk.total(), on_disk.rows];
+        in_files.extend(indexes.map(|(_, index)| *index));
+        // A disk table has no pre-aggregates.
+        in_files.resize(parts.len() + of_deployments.len(), PartEstimate::default());
+        let recommended = self.recommended_storage(&table, parts[0].bytes).name();
+        let recommended = std::iter::once(text(recommended)).chain(std::iter::repeat(Value::Null));
         parts.extend(of_deployments);
-        let rows: Vec<Vec<Value>> = parts
-            .into_iter()
-            .map(|part| {
-                let per_row = Value::Double(part.bytes_per_row(statement.rows));
-                part.values().into_iter().chain([per_row]).collect()
-            })
-            .collect();
+        let described = parts.into_iter().zip(in_files).zip(recommended);
+        let row = |((part, on_disk), recommended): ((MemoryPart, PartEstimate), Value)| {
+            let per_row = Value::Double(part.bytes_per_row(shape.rows));
+            let of_files = [number(on_disk.files), number(on_disk.memory)];
+            part.values()
+                .into_iter()
+                .chain([per_row])
+                .chain(of_files)
+                .chain([recommended])
+                .collect()
+        };
+        let rows: Vec<Vec<Value>> = described.map(row).collect();
         Output::of_values(ESTIMATE, &rows)
+    }
+
+    /// Returns where a table is to be that takes so many bytes in memory: there, if it fits beside the others
+    /// below the alert threshold; without `max_memory`, into half of what the process may take.
+    fn recommended_storage(&self, table: &Table, bytes: u64) -> StorageMode {
+        let now = self.database.memory_use();
+        let others = now.used.saturating_sub(table.memory().total());
+        let limit = now.alert_at.or(now.limit).or(memory::total().map(|total| total / 2));
+        match limit {
+            Some(limit) if others.saturating_add(bytes) > limit => StorageMode::Disk,
+            _ => StorageMode::Memory,
+        }
     }
 
     /// Estimates the pre-aggregates over a table of the deployments that the caller sees.
@@ -127,6 +149,35 @@ impl Session {
         });
         parts.collect()
     }
+}
+
+/// Returns the sizes that a statement gives, or those of the rows that are there.
+fn shape_of(statement: &Estimate, snapshot: &Snapshot<'_>) -> Result<TableShape> {
+    let record_size = |index| snapshot.projection(index).map_or(0, Projection::size);
+    let record_sizes = (0..snapshot.schema().indexes.len()).map(record_size).collect();
+    let stored = match statement.rows {
+        Some(_) => None,
+        None => Some(TableShape::of_rows(snapshot)?),
+    };
+    let TableShape { rows, keys, text_bytes, .. } = stored.unwrap_or_else(|| TableShape {
+        rows: statement.rows.unwrap_or(0),
+        text_bytes: TEXT_BYTES_DEFAULT,
+        ..TableShape::default()
+    });
+    let text_bytes = statement.text_bytes.unwrap_or(text_bytes);
+    if rows == 0 && statement.rows.is_none() {
+        let message = "ESTIMATE of an empty table requires a number of rows";
+        return Diagnostic::new(code::INVALID_PARAMETER, message)
+            .at(statement.table.name.span)
+            .with_hint("Write ESTIMATE TABLE t ROWS 1000000.")
+            .err();
+    }
+    if rows == 0 || rows > ROWS_MAX || text_bytes > TEXT_BYTES_MAX {
+        let message = "ESTIMATE requires 1 to 10^12 rows and strings of at most 10^6 bytes";
+        return Diagnostic::new(code::INVALID_PARAMETER, message).at(statement.span).err();
+    }
+    let keys = if statement.keys.is_empty() { keys } else { statement.keys.clone() };
+    Ok(TableShape { rows, keys, text_bytes, record_sizes })
 }
 
 /// The memory of a table, of its rows, or of one of its indexes.

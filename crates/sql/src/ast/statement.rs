@@ -28,13 +28,13 @@ pub enum OptionValue {
     Expr(Box<Expr>),
 }
 
-/// `ESTIMATE TABLE t ROWS n [KEYS n, …] [TEXT n]`: the memory of a table with so many rows.
+/// `ESTIMATE TABLE t [ROWS n] [KEYS n, …] [TEXT n]`: the memory and the files of a table with so many rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
     /// The table.
     pub table: ObjectName,
-    /// The number of rows.
-    pub rows: u64,
+    /// The number of rows; `None`: those that are there.
+    pub rows: Option<u64>,
     /// The number of entity keys, by index; empty when not given.
     pub keys: Vec<u64>,
     /// The bytes of a STRING.
@@ -445,7 +445,12 @@ pub enum Statement {
     /// A query.
     Query(Box<Query>),
     /// EXPLAIN.
-    Explain(Box<Query>),
+    Explain {
+        /// The query.
+        query: Box<Query>,
+        /// Whether it is run and measured.
+        analyze: bool,
+    },
     /// VERIFY DEPLOYMENT.
     VerifyDeployment {
         /// The deployment.

@@ -126,8 +126,11 @@ pub(super) const EXPLAIN: StatementRule = StatementRule {
     description: "Returns the plan of a query in batch mode, its program in request mode or the \
         reason why it has none, and the indexes that a deployment of the query would add. \
         The warnings are the same as those of DEPLOY. \
-        Neither runs nor builds anything; `LOGICAL` and `PHYSICAL` have no effect.",
-    grammar: "EXPLAIN [ LOGICAL | PHYSICAL ] query_statement",
+        Neither runs nor builds anything; `LOGICAL` and `PHYSICAL` have no effect. \
+        `ANALYZE` also runs the query, in request mode if its CONFIG says so, discards its rows, and \
+        returns their number, the time, and the pages of [disk tables](../guide/disk-tables.md) that it \
+        found in the page cache and that it read.",
+    grammar: "EXPLAIN [ ANALYZE | LOGICAL | PHYSICAL ] query_statement",
     privileges: "`SELECT` on each table that the query reads.",
     options: &[],
     examples: &["EXPLAIN SELECT user, max(price) OVER w AS top FROM orders\n\

@@ -127,15 +127,20 @@ pub(super) const MEMORY: StatementRule = StatementRule {
 
 pub(super) const ESTIMATE: StatementRule = StatementRule {
     name: "ESTIMATE TABLE",
-    description: "Computes the memory that a table would use with a given number of rows. \
+    description: "Computes the memory and the files that a table would use with a given number of rows, \
+        in memory and on a disk, and recommends one of the two. \
         `KEYS` is the number of entity keys of each index; `TEXT` is the average length of a \
         STRING in bytes (default 16). \
+        Without `ROWS`, all three are those of the rows that are stored. \
         The table is not changed.",
-    grammar: "ESTIMATE TABLE table_name ROWS whole_number\n\
+    grammar: "ESTIMATE TABLE table_name [ ROWS whole_number ]\n\
         [ KEYS whole_number { \",\" whole_number } ] [ TEXT whole_number ]",
     privileges: "Any privilege on the table.",
     options: &[],
-    examples: &["ESTIMATE TABLE orders ROWS 100000000 KEYS 1000000 TEXT 12"],
+    examples: &[
+        "ESTIMATE TABLE orders ROWS 100000000 KEYS 1000000 TEXT 12",
+        "ESTIMATE TABLE orders",
+    ],
 };
 
 pub(super) const DEPLOYMENTS: StatementRule = StatementRule {

@@ -13,7 +13,9 @@ use super::{clause, flag, list};
 pub(super) fn statement(statement: &Statement) -> String {
     match statement {
         Statement::Query(value) => query(value),
-        Statement::Explain(value) => list("explain", [query(value)]),
+        Statement::Explain { query: value, analyze } => {
+            list("explain", [flag(*analyze, "analyze"), query(value)])
+        }
         Statement::VerifyDeployment { name, against, options: items } => {
             let against = flag(*against == VerifyAgainst::Answers, "against-answers");
             list("verify-deployment", [object(name), against, options("options", items)])

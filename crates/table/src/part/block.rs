@@ -1,8 +1,18 @@
 //! Reading a block of a part: its bytes, and what they mean, or the error with the place.
 
+use lockstep_host::query;
 use lockstep_wal::{BlockPlace, BlockReader};
 
 use crate::{ReadError, ReadFailure};
+
+/// What a block of a part takes beside its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockFootprint {
+    /// Bytes on the disk.
+    pub(crate) files: u64,
+    /// Bytes of memory while the file is open.
+    pub(crate) memory: u64,
+}
 
 /// Reads a block, and makes something of its bytes, unless they have another layout.
 pub(super) fn read_block<T>(
@@ -10,6 +20,7 @@ pub(super) fn read_block<T>(
     place: BlockPlace,
     make: impl FnOnce(Vec<u8>) -> Result<T, ReadFailure>,
 ) -> Result<T, ReadError> {
+    query::report_block(u64::from(place.length));
     let bytes = file.read(place).map_err(|error| ReadFailure::of(&error));
     bytes.and_then(make).map_err(|reason| ReadError::new(file.path(), place.offset, reason))
 }

@@ -31,15 +31,28 @@ use std::{
 
 use lockstep_row::RowCodec;
 use lockstep_series::{Account, LogRow, RowBatch};
-use lockstep_wal::{BlockPlace, BlockReader, DataFile, DataFileWriter, Error};
+use lockstep_wal::{BLOCK_HEADER_BYTES, BlockPlace, BlockReader, DataFile, DataFileWriter, Error};
 
-use super::block::{read_block, read_versioned};
-use crate::{CheckpointBlock, ReadError, ReadFailure, checkpoint, disk::MemoryCharge};
+use super::{
+    BlockFootprint,
+    block::{read_block, read_versioned},
+};
+use crate::{
+    CheckpointBlock, ReadError, ReadFailure, checkpoint, disk::MemoryCharge, table::number,
+};
 
 const VERSION: u32 = 1;
 /// Bytes before the blocks in the last block.
 const HEADER_BYTES: usize = 32;
 const BLOCK_BYTES: usize = 20;
+
+/// What a block takes beside its bytes.
+pub(crate) fn block_footprint() -> BlockFootprint {
+    BlockFootprint {
+        files: number(BLOCK_HEADER_BYTES + BLOCK_BYTES),
+        memory: number(size_of::<BlockEntry>()),
+    }
+}
 
 /// The place of a block in the file, and the arrival of its first row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

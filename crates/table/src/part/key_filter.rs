@@ -36,6 +36,15 @@ pub(crate) struct KeyFilter {
     blocks: Vec<[u32; WORDS]>,
 }
 
+/// Returns the bytes of the filter of so many keys.
+pub(crate) fn filter_bytes(keys: u64) -> u64 {
+    block_count(keys).saturating_mul(BLOCK_BYTES as u64)
+}
+
+fn block_count(keys: u64) -> u64 {
+    BITS_PER_KEY.saturating_mul(keys).div_ceil(BLOCK_BYTES as u64 * 8).max(1)
+}
+
 /// Returns the hash of a key.
 pub(crate) fn hash(key: &[u8]) -> u64 {
     XxHash64::oneshot(0, key)
@@ -44,8 +53,7 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
 impl KeyFilter {
     /// Makes an empty filter with space for `keys` keys.
     pub(crate) fn new(keys: u64) -> Self {
-        let blocks = (BITS_PER_KEY * keys).div_ceil(BLOCK_BYTES as u64 * 8).max(1);
-        let blocks = usize::try_from(blocks).expect("a filter fits into memory");
+        let blocks = usize::try_from(block_count(keys)).expect("a filter fits into memory");
         Self { blocks: vec![[0; WORDS]; blocks] }
     }
 

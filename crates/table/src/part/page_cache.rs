@@ -14,6 +14,7 @@ use std::{
     },
 };
 
+use lockstep_host::query;
 use lockstep_series::Page;
 use quick_cache::{Weighter, sync::Cache};
 
@@ -112,8 +113,9 @@ impl PageCache {
         let counter = if is_hit { &self.hits } else { &self.reads };
         // Relaxed: a number to report.
         counter.fetch_add(1, Ordering::Relaxed);
-        if !is_hit {
-            self.note_bytes();
+        match is_hit {
+            true => query::report_cached_page(),
+            false => self.note_bytes(),
         }
         page
     }

@@ -43,22 +43,32 @@ use std::{
 
 use lockstep_row::RowCodec;
 use lockstep_series::{Account, Page, PageRows, PageWriter, RecordFormat, RowRef};
-use lockstep_wal::{BlockPlace, BlockReader, DataFile, DataFileWriter, Error};
+use lockstep_wal::{BLOCK_HEADER_BYTES, BlockPlace, BlockReader, DataFile, DataFileWriter, Error};
 
 use crate::{
     ReadError, ReadFailure,
     disk::{MemoryCharge, tuning},
     part::{
+        BlockFootprint,
         block::{read_block, read_versioned},
         bug::{self, PartBug},
         key_filter::{self, KeyFilter},
     },
+    table::number,
 };
 
 const VERSION: u32 = 1;
 /// Bytes before the pages in the last block.
 const HEADER_BYTES: usize = 40;
 const FENCE_BYTES: usize = 36;
+
+/// What a page takes beside its bytes, where its first key has so many.
+pub(crate) fn fence_footprint(key_size: usize) -> BlockFootprint {
+    BlockFootprint {
+        files: number(BLOCK_HEADER_BYTES + FENCE_BYTES + key_size),
+        memory: number(size_of::<Fence>() + key_size),
+    }
+}
 
 /// The place of a row in the order of its key: event time and arrival.
 pub(crate) type KeyPosition = (i64, u64);

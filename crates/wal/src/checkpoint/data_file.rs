@@ -16,7 +16,8 @@ pub const BLOCK_BYTES_MAX: u32 = 1 << 30;
 pub(crate) const DATA_FILE_VERSION: u32 = 1;
 
 pub(crate) const DATA_FILE_HEADER_BYTES: usize = 48;
-pub(crate) const BLOCK_HEADER_BYTES: usize = 12;
+/// The bytes before the payload of a block.
+pub const BLOCK_HEADER_BYTES: usize = 12;
 
 const MAGIC: [u8; 8] = *b"LSTEPDAT";
 const SUFFIX: &str = ".data";
