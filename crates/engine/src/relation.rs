@@ -15,7 +15,10 @@ use lockstep_host::{CallStep, query, temporary::TemporaryStorage};
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
-pub(crate) use self::lints::{QueryLints, SeenQueries};
+pub(crate) use self::{
+    lints::{QueryLints, SeenQueries},
+    measure::{MeasuredMode, QueryMeasure, measured},
+};
 use crate::{
     Database, Limits, Output, PreparedRequest,
     access::{AccessGuard, Caller},

@@ -117,7 +117,13 @@ pub(crate) fn action_of(statement: &Statement) -> &'static str {
         Statement::DropDeployment { .. } => "DROP DEPLOYMENT",
         Statement::CreateProcedure(_) => "CREATE PROCEDURE",
         Statement::DropProcedure { .. } => "DROP PROCEDURE",
-        Statement::Call { .. } => "CALL",
+        Statement::Call { analyze, .. } => {
+            if *analyze {
+                "EXPLAIN"
+            } else {
+                "CALL"
+            }
+        }
         Statement::CreateFunction(_) => "CREATE FUNCTION",
         Statement::DropFunction { .. } => "DROP FUNCTION",
         Statement::CreateUser(_) => "CREATE USER",

@@ -146,7 +146,7 @@ pub const TOKENS: &[TokenRule] = token::TOKENS;
 pub fn rule_of(statement: &Statement) -> &'static StatementRule {
     match statement {
         Statement::Query(_) => &query::SELECT,
-        Statement::Explain { .. } => &query::EXPLAIN,
+        Statement::Explain { .. } | Statement::Call { analyze: true, .. } => &query::EXPLAIN,
         Statement::VerifyDeployment { .. } => &deployment::VERIFY_DEPLOYMENT,
         Statement::CreateDatabase { .. } => &definition::CREATE_DATABASE,
         Statement::DropDatabase { .. } => &definition::DROP_DATABASE,

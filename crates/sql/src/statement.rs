@@ -88,7 +88,7 @@ impl Parser<'_> {
                 let _ = self.eat_word("TABLE");
                 self.comma_list(Self::object_name).map(Statement::Truncate)
             }
-            "CALL" => self.call_procedure(),
+            "CALL" => self.call_procedure(false),
             "GRANT" | "REVOKE" => self.privileges(),
             "KILL" => self.kill(),
             "EXIT" | "QUIT" => {
@@ -120,6 +120,9 @@ impl Parser<'_> {
     fn explain(&mut self) -> Result<Statement> {
         self.expect_word("EXPLAIN")?;
         let analyze = self.eat_word("ANALYZE");
+        if analyze && self.at_word("CALL") {
+            return self.call_procedure(true);
+        }
         let _is_detailed = !analyze && (self.eat_word("LOGICAL") || self.eat_word("PHYSICAL"));
         self.top_level_query().map(|query| Statement::Explain { query: Box::new(query), analyze })
     }
@@ -364,13 +367,13 @@ impl Parser<'_> {
         Ok(Statement::Delete { table, filter })
     }
 
-    fn call_procedure(&mut self) -> Result<Statement> {
+    fn call_procedure(&mut self, analyze: bool) -> Result<Statement> {
         self.expect_word("CALL")?;
         let name = self.object_name()?;
         self.expect_symbol("(")?;
         let arguments =
             if self.at_symbol(")") { Vec::new() } else { self.comma_list(Self::expression)? };
         self.expect_symbol(")")?;
-        Ok(Statement::Call { name, arguments })
+        Ok(Statement::Call { name, arguments, analyze })
     }
 }

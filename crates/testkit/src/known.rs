@@ -14,10 +14,11 @@ use lockstep_engine::{Output, Session, TrainingSetOptions, set_chunk_rows};
 use lockstep_row::{DataType, Value};
 
 use crate::{
+    disk_tables::SmallFiles,
     l3::{
         constructs,
         draw::{self, DrawnQuery, MAIN, OTHERS, VIEW},
-        tables::{DrawnTables, columns},
+        tables::{DrawnTables, RowPart, columns},
         texts_in_order,
     },
     oracle::{self, OracleRow, OracleTable},
@@ -96,6 +97,7 @@ struct Arrival {
 
 /// Draws and compares `cases` queries; with a fault, of which one failure is enough.
 pub fn run(seed: u64, cases: u64, fault: Option<KnownFault>) -> KnownReport {
+    let _small_files = SmallFiles::begin();
     let mut report = KnownReport::default();
     let mut random = Random::new(seed);
     let failures_max = if fault.is_some() { 1 } else { FAILURES_MAX };
@@ -200,6 +202,9 @@ impl KnownCase<'_> {
             }
             let name = self.tables.tables[arrival.table].name;
             self.tables.append_to(&session, name, std::slice::from_ref(row));
+            if random.chance(10) {
+                self.tables.flush(&session, RowPart::Early);
+            }
         }
         Ok(answers)
     }
@@ -264,6 +269,9 @@ impl KnownCase<'_> {
                 ahead[..taken].iter().map(|one| self.row(*one).clone()).collect();
             self.tables.append_to(&session, self.tables.tables[first.table].name, &rows);
             ahead = &ahead[taken..];
+            if random.chance(10) {
+                self.tables.flush(&session, RowPart::Early);
+            }
         }
         Ok(session)
     }

@@ -35,6 +35,7 @@ use self::{
     tables::{DrawnTables, REQUEST_ID, RowPart, columns, insert, tuple},
 };
 use crate::{
+    disk_tables::SmallFiles,
     oracle::OracleRow,
     random::Random,
     rows::{of_output, to_batch},
@@ -188,6 +189,7 @@ pub fn run(seed: u64, cases: u64) -> L3Report {
 /// Draws and compares `cases` queries with a fault.
 pub fn run_with(seed: u64, cases: u64, fault: Option<Fault>) -> L3Report {
     let _one_run = CHUNK_ROWS.lock();
+    let _small_files = SmallFiles::begin();
     let mut report = L3Report::default();
     let mut random = Random::new(seed);
     let mut tried = 0;

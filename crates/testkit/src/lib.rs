@@ -11,6 +11,7 @@
 //! | [`replay`] | a scenario run by the engine in batch mode and in request mode |
 //! | [`slt`] | golden SQL files in sqllogictest syntax |
 //! | [`guide`] | documents whose examples are tests |
+//! | [`disk_tables`] | databases whose tables are disk tables, with small files |
 //! | [`durability`] | the durable engine on a simulated disk |
 //! | [`known`] | as-known training sets against requests and the oracle |
 //! | [`fuzz`] | fuzzing with malformed SQL |
@@ -20,6 +21,7 @@
 //! | [`panics`] | panics as text |
 //! | [`random`] | seeded random numbers |
 
+pub mod disk_tables;
 pub mod durability;
 pub mod fuzz;
 pub mod guide;

@@ -30,20 +30,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
-use lockstep_engine::{
-    Database, Diagnostic, DiskTuning, OpenOptions, Output, Session, SpillAlways, StorageTuning,
-};
-use lockstep_host::Host;
+use lockstep_engine::{Database, Diagnostic, DiskTuning, Output, Session, SpillAlways};
 use lockstep_row::{DataType, Value};
-use lockstep_sim::SimulatedDisk;
 
-use crate::{rows, scenario::script::date};
+use crate::{disk_tables, rows, scenario::script::date};
 
 /// A configuration in which a file runs; none changes a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -301,14 +294,6 @@ struct Player {
     folder: PathBuf,
 }
 
-/// Opens an empty database of which every table is a disk table, on a disk of its own.
-fn disk_database() -> Result<Database, Box<Diagnostic>> {
-    let host = Host { disk: Arc::new(SimulatedDisk::new()), ..Host::default() };
-    let tuning = StorageTuning { all_on_disk: true, ..StorageTuning::default() };
-    let options = OpenOptions { host, tuning, ..OpenOptions::default() };
-    Database::open_with(Path::new("/database"), &options)
-}
-
 /// Numbers the folders of this process.
 static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 
@@ -317,7 +302,7 @@ impl Player {
         configuration.set_process();
         let flushes = configuration.has_disk_tables;
         let database = match flushes {
-            true => disk_database().map_err(|error| error.render(None))?,
+            true => disk_tables::open().map_err(|error| error.render(None))?,
             false => Database::in_memory(),
         };
         let session = database.session();
@@ -352,9 +337,7 @@ impl Player {
             self.database.make_pre_aggregates();
         }
         if self.flushes && !record.header.starts_with("query") {
-            let flushed = self.database.checkpoint().map(|_| ());
-            let merged = flushed.and_then(|()| self.database.compact_disk_tables());
-            if let Err(error) = merged {
+            if let Err(error) = disk_tables::flush(&self.database) {
                 outcome.lines.push(format!("not flushed: {}", error.render(None)));
             }
         }

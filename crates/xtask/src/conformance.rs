@@ -24,7 +24,7 @@ use std::{
 };
 
 use lockstep_host::{Clock, SystemClock};
-use lockstep_testkit::panics;
+use lockstep_testkit::{disk_tables::SmallFiles, panics};
 
 use self::{
     case::ConformanceCase,
@@ -111,6 +111,10 @@ fn run_cases(cases: &[ConformanceCase], options: &ConformanceOptions) -> Result<
     let scope = RunScope { is_whole, blesses: options.bless };
     let under_setting = run_all(&chosen, Setting::OpenMldb);
     let by_default = run_all(&chosen, Setting::Default);
+    let on_disk = {
+        let _small_files = SmallFiles::begin();
+        run_all(&chosen, Setting::OnDisk)
+    };
     let report = count(&under_setting);
     for (done, title) in [
         (&under_setting, "under SET compatibility = 'openmldb'"),
@@ -129,6 +133,7 @@ fn run_cases(cases: &[ConformanceCase], options: &ConformanceOptions) -> Result<
     );
     let mut is_good = review_setting(&under_setting, scope)?;
     is_good &= review_default(&under_setting, &by_default, scope)?;
+    is_good &= review_on_disk(&under_setting, &on_disk);
     if options.json {
         println!("{}", report.json());
     }
@@ -271,6 +276,28 @@ fn review_default(
     settle(&review, [(lists::DEFAULT, list)], scope.blesses)
 }
 
+/// Compares the run with every table on a disk with the one in memory: there is no difference.
+fn review_on_disk(in_memory: &[FinishedCase<'_>], on_disk: &[FinishedCase<'_>]) -> bool {
+    let ((_, failed_in_memory), (passed, failed)) = (split(in_memory), split(on_disk));
+    let (worse, better) = (&failed - &failed_in_memory, &failed_in_memory & &passed);
+    println!(
+        "conformance: with every table on a disk {} passed, {} failed; {} differ from the run in memory",
+        passed.len(),
+        failed.len(),
+        worse.len() + better.len()
+    );
+    for line in &better {
+        println!("{line}: is as expected only with every table on a disk");
+    }
+    for done in on_disk {
+        let line = lists::line(&done.case.id, done.mode);
+        if let (Err(reason), true) = (&done.verdict, worse.contains(&line)) {
+            println!("{line}: is not as expected with every table on a disk: {reason}");
+        }
+    }
+    worse.is_empty() && better.is_empty()
+}
+
 /// Prints the lines that are wrongly listed, or removes them; returns whether the lists are right
 /// now. A list never grows by itself.
 fn settle<const N: usize>(
@@ -331,7 +358,7 @@ fn show(cases: &[ConformanceCase], id: &str) -> bool {
         for row in expectation.rows.iter().flatten() {
             println!("  {}", serde_json::Value::Array(row.clone()));
         }
-        for setting in [Setting::OpenMldb, Setting::Default] {
+        for setting in [Setting::OpenMldb, Setting::OnDisk, Setting::Default] {
             println!("--- {mode}, {setting:?}: outcome");
             let is_as_expected = show_trial(case, mode, setting);
             is_good &= is_as_expected || setting == Setting::Default;

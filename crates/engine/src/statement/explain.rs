@@ -6,10 +6,13 @@ use std::time::Duration;
 use lockstep_batch::{ExecuteOptions, IndexRead, index_reads};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_plan::BoundQuery;
-use lockstep_row::IndexSpec;
-use lockstep_sql::ast::Query;
+use lockstep_row::{Arena, IndexSpec};
+use lockstep_sql::ast::{Expr, ObjectName, Query};
 
-use super::deploy::pre_aggregation_of;
+use super::{
+    deploy::pre_aggregation_of,
+    procedure::{CalledRequest, data_of},
+};
 use crate::{
     Output, Parameter, PreparedRequest, Session,
     catalog::TableEntry,
@@ -17,6 +20,7 @@ use crate::{
     index_read,
     known::KnownQuery,
     lint::{self, Purpose},
+    relation::{MeasuredMode, QueryMeasure, measured},
     variables::Storage,
 };
 
@@ -70,23 +74,32 @@ impl Session {
                 .err();
         }
         let measure = self.relation(query, parameters, None)?.measure()?;
-        let reads = measure.reads;
-        let milliseconds = |elapsed: Duration| elapsed.as_secs_f64() * 1_000.0;
-        let run = milliseconds(measure.run);
-        let time = match measure.compilation {
-            Some(time) => {
-                format!("compiled in {:.3} ms, answered in {run:.3} ms", milliseconds(time))
-            }
-            None => format!("{run:.3} ms"),
-        };
-        let mode = if measure.compilation.is_some() { "request" } else { "batch" };
-        Ok(vec![
-            format!("measured in {mode} mode"),
-            format!("  rows: {}", measure.rows),
-            format!("  time: {time}"),
-            format!("  pages in the page cache: {}", reads.cached),
-            format!("  blocks read from files of tables: {} ({} bytes)", reads.read, reads.bytes),
-        ])
+        Ok(describe(&measure))
+    }
+
+    /// Runs EXPLAIN ANALYZE of a call: its program, and what its answer took.
+    pub(crate) fn explain_call(
+        &self,
+        name: &ObjectName,
+        arguments: &[Expr],
+        parameters: &[Parameter],
+    ) -> Result<Output> {
+        let CalledRequest { request, row } = self.called(name, arguments, parameters)?;
+        let arena = Arena::new();
+        let row = data_of(&row, &arena);
+        let mut rows = 0;
+        let (run, reads) = measured(&self.database, || {
+            rows = u64::from(request.answer(&row, &arena)?.is_some());
+            Ok(())
+        })?;
+        let measure =
+            QueryMeasure { rows, mode: MeasuredMode::Request { compilation: None }, run, reads };
+        let program = request.explain();
+        let program = program.lines().map(|line| format!("  {line}"));
+        let mut lines: Vec<String> =
+            std::iter::once("request mode".to_owned()).chain(program).collect();
+        lines.extend(describe(&measure));
+        Output::of_list("plan", lines.iter().map(String::as_str))
     }
 
     /// Describes the indexes that batch mode reads by key.
@@ -110,6 +123,27 @@ impl Session {
         };
         reads.unwrap_or_default().into_iter().filter_map(line).collect()
     }
+}
+
+/// Describes what a query took.
+fn describe(measure: &QueryMeasure) -> Vec<String> {
+    let QueryMeasure { rows, mode, run, reads } = measure;
+    let milliseconds = |elapsed: &Duration| format!("{:.3} ms", elapsed.as_secs_f64() * 1_000.0);
+    let run = milliseconds(run);
+    let (name, time) = match mode {
+        MeasuredMode::Batch => ("batch", run),
+        MeasuredMode::Request { compilation: None } => ("request", run),
+        MeasuredMode::Request { compilation: Some(compilation) } => {
+            ("request", format!("{run}, after {} of compilation", milliseconds(compilation)))
+        }
+    };
+    vec![
+        format!("measured in {name} mode"),
+        format!("  rows: {rows}"),
+        format!("  time: {time}"),
+        format!("  pages in the page cache: {}", reads.cached),
+        format!("  blocks read from files of tables: {} ({} bytes)", reads.read, reads.bytes),
+    ]
 }
 
 /// Describes the indexes that the compilation added to the empty copy of a table and the table

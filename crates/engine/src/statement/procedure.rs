@@ -116,6 +116,26 @@ impl Session {
         arguments: &[Expr],
         parameters: &[Parameter],
     ) -> Result<Output> {
+        let CalledRequest { request, row } = self.called(name, arguments, parameters)?;
+        let arena = Arena::new();
+        let answer = request.answer(&data_of(&row, &arena), &arena)?;
+        let columns = request.output().to_vec();
+        let mut builders: Vec<ColumnBuilder> =
+            columns.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 1)).collect();
+        for (builder, value) in builders.iter_mut().zip(answer.into_iter().flatten()) {
+            builder.push(*value);
+        }
+        let count = usize::from(answer.is_some());
+        Output::of_columns(columns, builders, count)
+    }
+
+    /// Finds the program of a call, and reads the values of its request row.
+    pub(super) fn called(
+        &self,
+        name: &ObjectName,
+        arguments: &[Expr],
+        parameters: &[Parameter],
+    ) -> Result<CalledRequest> {
         let request = match self.find_procedure(name) {
             Ok(procedure) => Arc::clone(&procedure.request),
             Err(error) => match self.find_deployment(&self.qualified(name).to_string()) {
@@ -146,17 +166,7 @@ impl Session {
             coerce(&value, data_type, options.settings, &position)
         };
         let row: Vec<Value> = arguments.iter().zip(input).map(value).collect::<Result<_>>()?;
-        let arena = Arena::new();
-        let row: Vec<Datum<'_>> = row.iter().map(|value| value.as_datum(&arena)).collect();
-        let answer = request.answer(&row, &arena)?;
-        let columns = request.output().to_vec();
-        let mut builders: Vec<ColumnBuilder> =
-            columns.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 1)).collect();
-        for (builder, value) in builders.iter_mut().zip(answer.into_iter().flatten()) {
-            builder.push(*value);
-        }
-        let count = usize::from(answer.is_some());
-        Output::of_columns(columns, builders, count)
+        Ok(CalledRequest { request, row })
     }
 
     /// Runs SHOW CREATE PROCEDURE.
@@ -190,6 +200,17 @@ impl Session {
             None => objects.no_procedure(&wanted).at(name.name.span).err(),
         }
     }
+}
+
+/// The program and the request row of a CALL.
+pub(super) struct CalledRequest {
+    pub(super) request: Arc<PreparedRequest>,
+    pub(super) row: Vec<Value>,
+}
+
+/// Returns the values of a request row.
+pub(super) fn data_of<'v>(row: &'v [Value], arena: &'v Arena) -> Vec<Datum<'v>> {
+    row.iter().map(|value| value.as_datum(arena)).collect()
 }
 
 /// Returns which columns of the answer are copies of CONST parameters, and so equal for all rows of a

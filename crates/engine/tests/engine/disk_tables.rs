@@ -6,8 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use arrow::{array::RecordBatch, compute::concat_batches};
-use lockstep_engine::{Session, check, salvage};
+use arrow::{
+    array::{AsArray as _, RecordBatch},
+    compute::concat_batches,
+    datatypes::Int64Type,
+};
+use lockstep_engine::{Session, check, code, salvage};
 
 use crate::test_directory::TestDirectory;
 
@@ -27,6 +31,21 @@ fn run(session: &Session, statement: &str) {
 fn shown(session: &Session, query: &str) -> String {
     let output = session.execute(query).unwrap_or_else(|error| panic!("{query}: {error:?}"));
     format!("{:?}", output.batches)
+}
+
+/// The number that a query returns.
+fn number(session: &Session, query: &str) -> i64 {
+    let output = session.execute(query).expect("a query");
+    output.batches[0].column(0).as_primitive::<Int64Type>().value(0)
+}
+
+/// The lines of EXPLAIN ANALYZE that say what was measured, without the time.
+fn measured(session: &Session, statement: &str) -> Vec<String> {
+    let output =
+        session.execute(statement).unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+    let lines = output.batches[0].column(0).as_string::<i32>().iter().flatten();
+    let measured = lines.skip_while(|line| !line.starts_with("measured"));
+    measured.filter(|line| !line.contains("time: ")).map(|line| line.trim().to_owned()).collect()
 }
 
 /// Inserts rows with the numbers from `from` on, of seven keys.
@@ -99,6 +118,72 @@ fn changes_after_a_checkpoint_are_there_for_who_only_reads() {
     let found = check(&directory.0).expect("it can be checked");
     assert!(found.findings.is_empty(), "{:?}", found.findings);
     assert_eq!(all_shown(&directory.open()), before);
+}
+
+#[test]
+fn explain_analyze_says_what_was_read() {
+    let directory = TestDirectory::new("analyze");
+    let session = directory.open();
+    run(&session, CREATE);
+    insert(&session, 0, 2_000);
+    run(&session, DEPLOY);
+    let call = "EXPLAIN ANALYZE CALL d ('k3', 1, 'x', 500000)";
+    let in_memory = ["pages in the page cache: 0", "blocks read from files of tables: 0 (0 bytes)"];
+    assert_eq!(measured(&session, call)[2..], in_memory);
+    run(&session, "CHECKPOINT");
+    let first = measured(&session, call);
+    assert_eq!(first[..3], ["measured in request mode", "rows: 1", "pages in the page cache: 0"]);
+    assert!(!first[3].contains(" 0 ("), "{first:?}");
+    // Now they are in the page cache.
+    let second = measured(&session, call);
+    assert!(!second[2].ends_with(" 0"), "{second:?}");
+    assert_eq!(second[3], in_memory[1]);
+    let query = "SELECT k, count(n) OVER w AS c FROM t
+        WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)";
+    let request =
+        "CONFIG(execute_mode='request', values=[('k3', 1, 'x', 500000), ('k4', 1, 'x', 0)])";
+    let requests = measured(&session, &format!("EXPLAIN ANALYZE {query} {request}"));
+    assert_eq!(requests[..2], ["measured in request mode", "rows: 2"]);
+    let batch = measured(&session, &format!("EXPLAIN ANALYZE {query}"));
+    assert_eq!(batch[..2], ["measured in batch mode", "rows: 2000"]);
+    assert!(!batch[3].contains(" 0 ("), "{batch:?}");
+    // Nothing is kept of what it does, and nothing is written.
+    let outfile = directory.0.join("rows.csv");
+    let written = format!("EXPLAIN ANALYZE SELECT k FROM t INTO OUTFILE '{}'", outfile.display());
+    assert_eq!(session.execute(&written).unwrap_err().code, code::FEATURE_NOT_SUPPORTED);
+    assert!(!outfile.exists());
+    run(&session, "SET @@execute_mode = 'offline'");
+    assert_eq!(
+        session.execute("EXPLAIN ANALYZE SELECT 1").unwrap_err().code,
+        code::FEATURE_NOT_SUPPORTED
+    );
+}
+
+#[test]
+fn an_estimate_of_stored_rows_is_that_of_their_files() {
+    let directory = TestDirectory::new("estimate");
+    let session = directory.open();
+    run(&session, CREATE);
+    assert_eq!(session.execute("ESTIMATE TABLE t").unwrap_err().code, code::INVALID_PARAMETER);
+    for from in (0..40_000).step_by(2_000) {
+        insert(&session, from, 2_000);
+    }
+    run(&session, "CHECKPOINT");
+    let on_disk = number(&session, "SELECT file_bytes FROM lockstep.storage");
+    let memory = number(&session, "SELECT memory_bytes FROM lockstep.storage");
+    let estimate = session.execute("ESTIMATE TABLE t").expect("there are rows");
+    let of_table = |column: usize| {
+        let values = estimate.batches[0].column(column).as_primitive::<Int64Type>();
+        (values.value(0), values.value(1) + values.value(2))
+    };
+    for (column, taken) in [(4, on_disk), (5, memory)] {
+        let (estimated, sum) = of_table(column);
+        assert_eq!(estimated, sum);
+        assert!(estimated.abs_diff(taken) * 10 <= taken.unsigned_abs(), "{estimated} for {taken}");
+    }
+    run(&session, "ALTER TABLE t SET OPTIONS(storage_mode='memory')");
+    let in_memory = session.execute("ESTIMATE TABLE t").expect("there are rows");
+    assert_eq!(in_memory.batches, estimate.batches, "both modes are estimated in either");
 }
 
 #[test]

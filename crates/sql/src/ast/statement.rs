@@ -566,6 +566,8 @@ pub enum Statement {
         name: ObjectName,
         /// Its arguments.
         arguments: Vec<Expr>,
+        /// EXPLAIN ANALYZE: whether the call is measured.
+        analyze: bool,
     },
     /// CREATE FUNCTION.
     CreateFunction(Box<CreateFunction>),

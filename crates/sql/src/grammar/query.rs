@@ -127,11 +127,12 @@ pub(super) const EXPLAIN: StatementRule = StatementRule {
         reason why it has none, and the indexes that a deployment of the query would add. \
         The warnings are the same as those of DEPLOY. \
         Neither runs nor builds anything; `LOGICAL` and `PHYSICAL` have no effect. \
-        `ANALYZE` also runs the query, in request mode if its CONFIG says so, discards its rows, and \
-        returns their number, the time, and the pages of [disk tables](../guide/disk-tables.md) that it \
+        `ANALYZE` also runs the query, in request mode if its CONFIG says so, or a call of a deployment or \
+        procedure, discards the rows, and returns their number, the time, and the pages of [disk tables](../guide/disk-tables.md) that it \
         found in the page cache and that it read.",
-    grammar: "EXPLAIN [ ANALYZE | LOGICAL | PHYSICAL ] query_statement",
-    privileges: "`SELECT` on each table that the query reads.",
+    grammar: "EXPLAIN [ ANALYZE | LOGICAL | PHYSICAL ] query_statement\n\
+        | EXPLAIN ANALYZE CALL table_name \"(\" [ expression { \",\" expression } ] \")\"",
+    privileges: "`SELECT` on each table that the query reads; for a call, those of CALL.",
     options: &[],
     examples: &["EXPLAIN SELECT user, max(price) OVER w AS top FROM orders\n\
          WINDOW w AS (PARTITION BY user ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"],

@@ -101,8 +101,9 @@ fn other_statement(statement: &Statement) -> String {
         Statement::DropProcedure { name, if_exists } => {
             drop_object("procedure", *if_exists, &object(name))
         }
-        Statement::Call { name, arguments } => {
-            list("call", [object(name)].into_iter().chain(arguments.iter().map(expr)))
+        Statement::Call { name, arguments, analyze } => {
+            let head = [flag(*analyze, "analyze"), object(name)];
+            list("call", head.into_iter().chain(arguments.iter().map(expr)))
         }
         Statement::CreateFunction(function) => list(
             "create-function",

@@ -10,6 +10,9 @@ pub const STANDARD: &str = "the default mode";
 /// `SET compatibility = 'openmldb'`.
 pub const OPENMLDB: &str = "the compatibility mode";
 
+/// Every table is a disk table.
+pub const DISK_TABLES: &str = "disk tables";
+
 /// A key has rows in more than one chunk.
 pub const LONG_KEYS: &str = "a key of several chunks";
 
@@ -38,6 +41,7 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("tables", "late rows"),
     ("tables", "rows one by one"),
     ("tables", "extreme values"),
+    ("tables", DISK_TABLES),
     ("request", "a query without DEPLOY"),
     ("request", "DEPLOY before the rows"),
     ("request", "DEPLOY among the rows"),

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use lockstep_engine::{Database, Session};
 use lockstep_row::{DataType, Value};
 
-use super::constructs::{LONG_KEYS, OPENMLDB, STANDARD};
-use crate::{oracle::OracleRow, random::Random, rows::to_batch, scenario::script::literal};
+use super::constructs::{DISK_TABLES, LONG_KEYS, OPENMLDB, STANDARD};
+use crate::{
+    disk_tables, oracle::OracleRow, random::Random, rows::to_batch, scenario::script::literal,
+};
 
 /// Names and types of the columns of every table.
 pub const COLUMNS: [(&str, DataType); 12] = [
@@ -86,8 +88,19 @@ pub struct DrawnTables {
     pub is_compatible: bool,
     /// Whether each row is appended alone.
     is_one_by_one: bool,
+    /// Whether they are disk tables; then the parts of the rows that are written into files.
+    flushed: Option<FlushedRows>,
     /// The properties of the rows, by the names of constructs.
     pub features: Vec<&'static str>,
+}
+
+/// The rows of disk tables that are in files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FlushedRows {
+    /// Those that arrive first; the others are in memory.
+    Early,
+    /// All, in two parts.
+    All,
 }
 
 /// The domains of keys and event times.
@@ -116,6 +129,8 @@ impl DrawnTables {
             }
         };
         note(is_one_by_one, "rows one by one");
+        let flushed = *random.pick(&[None, None, Some(FlushedRows::Early), Some(FlushedRows::All)]);
+        note(flushed.is_some(), DISK_TABLES);
         note(is_extreme, "extreme values");
         let mut tables: Vec<DrawnTable> = Vec::new();
         for (name, first_id) in names.iter().zip((0..).step_by(10_000)) {
@@ -135,7 +150,7 @@ impl DrawnTables {
         }
         features.sort_unstable();
         features.dedup();
-        Self { tables, chunk_rows, is_compatible, is_one_by_one, features }
+        Self { tables, chunk_rows, is_compatible, is_one_by_one, flushed, features }
     }
 
     /// Draws a request row.
@@ -146,7 +161,11 @@ impl DrawnTables {
 
     /// Creates the empty tables in a new database and returns its session.
     pub fn open(&self) -> Session {
-        let session = Database::in_memory().session();
+        let database = match self.flushed {
+            None => Database::in_memory(),
+            Some(_) => disk_tables::open().expect("the disk is empty"),
+        };
+        let session = database.session();
         for statement in self.definitions() {
             session.execute(&statement).expect("the tables are made");
         }
@@ -157,6 +176,19 @@ impl DrawnTables {
     pub fn append(&self, session: &Session, part: RowPart) {
         for table in &self.tables {
             self.append_to(session, table.name, table.part(part));
+        }
+        self.flush(session, part);
+    }
+
+    /// Writes the rows of disk tables into files after a part of them was appended, if that part is to be there.
+    pub fn flush(&self, session: &Session, part: RowPart) {
+        let is_flushed = match self.flushed {
+            None => false,
+            Some(FlushedRows::Early) => part == RowPart::Early,
+            Some(FlushedRows::All) => true,
+        };
+        if is_flushed {
+            disk_tables::flush(session.database()).expect("the disk takes it");
         }
     }
 

@@ -5,7 +5,7 @@
 use arrow::array::RecordBatch;
 use lockstep_engine::{Database, Diagnostic, Output, Parameter, Result as EngineResult, Session};
 use lockstep_sql::ast::Statement;
-use lockstep_testkit::rows::to_batch;
+use lockstep_testkit::{disk_tables, rows::to_batch};
 use serde_json::Value as Json;
 
 use super::{
@@ -23,9 +23,13 @@ pub(super) struct CaseDatabase {
 impl CaseDatabase {
     /// Creates the databases and the empty tables.
     pub(super) fn open(case: &ConformanceCase, setting: Setting) -> Result<Self, String> {
-        let database = Self { session: Database::in_memory().session(), setting };
+        let database = match setting {
+            Setting::OnDisk => disk_tables::open().map_err(|error| error.render(None))?,
+            Setting::OpenMldb | Setting::Default => Database::in_memory(),
+        };
+        let database = Self { session: database.session(), setting };
         database.execute("SET time_zone = 'Asia/Shanghai'")?;
-        if setting == Setting::OpenMldb {
+        if setting != Setting::Default {
             database.execute("SET compatibility = 'openmldb'")?;
         }
         let others = case.inputs.iter().filter_map(|input| input.database.as_ref());
@@ -56,7 +60,16 @@ impl CaseDatabase {
                 }
             }
         }
-        Ok(())
+        self.flush()
+    }
+
+    /// Writes the rows into files if the tables are on a disk.
+    fn flush(&self) -> Result<(), String> {
+        match self.setting {
+            Setting::OnDisk => disk_tables::flush(self.session.database())
+                .map_err(|error| format!("not flushed: {}", error.render(None))),
+            Setting::OpenMldb | Setting::Default => Ok(()),
+        }
     }
 
     /// Runs an INSERT whose `?` stand for cells of the table's columns, in their order.
@@ -103,6 +116,10 @@ impl CaseDatabase {
         let mut last = CaseOutcome::Table(ResultTable::default());
         for statement in statements {
             last = outcome_of(self.session.execute(statement), statement);
+            if let Err(error) = self.flush() {
+                let diagnostic = Box::new(Diagnostic::internal(error));
+                return CaseOutcome::Error { diagnostic, sql: statement.clone() };
+            }
         }
         last
     }

@@ -34,12 +34,14 @@ pub(crate) struct CaseRun {
     pub(crate) verdict: Verdict,
 }
 
-/// Whether `SET compatibility = 'openmldb'` is on.
+/// How the cases are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Setting {
-    /// It is.
+    /// With `SET compatibility = 'openmldb'`.
     OpenMldb,
-    /// It is not.
+    /// With it, and with every table on a disk.
+    OnDisk,
+    /// Without it.
     Default,
 }
 

@@ -1,0 +1,44 @@
+//! Databases of which every table is a disk table, on a simulated disk: the same values come from files.
+//!
+//! Files are small ([`DiskTuning::SMALL`], while a [`SmallFiles`] exists), so that a few rows make many pages.
+//! [`flush`] writes the rows that are in memory, and merges what is to be merged.
+
+use std::{path::Path, sync::Arc};
+
+use lockstep_engine::{
+    Database, Diagnostic, DiskTuning, OpenOptions, StorageTuning, set_disk_tuning,
+};
+use lockstep_host::Host;
+use lockstep_sim::SimulatedDisk;
+
+/// Opens an empty database.
+pub fn open() -> Result<Database, Box<Diagnostic>> {
+    let host = Host { disk: Arc::new(SimulatedDisk::new()), ..Host::default() };
+    let tuning = StorageTuning { all_on_disk: true, ..StorageTuning::default() };
+    let options = OpenOptions { host, tuning, ..OpenOptions::default() };
+    Database::open_with(Path::new("/database"), &options)
+}
+
+/// Writes all rows into files.
+pub fn flush(database: &Database) -> Result<(), Box<Diagnostic>> {
+    database.checkpoint()?;
+    database.compact_disk_tables()
+}
+
+/// While it exists, files of all databases of the process are small.
+#[derive(Debug)]
+pub struct SmallFiles(());
+
+impl SmallFiles {
+    /// Makes files small.
+    pub fn begin() -> Self {
+        set_disk_tuning(DiskTuning::SMALL);
+        Self(())
+    }
+}
+
+impl Drop for SmallFiles {
+    fn drop(&mut self) {
+        set_disk_tuning(DiskTuning::USUAL);
+    }
+}
