@@ -38,6 +38,8 @@ struct PageBytes;
 /// Pages that were read, up to a limit of bytes.
 pub struct PageCache {
     pages: Cache<PageId, Arc<Page>, PageBytes>,
+    /// The limit as it was set; `pages` rounds it.
+    limit: AtomicU64,
     hits: AtomicU64,
     reads: AtomicU64,
     /// The bytes of the pages when one was read last, or the limit was set.
@@ -71,12 +73,14 @@ impl PageCache {
     pub fn new(limit: u64) -> Self {
         let pages = usize::try_from(limit / PAGE_BYTES_ESTIMATED).unwrap_or(usize::MAX).max(1);
         let pages = Cache::with_weighter(pages, limit, PageBytes);
-        let zero = || AtomicU64::new(0);
-        Self { pages, hits: zero(), reads: zero(), bytes: zero() }
+        let [hits, reads, bytes] = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { pages, limit: AtomicU64::new(limit), hits, reads, bytes }
     }
 
     /// Sets the limit, and drops pages beyond it.
     pub fn set_limit(&self, limit: u64) {
+        // Relaxed: a number to report.
+        self.limit.store(limit, Ordering::Relaxed);
         self.pages.set_capacity(limit);
         self.note_bytes();
     }
@@ -95,8 +99,9 @@ impl PageCache {
     /// Returns the contents and the work of the cache.
     pub fn cache_use(&self) -> PageCacheUse {
         // Relaxed: numbers to report.
-        let (hits, reads) = (self.hits.load(Ordering::Relaxed), self.reads.load(Ordering::Relaxed));
-        PageCacheUse { bytes: self.pages.weight(), limit: self.pages.capacity(), hits, reads }
+        let [limit, hits, reads] =
+            [&self.limit, &self.hits, &self.reads].map(|number| number.load(Ordering::Relaxed));
+        PageCacheUse { bytes: self.pages.weight(), limit, hits, reads }
     }
 
     /// Returns a page, and reads it when it is not here.
