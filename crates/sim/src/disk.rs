@@ -9,7 +9,7 @@ use std::{
 
 use lockstep_host::{
     file::{Disk, Error, File, Lock, LockMode, Mapping, OpenMode, Operation},
-    sync::{Mutex, MutexGuard},
+    sync::{Condvar, Mutex, MutexGuard},
 };
 
 use crate::{
@@ -21,6 +21,25 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct SimulatedDisk {
     inner: Arc<Mutex<DiskState>>,
+    stall: Arc<ReadStall>,
+}
+
+/// Whether reads wait.
+#[derive(Debug, Default)]
+struct ReadStall {
+    is_stalled: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// While it exists, no read of the disk ends, as if the device did not answer.
+#[derive(Debug)]
+pub struct StalledReads(Arc<ReadStall>);
+
+impl Drop for StalledReads {
+    fn drop(&mut self) {
+        *self.0.is_stalled.lock() = false;
+        self.0.changed.notify_all();
+    }
 }
 
 #[derive(Debug)]
@@ -95,7 +114,7 @@ impl SimulatedDisk {
             records_before_syncs: false,
             locked: Vec::new(),
         };
-        Self { inner: Arc::new(Mutex::new(inner)) }
+        Self { inner: Arc::new(Mutex::new(inner)), stall: Arc::default() }
     }
 
     /// Copies what is on the disk and what may be, as if the machine stopped now.
@@ -138,6 +157,19 @@ impl SimulatedDisk {
     /// Lets every read give fewer bytes than were requested, drawn by `seed`.
     pub fn shorten_reads(&self, seed: u64) {
         self.inner.lock().short_reads = Some(Random::new(seed));
+    }
+
+    /// Lets reads wait until the result is dropped.
+    pub fn stall_reads(&self) -> StalledReads {
+        *self.stall.is_stalled.lock() = true;
+        StalledReads(Arc::clone(&self.stall))
+    }
+
+    fn wait_for_reads(&self) {
+        let mut is_stalled = self.stall.is_stalled.lock();
+        while *is_stalled {
+            is_stalled = self.stall.changed.wait(is_stalled);
+        }
     }
 
     /// Counts the calls so far, of one kind or of all.
@@ -409,6 +441,7 @@ impl File for SimulatedFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Error> {
+        self.disk.wait_for_reads();
         self.call(Operation::Read, |inner| {
             let requested = match &mut inner.short_reads {
                 Some(random) if buffer.len() > 1 => 1 + random.index(buffer.len() - 1),

@@ -23,7 +23,7 @@ mod random;
 mod state;
 
 pub use crash::{CrashImage, CrashPolicy};
-pub use disk::{DiskFault, Failure, SimulatedDisk};
+pub use disk::{DiskFault, Failure, SimulatedDisk, StalledReads};
 pub use random::{Random, SimulatedRandom};
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::{
     change::ChangeGuard,
     disk::{DiskRows, FrozenRows, TableParts, checkpoint},
     draft::{DraftedIndex, TableDraft},
+    part::bug::{self, PartBug},
     scan::ExtentScan,
     state::{self, Index, Origin, TableState},
     table::{ExclusiveLock, number},
@@ -167,7 +168,9 @@ impl<'c> IndexBuild<'c> {
         let frozen = frozen.map(|frozen| {
             let mut of_frozen =
                 IndexFill { index: fill.index.emptied(), ..IndexFill::new(drafted) };
-            of_frozen.fill(&mut LogScan::of_frozen(table, frozen), frozen.end)?;
+            if !bug::is_seeded(PartBug::FrozenNotIndexed) {
+                of_frozen.fill(&mut LogScan::of_frozen(table, frozen), frozen.end)?;
+            }
             Ok::<_, TableError>(of_frozen.index)
         });
         let frozen = frozen.transpose()?;
@@ -286,7 +289,7 @@ fn copied_frozen(disk: &DiskRows, is_kept: RowTest<'_>) -> Result<RowLog, TableE
             if rows % STEP_ROWS == 0 {
                 checkpoint()?;
             }
-            if is_kept(found)? {
+            if is_kept(found)? || bug::is_seeded(PartBug::FrozenNotDeleted) {
                 log.push(found, &lockstep_series::pin());
             }
             Ok::<(), TableError>(())
@@ -351,7 +354,8 @@ impl CopiedTable {
             Ok::<(), TableError>(())
         };
         ExtentScan::new(&disk.parts, &table.codec, end..u64::MAX).for_each(&mut copy)?;
-        disk.frozen.as_ref().map_or(Ok(()), |frozen| frozen.for_each_row(copy))?;
+        let frozen = disk.frozen.as_ref().filter(|_| !bug::is_seeded(PartBug::FrozenNotLoaded));
+        frozen.map_or(Ok(()), |frozen| frozen.for_each_row(copy))?;
         let scan = LogScan::new(table, &state.log);
         TableRebuild { scan, log, fills }.caught_up(&mut |_| Ok(true))
     }

@@ -5,7 +5,7 @@
 //! (ADR 0058)
 
 mod block;
-mod bug;
+pub(crate) mod bug;
 mod extent;
 mod key_filter;
 mod key_scan;

@@ -42,6 +42,7 @@ use crate::{
     expiry_thread::ExpiryThread,
     hold::Holds,
     levels::LevelsSpec,
+    part::bug::{self, PartBug},
     retention::Horizon,
     state::{self, Index, TableState},
 };
@@ -329,7 +330,9 @@ impl Table {
         if !Arc::ptr_eq(&state.log, &self.exclusive_state(exclusive).log) {
             // A new log has only rows that are in its series.
             *self.removed_rows.lock() = Arc::default();
-            self.set_checkpointed(None);
+            if !bug::is_seeded(PartBug::FilesOfRemovedRows) {
+                self.set_checkpointed(None);
+            }
             // Relaxed: written under the exclusive schema lock.
             self.generation.fetch_add(1, Ordering::Relaxed);
         }

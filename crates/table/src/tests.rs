@@ -24,6 +24,7 @@ mod hold;
 mod include;
 mod multi_table;
 mod reopen;
+mod seeded;
 mod writers;
 
 use crate::{
@@ -414,15 +415,23 @@ proptest! {
 
     #[test]
     fn a_table_shows_what_a_list_of_its_rows_shows(
-        declared in vec((any::<bool>(), any::<bool>(), retention(0..30, 0..4)), 0..4),
+        declared in declared(),
         steps in vec(step(), 1..16),
     ) {
+        run(declared, steps);
+    }
+}
+
+/// Draws the declared indexes of a table.
+fn declared() -> impl Strategy<Value = Vec<IndexSpec>> {
+    let drawn = vec((any::<bool>(), any::<bool>(), retention(0..30, 0..4)), 0..4);
+    drawn.prop_map(|drawn| {
         let named = |(number, (keyed, timed, retention)): (usize, (bool, bool, Retention))| {
             let keys: &[usize] = if keyed { &[K] } else { &[] };
             index(&format!("i{number}"), keys, timed.then_some(T), retention)
         };
-        run(declared.into_iter().enumerate().map(named).collect(), steps);
-    }
+        drawn.into_iter().enumerate().map(named).collect()
+    })
 }
 
 fn rows(

@@ -11,10 +11,17 @@ use lockstep_engine::{
 use lockstep_host::Host;
 use lockstep_sim::SimulatedDisk;
 
+/// Bytes of a segment of the log: a simulated sync takes time for each of them.
+const SEGMENT_BYTES: u64 = 256 << 10;
+
 /// Opens an empty database.
 pub fn open() -> Result<Database, Box<Diagnostic>> {
     let host = Host { disk: Arc::new(SimulatedDisk::new()), ..Host::default() };
-    let tuning = StorageTuning { all_on_disk: true, ..StorageTuning::default() };
+    let tuning = StorageTuning {
+        all_on_disk: true,
+        segment_bytes: SEGMENT_BYTES,
+        ..StorageTuning::default()
+    };
     let options = OpenOptions { host, tuning, ..OpenOptions::default() };
     Database::open_with(Path::new("/database"), &options)
 }

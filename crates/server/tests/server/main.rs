@@ -17,6 +17,7 @@ mod postgres_extended;
 mod postgres_frames;
 mod postgres_traces;
 mod restful;
+mod slow_disk;
 mod support;
 mod tls;
 mod traces;

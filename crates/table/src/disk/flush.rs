@@ -13,7 +13,11 @@ use lockstep_wal::Error;
 use super::{CreateFile, DiskRows, FrozenRows, TableParts, merge_retention, part_error, tuning};
 use crate::{
     CheckpointBlock, FrozenTable, Horizon, Table, TableError,
-    part::{ExtentWriter, KeyScan, MergeError, MergeRule, RowExtent, RunWriter, merge_scans},
+    part::{
+        ExtentWriter, KeyScan, MergeError, MergeRule, RowExtent, RunWriter,
+        bug::{self, PartBug},
+        merge_scans,
+    },
     state::{Index, Origin, TableState},
     table::{ExclusiveLock, number},
 };
@@ -175,14 +179,17 @@ impl Table {
         self.change_alone(|change| {
             let state = change.state();
             let Some(disk) = &state.disk else { return };
-            if !disk.frozen.as_ref().is_some_and(|frozen| Arc::ptr_eq(frozen, flushed)) {
+            let is_same = disk.frozen.as_ref().is_some_and(|frozen| Arc::ptr_eq(frozen, flushed));
+            if !is_same && !bug::is_seeded(PartBug::FlushedOverChange) {
                 return;
             }
             if let Some(horizon) = left_out {
                 self.note_removal(horizon);
             }
             let parts = Arc::new(disk.parts.with_newer(written));
-            let installed = DiskRows { frozen: None, parts };
+            let stays = bug::is_seeded(PartBug::FrozenReadTwice);
+            let frozen = disk.frozen.clone().filter(|_| stays);
+            let installed = DiskRows { frozen, parts };
             let exclusive = self.lock_exclusive();
             self.replace_state(&exclusive, state.with_disk(Some(installed)));
         });

@@ -1,11 +1,11 @@
-//! Bugs that the tests of parts seed, to see that they would be found.
+//! Bugs that tests seed into parts, and into the tables that have them, to see that they would be found.
 //!
 //! Each stands beside the line that it breaks. Outside this crate's own tests there are none, and the
 //! compiler removes the question.
 
 /// A line left out or done wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PartBug {
+pub(crate) enum PartBug {
     /// A merge counts rows that a reader may not see yet among those that displace older ones.
     LatestCutByLaterRows,
     /// A merge takes the rows of a key from one of its runs.
@@ -26,6 +26,22 @@ pub(super) enum PartBug {
     LaterRowsShown,
     /// The filter has the last key only.
     FilterOfLastKey,
+    /// Rows that were flushed stay among the frozen ones, too.
+    FrozenReadTwice,
+    /// A flush is installed although the table has changed since it was frozen.
+    FlushedOverChange,
+    /// An index that is added has no rows of the frozen ones.
+    FrozenNotIndexed,
+    /// DELETE keeps rows that are frozen.
+    FrozenNotDeleted,
+    /// DELETE keeps rows that are in files.
+    FilesNotDeleted,
+    /// A table that is put into memory has no rows of the frozen ones.
+    FrozenNotLoaded,
+    /// The files of a memory table stay its files when rows were removed.
+    FilesOfRemovedRows,
+    /// An index that is added has the rows of the last run that was sorted for it.
+    OneRunOfIndex,
 }
 
 #[cfg(test)]
@@ -35,19 +51,19 @@ thread_local! {
 
 /// Returns whether this thread's code is to have the bug.
 #[cfg(test)]
-pub(super) fn is_seeded(bug: PartBug) -> bool {
+pub(crate) fn is_seeded(bug: PartBug) -> bool {
     SEEDED.get() == Some(bug)
 }
 
 /// Returns whether this thread's code is to have the bug: never.
 #[cfg(not(test))]
 #[expect(clippy::missing_const_for_fn, reason = "it is the test's that does something")]
-pub(super) fn is_seeded(_bug: PartBug) -> bool {
+pub(crate) fn is_seeded(_bug: PartBug) -> bool {
     false
 }
 
 /// Seeds a bug into this thread's code, or none.
 #[cfg(test)]
-pub(super) fn seed(bug: Option<PartBug>) {
+pub(crate) fn seed(bug: Option<PartBug>) {
     SEEDED.set(bug);
 }
