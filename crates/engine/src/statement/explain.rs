@@ -141,7 +141,7 @@ fn describe(measure: &QueryMeasure) -> Vec<String> {
         format!("measured in {name} mode"),
         format!("  rows: {rows}"),
         format!("  time: {time}"),
-        format!("  pages in the page cache: {}", reads.cached),
+        format!("  pages found in the page cache: {}", reads.cached),
         format!("  blocks read from files of tables: {} ({} bytes)", reads.read, reads.bytes),
     ]
 }
