@@ -540,9 +540,9 @@ class Connection:
           process) or ``"memory"`` (none; rows reach the disk within a second). The default is the
           table's option or else the session's variable ``durability``, which is initially
           ``"disk"``.
-        - ``storage_mode``: where the rows of a table that the call creates are stored: ``"memory"``,
-          the default, or ``"disk"``, for a table that may become larger than memory. A table that
-          exists stays where it is; ``ALTER TABLE … SET OPTIONS(storage_mode = …)`` moves it.
+        - ``storage_mode``: storage of a table that the call creates: ``"memory"``, the default, or
+          ``"disk"``, for a table that may become larger than memory. A table that exists does not
+          move; ``ALTER TABLE … SET OPTIONS(storage_mode = …)`` moves it.
 
         Naive times are in UTC, times with a time zone are converted to UTC, and both are truncated
         to milliseconds. TIMESTAMP and DATE columns also accept ISO 8601 strings, in the session's

@@ -45,6 +45,9 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
         let tables = Database::unowned(engine).stored_tables();
         for table in tables {
             if let Err(error) = compact(&table, is_over) {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
                 let message = table_error(&error).message;
                 lockstep_host::log::warn(&format!("compaction failed: {message}"));
                 left_out = LOOKS_LEFT_OUT;

@@ -31,6 +31,8 @@ const REPLAY_BYTES_MIN: u64 = 4 << 20;
 
 /// A log that is smaller may be of rows that are gone.
 const GONE_BYTES_MIN: u64 = 64 << 20;
+/// How many milliseconds a thread that merges files of a directory has to end.
+const GIVEN_UP_LOOKS: u32 = 10_000;
 
 /// An open directory.
 pub(crate) struct OpenDirectory {
@@ -201,8 +203,23 @@ impl OpenDirectory {
             DirectoryLog::Writable(log) => log.close(),
             DirectoryLog::ReadOnly(_) => Ok(()),
         };
-        drop(self.directory.lock().take());
+        if let Some(directory) = self.directory.lock().take() {
+            given_up(directory);
+        }
         closed
+    }
+}
+
+/// Gives a directory up, and waits for threads that merge files of it: they look now and then whether they are to
+/// end, and who opens the directory next finds it locked until then.
+fn given_up(directory: Arc<DatabaseDirectory>) {
+    let held = Arc::downgrade(&directory);
+    drop(directory);
+    for _ in 0..GIVEN_UP_LOOKS {
+        if held.strong_count() == 0 {
+            return;
+        }
+        lockstep_host::pause(1);
     }
 }
 

@@ -343,6 +343,7 @@ pub fn report_cached_page() {
 
 /// Notes that this thread's call has read a block of a table's file.
 pub fn report_block(bytes: u64) {
+    debug_assert!(bytes > 0, "a block has a payload");
     tell_watchers(|progress| progress.add_block(bytes));
 }
 

@@ -43,6 +43,7 @@ pub fn stored_row_bytes(row_size: usize) -> u64 {
 
 /// Estimates the bytes that the pages of an index of so many rows and keys take.
 pub fn page_bytes(rows: u64, keys: u64, key_size: usize, row_size: usize) -> u64 {
+    debug_assert!(rows == 0 || keys > 0, "each row has a key");
     let of_rows = rows.saturating_mul(number(TIME_BYTES) + stored_row_bytes(row_size));
     let of_keys = keys.min(rows).saturating_mul(number(GROUP_HEADER_BYTES + key_size));
     of_rows.saturating_add(of_keys)

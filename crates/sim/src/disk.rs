@@ -161,7 +161,8 @@ impl SimulatedDisk {
 
     /// Lets reads wait until the result is dropped.
     pub fn stall_reads(&self) -> StalledReads {
-        *self.stall.is_stalled.lock() = true;
+        let was_stalled = std::mem::replace(&mut *self.stall.is_stalled.lock(), true);
+        debug_assert!(!was_stalled, "reads wait for one who lets them go on");
         StalledReads(Arc::clone(&self.stall))
     }
 

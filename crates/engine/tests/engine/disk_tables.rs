@@ -128,11 +128,15 @@ fn explain_analyze_says_what_was_read() {
     insert(&session, 0, 2_000);
     run(&session, DEPLOY);
     let call = "EXPLAIN ANALYZE CALL d ('k3', 1, 'x', 500000)";
-    let in_memory = ["pages found in the page cache: 0", "blocks read from files of tables: 0 (0 bytes)"];
+    let in_memory =
+        ["pages found in the page cache: 0", "blocks read from files of tables: 0 (0 bytes)"];
     assert_eq!(measured(&session, call)[2..], in_memory);
     run(&session, "CHECKPOINT");
     let first = measured(&session, call);
-    assert_eq!(first[..3], ["measured in request mode", "rows: 1", "pages found in the page cache: 0"]);
+    assert_eq!(
+        first[..3],
+        ["measured in request mode", "rows: 1", "pages found in the page cache: 0"]
+    );
     assert!(!first[3].contains(" 0 ("), "{first:?}");
     // Now they are in the page cache.
     let second = measured(&session, call);

@@ -132,7 +132,7 @@ pub(super) const EXPLAIN: StatementRule = StatementRule {
         found in the page cache and that it read.",
     grammar: "EXPLAIN [ ANALYZE | LOGICAL | PHYSICAL ] query_statement\n\
         | EXPLAIN ANALYZE CALL table_name \"(\" [ expression { \",\" expression } ] \")\"",
-    privileges: "`SELECT` on each table that the query reads; for a call, those of CALL.",
+    privileges: "`SELECT` on each table that the query reads; for a call, the privileges of CALL.",
     options: &[],
     examples: &["EXPLAIN SELECT user, max(price) OVER w AS top FROM orders\n\
          WINDOW w AS (PARTITION BY user ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)"],
