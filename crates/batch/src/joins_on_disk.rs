@@ -9,8 +9,12 @@
 use std::sync::Arc;
 
 use datafusion::{
-    arrow::{compute::SortOptions, datatypes::DataType},
+    arrow::{
+        compute::SortOptions,
+        datatypes::{DataType, Schema},
+    },
     common::{
+        JoinSide,
         config::ConfigOptions,
         tree_node::{Transformed, TreeNode},
     },
@@ -19,7 +23,7 @@ use datafusion::{
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties,
-        joins::{HashJoinExec, SortMergeJoinExec},
+        joins::{HashJoinExec, SortMergeJoinExec, utils::JoinFilter},
         projection::{ProjectionExec, ProjectionExpr},
         sorts::sort::SortExec,
     },
@@ -85,6 +89,27 @@ fn can_merge(join: &HashJoinExec) -> bool {
             .any(|(left, right)| is_float(left, join.left()) || is_float(right, join.right()))
 }
 
+/// Returns a filter whose columns of the left side come first: a merge join passes them so, whatever the order
+/// is in which the filter names them. That of a hash join whose sides were exchanged is another one.
+fn left_first(filter: &JoinFilter) -> Result<JoinFilter> {
+    let named = filter.column_indices();
+    let mut order: Vec<usize> = (0..named.len()).collect();
+    order.sort_by_key(|at| named[*at].side != JoinSide::Left);
+    let place = |at: usize| order.iter().position(|old| *old == at);
+    let moved = Arc::clone(filter.expression()).transform(|expr| {
+        let column = expr.downcast_ref::<Column>();
+        let column = column.and_then(|column| Some((column.name(), place(column.index())?)));
+        Ok(match column {
+            Some((name, at)) => Transformed::yes(Arc::new(Column::new(name, at)) as _),
+            None => Transformed::no(expr),
+        })
+    })?;
+    let fields = order.iter().map(|at| Arc::clone(&filter.schema().fields()[*at]));
+    let schema = Schema::new(fields.collect::<Vec<_>>());
+    let columns = order.iter().map(|at| named[*at].clone()).collect();
+    Ok(JoinFilter::new(moved.data, columns, Arc::new(schema)))
+}
+
 fn merge_join(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if !can_merge(join) {
         return Ok(None);
@@ -101,7 +126,7 @@ fn merge_join(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         sorted(join.left(), left),
         sorted(join.right(), right),
         join.on().to_vec(),
-        join.filter().cloned(),
+        join.filter().map(left_first).transpose()?,
         *join.join_type(),
         vec![ascending; join.on().len()],
         join.null_equality(),

@@ -129,7 +129,11 @@ impl DrawnTables {
             }
         };
         note(is_one_by_one, "rows one by one");
-        let flushed = *random.pick(&[None, None, Some(FlushedRows::Early), Some(FlushedRows::All)]);
+        let flushed = match random.below(8) {
+            0 => Some(FlushedRows::Early),
+            1 => Some(FlushedRows::All),
+            _ => None,
+        };
         note(flushed.is_some(), DISK_TABLES);
         note(is_extreme, "extreme values");
         let mut tables: Vec<DrawnTable> = Vec::new();
