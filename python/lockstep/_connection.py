@@ -578,6 +578,7 @@ class Connection:
                 code="0A000",
                 hint="Call db.execute(\"ALTER TABLE t SET OPTIONS(storage_mode = 'disk')\") instead.",
             )
+        options = (creates, durability, storage_mode)
         if isinstance(table, Mapping):
             if replace:
                 raise Error(
@@ -600,13 +601,11 @@ class Connection:
             known = (lambda: None) if replace else lambda: self._session.columns_of_table(table)
             arrow = to_arrow(data, self._types_for(data, known))
             with watched(f"append {table}"):
-                appended = self._session.append(table, arrow, creates, durability, storage_mode)
+                appended = self._session.append(table, arrow, options)
         else:
             rows = rows_of(data)
             with watched(f"append {table}"):
-                appended = self._session.append_rows(
-                    table, rows, creates, durability, storage_mode
-                )
+                appended = self._session.append_rows(table, rows, options)
         for text in appended.warnings:
             warnings.warn(text, LockstepWarning, stacklevel=2)
         return appended.rows_affected or 0

@@ -76,20 +76,10 @@ class Session:
         find: Callable[[str], Any] | None = None,
     ) -> Relation: ...
     def append(
-        self,
-        table: str,
-        data: Any,
-        create: str,
-        durability: str | None = None,
-        storage_mode: str | None = None,
+        self, table: str, data: Any, options: tuple[str, str | None, str | None]
     ) -> Output: ...
     def append_rows(
-        self,
-        table: str,
-        rows: list[Any],
-        create: str,
-        durability: str | None = None,
-        storage_mode: str | None = None,
+        self, table: str, rows: list[Any], options: tuple[str, str | None, str | None]
     ) -> Output: ...
     def append_tables(
         self, tables: list[tuple[str, Any]], durability: str | None = None

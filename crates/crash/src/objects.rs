@@ -29,6 +29,7 @@ pub const SHARED_TRUNCATED: &str = "s2";
 
 /// A table of a writer.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn by itself")]
 pub struct OwnTable {
     /// The number of the definition that it was created with.
     pub definition: usize,

@@ -178,11 +178,9 @@ impl Session {
             Statement::DropDeployment { name, if_exists } => self.drop_deployment(name, *if_exists),
             Statement::CreateProcedure(create) => self.create_procedure(create, script),
             Statement::DropProcedure { name, if_exists } => self.drop_procedure(name, *if_exists),
-            Statement::Call { name, arguments, analyze: false } => {
-                self.call_procedure(name, arguments, parameters)
-            }
-            Statement::Call { name, arguments, analyze: true } => {
-                self.explain_call(name, arguments, parameters)
+            Statement::Call { name, arguments, analyze } => {
+                let call = self.called(name, arguments, parameters)?;
+                if *analyze { self.explain_call(&call) } else { call.answer() }
             }
             Statement::CreateFunction(create) => create_function(&create.name),
             Statement::DropFunction { name, if_exists } => drop_function(name, *if_exists),

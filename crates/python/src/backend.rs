@@ -244,7 +244,7 @@ impl Backend {
                 let if_exists = if replaces { IfExists::Replace } else { IfExists::Fail };
                 let mut batches = batches.iter().cloned().map(Ok);
                 let options = CreationOptions { if_exists, durability, storage_mode };
-                session.create_table_of(table, schema, &mut batches, &options)
+                session.create_table_of(table, schema, &mut batches, options)
             }
             Self::Server(client) => {
                 let empty = [RecordBatch::new_empty(Arc::clone(schema))];

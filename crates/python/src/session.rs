@@ -167,19 +167,17 @@ impl PySession {
     /// Appends an Arrow table. With `create` "missing", a table that does not exist is created; with
     /// "replacement", a table that exists is replaced as well. `durability` overrides the durability
     /// level of the table and the session; `storage_mode` is the option of a table that is created.
-    #[pyo3(signature = (table, data, create, durability=None, storage_mode=None))]
     fn append(
         &self,
         py: Python<'_>,
         table: &str,
         data: &Bound<'_, PyAny>,
-        create: &str,
-        durability: Option<&str>,
-        storage_mode: Option<&str>,
+        options: AppendOptions,
     ) -> PyResult<PyOutput> {
-        let durability = durability_of(py, durability)?;
-        let storage_mode = storage_mode_of(py, storage_mode)?;
-        let create = Creates::of(create);
+        let (create, durability, storage_mode) = options;
+        let durability = durability_of(py, durability.as_deref())?;
+        let storage_mode = storage_mode_of(py, storage_mode.as_deref())?;
+        let create = Creates::of(&create);
         let (batches, schema) = arrow_rows(data)?;
         let rows = NewRows { table, batches: &batches, durability, storage_mode };
         let appended = writing(py, None, || self.append_batches(&rows, &schema, create))?;
@@ -188,19 +186,17 @@ impl PySession {
 
     /// Appends rows given as dicts or tuples. Only dicts can create a table. The other parameters are as
     /// in `append`.
-    #[pyo3(signature = (table, rows, create, durability=None, storage_mode=None))]
     fn append_rows(
         &self,
         py: Python<'_>,
         table: &str,
         rows: &Bound<'_, PyList>,
-        create: &str,
-        durability: Option<&str>,
-        storage_mode: Option<&str>,
+        options: AppendOptions,
     ) -> PyResult<PyOutput> {
-        let durability = durability_of(py, durability)?;
-        let storage_mode = storage_mode_of(py, storage_mode)?;
-        let create = Creates::of(create);
+        let (create, durability, storage_mode) = options;
+        let durability = durability_of(py, durability.as_deref())?;
+        let storage_mode = storage_mode_of(py, storage_mode.as_deref())?;
+        let create = Creates::of(&create);
         let (columns, batch) = self.batch_of_rows(py, table, rows, create)?;
         let schema = schema_of(&columns);
         debug_assert_eq!(batch.num_rows(), rows.len(), "each row is in the batch");
@@ -385,6 +381,10 @@ fn open_directory(
     let opened = detached(py, None, || Database::open_with(path, &options));
     opened.map_err(|error| raised.lock().take().unwrap_or(error))
 }
+
+/// How rows are appended: whether the table is created, the level of durability, and the storage mode of a table
+/// that is created.
+type AppendOptions = (String, Option<String>, Option<String>);
 
 /// Whether an append creates its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -336,10 +336,11 @@ impl Player {
         if self.makes_nodes {
             self.database.make_pre_aggregates();
         }
-        if self.flushes && !record.header.starts_with("query") {
-            if let Err(error) = disk_tables::flush(&self.database) {
-                outcome.lines.push(format!("not flushed: {}", error.render(None)));
-            }
+        if self.flushes
+            && !record.header.starts_with("query")
+            && let Err(error) = disk_tables::flush(&self.database)
+        {
+            outcome.lines.push(format!("not flushed: {}", error.render(None)));
         }
         outcome
     }

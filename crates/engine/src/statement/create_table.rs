@@ -74,7 +74,7 @@ impl Session {
     /// let options = CreationOptions { if_exists: IfExists::Replace, ..CreationOptions::default() };
     /// for _ in 0..2 {
     ///     let mut batches = rows.iter().cloned().map(Ok);
-    ///     session.create_table_of("t", &rows[0].schema(), &mut batches, &options)?;
+    ///     session.create_table_of("t", &rows[0].schema(), &mut batches, options)?;
     /// }
     /// assert_eq!(session.execute("SELECT * FROM t")?.row_count(), 1);
     /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
@@ -84,9 +84,9 @@ impl Session {
         table: &str,
         schema: &SchemaRef,
         batches: &mut dyn Iterator<Item = Result<RecordBatch>>,
-        options: &CreationOptions,
+        options: CreationOptions,
     ) -> Result<Output> {
-        let CreationOptions { if_exists, durability, storage_mode } = *options;
+        let CreationOptions { if_exists, durability, storage_mode } = options;
         let name = object_name(table);
         let mut privileges = vec![Privilege::Create, Privilege::Insert];
         if if_exists == IfExists::Replace {

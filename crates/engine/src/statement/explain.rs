@@ -7,7 +7,7 @@ use lockstep_batch::{ExecuteOptions, IndexRead, index_reads};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_plan::BoundQuery;
 use lockstep_row::{Arena, IndexSpec};
-use lockstep_sql::ast::{Expr, ObjectName, Query};
+use lockstep_sql::ast::Query;
 
 use super::{
     deploy::pre_aggregation_of,
@@ -78,15 +78,10 @@ impl Session {
     }
 
     /// Runs EXPLAIN ANALYZE of a call: its program, and what its answer took.
-    pub(crate) fn explain_call(
-        &self,
-        name: &ObjectName,
-        arguments: &[Expr],
-        parameters: &[Parameter],
-    ) -> Result<Output> {
-        let CalledRequest { request, row } = self.called(name, arguments, parameters)?;
+    pub(crate) fn explain_call(&self, call: &CalledRequest) -> Result<Output> {
+        let CalledRequest { request, row } = call;
         let arena = Arena::new();
-        let row = data_of(&row, &arena);
+        let row = data_of(row, &arena);
         let mut rows = 0;
         let (run, reads) = measured(&self.database, || {
             rows = u64::from(request.answer(&row, &arena)?.is_some());

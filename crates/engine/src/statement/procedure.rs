@@ -109,28 +109,8 @@ impl Session {
         outcome(self.database.commit(&command), tolerated, name, "DROP PROCEDURE")
     }
 
-    /// Runs CALL: answers one request whose row is these constants.
-    pub(crate) fn call_procedure(
-        &self,
-        name: &ObjectName,
-        arguments: &[Expr],
-        parameters: &[Parameter],
-    ) -> Result<Output> {
-        let CalledRequest { request, row } = self.called(name, arguments, parameters)?;
-        let arena = Arena::new();
-        let answer = request.answer(&data_of(&row, &arena), &arena)?;
-        let columns = request.output().to_vec();
-        let mut builders: Vec<ColumnBuilder> =
-            columns.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 1)).collect();
-        for (builder, value) in builders.iter_mut().zip(answer.into_iter().flatten()) {
-            builder.push(*value);
-        }
-        let count = usize::from(answer.is_some());
-        Output::of_columns(columns, builders, count)
-    }
-
     /// Finds the program of a call, and reads the values of its request row.
-    pub(super) fn called(
+    pub(crate) fn called(
         &self,
         name: &ObjectName,
         arguments: &[Expr],
@@ -203,9 +183,25 @@ impl Session {
 }
 
 /// The program and the request row of a CALL.
-pub(super) struct CalledRequest {
+pub(crate) struct CalledRequest {
     pub(super) request: Arc<PreparedRequest>,
     pub(super) row: Vec<Value>,
+}
+
+impl CalledRequest {
+    /// Runs CALL: answers one request whose row is these constants.
+    pub(crate) fn answer(&self) -> Result<Output> {
+        let arena = Arena::new();
+        let answer = self.request.answer(&data_of(&self.row, &arena), &arena)?;
+        let columns = self.request.output().to_vec();
+        let mut builders: Vec<ColumnBuilder> =
+            columns.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 1)).collect();
+        for (builder, value) in builders.iter_mut().zip(answer.into_iter().flatten()) {
+            builder.push(*value);
+        }
+        let count = usize::from(answer.is_some());
+        Output::of_columns(columns, builders, count)
+    }
 }
 
 /// Returns the values of a request row.

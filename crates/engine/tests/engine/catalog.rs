@@ -266,7 +266,7 @@ fn an_object_has_a_name_and_a_column_a_type_that_is_stored() {
         let rows = session.execute(sql).unwrap().batches;
         let mut batches = rows.iter().cloned().map(Ok);
         let schema = rows[0].schema();
-        session.create_table_of(table, &schema, &mut batches, &CreationOptions::default())
+        session.create_table_of(table, &schema, &mut batches, CreationOptions::default())
     };
     for table in ["", "default."] {
         let error = session.create_table(table, &rows[0].schema()).unwrap_err();

@@ -346,7 +346,7 @@ fn ingest_rows(
         None => session.append_each(&table, &mut batches, durability),
         Some(if_exists) => {
             let options = CreationOptions { if_exists, durability, storage_mode };
-            session.create_table_of(&table, &schema, &mut batches, &options)
+            session.create_table_of(&table, &schema, &mut batches, options)
         }
     }
 }
@@ -388,7 +388,7 @@ fn append_rows(session: &Session, append: &Append, reader: &mut PutReader) -> Re
             None => session.append_each(table, &mut batches, durability),
             Some((if_exists, schema)) => {
                 let options = CreationOptions { if_exists, durability, storage_mode };
-                session.create_table_of(table, &schema, &mut batches, &options)
+                session.create_table_of(table, &schema, &mut batches, options)
             }
         };
     }
