@@ -576,7 +576,7 @@ class Connection:
             raise Error(
                 "`storage_mode` applies only to a table that the call creates",
                 code="0A000",
-                hint="Call db.execute(\"ALTER TABLE t SET OPTIONS(storage_mode = 'disk')\") instead.",
+                hint="Run ALTER TABLE t SET OPTIONS(storage_mode = 'disk') instead.",
             )
         options = (creates, durability, storage_mode)
         if isinstance(table, Mapping):

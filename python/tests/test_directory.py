@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import re
@@ -555,7 +556,7 @@ def test_an_append_creates_a_disk_table(directory, tmp_path):
             assert mode_of(db, name) == "memory"
             assert db.append(name, data, replace=True, storage_mode="ssd") == 1
             assert mode_of(db, name) in ("disk", "ssd")
-            refused = lambda data=data: db.append("new", data, storage_mode="tape")
+            refused = functools.partial(db.append, "new", data, storage_mode="tape")
             of_option = "option `storage_mode` must be one of memory, disk, ssd, hdd"
             message = of_option if data is file else OTHER_MODE
             assert code_of(refused, re.escape(message)) == ("42P16" if data is file else "22023")
@@ -567,7 +568,7 @@ def test_an_append_creates_a_disk_table(directory, tmp_path):
         for call in calls:
             assert code_of(call, message) == "0A000"
         assert ("new",) not in db.sql("SHOW TABLES").fetchall()
-        db.checkpoint()
+        db.execute("CHECKPOINT")
     with lockstep.connect(directory) as db:
         assert mode_of(db, "t0") in ("disk", "ssd")
         assert db.sql("SELECT a FROM t0").fetchall() == [(1,)]
@@ -581,7 +582,7 @@ def test_a_server_creates_a_disk_table(server):
             with warnings.catch_warnings(record=True):
                 assert db.append(f"t{number}", data, storage_mode="disk") == 1
             assert mode_of(db, f"t{number}") == "disk"
-            refused = lambda data=data: db.append("new", data, storage_mode="tape")
+            refused = functools.partial(db.append, "new", data, storage_mode="tape")
             assert code_of(refused, re.escape(OTHER_MODE)) == "22023"
 
 

@@ -72,13 +72,18 @@ def lengths(data):
     """Returns the lower 48 bits and the bytes of each row."""
     at = 0
     while at < len(data):
-        (word,) = numbers("Q", data, at)
-        length, at = word >> 48, at + 8
-        if length == 0xFFFF:
-            (length,) = numbers("I", data, at)
-            at += 4
-        yield word & ((1 << 48) - 1), data[at : at + length]
-        at += length
+        number, one, at = stored_row(data, at)
+        yield number, one
+
+
+def stored_row(data, at):
+    """Returns the lower 48 bits and the bytes of a row, and where it ends."""
+    (word,) = numbers("Q", data, at)
+    length, at = word >> 48, at + 8
+    if length == 0xFFFF:
+        (length,) = numbers("I", data, at)
+        at += 4
+    return word & ((1 << 48) - 1), data[at : at + length], at + length
 
 
 def row(data):
@@ -146,20 +151,37 @@ def test_a_checkpoint(folder):
     assert "create_table" in commands
     assert commands[-1] == "create_deployment"
     assert position <= body["catalog_position"]
-    found = []
+    files = {}
     for entry in range(count):
         number, length, blocks, checksum = numbers("QQII", data, 80 + 24 * entry)
         assert number < following
         file = (folder / "data" / f"{number:020}.data").read_bytes()
         assert len(file) == length
-        found += rows_of(file, data[32:48], number, blocks, checksum)
+        files[number] = blocks_of(file, data[32:48], number, blocks, checksum)
+    [table] = body["tables"]
+    found = []
+    for extent in table["extents"]:
+        *blocks, last = files.pop(extent["file"])
+        assert extent["last_block"]["index"] == len(blocks)
+        assert numbers("IIQQQ", last, 0) == (1, len(blocks), *[extent[of] for of in EXTENT])
+        found += [found for payload in blocks for found in rows_of(payload)]
+    [[run]] = table["runs"]
+    *pages, last = files.pop(run["file"])
+    assert run["last_block"]["index"] == len(pages)
+    assert numbers("IIQQ", last, 0) == (1, len(pages), len(ROWS), len({row["k"] for row in ROWS}))
+    assert sorted(rows_of_pages(pages)) == sorted(found)
+    assert not files
     assert [row(data) for _, data in found] == EXPECTED
     arrivals = [arrival for arrival, _ in found]
     assert arrivals == sorted(set(arrivals))
 
 
-def rows_of(file, database, number, blocks, of_headers):
-    """Returns the rows of a data file."""
+# What the last block of an extent and the manifest say of it.
+EXTENT = ("rows", "from", "to")
+
+
+def blocks_of(file, database, number, blocks, of_headers):
+    """Returns the payloads of the blocks of a data file."""
     assert file[:8] == b"LSTEPDAT"
     assert numbers("II", file, 8) == (1, crc32c(file[:12], file[16:48]))
     assert file[16:32] == database
@@ -173,13 +195,38 @@ def rows_of(file, database, number, blocks, of_headers):
         payload = file[at + 12 : at + 12 + length]
         assert of_payload == crc32c(payload)
         at += 12 + length
-        run = 0
-        while run < length:
-            _arrived_ms, size = numbers("qI", payload, run)
-            found += lengths(payload[run + 12 : run + 12 + size])
-            run += 12 + size
+        found.append(payload)
     assert at == len(file)
     assert of_headers == crc32c(headers)
+    return found
+
+
+def rows_of(payload):
+    """Returns the rows of a block of an extent."""
+    found, run = [], 0
+    while run < len(payload):
+        _arrived_ms, size = numbers("qI", payload, run)
+        found += lengths(payload[run + 12 : run + 12 + size])
+        run += 12 + size
+    return found
+
+
+def rows_of_pages(pages):
+    """Returns the rows of the pages of a run, where the event times of a key precede its rows."""
+    found = []
+    for page in pages:
+        (keys,) = numbers("I", page, 0)
+        at = 4
+        for _ in range(keys):
+            key_bytes, count = numbers("II", page, at)
+            at += 8 + key_bytes
+            times = numbers(f"{count}q", page, at)
+            assert list(times) == sorted(times, reverse=True)
+            at += 8 * count
+            for _ in range(count):
+                arrival, one, at = stored_row(page, at)
+                found.append((arrival, one))
+        assert at == len(page)
     return found
 
 

@@ -343,7 +343,7 @@ pub fn report_cached_page() {
 
 /// Notes that this thread's call has read a block of a table's file.
 pub fn report_block(bytes: u64) {
-    debug_assert!(bytes > 0, "a block has a payload");
+    debug_assert!(u32::try_from(bytes).is_ok(), "the length of a block has 32 bits");
     tell_watchers(|progress| progress.add_block(bytes));
 }
 

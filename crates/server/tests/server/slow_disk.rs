@@ -31,7 +31,9 @@ fn a_deadline_holds_while_the_disk_does_not_answer() {
     for statement in SETUP {
         session.execute(statement).unwrap();
     }
-    let server = TestServer::of(database, &[]);
+    // The default is the folder of the database, which only the simulated disk has.
+    let folders = std::env::temp_dir();
+    let server = TestServer::of(database, &[("server.file_folders", &folders.to_string_lossy())]);
     let request = r#"{"k": "a", "v": 10, "ts": "1970-01-01T00:00:05Z"}"#;
     let stalled = disk.stall_reads();
     let reply = server.send(post("/v1/deployments/slow?timeout_ms=50", request));
