@@ -26,14 +26,13 @@ fn a_deadline_holds_while_the_disk_does_not_answer() {
     let disk = SimulatedDisk::new();
     let host = Host { disk: Arc::new(disk.clone()), ..Host::default() };
     let options = OpenOptions { host, ..OpenOptions::default() };
-    let database = Database::open_with(Path::new("/database"), &options).unwrap();
+    // The server looks for the folder on the machine, too.
+    let database = Database::open_with(Path::new("/tmp"), &options).unwrap();
     let session = database.session();
     for statement in SETUP {
         session.execute(statement).unwrap();
     }
-    // The default is the folder of the database, which only the simulated disk has.
-    let folders = std::env::temp_dir();
-    let server = TestServer::of(database, &[("server.file_folders", &folders.to_string_lossy())]);
+    let server = TestServer::of(database, &[]);
     let request = r#"{"k": "a", "v": 10, "ts": "1970-01-01T00:00:05Z"}"#;
     let stalled = disk.stall_reads();
     let reply = server.send(post("/v1/deployments/slow?timeout_ms=50", request));
