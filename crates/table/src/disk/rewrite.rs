@@ -62,6 +62,10 @@ impl Table {
         if left_out.is_empty() {
             return Ok(Arc::clone(parts));
         }
+        if extents.is_empty() {
+            let no_runs = vec![Vec::new(); parts.all_runs().len()];
+            return Ok(Arc::new(TableParts::new(extents, no_runs)));
+        }
         let mut runs = Vec::new();
         for of_index in parts.all_runs() {
             let is_kept = |arrival| !left_out.contains(arrival);
