@@ -272,7 +272,12 @@ impl Database {
     fn checkpoint_at_end(&self) {
         let Some(store) = self.store().filter(|store| !store.is_read_only()) else { return };
         let replayed = store.replayed_bytes();
-        if replayed < REPLAY_BYTES_MIN || replayed <= self.memory_use().used {
+        // What was dropped may take memory still, while a thread looks at it.
+        let objects = self.objects();
+        let tables = objects.databases().values().flat_map(|found| found.tables.values());
+        let used: u64 = tables.map(|entry| entry.table.memory().total()).sum();
+        drop(objects);
+        if replayed < REPLAY_BYTES_MIN || replayed <= used {
             return;
         }
         // The log has everything all the same.
