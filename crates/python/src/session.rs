@@ -174,10 +174,7 @@ impl PySession {
         data: &Bound<'_, PyAny>,
         options: AppendOptions,
     ) -> PyResult<PyOutput> {
-        let (create, durability, storage_mode) = options;
-        let durability = durability_of(py, durability.as_deref())?;
-        let storage_mode = storage_mode_of(py, storage_mode.as_deref())?;
-        let create = Creates::of(&create);
+        let (create, durability, storage_mode) = read_options(py, options)?;
         let (batches, schema) = arrow_rows(data)?;
         let rows = NewRows { table, batches: &batches, durability, storage_mode };
         let appended = writing(py, None, || self.append_batches(&rows, &schema, create))?;
@@ -193,10 +190,7 @@ impl PySession {
         rows: &Bound<'_, PyList>,
         options: AppendOptions,
     ) -> PyResult<PyOutput> {
-        let (create, durability, storage_mode) = options;
-        let durability = durability_of(py, durability.as_deref())?;
-        let storage_mode = storage_mode_of(py, storage_mode.as_deref())?;
-        let create = Creates::of(&create);
+        let (create, durability, storage_mode) = read_options(py, options)?;
         let (columns, batch) = self.batch_of_rows(py, table, rows, create)?;
         let schema = schema_of(&columns);
         debug_assert_eq!(batch.num_rows(), rows.len(), "each row is in the batch");
@@ -407,9 +401,16 @@ impl Creates {
     }
 }
 
-/// Reads the name of a storage mode.
-fn storage_mode_of(py: Python<'_>, name: Option<&str>) -> PyResult<Option<StorageMode>> {
-    name.map(StorageMode::of).transpose().map_err(|error| raise(py, &error, None))
+/// Reads how rows are appended.
+fn read_options(
+    py: Python<'_>,
+    options: AppendOptions,
+) -> PyResult<(Creates, Option<Durability>, Option<StorageMode>)> {
+    let (create, durability, storage_mode) = options;
+    let durability = durability_of(py, durability.as_deref())?;
+    let storage_mode = storage_mode.as_deref().map(StorageMode::of).transpose();
+    let storage_mode = storage_mode.map_err(|error| raise(py, &error, None))?;
+    Ok((Creates::of(&create), durability, storage_mode))
 }
 
 /// Reads the name of a level of durability.

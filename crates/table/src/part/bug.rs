@@ -64,6 +64,34 @@ pub(crate) fn is_seeded(_bug: PartBug) -> bool {
 
 /// Seeds a bug into this thread's code, or none.
 #[cfg(test)]
-pub(crate) fn seed(bug: Option<PartBug>) {
+fn seed(bug: Option<PartBug>) {
     SEEDED.set(bug);
+}
+
+/// Seeds each bug, and draws and checks cases with it until one fails, at most `cases_max`. Fails where a bug was not
+/// found.
+#[cfg(test)]
+pub(crate) fn find_each<S: proptest::strategy::Strategy>(
+    bugs: &[PartBug],
+    cases_max: usize,
+    cases: &S,
+    check: impl Fn(S::Value),
+) {
+    use proptest::strategy::ValueTree as _;
+    let find = |bug: PartBug| {
+        let mut runner = proptest::test_runner::TestRunner::deterministic();
+        (0..cases_max).find(|_| {
+            let case = cases.new_tree(&mut runner).unwrap().current();
+            seed(Some(bug));
+            let check = std::panic::AssertUnwindSafe(|| check(case));
+            let checked = std::panic::catch_unwind(check);
+            seed(None);
+            checked.is_err()
+        })
+    };
+    let found: Vec<_> = bugs.iter().map(|bug| (*bug, find(*bug))).collect();
+    println!("seeded bugs, each with the case that found it: {found:?}");
+    for (bug, case) in found {
+        assert!(case.is_some(), "{bug:?} was not found");
+    }
 }

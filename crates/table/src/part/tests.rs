@@ -7,7 +7,7 @@ use lockstep_row::{Column, DataType, Datum, Retention, RowCodec, TableSchema};
 use lockstep_series::{Bounds, HashedKey, KeyRow, RecordFormat, RowBatch, RowLog, Series, pin};
 use lockstep_sim::SimulatedDisk;
 use lockstep_wal::{Access, DatabaseDirectory};
-use proptest::{collection::vec, prelude::*, strategy::ValueTree as _};
+use proptest::{collection::vec, prelude::*};
 
 use super::{
     IndexRun, MergeError, MergeRule, MergedRows, PageCache, PageSource, Pins, RunWriter,
@@ -341,21 +341,7 @@ fn each_seeded_bug_is_found() {
         PartBug::LaterRowsShown,
         PartBug::FilterOfLastKey,
     ];
-    let find = |bug: PartBug| {
-        let mut runner = proptest::test_runner::TestRunner::deterministic();
-        (0..CASES_TO_FIND).find(|_| {
-            let case = case().new_tree(&mut runner).unwrap().current();
-            bug::seed(Some(bug));
-            let checked = std::panic::catch_unwind(|| check(&case));
-            bug::seed(None);
-            checked.is_err()
-        })
-    };
-    let found = bugs.map(|bug| (bug, find(bug)));
-    println!("seeded bugs, each with the case that found it: {found:?}");
-    for (bug, case) in found {
-        assert!(case.is_some(), "{bug:?} was not found");
-    }
+    bug::find_each(&bugs, CASES_TO_FIND, &case(), |case| check(&case));
 }
 
 /// A run of some keys, the bytes of its file, and where its last block is.
