@@ -8,7 +8,7 @@ use lockstep_host::{CallStep, in_order, query};
 use lockstep_row::{DataType, Datum};
 
 use super::{Difference, Verification};
-use crate::ProgressCallback;
+use crate::{ProgressCallback, context::checkpoint};
 
 /// The most differences that are reported in full.
 const DIFFERENCES_MAX: usize = 20;
@@ -50,14 +50,15 @@ impl<'r> ReplayReport<'r> {
         self.comparison.found.rows = rows;
     }
 
-    /// Tells how many stored rows were passed.
+    /// Tells how many stored rows were passed. Fails if the call was interrupted, which who is told may do.
     #[expect(clippy::cast_precision_loss, reason = "a fraction for a progress bar")]
-    pub(super) fn tell(&self, done: u64) {
+    pub(super) fn tell(&self, done: u64) -> Result<()> {
         let total = self.comparison.found.rows;
         query::report(CallStep::AnswerRequests, done.min(total), total);
         if let Some(progress) = self.progress {
             progress(done as f64 / total.max(1) as f64);
         }
+        checkpoint()
     }
 
     /// Compares blocks of rows on several threads, and adds what they find in the order of the blocks. A
@@ -73,15 +74,17 @@ impl<'r> ReplayReport<'r> {
         W: FnMut(B) -> Result<(u64, Verification)>,
     {
         let mut outcome = Ok(());
-        in_order(threads, blocks, worker, |compared| match compared {
-            Ok((done, found)) => {
+        in_order(threads, blocks, worker, |compared| {
+            let told = compared.and_then(|(done, found)| {
                 self.add(found);
-                self.tell(done);
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                outcome = Err(error);
-                ControlFlow::Break(())
+                self.tell(done)
+            });
+            match told {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    outcome = Err(error);
+                    ControlFlow::Break(())
+                }
             }
         });
         outcome

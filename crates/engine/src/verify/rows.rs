@@ -164,7 +164,7 @@ impl<'r> GatheredRows<'_, 'r> {
             }
         }
         self.replay()?;
-        self.report.tell(self.done);
+        self.report.tell(self.done)?;
         debug_assert_eq!(self.done, self.sample.rows, "every stored row was passed");
         Ok(self.report)
     }
@@ -189,7 +189,7 @@ impl<'r> GatheredRows<'_, 'r> {
         if self.done.is_multiple_of(ROWS_PER_CHECKPOINT as u64) {
             checkpoint()?;
             if self.rows.is_empty() {
-                self.report.tell(self.done);
+                self.report.tell(self.done)?;
             }
         }
         Ok(is_wanted)
