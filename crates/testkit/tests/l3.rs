@@ -2,10 +2,10 @@
 
 use lockstep_testkit::l3::{self, Fault, constructs};
 
-const CASES: u64 = 1_500;
+const CASES: u64 = 1_000;
 
 /// Queries in which each fault has to be found.
-const CASES_WITH_FAULT: u64 = 1_500;
+const CASES_WITH_FAULT: u64 = 1_000;
 
 #[test]
 fn what_batch_mode_accepts_deploys_and_agrees() {
