@@ -1,6 +1,11 @@
 //! The handle by which an engine reaches its machine, so that a simulator replaces all of it at once.
 
-use std::{fmt, io, num::NonZeroUsize, sync::Arc, thread};
+use std::{
+    fmt, io,
+    num::NonZeroUsize,
+    sync::{Arc, OnceLock},
+    thread,
+};
 
 use crate::{
     Clock, JoinHandle, SystemClock,
@@ -89,10 +94,15 @@ impl Threads {
         }
     }
 
-    /// Returns how many threads may compute at once: as many as the machine runs.
+    /// Returns how many threads may compute at once: as many as the machine, or the container, ran at the first
+    /// call.
     pub fn count(self) -> NonZeroUsize {
+        // The answer is read from files of the kernel, which takes longer than a small query.
+        static COUNT: OnceLock<NonZeroUsize> = OnceLock::new();
         match self {
-            Self::System => thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            Self::System => {
+                *COUNT.get_or_init(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
+            }
             Self::None => NonZeroUsize::MIN,
         }
     }
