@@ -16,6 +16,8 @@ ROWS = [
     {"k": "x" * 70_000, "v": 4, "d": 2.5, "ts": 4_000},
 ]
 BEGIN, SEAL, MARK = 0xF0, 0xF1, 0xF2
+# The position of the event time of the index.
+TIME = 3
 
 
 def crc32c_table():
@@ -163,8 +165,15 @@ def test_a_checkpoint(folder):
     for extent in table["extents"]:
         *blocks, last = files.pop(extent["file"])
         assert extent["last_block"]["index"] == len(blocks)
-        assert numbers("IIQQQ", last, 0) == (1, len(blocks), *[extent[of] for of in EXTENT])
-        found += [found for payload in blocks for found in rows_of(payload)]
+        of_extent = [extent[of] for of in EXTENT]
+        # One index, and its event time.
+        assert numbers("IIQQQII", last, 0) == (2, len(blocks), *of_extent, 1, TIME)
+        for at, payload in enumerate(blocks):
+            rows = rows_of(payload)
+            times = [row(data)[TIME] for _, data in rows]
+            arrival, least, greatest = numbers("Qqq", last, 40 + 36 * at + 12)
+            assert (arrival, least, greatest) == (rows[0][0], min(times), max(times))
+            found += rows
     [[run]] = table["runs"]
     *pages, last = files.pop(run["file"])
     assert run["last_block"]["index"] == len(pages)

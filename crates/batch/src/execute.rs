@@ -1,8 +1,8 @@
 //! Execution of a bound plan.
 //!
 //! *Life of a query*: rewrite the plan ([`lower`]); let DataFusion optimise it; take the snapshots
-//! of all tables and decode the columns that are read, on the caller's thread; plan and run on the
-//! runtime that all queries share, while the caller waits. The plan is typed already, so
+//! of all tables and hold their rows, on the caller's thread; plan and run on the runtime that all
+//! queries share, while the caller waits. The plan is typed already, so
 //! DataFusion's analyzer, which would add conversions, has no rules.
 //!
 //! The caller's thread checks every few milliseconds whether its call was interrupted. If it was,
@@ -208,10 +208,8 @@ fn execute_counting(
         task.abort();
         outcome
     });
-    if outcome.is_err() {
-        // The operators on other threads check this.
-        context.cancel();
-    }
+    // The operators on other threads check this: those whose rows nobody wants end, too.
+    context.cancel();
     outcome
 }
 
@@ -377,7 +375,7 @@ pub fn index_reads(
     lockstep_host::with_large_stack(reads).map_err(|error| from_datafusion(&error))
 }
 
-/// An optimised query whose tables are decoded.
+/// An optimised query, and the rows of its tables.
 struct OptimisedQuery {
     plan: LogicalPlan,
     /// The parts that are computed once for several scans.
@@ -405,7 +403,7 @@ impl OptimisedQuery {
         let Optimising { builder, state, operators } = Optimising::new(options, run)?;
         let SharedPlan { plan, parts } = optimise(plan, &state)?;
         let plans = std::iter::once(&plan).chain(&parts);
-        let tables = read_tables(plans, tables, &options.read_through, &state, &operators)?;
+        let tables = read_tables(plans, tables, &options.read_through, &state)?;
         let parts = Arc::new(parts);
         let planner = BatchPlanner {
             tables: Arc::new(tables),

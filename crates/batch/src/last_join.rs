@@ -180,7 +180,7 @@ async fn in_memory(
     (sender, is_sent): (&Sender<Result<RecordBatch>>, &mut bool),
 ) -> Result<()> {
     spec.options.check_in_memory()?;
-    let right = Arc::new(HeldRows::read(spec, right, context).await?);
+    let right = Arc::new(IndexedRight::read(spec, right, context).await?);
     let progress = LeftProgress::new(&left);
     let join = |batch: Result<RecordBatch>| {
         let (spec, right) = (Arc::clone(spec), Arc::clone(&right));
@@ -214,8 +214,9 @@ impl LeftProgress {
     fn new(left: &Arc<dyn ExecutionPlan>) -> Self {
         let statistics = StatisticsContext::new().compute(left.as_ref(), &StatisticsArgs::new());
         let row_count = statistics.ok().and_then(|of| match of.num_rows {
-            Precision::Exact(rows) => Some(rows),
-            Precision::Inexact(_) | Precision::Absent => None,
+            // Of a stored table it is the number of rows with expired ones.
+            Precision::Exact(rows) | Precision::Inexact(rows) => Some(rows),
+            Precision::Absent => None,
         });
         Self { row_count }
     }
@@ -229,12 +230,12 @@ impl LeftProgress {
 }
 
 /// The right rows of a join with their memory.
-struct HeldRows {
+struct IndexedRight {
     rows: RightRows,
     _memory: MemoryReservation,
 }
 
-impl HeldRows {
+impl IndexedRight {
     /// Reads and indexes them, where they take at most half of the memory that is free: the operators above
     /// and below this one need theirs while the left rows pass.
     async fn read(

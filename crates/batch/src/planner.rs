@@ -6,7 +6,7 @@ use arrow::datatypes::Schema;
 use async_trait::async_trait;
 use datafusion::{
     catalog::Session,
-    common::{DFSchema, Result, internal_datafusion_err, internal_err},
+    common::{DFSchema, Result, internal_err},
     execution::context::QueryPlanner,
     logical_expr::{
         Expr, LogicalPlan, TableScan, UserDefinedLogicalNode,
@@ -34,7 +34,7 @@ use crate::{
 /// The physical planner of one query.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchPlanner {
-    /// The decoded rows of the query's tables.
+    /// The rows of the query's tables.
     pub(crate) tables: Arc<TableReads>,
     /// The optimised parts that several scans read.
     pub(crate) parts: Arc<Vec<LogicalPlan>>,
@@ -105,10 +105,7 @@ impl ExtensionPlanner for BatchPlanner {
             let wanted = SourceScan { columns: projection(scan), filter, limit: scan.fetch };
             return source.plan(wanted, &self.options).map(Some);
         }
-        let scanned = self.tables.find(table, scan);
-        let scanned = scanned
-            .ok_or_else(|| internal_datafusion_err!("table {} was not scanned", table.name))?;
-        scanned.plan(scan, &self.options).map(Some)
+        self.tables.plan(table, scan, session.runtime_env(), &self.options).map(Some)
     }
 }
 

@@ -1,20 +1,25 @@
-//! Decoding of stored rows to columns.
+//! Scans of stored tables: rows are decoded to columns while the query asks for them.
 //!
-//! The rows of a read ([`crate::table_reads`]) are decoded before the query runs: a snapshot delays
-//! the freeing of rows and cannot leave its thread, so it is dropped after decoding. Columns that do
-//! not fit into the query's memory go to a file, from which the query reads them. The rows of a large
-//! table are decoded in parts, by several threads; those of a read that ends after some rows in waves
-//! of parts, until there are enough.
+//! A read ([`crate::table_reads`]) holds the rows of a table as they were when the query began ([`HeldRows`]). They
+//! are decoded in parts of a few MiB: by several threads, some parts ahead of the query, which receives them in order
+//! of arrival; a table of one part at once. Nothing but these parts is in memory, or is copied.
+//!
+//! Rows that were found by their keys are decoded before the query runs ([`DecodedRows`]).
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    fmt,
+    num::NonZeroUsize,
+    ops::{ControlFlow, Range},
+    sync::Arc,
+};
 
 use arrow::{
-    array::{AsArray, RecordBatch, RecordBatchOptions},
+    array::{Array as _, AsArray, RecordBatch, RecordBatchOptions},
     compute::filter_record_batch,
     datatypes::SchemaRef,
 };
 use datafusion::{
-    common::{DataFusionError, Result, internal_datafusion_err, internal_err, resources_err},
+    common::{DataFusionError, Result, internal_datafusion_err, internal_err, stats::Precision},
     datasource::{memory::MemorySourceConfig, source::DataSourceExec},
     execution::{
         memory_pool::{MemoryLimit, MemoryReservation},
@@ -24,190 +29,22 @@ use datafusion::{
     physical_expr::PhysicalExpr,
     physical_plan::ExecutionPlan,
 };
-use lockstep_host::query;
 use lockstep_plan::CatalogTable;
-use lockstep_row::{Arena, DataType, arrow::ColumnBuilder};
-use lockstep_table::{ReadError, ScanPart, ScanRows, Snapshot, StoredRow};
+use lockstep_row::{Arena, DataType, RowView, arrow::ColumnBuilder};
+use lockstep_table::{ColumnRange, HeldRows, ReadError};
 
 use crate::{
-    error::{interrupted, into_datafusion},
+    error::into_datafusion,
     operator::{BATCH_ROWS, OperatorOptions},
-    parallel,
-    source::{BlockingScan, SourceBatches, SourceExec},
-    spill::{SpillWriter, SpilledRows, is_out_of_memory},
+    source::{BlockingScan, PushBatch, SourceBatches, SourceExec},
 };
 
-/// The decoded columns of a table.
-#[derive(Debug)]
-pub(crate) struct ScannedTable {
-    /// Positions in the table of the columns of `batches`.
-    columns: Vec<usize>,
-    schema: SchemaRef,
-    rows: DecodedRows,
-    _memory: MemoryReservation,
-}
-
-/// Decoded rows.
-#[derive(Debug)]
-pub(crate) enum DecodedRows {
-    InMemory(Vec<RecordBatch>),
-    OnDisk(SpilledRows),
-}
-
-impl DecodedRows {
-    /// Returns a source of some columns, at most `limit` rows. `schema` is that of all columns.
-    pub(crate) fn source(
-        &self,
-        schema: &SchemaRef,
-        columns: Vec<usize>,
-        limit: Option<usize>,
-        options: &OperatorOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match self {
-            Self::InMemory(batches) => {
-                let partitions = [batches.clone()];
-                let source =
-                    MemorySourceConfig::try_new(&partitions, Arc::clone(schema), Some(columns))?
-                        .with_limit(limit);
-                Ok(DataSourceExec::from_data_source(source))
-            }
-            Self::OnDisk(rows) => {
-                let schema = Arc::new(schema.project(&columns)?);
-                let scan = SpilledScan { rows: rows.clone(), columns, limit };
-                let context = options.context.clone();
-                Ok(Arc::new(SourceExec::new(Arc::new(scan), schema, context)))
-            }
-        }
-    }
-}
-
-/// Where the columns of a table go.
-pub(crate) struct ScanMemory<'e> {
-    /// Counts the columns in memory.
-    pub(crate) memory: MemoryReservation,
-    /// Has the files of those that do not fit.
-    pub(crate) env: &'e Arc<RuntimeEnv>,
-    /// Whether none of them is to be in memory.
-    pub(crate) on_disk: bool,
-}
-
-impl ScanMemory<'_> {
-    /// Counts decoded columns. All tables together leave half of the query's memory to its operators, which
-    /// would otherwise find it used up until the query ends.
-    fn try_grow(&self, bytes: usize) -> Result<()> {
-        self.memory.try_grow(bytes)?;
-        let pool = &self.env.memory_pool;
-        match pool.memory_limit() {
-            MemoryLimit::Finite(limit) if pool.reserved() > limit / 2 => {
-                self.memory.shrink(bytes);
-                resources_err!("The columns of tables exceed half of the query's memory")
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The parts of a table for each thread that decodes it, which end at about the same time.
+/// The bytes of the rows that a thread decodes in one go: some milliseconds of work.
+const PART_BYTES: usize = 4 << 20;
+/// The parts of a scan that are decoded ahead take about this part of a query's memory at most.
+const AHEAD_SHARE: usize = 8;
+/// The parts that wait or are decoded, for each thread.
 const PARTS_PER_THREAD: usize = 4;
-
-/// Rows of a part of a table whose decoding ends after some rows: a few milliseconds of work.
-const LIMITED_PART_ROWS: usize = 1 << 16;
-
-/// The rows that a read decodes.
-pub(crate) struct RowsRead<'s> {
-    /// Where they are found.
-    pub(crate) source: DecodeSource<'s>,
-    /// Keeps the rows that pass; over the decoded columns.
-    pub(crate) filter: Option<Arc<dyn PhysicalExpr>>,
-    /// The most rows.
-    pub(crate) rows_max: Option<usize>,
-}
-
-/// Where the rows of a read are found.
-pub(crate) enum DecodeSource<'s> {
-    /// All visible rows, or those that an index keeps.
-    Scan(&'s Snapshot<'s>, Option<usize>),
-    /// Rows that were looked up, in order of arrival, and their memory.
-    Found { rows: Vec<StoredRow<'s>>, _memory: MemoryReservation },
-}
-
-impl ScannedTable {
-    /// Decodes some columns of rows, in order of arrival.
-    pub(crate) fn new(
-        rows: RowsRead<'_>,
-        table: &CatalogTable,
-        columns: &BTreeSet<usize>,
-        memory: ScanMemory<'_>,
-        options: &OperatorOptions,
-    ) -> Result<Self> {
-        let columns: Vec<usize> = columns.iter().copied().collect();
-        let types = columns.iter().map(|column| table.schema.columns[*column].data_type.clone());
-        let RowsRead { source, filter, rows_max } = rows;
-        let decoding = Decoding {
-            types: types.collect(),
-            schema: Arc::new(table.arrow_schema.project(&columns)?),
-            columns,
-            filter,
-            rows_max,
-            options,
-        };
-        let in_parallel = match &source {
-            DecodeSource::Scan(snapshot, kept_by) if !memory.on_disk => {
-                decoding.in_parallel((*snapshot, *kept_by), &memory)?
-            }
-            _ => None,
-        };
-        let rows = match in_parallel {
-            Some(batches) => DecodedRows::InMemory(batches),
-            None => decoding.in_order(source, &memory)?,
-        };
-        let Decoding { columns, schema, .. } = decoding;
-        Ok(Self { columns, schema, rows, _memory: memory.memory })
-    }
-
-    /// Returns a source of the columns that `scan` reads.
-    pub(crate) fn plan(
-        &self,
-        scan: &TableScan,
-        options: &OperatorOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let columns = projection(scan);
-        let positions = columns.iter().map(|column| {
-            let position = self.columns.binary_search(column).ok();
-            position.ok_or_else(|| internal_datafusion_err!("column {column} was not decoded"))
-        });
-        let positions = positions.collect::<Result<Vec<_>>>()?;
-        self.rows.source(&self.schema, positions, scan.fetch, options)
-    }
-}
-
-/// Some columns of a decoded table on disk.
-#[derive(Debug)]
-struct SpilledScan {
-    rows: SpilledRows,
-    columns: Vec<usize>,
-    limit: Option<usize>,
-}
-
-impl fmt::Display for SpilledScan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} columns of a table, from disk", self.columns.len())
-    }
-}
-
-impl BlockingScan for SpilledScan {
-    fn open(&self) -> Result<SourceBatches> {
-        Ok(Box::new(self.rows.read(Some(self.columns.clone()))?))
-    }
-
-    fn limit(&self) -> Option<usize> {
-        self.limit
-    }
-
-    fn row_count(&self) -> Option<usize> {
-        usize::try_from(self.rows.row_count()).ok()
-    }
-}
 
 /// Returns the positions in the table of the columns that a scan reads.
 pub(crate) fn projection(scan: &TableScan) -> Vec<usize> {
@@ -217,91 +54,114 @@ pub(crate) fn projection(scan: &TableScan) -> Vec<usize> {
     }
 }
 
-/// What is decoded of a table.
-struct Decoding<'o> {
-    /// The columns, by their positions in the table, and their types.
-    columns: Vec<usize>,
+/// Some columns of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct DecodedColumns {
+    /// Their positions in the table, and their types.
+    positions: Vec<usize>,
     types: Vec<DataType>,
     schema: SchemaRef,
-    filter: Option<Arc<dyn PhysicalExpr>>,
-    rows_max: Option<usize>,
-    options: &'o OperatorOptions,
 }
 
-/// The rows that are decoded.
-enum DecodedFrom<'r> {
-    Scan(ScanRows<'r>),
-    /// Rows that were found by their keys.
-    Found(std::vec::IntoIter<StoredRow<'r>>),
-}
+impl DecodedColumns {
+    pub(crate) fn new(table: &CatalogTable, positions: Vec<usize>) -> Result<Self> {
+        let types = positions.iter().map(|column| table.schema.columns[*column].data_type.clone());
+        let schema = Arc::new(table.arrow_schema.project(&positions)?);
+        Ok(Self { types: types.collect(), positions, schema })
+    }
 
-impl DecodedFrom<'_> {
-    #[inline]
-    fn next_row(&mut self) -> Result<Option<StoredRow<'_>>, ReadError> {
-        match self {
-            Self::Scan(rows) => rows.next_row(),
-            Self::Found(rows) => Ok(rows.next()),
-        }
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 }
 
-impl Decoding<'_> {
-    /// Decodes rows and passes batches of those on that pass the filter, until there are `rows_max`.
-    fn decode(
-        &self,
-        mut rows: DecodedFrom<'_>,
+/// Rows that are decoded to batches, until there are enough.
+pub(crate) struct Decoder<'d> {
+    columns: &'d DecodedColumns,
+    /// Keeps the rows that pass; over the columns.
+    filter: Option<&'d Arc<dyn PhysicalExpr>>,
+    builders: Vec<ColumnBuilder>,
+    arena: Arena,
+    /// The rows in the builders.
+    row_count: usize,
+    /// The rows that are still wanted.
+    left: usize,
+    batches: Vec<RecordBatch>,
+    /// Counts the batches, where they are to be kept.
+    memory: Option<MemoryReservation>,
+}
+
+impl<'d> Decoder<'d> {
+    /// Decodes at most `rows_max` rows that pass a filter.
+    pub(crate) fn new(
+        columns: &'d DecodedColumns,
+        filter: Option<&'d Arc<dyn PhysicalExpr>>,
         rows_max: usize,
-        push: &mut dyn FnMut(RecordBatch) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Self {
         let builder = |data_type| ColumnBuilder::new(data_type, BATCH_ROWS);
-        let mut builders: Vec<ColumnBuilder> = self.types.iter().map(builder).collect();
-        let mut left = rows_max;
-        let mut end_batch = |builders: &mut [ColumnBuilder], row_count| {
-            debug_assert!(row_count <= BATCH_ROWS, "a batch has a limit");
-            let columns = builders.iter_mut().map(ColumnBuilder::finish).collect();
-            let options = RecordBatchOptions::new().with_row_count(Some(row_count));
-            let schema = Arc::clone(&self.schema);
-            let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
-            let batch = self.passing(batch)?;
-            let batch = batch.slice(0, batch.num_rows().min(left));
-            left -= batch.num_rows();
-            if batch.num_rows() > 0 {
-                push(batch)?;
-            }
-            Ok::<bool, DataFusionError>(left == 0)
-        };
+        let builders = columns.types.iter().map(builder).collect();
+        let (arena, row_count, batches) = (Arena::new(), 0, Vec::new());
+        let (left, memory) = (rows_max, None);
+        Self { columns, filter, builders, arena, row_count, left, batches, memory }
+    }
+
+    /// Has the batches counted.
+    pub(crate) fn count_in(&mut self, memory: MemoryReservation) {
+        self.memory = Some(memory);
+    }
+
+    /// Returns whether there are fewer rows than wanted.
+    #[inline]
+    pub(crate) fn wants_rows(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Adds a row, of which there are fewer than wanted.
+    #[inline]
+    pub(crate) fn push(&mut self, row: RowView<'_>) -> Result<()> {
+        debug_assert!(self.left > 0, "rows are wanted");
+        for (builder, column) in self.builders.iter_mut().zip(&self.columns.positions) {
+            builder.push(row.get_in(*column, &self.arena));
+        }
+        self.arena.reset();
+        self.row_count += 1;
         // Without a filter no row is decoded in vain.
-        let decoded_max = if self.filter.is_some() { usize::MAX } else { rows_max };
-        let mut arena = Arena::new();
-        let mut row_count = 0;
-        for _ in 0..decoded_max {
-            let stored = rows.next_row().map_err(|error| into_datafusion(error.into()))?;
-            let Some(stored) = stored else { break };
-            for (builder, column) in builders.iter_mut().zip(&self.columns) {
-                builder.push(stored.row.get_in(*column, &arena));
-            }
-            arena.reset();
-            row_count += 1;
-            if row_count == BATCH_ROWS {
-                let is_end = end_batch(&mut builders, row_count)?;
-                row_count = 0;
-                // The first one polls, on the thread of the call; the second one is for the others.
-                query::checkpoint().map_err(|interrupt| into_datafusion(interrupted(interrupt)))?;
-                self.options.check()?;
-                if is_end {
-                    return Ok(());
-                }
-            }
+        if self.row_count == BATCH_ROWS || (self.filter.is_none() && self.row_count == self.left) {
+            self.end_batch()?;
         }
-        match row_count {
-            0 => Ok(()),
-            _ => end_batch(&mut builders, row_count).map(|_| ()),
+        Ok(())
+    }
+
+    fn end_batch(&mut self) -> Result<()> {
+        let row_count = std::mem::take(&mut self.row_count);
+        debug_assert!(row_count <= BATCH_ROWS, "a batch has a limit");
+        let columns = self.builders.iter_mut().map(|builder| {
+            let mut column = builder.finish();
+            if row_count < BATCH_ROWS {
+                // What keeps the batch counts its buffers, which are made for more rows.
+                column.shrink_to_fit();
+            }
+            column
+        });
+        let columns = columns.collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(row_count));
+        let schema = Arc::clone(&self.columns.schema);
+        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        let batch = self.passing(batch)?;
+        let batch = batch.slice(0, batch.num_rows().min(self.left));
+        self.left -= batch.num_rows();
+        if batch.num_rows() > 0 {
+            if let Some(memory) = &self.memory {
+                memory.try_grow(batch.get_array_memory_size())?;
+            }
+            self.batches.push(batch);
         }
+        Ok(())
     }
 
     /// Returns the rows of a batch that pass the filter.
     fn passing(&self, batch: RecordBatch) -> Result<RecordBatch> {
-        let Some(filter) = &self.filter else { return Ok(batch) };
+        let Some(filter) = self.filter else { return Ok(batch) };
         let passes = filter.evaluate(&batch)?.into_array(batch.num_rows())?;
         let Some(passes) = passes.as_boolean_opt() else {
             return internal_err!("a condition is BOOL");
@@ -309,151 +169,214 @@ impl Decoding<'_> {
         Ok(filter_record_batch(&batch, passes)?)
     }
 
-    /// Decodes the rows on the caller's thread, to disk where they do not fit into the memory.
-    fn in_order(&self, source: DecodeSource<'_>, memory: &ScanMemory<'_>) -> Result<DecodedRows> {
-        let mut target = ScanTarget::new(&self.schema, memory);
-        let rows_max = self.rows_max.unwrap_or(usize::MAX);
-        let push = &mut |batch| target.push(batch);
-        match source {
-            DecodeSource::Scan(snapshot, Some(index)) => {
-                let rows = snapshot.scan_kept_by(index);
-                self.decode(DecodedFrom::Scan(rows), rows_max, push)?;
-            }
-            DecodeSource::Scan(snapshot, None) => {
-                self.decode(DecodedFrom::Scan(snapshot.scan()), rows_max, push)?;
-            }
-            DecodeSource::Found { rows, _memory } => {
-                self.decode(DecodedFrom::Found(rows.into_iter()), rows_max, push)?;
-            }
+    /// Returns the batches, none of which is empty.
+    fn finish(mut self) -> Result<Vec<RecordBatch>> {
+        if self.row_count > 0 {
+            self.end_batch()?;
         }
-        target.finish()
+        Ok(self.batches)
     }
 
-    /// Decodes the rows on several threads. `None` where there are few, where rows were removed meanwhile,
-    /// or where the columns do not fit into the memory.
-    fn in_parallel(
-        &self,
-        (snapshot, kept_by): (&Snapshot<'_>, Option<usize>),
-        memory: &ScanMemory<'_>,
-    ) -> Result<Option<Vec<RecordBatch>>> {
-        let row_count = usize::try_from(snapshot.stored_row_count()).unwrap_or(usize::MAX);
-        let threads = self.options.threads.get();
-        let decoded_min = match self.filter {
-            Some(_) => row_count,
-            None => self.rows_max.unwrap_or(usize::MAX).min(row_count),
-        };
-        if threads == 1 || decoded_min < self.options.parallel_rows_min {
-            return Ok(None);
+    /// Returns the batches, none of which is empty, and their memory.
+    pub(crate) fn finish_counted(mut self) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
+        if self.row_count > 0 {
+            self.end_batch()?;
         }
-        let (parts, wave) = match self.rows_max {
-            None => (PARTS_PER_THREAD * threads, usize::MAX),
-            Some(_) => (row_count.div_ceil(LIMITED_PART_ROWS), threads),
-        };
-        let parts = snapshot.scan_parts(kept_by, parts.max(1));
-        let decoded = self.in_waves(&parts, wave, memory);
-        let batches = match decoded {
-            Ok(batches) => batches,
-            Err(error) if is_out_of_memory(&error) => None,
-            Err(error) => return Err(error),
-        };
-        if batches.is_none() {
-            memory.memory.free();
-        }
-        Ok(batches)
-    }
-
-    /// Decodes at most `rows_max` rows into batches that count in `memory`.
-    fn held(
-        &self,
-        rows: ScanRows<'_>,
-        rows_max: usize,
-        memory: &ScanMemory<'_>,
-    ) -> Result<Vec<RecordBatch>> {
-        let mut batches = Vec::new();
-        self.decode(DecodedFrom::Scan(rows), rows_max, &mut |batch| {
-            memory.try_grow(batch.get_array_memory_size())?;
-            batches.push(batch);
-            Ok(())
-        })?;
-        Ok(batches)
-    }
-
-    /// Decodes parts, `wave` of them at once, until there are enough rows. The first one is decoded alone
-    /// where not all are wanted, since it often has enough. `None` where rows were removed meanwhile.
-    fn in_waves(
-        &self,
-        parts: &[ScanPart<'_>],
-        wave: usize,
-        memory: &ScanMemory<'_>,
-    ) -> Result<Option<Vec<RecordBatch>>> {
-        let mut batches: Vec<RecordBatch> = Vec::new();
-        let mut left = self.rows_max.unwrap_or(usize::MAX);
-        let mut begin = 0;
-        while begin < parts.len() && left > 0 {
-            let size = if begin == 0 && self.rows_max.is_some() { 1 } else { wave };
-            let parts = &parts[begin..begin.saturating_add(size).min(parts.len())];
-            begin += parts.len();
-            let decoded = parallel::run(self.options.threads, parts.len(), |part| {
-                parts[part].read(|rows| self.held(rows, left, memory)).transpose()
-            });
-            for part in decoded? {
-                let Some(part) = part else { return Ok(None) };
-                let rows: usize = part.iter().map(RecordBatch::num_rows).sum();
-                left = left.saturating_sub(rows);
-                batches.extend(part);
-            }
-        }
-        Ok(Some(batches))
+        let Some(memory) = self.memory else { return internal_err!("the batches are counted") };
+        Ok((self.batches, memory))
     }
 }
 
-/// Where decoded rows go.
-pub(crate) struct ScanTarget<'e> {
+/// Rows of a table that were decoded before the query ran.
+#[derive(Debug)]
+pub(crate) struct DecodedRows {
+    columns: DecodedColumns,
     batches: Vec<RecordBatch>,
-    /// Takes the batches when the memory is used up.
-    writer: Option<SpillWriter>,
-    schema: &'e SchemaRef,
-    memory: &'e ScanMemory<'e>,
+    _memory: MemoryReservation,
 }
 
-impl<'e> ScanTarget<'e> {
-    pub(crate) fn new(schema: &'e SchemaRef, memory: &'e ScanMemory<'e>) -> Self {
-        let writer = memory.on_disk.then(|| SpillWriter::new(memory.env, schema));
-        Self { batches: Vec::new(), writer, schema, memory }
+impl DecodedRows {
+    /// Takes batches whose memory is counted.
+    pub(crate) fn new(
+        columns: DecodedColumns,
+        batches: Vec<RecordBatch>,
+        memory: MemoryReservation,
+    ) -> Self {
+        Self { columns, batches, _memory: memory }
     }
 
-    /// Returns the rows.
-    pub(crate) fn finish(self) -> Result<DecodedRows> {
-        Ok(match self.writer {
-            Some(writer) => DecodedRows::OnDisk(writer.finish()?),
-            None => DecodedRows::InMemory(self.batches),
-        })
+    /// Returns a source of the columns that a scan reads.
+    pub(crate) fn plan(&self, scan: &TableScan) -> Result<Arc<dyn ExecutionPlan>> {
+        let DecodedColumns { positions, schema, .. } = &self.columns;
+        let positions = projection(scan).into_iter().map(|column| {
+            let position = positions.binary_search(&column).ok();
+            position.ok_or_else(|| internal_datafusion_err!("column {column} was not decoded"))
+        });
+        let positions = positions.collect::<Result<Vec<_>>>()?;
+        let partitions = [self.batches.clone()];
+        let source = MemorySourceConfig::try_new(&partitions, Arc::clone(schema), Some(positions))?;
+        Ok(DataSourceExec::from_data_source(source.with_limit(scan.fetch)))
     }
+}
 
-    /// Adds a batch, in memory or on disk.
-    pub(crate) fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        if let Some(writer) = &mut self.writer {
-            return writer.write(batch);
-        }
-        match self.memory.try_grow(batch.get_array_memory_size()) {
-            Ok(()) => {
-                self.batches.push(batch);
-                Ok(())
+/// The rows that a scan reads of a table.
+pub(crate) struct ScannedRows {
+    pub(crate) rows: Arc<HeldRows>,
+    /// Keeps the rows that pass; over the columns.
+    pub(crate) filter: Option<Arc<dyn PhysicalExpr>>,
+    /// What the filter, or one above the scan, lets pass.
+    pub(crate) ranges: Vec<ColumnRange>,
+    /// The most rows.
+    pub(crate) rows_max: Option<usize>,
+}
+
+/// A scan of a stored table.
+struct StoredScan {
+    table: String,
+    columns: DecodedColumns,
+    scanned: ScannedRows,
+    options: OperatorOptions,
+    /// The arrivals of the rows of each part.
+    parts: Vec<Range<u64>>,
+    /// The threads that decode.
+    threads: NonZeroUsize,
+}
+
+impl ScannedRows {
+    /// Returns the operator that decodes some columns.
+    pub(crate) fn plan(
+        self,
+        table: &CatalogTable,
+        columns: DecodedColumns,
+        env: &RuntimeEnv,
+        options: &OperatorOptions,
+    ) -> Arc<dyn ExecutionPlan> {
+        let ahead = PARTS_PER_THREAD * options.threads.get();
+        let (part_bytes, threads) = match env.memory_pool.memory_limit() {
+            MemoryLimit::Finite(bytes) if bytes / AHEAD_SHARE / ahead < PART_BYTES / 4 => {
+                (bytes / AHEAD_SHARE / PARTS_PER_THREAD, NonZeroUsize::MIN)
             }
-            Err(error) if is_out_of_memory(&error) => self.move_to_disk(batch),
-            Err(error) => Err(error),
-        }
+            MemoryLimit::Finite(bytes) => (bytes / AHEAD_SHARE / ahead, options.threads),
+            MemoryLimit::Infinite | MemoryLimit::Unknown => (PART_BYTES, options.threads),
+        };
+        let (schema, context) = (Arc::clone(&columns.schema), options.context.clone());
+        let part_bytes = u64::try_from(part_bytes.min(PART_BYTES)).unwrap_or(u64::MAX);
+        let parts = match self.rows_max {
+            Some(0) => Vec::new(),
+            _ => self.rows.split(part_bytes, &self.ranges),
+        };
+        let (table, options) = (table.name.clone(), options.clone());
+        let scan = StoredScan { table, columns, scanned: self, options, parts, threads };
+        Arc::new(SourceExec::new(Arc::new(scan), schema, context))
+    }
+}
+
+/// An error of a scan, whose reads fail in a way of their own.
+struct ScanError(DataFusionError);
+
+impl From<ReadError> for ScanError {
+    fn from(error: ReadError) -> Self {
+        Self(into_datafusion(error.into()))
+    }
+}
+
+impl StoredScan {
+    /// Decodes the rows of a part.
+    fn decode(&self, arrivals: Range<u64>) -> Result<Vec<RecordBatch>> {
+        let ScannedRows { rows, filter, ranges, .. } = &self.scanned;
+        let rows_max = self.scanned.rows_max.unwrap_or(usize::MAX);
+        let mut decoder = Decoder::new(&self.columns, filter.as_ref(), rows_max);
+        self.options.check()?;
+        let mut visited = 0_usize;
+        let outcome = rows.visit(arrivals, ranges, |row| {
+            visited += 1;
+            if visited.is_multiple_of(BATCH_ROWS) {
+                self.options.check().map_err(ScanError)?;
+            }
+            decoder.push(row).map_err(ScanError)?;
+            Ok(if decoder.wants_rows() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
+        });
+        outcome.map_err(|ScanError(error)| error)?;
+        decoder.finish()
     }
 
-    /// Writes the decoded batches to a file, and the ones that follow.
-    fn move_to_disk(&mut self, last: RecordBatch) -> Result<()> {
-        let mut writer = SpillWriter::new(self.memory.env, self.schema);
-        for batch in std::mem::take(&mut self.batches) {
-            writer.write(batch)?;
+    /// Passes the batches of a part on, until no more are wanted. An empty batch asks whether any are.
+    fn push_all(
+        &self,
+        mut batches: Vec<RecordBatch>,
+        push: PushBatch<'_>,
+    ) -> Result<ControlFlow<()>> {
+        if batches.is_empty() {
+            batches.push(RecordBatch::new_empty(Arc::clone(&self.columns.schema)));
         }
-        self.memory.memory.free();
-        writer.write(last)?;
-        self.writer = Some(writer);
-        Ok(())
+        for batch in batches {
+            if push(batch)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn stored_row_count(&self) -> usize {
+        usize::try_from(self.scanned.rows.stored_row_count()).unwrap_or(usize::MAX)
+    }
+}
+
+impl fmt::Debug for StoredScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredScan").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for StoredScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.columns.schema.fields().iter().map(|field| field.name().as_str());
+        write!(f, "{} [{}]", self.table, names.collect::<Vec<_>>().join(", "))?;
+        match &self.scanned.filter {
+            Some(filter) => write!(f, ", where {filter}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl BlockingScan for StoredScan {
+    fn open(&self) -> Result<SourceBatches> {
+        let mut batches = Vec::new();
+        for part in &self.parts {
+            batches.extend(self.decode(part.clone())?);
+        }
+        Ok(Box::new(batches.into_iter().map(Ok)))
+    }
+
+    fn is_at_hand(&self) -> bool {
+        let are_few =
+            self.parts.len() <= 1 && self.stored_row_count() < self.options.parallel_rows_min;
+        are_few && self.scanned.rows.are_in_memory()
+    }
+
+    fn push_each(&self, push: PushBatch<'_>) -> Result<()> {
+        let mut outcome = Ok(());
+        let (parts, worker) = (self.parts.iter().cloned(), || |part| self.decode(part));
+        lockstep_host::in_order(self.threads, parts, worker, |decoded| {
+            let pushed = decoded.and_then(|batches| self.push_all(batches, push));
+            pushed.unwrap_or_else(|error| {
+                outcome = Err(error);
+                ControlFlow::Break(())
+            })
+        });
+        outcome
+    }
+
+    fn limit(&self) -> Option<usize> {
+        self.scanned.rows_max
+    }
+
+    fn row_count(&self) -> Precision<usize> {
+        // Expired rows are stored as well, and those that no range lets pass.
+        Precision::Inexact(self.stored_row_count())
     }
 }

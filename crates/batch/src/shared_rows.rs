@@ -14,15 +14,20 @@ use std::{
     sync::Arc,
 };
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::{
+    array::RecordBatch,
+    datatypes::{Field, Schema, SchemaRef},
+};
 use datafusion::{
     common::{
-        Column, DataFusionError, Result, TableReference, internal_err, runtime::SpawnedTask,
-        tree_node::TreeNodeRecursion,
+        Column, DataFusionError, Result, TableReference, internal_err, resources_err,
+        runtime::SpawnedTask, stats::Precision, tree_node::TreeNodeRecursion,
     },
+    datasource::{memory::MemorySourceConfig, source::DataSourceExec},
     execution::{
         TaskContext,
-        memory_pool::{MemoryConsumer, MemoryReservation},
+        memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation},
+        runtime_env::RuntimeEnv,
     },
     logical_expr::{
         Expr, LogicalPlan, LogicalPlanBuilder, TableScan, TableScanBuilder, TableSource,
@@ -38,7 +43,9 @@ use tokio::sync::OnceCell;
 
 use crate::{
     operator::{OperatorOptions, rows_in_order, single_partition},
-    scan::{DecodedRows, ScanMemory, ScanTarget, projection},
+    scan::projection,
+    source::{BlockingScan, SourceBatches, SourceExec},
+    spill::{SpillWriter, SpilledRows, is_out_of_memory},
 };
 
 /// A plan whose shared parts are scans, and these parts; one that reads another is after it.
@@ -249,8 +256,15 @@ pub(crate) struct SharedPart {
 /// The rows of a part.
 #[derive(Debug)]
 struct ComputedRows {
-    rows: DecodedRows,
+    rows: StoredBatches,
     _memory: MemoryReservation,
+}
+
+/// Rows in memory, or on disk where they do not fit.
+#[derive(Debug)]
+enum StoredBatches {
+    InMemory(Vec<RecordBatch>),
+    OnDisk(SpilledRows),
 }
 
 impl SharedPart {
@@ -285,9 +299,9 @@ impl SharedPart {
     async fn collect(&self, context: Arc<TaskContext>) -> Result<ComputedRows> {
         let env = context.runtime_env();
         let memory = MemoryConsumer::new("shared rows").register(&env.memory_pool);
-        let memory = ScanMemory { memory, env: &env, on_disk: self.options.on_disk };
         let schema = self.plan.schema();
-        let mut target = ScanTarget::new(&schema, &memory);
+        let writer = self.options.on_disk.then(|| SpillWriter::new(&env, &schema));
+        let mut target = BatchStore { batches: Vec::new(), writer, schema, memory, env: &env };
         let mut batches = pin!(rows_in_order(Arc::clone(&self.plan), context));
         while let Some(batch) = batches.next().await {
             let batch = batch?;
@@ -296,8 +310,125 @@ impl SharedPart {
                 tokio::task::block_in_place(|| target.push(batch))?;
             }
         }
-        let rows = target.finish()?;
-        Ok(ComputedRows { rows, _memory: memory.memory })
+        target.finish()
+    }
+}
+
+impl StoredBatches {
+    /// Returns a source of some columns, at most `limit` rows. `schema` is that of all columns.
+    fn source(
+        &self,
+        schema: &SchemaRef,
+        columns: Vec<usize>,
+        limit: Option<usize>,
+        options: &OperatorOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match self {
+            Self::InMemory(batches) => {
+                let partitions = [batches.clone()];
+                let source =
+                    MemorySourceConfig::try_new(&partitions, Arc::clone(schema), Some(columns))?
+                        .with_limit(limit);
+                Ok(DataSourceExec::from_data_source(source))
+            }
+            Self::OnDisk(rows) => {
+                let schema = Arc::new(schema.project(&columns)?);
+                let scan = SpilledScan { rows: rows.clone(), columns, limit };
+                let context = options.context.clone();
+                Ok(Arc::new(SourceExec::new(Arc::new(scan), schema, context)))
+            }
+        }
+    }
+}
+
+/// Some columns of a part on disk.
+#[derive(Debug)]
+struct SpilledScan {
+    rows: SpilledRows,
+    columns: Vec<usize>,
+    limit: Option<usize>,
+}
+
+impl fmt::Display for SpilledScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} columns of a part, from disk", self.columns.len())
+    }
+}
+
+impl BlockingScan for SpilledScan {
+    fn open(&self) -> Result<SourceBatches> {
+        Ok(Box::new(self.rows.read(Some(self.columns.clone()))?))
+    }
+
+    fn limit(&self) -> Option<usize> {
+        self.limit
+    }
+
+    fn row_count(&self) -> Precision<usize> {
+        self.rows.precise_count()
+    }
+}
+
+/// Where the rows of a part go.
+struct BatchStore<'e> {
+    batches: Vec<RecordBatch>,
+    /// Takes the batches when the memory is used up.
+    writer: Option<SpillWriter>,
+    schema: SchemaRef,
+    /// Counts the batches in memory.
+    memory: MemoryReservation,
+    env: &'e Arc<RuntimeEnv>,
+}
+
+impl BatchStore<'_> {
+    /// Returns the rows.
+    fn finish(self) -> Result<ComputedRows> {
+        let rows = match self.writer {
+            Some(writer) => StoredBatches::OnDisk(writer.finish()?),
+            None => StoredBatches::InMemory(self.batches),
+        };
+        Ok(ComputedRows { rows, _memory: self.memory })
+    }
+
+    /// Adds a batch, in memory or on disk.
+    fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        if let Some(writer) = &mut self.writer {
+            return writer.write(batch);
+        }
+        match self.try_grow(batch.get_array_memory_size()) {
+            Ok(()) => {
+                self.batches.push(batch);
+                Ok(())
+            }
+            Err(error) if is_out_of_memory(&error) => self.move_to_disk(batch),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Counts a batch. Rows that stay leave half of the query's memory to its operators, which would otherwise
+    /// find it used up until the query ends.
+    fn try_grow(&self, bytes: usize) -> Result<()> {
+        self.memory.try_grow(bytes)?;
+        let pool = &self.env.memory_pool;
+        match pool.memory_limit() {
+            MemoryLimit::Finite(limit) if pool.reserved() > limit / 2 => {
+                self.memory.shrink(bytes);
+                resources_err!("The rows of common tables exceed half of the query's memory")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the batches to a file, and the ones that follow.
+    fn move_to_disk(&mut self, last: RecordBatch) -> Result<()> {
+        let mut writer = SpillWriter::new(self.env, &self.schema);
+        for batch in std::mem::take(&mut self.batches) {
+            writer.write(batch)?;
+        }
+        self.memory.free();
+        writer.write(last)?;
+        self.writer = Some(writer);
+        Ok(())
     }
 }
 

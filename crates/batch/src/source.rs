@@ -14,7 +14,9 @@ use std::{fmt, iter, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
-    common::Result as DataFusionResult, physical_expr::PhysicalExpr, physical_plan::ExecutionPlan,
+    common::{Result as DataFusionResult, stats::Precision},
+    physical_expr::PhysicalExpr,
+    physical_plan::ExecutionPlan,
 };
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::Settings;
@@ -31,7 +33,7 @@ use crate::{
     },
     operator::{BATCH_ROWS, OperatorOptions},
 };
-pub(crate) use exec::{BlockingScan, SourceExec};
+pub(crate) use exec::{BlockingScan, PushBatch, SourceExec};
 
 /// The rows of files or of an Arrow object.
 #[derive(Debug)]
@@ -279,7 +281,7 @@ impl BlockingScan for ExternalScan {
         self.scan.limit
     }
 
-    fn row_count(&self) -> Option<usize> {
-        self.source.row_count()
+    fn row_count(&self) -> Precision<usize> {
+        self.source.row_count().map_or(Precision::Absent, Precision::Exact)
     }
 }

@@ -28,7 +28,7 @@ use arrow::{
     },
 };
 use datafusion::{
-    common::internal_datafusion_err,
+    common::{internal_datafusion_err, stats::Precision},
     error::{DataFusionError, Result},
     execution::{
         TaskContext,
@@ -238,6 +238,11 @@ impl SpilledRows {
     /// Returns the number of rows.
     pub(crate) fn row_count(&self) -> u64 {
         self.row_count
+    }
+
+    /// Returns the number of rows as DataFusion counts them.
+    pub(crate) fn precise_count(&self) -> Precision<usize> {
+        usize::try_from(self.row_count).map_or(Precision::Absent, Precision::Exact)
     }
 
     /// Reads the batches in the order in which they were written, with some of their columns.

@@ -1,39 +1,47 @@
-//! The reads of a query's stored tables: which rows of which table are decoded, for which scans.
+//! The reads of a query's stored tables: which rows of which table are read, for which scans.
 //!
-//! `execute` takes the snapshots of all tables together, before anything else runs, and decodes the
-//! columns that the query reads. Scans of one table without conditions share one read. A scan whose
-//! conditions are the keys of a declared index reads the rows of those keys ([`KeyRead`]), and one
-//! whose rows a LIMIT ends reads no further ([`limit_scans`]); these conditions are the filters of
-//! the scan, and stay in the operators above it.
+//! `execute` takes the snapshots of all tables together, before anything else runs, and holds their rows, which
+//! the scans decode while the query runs. A scan whose conditions are the keys of a declared index reads the rows
+//! of those keys ([`KeyRead`]) at once; conditions on times leave out blocks of files and rows before they are
+//! decoded ([`ColumnRange`]), and one whose rows a LIMIT ends reads no further ([`limit_scans`]). These conditions
+//! are the filters of the scan, and stay in the operators above it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
 };
 
+use arrow::array::RecordBatch;
 use datafusion::{
     common::{
-        DFSchema, Result,
+        DFSchema, Result, internal_datafusion_err,
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
-    execution::{SessionState, memory_pool::MemoryConsumer},
+    execution::{
+        SessionState,
+        context::ExecutionProps,
+        memory_pool::{MemoryConsumer, MemoryReservation},
+        runtime_env::RuntimeEnv,
+    },
     logical_expr::{
         Expr, FetchType, Limit, LogicalPlan, SkipType, TableScan,
         physical_planning_context::PhysicalPlanningContext,
         utils::{conjunction, split_conjunction},
     },
     physical_expr::{PhysicalExpr, create_physical_expr},
+    physical_plan::ExecutionPlan,
 };
 use lockstep_diagnostic::{Diagnostic, code};
 use lockstep_host::query;
-use lockstep_plan::{CatalogTable, KeyRead};
-use lockstep_table::{Snapshot, StoredRow, Table};
+use lockstep_plan::{CatalogTable, KeyRead, column_ranges};
+use lockstep_table::{ColumnRange, HeldRows, ScanRows, Snapshot, StoredRow, Table};
 
 use crate::{
     StoredTables,
     error::{interrupted, into_datafusion},
-    operator::OperatorOptions,
-    scan::{DecodeSource, RowsRead, ScanMemory, ScannedTable, projection},
+    operator::{BATCH_ROWS, OperatorOptions},
+    scan::{DecodedColumns, DecodedRows, Decoder, ScannedRows, projection},
+    spill::is_out_of_memory,
 };
 
 /// The part of a table's rows from which on a scan is cheaper than looking the rows up.
@@ -42,55 +50,78 @@ const LOOKED_UP_PART: usize = 4;
 /// Bounds of the number of rows that are looked up: a few are always, and so many need memory.
 const LOOKED_UP_ROWS: std::ops::RangeInclusive<usize> = 1 << 10..=1 << 20;
 
-/// The decoded reads of a query.
+/// Rows of a table of which an index counts rows are looked up one by one, and not found by a read of the whole
+/// index, where at most so many are wanted.
+const FEW_ROWS: usize = 1 << 12;
+
+/// The reads of a query.
 #[derive(Debug, Default)]
 pub(crate) struct TableReads {
-    reads: Vec<(ReadKind, ScannedTable)>,
+    /// The rows of tables, by id.
+    held: BTreeMap<u64, Arc<HeldRows>>,
+    /// The rows that were read at once.
+    decoded: Vec<(ScanKind, DecodedRows)>,
 }
 
-/// The scans that a read is for.
+/// The scans of a table, by its id, that have these filters and this limit.
 #[derive(Debug, Clone, PartialEq)]
-enum ReadKind {
-    /// All scans of a table, by its id, that have no read of their own.
-    Table(u64),
-    /// The scans of a table with these filters and this limit.
-    Filtered(u64, Vec<Expr>, Option<usize>),
-}
+struct ScanKind(u64, Vec<Expr>, Option<usize>);
 
-impl ReadKind {
-    fn of_filters(table: &CatalogTable, scan: &TableScan) -> Self {
-        Self::Filtered(table.id, scan.filters.clone(), scan.fetch)
+impl ScanKind {
+    fn of(table: &CatalogTable, scan: &TableScan) -> Self {
+        Self(table.id, scan.filters.clone(), scan.fetch)
     }
 }
 
 impl TableReads {
-    /// Returns the decoded rows of a scan.
-    pub(crate) fn find(&self, table: &CatalogTable, scan: &TableScan) -> Option<&ScannedTable> {
-        let find = |kind: &ReadKind| self.reads.iter().find(|(known, _)| known == kind);
-        let own = find(&ReadKind::of_filters(table, scan));
-        own.or_else(|| find(&ReadKind::Table(table.id))).map(|(_, read)| read)
+    /// Returns the operator of a scan.
+    pub(crate) fn plan(
+        &self,
+        table: &CatalogTable,
+        scan: &TableScan,
+        env: &RuntimeEnv,
+        options: &OperatorOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let kind = ScanKind::of(table, scan);
+        if let Some((_, decoded)) = self.decoded.iter().find(|(known, _)| *known == kind) {
+            return decoded.plan(scan);
+        }
+        let rows = self.held.get(&table.id);
+        let rows =
+            rows.ok_or_else(|| internal_datafusion_err!("table {} was not read", table.name))?;
+        let columns = DecodedColumns::new(table, projection(scan))?;
+        let filter = filter_of_limited(scan, &columns)?;
+        let ranges = ranges_of(table, scan);
+        let scanned = ScannedRows { rows: Arc::clone(rows), filter, ranges, rows_max: scan.fetch };
+        Ok(scanned.plan(table, columns, env, options))
     }
 }
 
-/// The scans of a plan that one read serves.
-struct WantedRead<'p> {
-    kind: ReadKind,
-    table: &'p CatalogTable,
-    /// One of the scans.
-    scan: &'p TableScan,
-    columns: BTreeSet<usize>,
-    /// The most rows that a scan without filters wants.
-    rows_max: Option<usize>,
+/// Returns the ranges of columns that a scan's filters let pass.
+fn ranges_of(table: &CatalogTable, scan: &TableScan) -> Vec<ColumnRange> {
+    let ranges = column_ranges(&table.schema, &scan.filters).into_iter();
+    ranges.map(|(column, values)| ColumnRange { column, values }).collect()
 }
 
-/// Takes the snapshots of the tables that plans read, all before the first one is decoded, and decodes
-/// them.
+/// Returns the condition of the filters of a scan with a LIMIT, over the columns that are decoded for it: so many
+/// rows are wanted that pass. `None` without a LIMIT, where the filter above the scan is enough.
+fn filter_of_limited(
+    scan: &TableScan,
+    columns: &DecodedColumns,
+) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    let filter = scan.fetch.and_then(|_| conjunction(scan.filters.iter().cloned()));
+    let Some(filter) = filter else { return Ok(None) };
+    let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), columns.schema())?;
+    let (properties, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
+    create_physical_expr(&filter, &schema, &properties, &context).map(Some)
+}
+
+/// Takes the snapshots of the tables that plans read, all before the first one is read, and holds their rows.
 pub(crate) fn read_tables<'p>(
     plans: impl Iterator<Item = &'p LogicalPlan>,
     tables: &dyn StoredTables,
     read_through: &BTreeMap<u64, usize>,
     state: &SessionState,
-    operators: &OperatorOptions,
 ) -> Result<TableReads> {
     let scans = stored_scans(plans)?;
     let mut ids: Vec<u64> = Vec::new();
@@ -114,8 +145,7 @@ pub(crate) fn read_tables<'p>(
             snapshots.insert(*id, (snapshot, read_through.get(id).copied()));
         }
     }
-    let reading = Reading { snapshots, state, operators };
-    reading.read(&scans)
+    Reading { snapshots, state }.read(&scans)
 }
 
 /// Returns the scans of stored tables.
@@ -154,106 +184,122 @@ struct Reading<'s> {
     /// By table id, the snapshot, and the index whose rule decides which rows are visible.
     snapshots: BTreeMap<u64, (&'s Snapshot<'s>, Option<usize>)>,
     state: &'s SessionState,
-    operators: &'s OperatorOptions,
 }
 
 impl<'s> Reading<'s> {
-    /// Decodes what the scans read.
+    /// Reads for the scans what is read at once, and holds the rows of the others.
     fn read(&self, scans: &[(&CatalogTable, &TableScan)]) -> Result<TableReads> {
         let mut reads = TableReads::default();
-        let mut shared: Vec<WantedRead<'_>> = Vec::new();
-        let mut own: Vec<(WantedRead<'_>, RowsRead<'s>)> = Vec::new();
         for (table, scan) in scans.iter().copied() {
-            let columns = projection(scan);
-            let kind = ReadKind::of_filters(table, scan);
-            if let Some((known, _)) = own.iter_mut().find(|(known, _)| known.kind == kind) {
-                known.columns.extend(columns);
+            let Some((snapshot, kept_by)) = self.snapshots.get(&table.id).copied() else {
                 continue;
-            }
-            if let Some(rows) = self.own_rows(table, scan)? {
-                let columns = columns.into_iter().collect();
-                own.push((WantedRead { kind, table, scan, columns, rows_max: None }, rows));
-                continue;
-            }
-            let fetch = scan.fetch.filter(|_| scan.filters.is_empty());
-            match shared.iter_mut().find(|known| known.table.id == table.id) {
-                Some(known) => {
-                    known.columns.extend(columns);
-                    known.rows_max = known.rows_max.zip(fetch).map(|(one, other)| one.max(other));
-                }
-                None => {
-                    let kind = ReadKind::Table(table.id);
-                    let columns = columns.into_iter().collect();
-                    shared.push(WantedRead { kind, table, scan, columns, rows_max: fetch });
-                }
-            }
-        }
-        for wanted in shared {
-            let found = self.snapshots.get(&wanted.table.id);
-            let Some((snapshot, kept_by)) = found.copied() else { continue };
-            let (source, rows_max) = (DecodeSource::Scan(snapshot, kept_by), wanted.rows_max);
-            reads.reads.push(self.decoded(wanted, RowsRead { source, filter: None, rows_max })?);
-        }
-        for (wanted, rows) in own {
-            let filter = match rows.rows_max {
-                Some(_) => Some(self.filter(&wanted)?),
-                None => None,
             };
-            reads.reads.push(self.decoded(wanted, RowsRead { filter, ..rows })?);
+            let kind = ScanKind::of(table, scan);
+            if reads.decoded.iter().any(|(known, _)| *known == kind) {
+                continue;
+            }
+            // One read is for all scans of the kind.
+            let of_kind = scans.iter().filter(|(of, scan)| ScanKind::of(of, scan) == kind);
+            let columns: BTreeSet<usize> = of_kind.flat_map(|(_, scan)| projection(scan)).collect();
+            let columns = DecodedColumns::new(table, columns.into_iter().collect())?;
+            if let Some(decoded) = self.at_once(scan, (snapshot, kept_by), columns)? {
+                reads.decoded.push((kind, decoded));
+            } else if let Entry::Vacant(vacant) = reads.held.entry(table.id) {
+                let held = snapshot.hold(kept_by, &mut || query::checkpoint().map_err(interrupted));
+                vacant.insert(Arc::new(held.map_err(into_datafusion)?));
+            }
         }
         Ok(reads)
     }
 
-    fn decoded(
+    /// Decodes the rows of a scan that are found by their keys, or that are few; `None` for any other.
+    fn at_once(
         &self,
-        wanted: WantedRead<'_>,
-        rows: RowsRead<'s>,
-    ) -> Result<(ReadKind, ScannedTable)> {
-        let env = self.state.runtime_env();
-        let memory = MemoryConsumer::new("scan").register(&env.memory_pool);
-        let memory = ScanMemory { memory, env, on_disk: self.operators.on_disk };
-        let WantedRead { kind, table, columns, .. } = wanted;
-        Ok((kind, ScannedTable::new(rows, table, &columns, memory, self.operators)?))
-    }
-
-    /// Returns the rows that a scan with filters reads for itself; `None` where it reads those of the
-    /// table.
-    fn own_rows(&self, table: &CatalogTable, scan: &TableScan) -> Result<Option<RowsRead<'s>>> {
-        if scan.filters.is_empty() {
-            return Ok(None);
-        }
-        let found = self.snapshots.get(&table.id).copied();
-        let Some((snapshot, kept_by)) = found else { return Ok(None) };
-        let read = KeyRead::find(snapshot.schema(), &scan.filters, kept_by);
-        let rows_max = scan.fetch;
-        if let Some(read) = read {
-            let rows = usize::try_from(snapshot.stored_row_count()).unwrap_or(usize::MAX);
-            let found_max =
-                (rows / LOOKED_UP_PART).clamp(*LOOKED_UP_ROWS.start(), *LOOKED_UP_ROWS.end());
-            let found = look_up(snapshot, &read, kept_by.is_some(), found_max);
-            let found = found.map_err(into_datafusion)?;
-            if let Some(rows) = found {
-                let memory = MemoryConsumer::new("rows by key");
-                let memory = memory.register(&self.state.runtime_env().memory_pool);
-                if memory.try_grow(rows.capacity() * size_of::<StoredRow<'_>>()).is_ok() {
-                    let source = DecodeSource::Found { rows, _memory: memory };
-                    return Ok(Some(RowsRead { source, filter: None, rows_max }));
+        scan: &TableScan,
+        (snapshot, kept_by): (&'s Snapshot<'s>, Option<usize>),
+        columns: DecodedColumns,
+    ) -> Result<Option<DecodedRows>> {
+        let memory =
+            |name| MemoryConsumer::new(name).register(&self.state.runtime_env().memory_pool);
+        let rows_max = scan.fetch.unwrap_or(usize::MAX);
+        let rows = match self.found_rows(scan, snapshot, kept_by)? {
+            Some(found) => {
+                let bytes = found.capacity() * size_of::<StoredRow<'_>>();
+                let found_memory = memory("rows by key");
+                if found_memory.try_grow(bytes).is_err() {
+                    return Ok(None);
                 }
+                RowsAtOnce::Found { rows: found.into_iter(), _memory: found_memory }
             }
+            None if rows_max <= FEW_ROWS
+                && scan.filters.is_empty()
+                && snapshot.looks_rows_up(kept_by) =>
+            {
+                RowsAtOnce::Scan(snapshot.scan_by(kept_by))
+            }
+            None => return Ok(None),
+        };
+        let filter = filter_of_limited(scan, &columns)?;
+        let mut decoder = Decoder::new(&columns, filter.as_ref(), rows_max);
+        decoder.count_in(memory("rows of a scan"));
+        match rows.decode(decoder) {
+            Ok((batches, memory)) => Ok(Some(DecodedRows::new(columns, batches, memory))),
+            Err(error) if is_out_of_memory(&error) => Ok(None),
+            Err(error) => Err(error),
         }
-        let source = DecodeSource::Scan(snapshot, kept_by);
-        Ok(rows_max.map(|_| RowsRead { source, filter: None, rows_max }))
     }
 
-    /// Returns the condition of a scan's filters over the columns that are decoded for it.
-    fn filter(&self, wanted: &WantedRead<'_>) -> Result<Arc<dyn PhysicalExpr>> {
-        let columns: Vec<usize> = wanted.columns.iter().copied().collect();
-        let decoded = wanted.table.arrow_schema.project(&columns)?;
-        let schema = DFSchema::try_from_qualified_schema(wanted.scan.table_name.clone(), &decoded)?;
-        let filter = conjunction(wanted.scan.filters.iter().cloned());
-        let filter = filter.unwrap_or_else(|| datafusion::logical_expr::lit(true));
-        let properties = self.state.execution_props();
-        create_physical_expr(&filter, &schema, properties, &PhysicalPlanningContext::default())
+    /// Returns the rows that a scan's filters leave of an index; `None` where they are too many, or not read by
+    /// key.
+    fn found_rows(
+        &self,
+        scan: &TableScan,
+        snapshot: &'s Snapshot<'s>,
+        kept_by: Option<usize>,
+    ) -> Result<Option<Vec<StoredRow<'s>>>> {
+        let read = match scan.filters.is_empty() {
+            true => None,
+            false => KeyRead::find(snapshot.schema(), &scan.filters, kept_by),
+        };
+        let Some(read) = read else { return Ok(None) };
+        let rows = usize::try_from(snapshot.stored_row_count()).unwrap_or(usize::MAX);
+        let found_max =
+            (rows / LOOKED_UP_PART).clamp(*LOOKED_UP_ROWS.start(), *LOOKED_UP_ROWS.end());
+        look_up(snapshot, &read, kept_by.is_some(), found_max).map_err(into_datafusion)
+    }
+}
+
+/// Rows that are decoded before the query runs.
+enum RowsAtOnce<'r> {
+    /// Rows that were found by their keys, and their memory.
+    Found {
+        rows: std::vec::IntoIter<StoredRow<'r>>,
+        _memory: MemoryReservation,
+    },
+    Scan(ScanRows<'r>),
+}
+
+impl RowsAtOnce<'_> {
+    fn next_row(&mut self) -> Result<Option<StoredRow<'_>>> {
+        match self {
+            Self::Found { rows, .. } => Ok(rows.next()),
+            Self::Scan(rows) => rows.next_row().map_err(|error| into_datafusion(error.into())),
+        }
+    }
+
+    /// Decodes the rows, until there are enough.
+    fn decode(mut self, mut decoder: Decoder<'_>) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
+        let mut read = 0_usize;
+        while decoder.wants_rows()
+            && let Some(found) = self.next_row()?
+        {
+            read += 1;
+            if read.is_multiple_of(BATCH_ROWS) {
+                query::checkpoint().map_err(|interrupt| into_datafusion(interrupted(interrupt)))?;
+            }
+            decoder.push(found.row)?;
+        }
+        decoder.finish_counted()
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
 use crate::{
     query::{self, QueryContext},
     sync::{Condvar, Mutex},
-    thread::{become_background, become_idle, leaves_tasks_to_idle_threads},
+    thread::{become_background, become_idle, is_background, leaves_tasks_to_idle_threads},
 };
 
 /// So many blocks for each thread are made before the first of them is consumed.
@@ -41,6 +41,8 @@ pub fn in_order<B: Send, R: Send, W: FnMut(B) -> R>(
     let second = first.as_ref().and_then(|_| blocks.next());
     let is_one = threads.get() == 1 || second.is_none();
     let mut blocks = first.into_iter().chain(second).chain(blocks);
+    // There are two at least.
+    let blocks_max = blocks.size_hint().1.unwrap_or(usize::MAX);
     if is_one {
         let mut own = worker();
         let _break = blocks.try_for_each(|block| consume(own(block)));
@@ -57,7 +59,7 @@ pub fn in_order<B: Send, R: Send, W: FnMut(B) -> R>(
     };
     thread::scope(|scope| {
         let _end = EndHelpers(&work);
-        let helper_count = threads.get() - usize::from(!leaves_tasks);
+        let helper_count = threads.get().min(blocks_max) - usize::from(!leaves_tasks);
         let started = (0..helper_count).filter(|_| {
             let builder = thread::Builder::new().name("blocks".to_owned());
             builder.spawn_scoped(scope, help).is_ok()
@@ -134,13 +136,14 @@ impl<B, R> OrderedWork<B, R> {
         self.changed.notify_all();
     }
 
-    /// Waits for a result, or a little. Cancels the call where its poll function says so.
+    /// Waits for a result, or a little. Cancels the call where its poll function says so, unless the call is that of
+    /// another thread.
     fn wait_for(&self, number: usize, context: Option<&QueryContext>) {
         let state = self.state.lock();
         if !state.results.contains_key(&number) {
             drop(self.changed.wait_for(state, WAIT));
         }
-        if let Some(context) = context {
+        if let Some(context) = context.filter(|_| !is_background()) {
             // The workers see it at their checkpoints.
             let _interrupt = context.poll();
         }

@@ -194,6 +194,13 @@ impl QueryContext {
         call()
     }
 
+    /// Works for a call that another thread runs: while it lasts, this is the context of the thread, which only
+    /// checks whether the call was cancelled.
+    pub fn run_in_background<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _restore = crate::thread::BackgroundScope::begin();
+        self.run(work)
+    }
+
     /// Cancels the call. May be called from any thread.
     pub fn cancel(&self) {
         // Relaxed: a flag that publishes nothing else.

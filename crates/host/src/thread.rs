@@ -134,6 +134,23 @@ pub(crate) fn become_background() {
     IS_BACKGROUND.set(true);
 }
 
+/// While it exists, the current thread only checks whether its call was cancelled.
+pub(crate) struct BackgroundScope {
+    was_background: bool,
+}
+
+impl BackgroundScope {
+    pub(crate) fn begin() -> Self {
+        Self { was_background: IS_BACKGROUND.replace(true) }
+    }
+}
+
+impl Drop for BackgroundScope {
+    fn drop(&mut self) {
+        IS_BACKGROUND.set(self.was_background);
+    }
+}
+
 /// Returns whether this is a thread of [`in_background`], or one that [`become_background`] was called on, which only checks whether its call was
 /// cancelled.
 pub(crate) fn is_background() -> bool {

@@ -58,6 +58,16 @@ impl KeyRead {
     }
 }
 
+/// Returns the ranges of integer and time columns, by their positions, that a conjunction of conditions on one table
+/// lets pass; NULL passes none of them.
+pub fn column_ranges<'e>(
+    schema: &TableSchema,
+    conditions: impl IntoIterator<Item = &'e Expr>,
+) -> Vec<(usize, RangeInclusive<i64>)> {
+    let conditions = conditions.into_iter().flat_map(split_conjunction);
+    ConditionBounds::of(schema, conditions).ranges.into_iter().collect()
+}
+
 /// Returns whether a condition bounds a column by which a declared index may be read.
 pub(crate) fn bounds_an_index(schema: &TableSchema, condition: &Expr) -> bool {
     let Some(bound) = ColumnBound::of(schema, condition) else { return false };

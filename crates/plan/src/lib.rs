@@ -50,7 +50,7 @@ pub use columns_read::{columns_read, mark_columns};
 pub use comparison::text_constant;
 pub use expression::quoted_name;
 pub use from::find_table;
-pub use key_read::KeyRead;
+pub use key_read::{KeyRead, column_ranges};
 pub use last_join::schema_of_unique;
 pub use literal::type_of;
 pub use node::{AggregateCall, Frame, LastJoin, TimeBound, Window, WindowAggregate, WindowGroup};

@@ -252,24 +252,6 @@ impl DiskRows {
         let log = frozen.map_or(&state.log, |frozen| &frozen.log);
         Ok(log.arrival_ms(arrival, guard))
     }
-
-    /// Returns arrivals that split the rows into at most `count` parts, the first one not among them.
-    pub(crate) fn split(&self, state: &TableState, count: usize, guard: &Guard) -> Vec<u64> {
-        let mut starts: Vec<u64> =
-            self.parts.extents().iter().flat_map(|extent| extent.block_starts()).collect();
-        for log in self.frozen.iter().map(|frozen| &frozen.log).chain([&state.log]) {
-            starts.extend(log.rows(u64::MAX, guard).next().map(|first| first.row.arrival()));
-            starts.extend(log.split(count, guard));
-        }
-        let total = starts.len();
-        let mut chosen: Vec<u64> = (1..count)
-            .map(|part| part * total / count)
-            .filter(|at| *at > 0)
-            .map(|at| starts[at])
-            .collect();
-        chosen.dedup();
-        chosen
-    }
 }
 
 impl Table {

@@ -12,7 +12,7 @@ use lockstep_series::estimate::{
 use crate::{
     ReadError, Snapshot, TableMemory,
     disk::tuning,
-    part::{BlockFootprint, block_footprint, fence_footprint, filter_bytes},
+    part::{BlockFootprint, block_footprint, fence_footprint, filter_bytes, time_columns},
     table::number,
 };
 
@@ -100,7 +100,7 @@ pub fn estimate_on_disk(schema: &TableSchema, shape: &TableShape) -> DiskEstimat
     };
     let payload = shape.rows.saturating_mul(stored_row_bytes(row_size));
     DiskEstimate {
-        rows: blocks_of(payload, tuning().block_bytes, block_footprint()),
+        rows: blocks_of(payload, tuning().block_bytes, block_footprint(time_columns(schema).len())),
         indexes: schema.indexes.iter().enumerate().map(index).collect(),
     }
 }

@@ -21,6 +21,7 @@ mod error;
 mod estimate;
 mod expired;
 mod expiry_thread;
+mod held_rows;
 mod hold;
 mod include;
 mod index_counts;
@@ -52,6 +53,7 @@ pub use error::TableError;
 pub use estimate::{
     DiskEstimate, LevelsNeed, PartEstimate, TableShape, estimate, estimate_levels, estimate_on_disk,
 };
+pub use held_rows::{ColumnRange, HeldRows};
 pub use hold::{IndexHold, IndexNeed, Provision, Widened};
 pub use include::{INCLUDED_BYTES_MAX, Inclusion};
 pub use index_counts::RowCounts;
@@ -69,7 +71,7 @@ pub use record::{LogFailure, LoggedIndexes, LoggedRows, RecordError, TableChange
 pub use replay::{InsertMemory, KeyShard, ReplayError, RowsToStore, StoredRows, TableReplay};
 pub use rescue::{RescuedRows, visit_block};
 pub use retention::Horizon;
-pub use scan::{RowCopy, ScanPart, ScanRows, StoredRow};
+pub use scan::{RowCopy, ScanRows, StoredRow};
 pub use snapshot::{SharedSnapshot, Snapshot, SnapshotMoment};
 pub use table::{Table, TableMemory};
 pub use time_unit::LIKE_SECONDS;

@@ -18,8 +18,8 @@ mod run_rows;
 mod tests;
 
 pub(crate) use block::BlockFootprint;
-pub(crate) use extent::block_footprint;
 pub use extent::{ArrivedPlace, ExtentBlock, ExtentWriter, RowExtent};
+pub(crate) use extent::{TimeBounds, block_footprint, time_columns};
 pub(crate) use key_filter::filter_bytes;
 pub(crate) use key_scan::{KeyScan, for_each_row};
 pub(crate) use merge::merge_scans;

@@ -1,6 +1,6 @@
 //! Scans: the rows of a snapshot in order of arrival.
 //!
-//! `batch` reads tables with it. Of a disk table the extents come first, a block at a time, then what is in
+//! `engine` and `request` read tables with it; `batch` holds rows beyond the snapshot (`held_rows`). Of a disk table the extents come first, a block at a time, then what is in
 //! memory. A row is borrowed until the next one is read, so that a scan takes no more memory than a block.
 //!
 //! # Retention
@@ -9,23 +9,22 @@
 //! a page. Before the first row, the scan reads each such index once as a whole, and notes which rows it keeps
 //! ([`RetainedRows`]): a bit for each.
 
-use std::{
-    fmt,
-    ops::Range,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, ops::Range};
 
 use lockstep_row::{IndexSpec, Retention, RowCodec, RowView};
-use lockstep_series::{self as series, Bounds, LogRow};
+use lockstep_series::{self as series, Bounds, LogRow, Series};
 
 use crate::{
-    ReadError, Snapshot, SnapshotMoment, Table,
+    ReadError, Snapshot, Table,
     arrival_set::ArrivalSet,
     disk::{DiskRows, TableParts},
     part::{ArrivedPlace, ExtentBlock, KeyScan, for_each_row},
     state,
     table::number,
 };
+
+/// The number of rows of an index that are read between two checks for an interrupt.
+const CHECKPOINT_ROWS: u64 = 1 << 14;
 
 /// A stored row.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +64,7 @@ impl RowCopy {
 
 /// The rows that are hidden, beside those that the series' bounds hide.
 #[derive(Debug, Clone, Copy)]
-enum RowFilter {
+pub(crate) enum RowFilter {
     /// None.
     All,
     /// Those that no declared index keeps.
@@ -89,30 +88,19 @@ pub struct ScanRows<'s> {
 }
 
 /// What a scan of a disk table needs to know which rows indexes keep that count them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum NeededRetainedRows {
     /// Nothing: rows are looked up, or a row alone says whether it is kept.
     None,
-    /// They are found before the first row; by one of several scans of parts for all of them.
-    Wanted(Arc<OnceLock<Arc<RetainedRows>>>),
-    Found(Arc<RetainedRows>),
+    /// They are found before the first row.
+    Wanted,
+    Found(RetainedRows),
 }
 
-/// For each declared index that counts rows, by its position, the rows that it keeps.
+/// For declared indexes that count rows, by position, the rows that each keeps.
 #[derive(Debug, Default)]
 pub(crate) struct RetainedRows {
     by_index: Vec<(usize, ArrivalSet)>,
-}
-
-/// A part of the rows of a scan. See [`Snapshot::scan_parts`].
-#[derive(Debug, Clone)]
-pub struct ScanPart<'t> {
-    table: &'t Table,
-    moment: SnapshotMoment,
-    kept_by: Option<usize>,
-    arrivals: Range<u64>,
-    /// The same for all parts.
-    kept: NeededRetainedRows,
 }
 
 /// The rows of extents and of the frozen log.
@@ -136,56 +124,50 @@ pub(crate) struct ExtentScan<'p> {
     next_row: ArrivedPlace,
 }
 
-impl<'t> Snapshot<'t> {
+impl Snapshot<'_> {
     /// Returns all live rows in order of arrival: those that at least one declared index keeps, or every
     /// row when the table has no declared index.
     pub fn scan(&self) -> ScanRows<'_> {
-        let filter = if self.state().keeps_everything { RowFilter::All } else { RowFilter::Live };
-        self.scan_filtered(filter, None)
+        self.scan_by(None)
     }
 
     /// Returns the rows that an index keeps by its own rule, in order of arrival: the union of
     /// [`Self::rows_kept_by`] over all keys.
     pub fn scan_kept_by(&self, index: usize) -> ScanRows<'_> {
-        let state = self.state();
-        let spec = &state.schema.indexes[index];
-        let filter = match spec {
-            IndexSpec { declared: true, retention: Retention::Forever, .. } => RowFilter::All,
-            IndexSpec { declared: true, .. } => RowFilter::Index(index),
-            _ if state.keeps_everything => RowFilter::All,
-            _ => RowFilter::Live,
-        };
-        self.scan_filtered(filter, Some(spec))
+        self.scan_by(Some(index))
     }
 
     /// Returns the rows of [`Self::scan_kept_by`] an index, or of [`Self::scan`].
     pub fn scan_by(&self, kept_by: Option<usize>) -> ScanRows<'_> {
-        match kept_by {
-            Some(index) => self.scan_kept_by(index),
-            None => self.scan(),
-        }
-    }
-
-    fn scan_filtered<'s>(&'s self, filter: RowFilter, spec: Option<&'s IndexSpec>) -> ScanRows<'s> {
-        let state = self.state();
-        let counts = match filter {
-            RowFilter::All => false,
-            RowFilter::Live => state.declared.iter().any(|index| self.counts_rows(*index)),
-            RowFilter::Index(index) => self.counts_rows(index),
-        };
+        let (state, filter) = (self.state(), self.filter_of(kept_by));
         let kept = match &state.disk {
-            Some(_) if counts => NeededRetainedRows::Wanted(Arc::default()),
+            Some(_) if self.counts_rows_by(kept_by) => NeededRetainedRows::Wanted,
             _ => NeededRetainedRows::None,
         };
         let all = 0..self.visible_arrival();
         let on_disk = state.disk.as_ref();
         let on_disk = on_disk.map(|disk| Box::new(DiskScan::new(self, disk, all)));
         let ahead = state.log.rows(self.visible_arrival(), self.guard());
+        let spec = kept_by.map(|index| &state.schema.indexes[index]);
         ScanRows { snapshot: self, on_disk, ahead, filter, kept, spec, key: Vec::new() }
     }
 
+    /// Returns which rows a scan shows.
+    pub(crate) fn filter_of(&self, kept_by: Option<usize>) -> RowFilter {
+        let state = self.state();
+        let kept_by = kept_by.filter(|index| state.schema.indexes[*index].declared);
+        match kept_by {
+            Some(index) if state.schema.indexes[index].retention == Retention::Forever => {
+                RowFilter::All
+            }
+            Some(index) => RowFilter::Index(index),
+            None if state.keeps_everything => RowFilter::All,
+            None => RowFilter::Live,
+        }
+    }
+
     /// Returns whether an index keeps rows by their number.
-    fn counts_rows(&self, index: usize) -> bool {
+    pub(crate) fn counts_rows(&self, index: usize) -> bool {
         state::counts_rows(self.state().schema.indexes[index].retention)
     }
 
@@ -207,38 +189,38 @@ impl<'t> Snapshot<'t> {
         Ok(count)
     }
 
-    /// Splits the rows of [`Self::scan`], or of [`Self::scan_kept_by`] an index, into at most `count`
-    /// parts that follow each other, which other threads may read until this snapshot is dropped.
-    pub fn scan_parts(&self, kept_by: Option<usize>, count: usize) -> Vec<ScanPart<'t>> {
-        let state = self.state();
-        let mut starts = vec![0];
-        match &state.disk {
-            None => starts.extend(state.log.split(count, self.guard())),
-            Some(disk) => starts.extend(disk.split(state, count, self.guard())),
-        }
-        debug_assert!(starts.is_sorted(), "parts follow each other");
-        let ends = starts[1..].iter().copied().chain([self.visible_arrival()]);
-        let (table, moment, kept) = (self.table(), self.moment(), self.scan_by(kept_by).kept);
-        let part = |(from, to): (&u64, u64)| {
-            let kept = kept.clone();
-            ScanPart { table, moment, kept_by, arrivals: *from..to, kept }
-        };
-        starts.iter().zip(ends).map(part).collect()
-    }
-
-    /// Finds the rows that declared indexes keep which count rows. Reads each of these indexes.
+    /// Finds the rows that all declared indexes keep which count rows.
     pub(crate) fn kept_rows_by_count(&self) -> Result<RetainedRows, ReadError> {
-        let state = self.state();
-        let counting = state.declared.iter().copied().filter(|index| self.counts_rows(*index));
-        let found = counting.map(|index| Ok((index, self.kept_rows_of(index)?)));
-        Ok(RetainedRows { by_index: found.collect::<Result<_, ReadError>>()? })
+        let counting = self.state().declared.iter().copied();
+        let counting: Vec<usize> = counting.filter(|index| self.counts_rows(*index)).collect();
+        self.kept_rows_of_indexes(&counting, &mut || Ok(()))
     }
 
-    fn kept_rows_of(&self, index: usize) -> Result<ArrivalSet, ReadError> {
+    /// Finds the rows that indexes keep which count rows. Reads each of these indexes, and calls `checkpoint`
+    /// every few thousand rows.
+    pub(crate) fn kept_rows_of_indexes<E: From<ReadError>>(
+        &self,
+        counting: &[usize],
+        checkpoint: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<RetainedRows, E> {
+        debug_assert!(counting.iter().all(|index| self.counts_rows(*index)), "they count rows");
+        let found =
+            counting.iter().map(|index| Ok((*index, self.kept_rows_of(*index, checkpoint)?)));
+        Ok(RetainedRows { by_index: found.collect::<Result<_, E>>()? })
+    }
+
+    fn kept_rows_of<E: From<ReadError>>(
+        &self,
+        index: usize,
+        checkpoint: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<ArrivalSet, E> {
         let state = self.state();
         let retention = state.schema.indexes[index].retention;
         let visible = self.visible_arrival();
         let bounds = Bounds::new(visible, retention, self.now_ms());
+        if state.disk.is_none() {
+            return kept_rows_in_memory(&state.indexes[index].series, bounds, checkpoint);
+        }
         let in_memory = |series| KeyScan::of_series(series, Bounds::visible(visible), self.guard());
         let mut scans = vec![in_memory(&state.indexes[index].series)];
         if let Some(disk) = &state.disk {
@@ -249,8 +231,12 @@ impl<'t> Snapshot<'t> {
                 scans.push(KeyScan::of_run(run)?);
             }
         }
-        let (mut kept, mut passed) = (ArrivalSet::default(), 0);
-        for_each_row::<ReadError>(&mut scans, |visited| {
+        let (mut kept, mut passed, mut visited_rows) = (ArrivalSet::default(), 0, 0_u64);
+        for_each_row::<E>(&mut scans, |visited| {
+            visited_rows += 1;
+            if visited_rows.is_multiple_of(CHECKPOINT_ROWS) {
+                checkpoint()?;
+            }
             if visited.is_first {
                 passed = 0;
             }
@@ -303,28 +289,33 @@ impl Snapshot<'_> {
     }
 }
 
+/// Returns the rows of a series that are within bounds. Takes no order of keys, which would take memory.
+fn kept_rows_in_memory<E>(
+    series: &Series,
+    bounds: Bounds,
+    checkpoint: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<ArrivalSet, E> {
+    let (mut kept, mut visited_rows, mut outcome) = (ArrivalSet::default(), 0_u64, Ok(()));
+    series.for_each_key(bounds, |rows| {
+        for found in rows {
+            visited_rows += 1;
+            if outcome.is_ok() && visited_rows.is_multiple_of(CHECKPOINT_ROWS) {
+                outcome = checkpoint();
+            }
+            if outcome.is_err() {
+                return;
+            }
+            kept.insert(found.row.arrival());
+        }
+    });
+    outcome.map(|()| kept)
+}
+
 impl RetainedRows {
     /// Returns whether an index keeps a row; `None` when the index does not count rows.
     pub(crate) fn keeps(&self, index: usize, arrival: u64) -> Option<bool> {
         let (_, kept) = self.by_index.iter().find(|(of, _)| *of == index)?;
         Some(kept.contains(arrival))
-    }
-}
-
-impl ScanPart<'_> {
-    /// Passes the rows to `body`; `None`, without a call, where rows were removed since the snapshot was
-    /// taken.
-    pub fn read<T>(&self, body: impl FnOnce(ScanRows<'_>) -> T) -> Option<T> {
-        let snapshot = self.table.snapshot_at(self.moment)?;
-        let mut rows = snapshot.scan_by(self.kept_by);
-        let Range { start, end } = self.arrivals;
-        let visible = end.min(snapshot.visible_arrival());
-        let state = snapshot.state();
-        rows.ahead = state.log.rows_since(start, visible, snapshot.guard());
-        let on_disk = state.disk.as_ref();
-        rows.on_disk = on_disk.map(|disk| Box::new(DiskScan::new(&snapshot, disk, start..visible)));
-        rows.kept = self.kept.clone();
-        Some(body(rows))
     }
 }
 
@@ -377,15 +368,8 @@ impl<'s> ScanRows<'s> {
     /// Goes on to the next row of a disk table that is shown; `false` when it is not before the rows of the log.
     #[inline(never)]
     fn advance_on_disk(&mut self) -> Result<bool, ReadError> {
-        if let NeededRetainedRows::Wanted(shared) = &self.kept {
-            let found = match shared.get() {
-                Some(found) => Arc::clone(found),
-                None => {
-                    let found = Arc::new(self.snapshot.kept_rows_by_count()?);
-                    Arc::clone(shared.get_or_init(|| found))
-                }
-            };
-            self.kept = NeededRetainedRows::Found(found);
+        if let NeededRetainedRows::Wanted = self.kept {
+            self.kept = NeededRetainedRows::Found(self.snapshot.kept_rows_by_count()?);
         }
         let Some(mut on_disk) = self.on_disk.take() else { return Ok(false) };
         let mut shown = Ok(false);
@@ -408,8 +392,8 @@ impl<'s> ScanRows<'s> {
     fn is_shown(&mut self, found: LogRow<'_>) -> Result<bool, ReadError> {
         let Self { snapshot, filter, kept, key, .. } = self;
         let kept = match kept {
-            NeededRetainedRows::Found(kept) => Some(&**kept),
-            NeededRetainedRows::None | NeededRetainedRows::Wanted(_) => None,
+            NeededRetainedRows::Found(kept) => Some(&*kept),
+            NeededRetainedRows::None | NeededRetainedRows::Wanted => None,
         };
         match *filter {
             RowFilter::All => Ok(true),
@@ -477,7 +461,7 @@ impl<'p> ExtentScan<'p> {
     }
 
     /// Goes on to the next row; `false` when there is none.
-    fn advance(&mut self) -> Result<bool, ReadError> {
+    pub(crate) fn advance(&mut self) -> Result<bool, ReadError> {
         loop {
             if self.advance_in_block() {
                 return Ok(true);
@@ -490,6 +474,10 @@ impl<'p> ExtentScan<'p> {
             if block >= found.block_count() {
                 self.next = (extent + 1, 0);
                 continue;
+            }
+            if found.block_start(block) >= self.arrivals.end {
+                self.block = None;
+                return Ok(false);
             }
             self.block = Some(found.read(block, self.codec)?);
             (self.next, self.next_row) = ((extent, block + 1), ArrivedPlace::default());
@@ -515,7 +503,7 @@ impl<'p> ExtentScan<'p> {
     }
 
     /// Returns the row.
-    fn row(&self) -> Option<LogRow<'_>> {
+    pub(crate) fn row(&self) -> Option<LogRow<'_>> {
         self.block.as_ref()?.get(self.row)
     }
 }

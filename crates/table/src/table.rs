@@ -51,7 +51,7 @@ use crate::{
 pub struct Table {
     /// The id under which its changes are logged; `None` for a table that is not in the log.
     pub(crate) log_id: Option<u64>,
-    pub(crate) codec: RowCodec,
+    pub(crate) codec: Arc<RowCodec>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) arrivals: Arc<Arrivals>,
     /// Replaced under the exclusive schema lock.
@@ -147,7 +147,7 @@ impl Table {
                 return Err(TableError::IndexExists { name: spec.name.clone() });
             }
         }
-        let codec = RowCodec::new(&schema);
+        let codec = Arc::new(RowCodec::new(&schema));
         let account: Arc<dyn Account> = Arc::<MemoryBudget>::clone(&budget);
         let state = TableState::empty(Arc::new(schema));
         state.adopt(&account);

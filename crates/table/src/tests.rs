@@ -20,6 +20,7 @@ use lockstep_wal::{Access, DatabaseDirectory};
 use proptest::{collection::vec, prelude::*};
 
 pub(crate) mod damage;
+mod held;
 mod hold;
 mod include;
 mod multi_table;
@@ -159,6 +160,7 @@ fn check(table: &Table, model: &Model) {
     let live: Vec<usize> = all.clone().filter(|at| model.is_live(*at, specs, now_ms)).collect();
     assert_eq!(scanned(snapshot.scan()), live);
     assert_eq!(snapshot.count(None), Ok(u64::try_from(live.len()).unwrap()));
+    held::SnapshotRows::of(&snapshot, None, &live, model);
     for (position, spec) in specs.iter().enumerate() {
         let is_own = |at: &usize| match spec.declared {
             true => !model.gone[*at] && model.is_kept_by(*at, spec, now_ms),
@@ -169,6 +171,7 @@ fn check(table: &Table, model: &Model) {
         }
         let own: Vec<usize> = all.clone().filter(is_own).collect();
         assert_eq!(scanned(snapshot.scan_kept_by(position)), own, "{spec:?}");
+        held::SnapshotRows::of(&snapshot, Some(position), &own, model);
         for at in all.clone() {
             let values = datums(model.rows[at].0);
             let key = key(&spec.keys.iter().map(|column| values[*column]).collect::<Vec<_>>());
@@ -235,6 +238,8 @@ enum TableStep {
     Reopen,
     /// Puts a memory table that was opened into memory.
     Load,
+    /// Holds the rows, which later steps are not to change.
+    Keep,
 }
 
 fn step() -> impl Strategy<Value = TableStep> {
@@ -264,6 +269,7 @@ fn step() -> impl Strategy<Value = TableStep> {
         3 => Just(TableStep::Compact),
         2 => Just(TableStep::Reopen),
         2 => Just(TableStep::Load),
+        1 => Just(TableStep::Keep),
     ]
 }
 
@@ -276,6 +282,7 @@ struct TableFixture {
     holds: Vec<IndexHold>,
     directory: Arc<DatabaseDirectory>,
     frozen: Option<FrozenTable>,
+    kept: Vec<held::SnapshotRows>,
 }
 
 impl TableFixture {
@@ -340,9 +347,16 @@ impl TableFixture {
                 self.table.truncate().unwrap();
                 self.model.gone.fill(true);
             }
+            TableStep::Keep => {
+                let (snapshot, model) = (self.table.snapshot(), &self.model);
+                let live = |at: &usize| model.is_live(*at, &before.indexes, now_ms);
+                let live: Vec<usize> = (0..model.rows.len()).filter(live).collect();
+                self.kept.push(held::SnapshotRows::of(&snapshot, None, &live, model));
+            }
             of_disk => self.disk_step(&of_disk),
         }
         check(&self.table, &self.model);
+        self.kept.iter().for_each(held::SnapshotRows::check);
     }
 
     /// Takes a step that is about where rows are.
@@ -397,8 +411,9 @@ fn run(declared: Vec<IndexSpec>, steps: Vec<TableStep>) {
     let directory = DatabaseDirectory::open(disk, Path::new("/table"), access).unwrap();
     let (directory, holds) = (Arc::new(directory), Vec::new());
     table.set_directory(&directory);
-    let frozen = None;
-    let mut fixture = TableFixture { table, clock, model, has_times, holds, directory, frozen };
+    let (frozen, kept) = (None, Vec::new());
+    let mut fixture =
+        TableFixture { table, clock, model, has_times, holds, directory, frozen, kept };
     steps.into_iter().for_each(|step| fixture.step(step));
     // What nobody holds is gone.
     fixture.holds.clear();

@@ -15,6 +15,7 @@ use arrow::{
     datatypes::SchemaRef,
 };
 use datafusion::{
+    common::stats::Precision,
     error::Result,
     execution::TaskContext,
     physical_expr::PhysicalExpr,
@@ -147,7 +148,7 @@ impl BlockingScan for PartScan {
         None
     }
 
-    fn row_count(&self) -> Option<usize> {
-        usize::try_from(self.rows.row_count()).ok()
+    fn row_count(&self) -> Precision<usize> {
+        self.rows.precise_count()
     }
 }

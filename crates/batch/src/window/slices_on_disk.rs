@@ -19,7 +19,7 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type},
 };
 use datafusion::{
-    common::internal_datafusion_err,
+    common::{internal_datafusion_err, stats::Precision},
     error::{DataFusionError, Result},
     execution::{
         TaskContext,
@@ -460,8 +460,8 @@ impl BlockingScan for SpilledPartScan {
         None
     }
 
-    fn row_count(&self) -> Option<usize> {
-        None
+    fn row_count(&self) -> Precision<usize> {
+        Precision::Absent
     }
 }
 

@@ -164,6 +164,40 @@ fn explain_analyze_says_what_was_read() {
 }
 
 #[test]
+fn conditions_on_times_leave_out_blocks_and_a_limit_ends_the_reading() {
+    let directory = TestDirectory::new("times");
+    let session = directory.open();
+    run(
+        &session,
+        "CREATE TABLE t (n INT, s STRING, ts TIMESTAMP, INDEX(KEY=n, TS=ts))
+        OPTIONS(storage_mode='disk')",
+    );
+    let text = "x".repeat(400);
+    for from in (0..8_000).step_by(1_000) {
+        let row = |n: i64| format!("({n}, '{text}', {})", 1_000 * n);
+        let values: Vec<String> = (from..from + 1_000).map(row).collect();
+        run(&session, &format!("INSERT INTO t VALUES {}", values.join(", ")));
+    }
+    run(&session, "CHECKPOINT");
+    let blocks = |query: &str| -> u64 {
+        let measured = measured(&session, &format!("EXPLAIN ANALYZE {query}"));
+        let (_, read) = measured[3].split_once(": ").expect("the number of blocks");
+        read.split(' ').next().and_then(|count| count.parse().ok()).expect("a number")
+    };
+    let all = blocks("SELECT count(s) FROM t");
+    assert!(all > 8, "{all} blocks");
+    let late = "SELECT count(s) FROM t WHERE ts > '1970-01-01 02:10:00'";
+    assert_eq!((blocks(late), number(&session, late)), (1, 199));
+    let some = "SELECT count(s) FROM t WHERE ts >= '1970-01-01 01:00:00' \
+                AND ts < '1970-01-01 01:01:00' AND s IS NOT NULL";
+    assert_eq!(number(&session, some), 60);
+    assert!(blocks(some) <= 2);
+    let none = "SELECT count(s) FROM t WHERE ts > '1999-01-01 00:00:00'";
+    assert_eq!((blocks(none), number(&session, none)), (0, 0));
+    assert!(blocks("SELECT * FROM t LIMIT 5") < all);
+}
+
+#[test]
 fn an_estimate_of_stored_rows_is_that_of_their_files() {
     let directory = TestDirectory::new("estimate");
     let session = directory.open();

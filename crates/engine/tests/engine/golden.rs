@@ -35,7 +35,7 @@ struct GoldenDirectory {
 /// What makes the directories that are not there yet.
 const MAKE: &str = "cargo test -p lockstep-engine --test engine golden -- --ignored";
 
-const DIRECTORIES: [GoldenDirectory; 6] = [
+const DIRECTORIES: [GoldenDirectory; 7] = [
     GoldenDirectory {
         name: "format-1",
         statements: include_str!("../golden/format-1.sql"),
@@ -127,6 +127,20 @@ const DIRECTORIES: [GoldenDirectory; 6] = [
             "CALL d ('c', 1, 1.0, 2500)",
         ],
         writes: &["INSERT INTO t VALUES ('d', 4, 0.5, 4000)", "DELETE FROM t WHERE k = 'a'"],
+    },
+    // Files with bounds of event times: of a disk table, and of a table in memory.
+    GoldenDirectory {
+        name: "format-1-times",
+        statements: include_str!("../golden/format-1-times.sql"),
+        shows: &[
+            "SELECT * FROM t",
+            "SELECT * FROM t WHERE ts >= '1970-01-01 00:00:03'",
+            "SELECT * FROM t WHERE ts < '1970-01-01 00:00:02' OR other = 9000",
+            "SELECT * FROM t WHERE other > 9000",
+            "SELECT * FROM m",
+            "SELECT * FROM m WHERE ts = 2000",
+        ],
+        writes: &["INSERT INTO t VALUES ('d', 4, 4000, 1)", "DELETE FROM t WHERE k = 'a'"],
     },
     // Users with all that they may have: passwords, grants, roles and tokens.
     GoldenDirectory {

@@ -1,4 +1,4 @@
-//! A condition on the keys of a declared index finds the rows that a scan finds, in their order, over
+//! A condition on keys and event times finds the rows that a scan of everything finds, in their order, over
 //! drawn tables: late rows, ties, NULL keys, expired rows, and indexes that keep different rows.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
@@ -103,20 +103,25 @@ fn condition(draw: &mut Draw) -> (String, String) {
     let k = draw.of(&["K = 1", "2 = K", "K IN (1, 3, 1)", "K = NULL", "(K = 1 OR K = 2)", "K = 9"]);
     let s = draw.of(&["S = 'a'", "S IN ('', 'b')", "S = 'none'"]);
     let more = draw.of(&[
-        &format!(" AND ts >= timestamp({time})"),
-        &format!(" AND ts < timestamp({time}) AND ts > timestamp({})", time - 2 * MINUTE_MS),
-        &format!(" AND other = {time}"),
-        " AND other > 5",
+        &format!(" AND TIME >= timestamp({time})"),
+        &format!(" AND TIME < timestamp({time}) AND TIME > timestamp({})", time - 2 * MINUTE_MS),
+        &format!(" AND OTHER = {time}"),
+        " AND OTHER > 5",
         " AND id > 3",
         "",
     ]);
-    let written = match draw.below(3) {
+    let written = match draw.below(4) {
         0 => format!("{k}{more}"),
         1 => format!("{s}{more}"),
-        _ => format!("{s} AND {k}{more}"),
+        2 => format!("{s} AND {k}{more}"),
+        // A scan, which leaves out rows by their times.
+        _ => format!("OTHER <= {}{more}", time + 2 * MINUTE_MS),
     };
     let hidden = written.replace('K', "(k + 0)").replace('S', "concat(s, '')");
-    (written.replace('K', "k").replace('S', "s"), hidden)
+    let hidden = hidden.replace("TIME", "timestamp(cast(ts AS BIGINT) + 0)");
+    let hidden = hidden.replace("OTHER", "(other + 0)");
+    let plain = written.replace("TIME", "ts").replace("OTHER", "other");
+    (plain.replace('K', "k").replace('S', "s"), hidden)
 }
 
 #[test]
@@ -145,7 +150,13 @@ fn the_rows_of_an_index_are_those_of_a_scan() {
                     " ORDER BY ts DESC LIMIT 1",
                 ]),
             };
-            let query = |condition: &str| format!("SELECT {columns} FROM t WHERE {condition}{end}");
+            let is_nested = draw.below(4) == 0;
+            let query = |condition: &str| match is_nested {
+                true => format!(
+                    "SELECT count(*) AS n, sum(id) AS i FROM (SELECT * FROM t WHERE {condition} LIMIT 2) AS x"
+                ),
+                false => format!("SELECT {columns} FROM t WHERE {condition}{end}"),
+            };
             assert!(!reads_index(&session, &query(&hidden)), "{hidden}");
             indexed += usize::from(reads_index(&session, &query(&plain)));
             let is_standard = session.variable("compatibility").as_deref() != Some("openmldb");

@@ -246,7 +246,7 @@ unsafe fn drop_blocks(blocks: *mut u8) {
 /// # Safety
 ///
 /// It is from `into_raw`, and was not dropped.
-unsafe fn share(block: *mut LogBlock) -> Arc<LogBlock> {
+pub(super) unsafe fn share(block: *mut LogBlock) -> Arc<LogBlock> {
     // SAFETY: the caller's promise.
     unsafe {
         Arc::increment_strong_count(block.cast_const());

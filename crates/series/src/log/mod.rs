@@ -206,17 +206,29 @@ impl RowLog {
         rows
     }
 
-    /// Returns arrivals that split the rows into at most `parts` parts of about as many blocks, the first
-    /// one not among them; none where there is one block.
-    pub fn split(&self, parts: usize, guard: &Guard) -> Vec<u64> {
-        debug_assert!(parts > 0, "there is a part");
+    /// Returns a log of the rows with an arrival less than `visible`, among them removed ones, which stay in it
+    /// whatever is removed from this one: it shares the blocks. It may have rows from `visible` on, too.
+    ///
+    /// *Cost*: a pointer for each block.
+    #[must_use]
+    pub fn shared(&self, visible: u64, guard: &Guard) -> Self {
         let directory = self.directory(guard);
-        let count = directory.len();
-        let blocks = (1..parts).map(|part| part * count / parts).filter(|block| *block > 0);
-        let mut arrivals: Vec<u64> =
-            blocks.map(|block| block_at(directory, block).first_arrival()).collect();
-        arrivals.dedup();
-        arrivals
+        let count = count_begun(directory, visible);
+        debug_assert!(count <= directory.len(), "blocks of the directory");
+        let blocks: Vec<Arc<LogBlock>> = (0..count)
+            .map(|at| {
+                // SAFETY: the directory's pointer is an `Arc` that was given away; the guard keeps it.
+                unsafe { compaction::share(directory.get(at)) }
+            })
+            .collect();
+        Self::of_blocks(&blocks)
+    }
+
+    /// Returns the blocks in order: the arrival of the first row, and the bytes of the rows.
+    pub fn blocks<'g>(&'g self, guard: &'g Guard) -> impl Iterator<Item = (u64, usize)> {
+        let directory = self.directory(guard);
+        let blocks = (0..directory.len()).map(|at| block_at(directory, at));
+        blocks.map(|block| (block.first_arrival(), block.rows_end()))
     }
 
     /// Returns the number of rows with an arrival of at least `from`, among them removed ones that share

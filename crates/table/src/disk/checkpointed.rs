@@ -124,7 +124,7 @@ impl FrozenTable {
     pub(super) fn flush_memory(&self, create: CreateFile<'_>) -> Result<FlushedTable, TableError> {
         let before = self.kept_parts();
         debug_assert!(before.end() <= self.position(), "files end before the position");
-        let mut extents = ExtentsWriter::new(&mut *create);
+        let mut extents = ExtentsWriter::new(self.table(), self.schema(), &mut *create);
         self.write_rows_since(before.end(), &mut extents)?;
         let written = TableParts::new(extents.finish().map_err(part_error)?, Vec::new());
         let all = before.with_newer(&written);

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use lockstep_row::TableSchema;
 use lockstep_series::{Bounds, LogRow, RowLog};
 use lockstep_wal::Error;
 
@@ -14,9 +15,9 @@ use super::{CreateFile, DiskRows, FrozenRows, TableParts, merge_retention, part_
 use crate::{
     CheckpointBlock, FrozenTable, Horizon, Table, TableError,
     part::{
-        ExtentWriter, KeyScan, MergeError, MergeRule, RowExtent, RunWriter,
+        ExtentWriter, KeyScan, MergeError, MergeRule, RowExtent, RunWriter, TimeBounds,
         bug::{self, PartBug},
-        merge_scans,
+        merge_scans, time_columns,
     },
     state::{Index, Origin, TableState},
     table::{ExclusiveLock, number},
@@ -81,19 +82,34 @@ impl FlushedTable {
 
 /// Writes rows in order of arrival into extents.
 pub(crate) struct ExtentsWriter<'c> {
+    table: &'c Table,
     create: CreateFile<'c>,
+    /// The columns of which each block has bounds, and the bounds of the block that is made.
+    time_columns: Vec<usize>,
+    times: Vec<TimeBounds>,
     block: CheckpointBlock,
     open: Option<ExtentWriter>,
     finished: Vec<Arc<RowExtent>>,
 }
 
 impl<'c> ExtentsWriter<'c> {
-    pub(crate) fn new(create: CreateFile<'c>) -> Self {
-        Self { create, block: CheckpointBlock::default(), open: None, finished: Vec::new() }
+    /// Makes a writer of rows of a table whose indexes are those of a schema.
+    pub(crate) fn new(table: &'c Table, schema: &TableSchema, create: CreateFile<'c>) -> Self {
+        let time_columns = time_columns(schema);
+        let times = vec![TimeBounds::NONE; time_columns.len()];
+        let (block, open, finished) = (CheckpointBlock::default(), None, Vec::new());
+        Self { table, create, time_columns, times, block, open, finished }
     }
 
     /// Adds a row, which arrived after those before.
     pub(crate) fn push(&mut self, found: LogRow<'_>) -> Result<(), Error> {
+        let row = self.table.view(found.row);
+        let is_noted = self.block.row_count() == 0 || !bug::is_seeded(PartBug::TimesOfFirstRow);
+        for (column, times) in self.time_columns.iter().zip(&mut self.times).filter(|_| is_noted) {
+            if let Some(time) = row.get(*column).as_i64() {
+                times.add(time);
+            }
+        }
         self.block.push(found);
         let is_full = number(self.block.len()) >= tuning().block_bytes;
         if is_full { self.write_block() } else { Ok(()) }
@@ -106,10 +122,11 @@ impl<'c> ExtentsWriter<'c> {
         }
         let mut writer = match self.open.take() {
             Some(writer) => writer,
-            None => ExtentWriter::new((self.create)()?),
+            None => ExtentWriter::new((self.create)()?, &self.time_columns),
         };
-        writer.push(&self.block)?;
+        writer.push(&self.block, &self.times)?;
         self.block.clear();
+        self.times.fill(TimeBounds::NONE);
         if writer.bytes() < tuning().extent_bytes {
             self.open = Some(writer);
         } else {
@@ -206,7 +223,7 @@ impl FrozenTable {
             let written = TableParts::default();
             return Ok(FlushedTable { before, written, source: FlushSource::Nothing });
         };
-        let mut extents = ExtentsWriter::new(create);
+        let mut extents = ExtentsWriter::new(self.table(), &state.schema, create);
         frozen
             .for_each_row(|found| match found.row.arrival() < frozen.end {
                 true => extents.push(found),

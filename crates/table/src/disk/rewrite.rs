@@ -88,7 +88,8 @@ impl Table {
         is_kept: RowTest<'_>,
     ) -> Result<Vec<Arc<RowExtent>>, TableError> {
         let mut create = || self.create_part_file();
-        let (mut extents, mut rows) = (ExtentsWriter::new(&mut create), 0_u64);
+        let schema = self.schema();
+        let (mut extents, mut rows) = (ExtentsWriter::new(self, &schema, &mut create), 0_u64);
         ExtentScan::new(parts, &self.codec, 0..u64::MAX).for_each(|found| {
             if is_kept(found)? || bug::is_seeded(PartBug::FilesNotDeleted) {
                 extents.push(found).map_err(part_error)?;

@@ -42,6 +42,10 @@ pub(crate) enum PartBug {
     FilesOfRemovedRows,
     /// An index that is added has the rows of the last run that was sorted for it.
     OneRunOfIndex,
+    /// Rows that are held have none of the frozen ones.
+    FrozenNotHeld,
+    /// The bounds of times of a block are those of its first row.
+    TimesOfFirstRow,
 }
 
 #[cfg(test)]

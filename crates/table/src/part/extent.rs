@@ -8,28 +8,34 @@
 //! # Layout of the last block
 //!
 //! ```text
-//!  0  u32  version: 1
+//!  0  u32  version: 2
 //!  4  u32  count of blocks
 //!  8  u64  count of rows
 //! 16  u64  arrival of the first row
 //! 24  u64  arrival after that of the last row
-//! 32  blocks, 20 bytes each:
+//! 32  u32  count of time columns
+//! 36  time columns, 4 bytes each: u32 the position of the column
+//!     blocks, 20 bytes each, and 16 for each time column:
 //!           0  u64  offset of the block in the file
 //!           8  u32  bytes of its payload
 //!          12  u64  arrival of the first row
+//!          20  i64  the least value of the first time column, i64  its greatest; and so on
 //! ```
+//!
+//! Time columns are the event times of the table's indexes when the extent was written. A block without a value
+//! of one has a least value that is greater than its greatest. In version 1 blocks followed at 32, without any.
 //!
 //! # Cost
 //!
-//! Memory: 24 bytes for each block of 256 KiB.
+//! Memory: 24 bytes for each block of 256 KiB, and 16 for each time column.
 
 use std::{
     fmt,
-    ops::Range,
+    ops::{Range, RangeInclusive},
     sync::{Arc, OnceLock},
 };
 
-use lockstep_row::RowCodec;
+use lockstep_row::{RowCodec, TableSchema};
 use lockstep_series::{Account, LogRow, RowBatch};
 use lockstep_wal::{BLOCK_HEADER_BYTES, BlockPlace, BlockReader, DataFile, DataFileWriter, Error};
 
@@ -38,19 +44,55 @@ use super::{
     block::{read_block, read_versioned},
 };
 use crate::{
-    CheckpointBlock, ReadError, ReadFailure, checkpoint, disk::MemoryCharge, table::number,
+    CheckpointBlock, ColumnRange, ReadError, ReadFailure, checkpoint, disk::MemoryCharge,
+    table::number,
 };
 
-const VERSION: u32 = 1;
-/// Bytes before the blocks in the last block.
+const VERSION: u32 = 2;
+/// The version without time columns.
+const VERSION_WITHOUT_TIMES: u32 = 1;
+/// Bytes before the time columns in the last block; in the first version, before the blocks.
 const HEADER_BYTES: usize = 32;
 const BLOCK_BYTES: usize = 20;
+const TIMES_BYTES: usize = 16;
 
-/// What a block takes beside its bytes.
-pub(crate) fn block_footprint() -> BlockFootprint {
+/// What a block takes beside its bytes, with so many time columns.
+pub(crate) fn block_footprint(time_columns: usize) -> BlockFootprint {
     BlockFootprint {
-        files: number(BLOCK_HEADER_BYTES + BLOCK_BYTES),
-        memory: number(size_of::<BlockEntry>()),
+        files: number(BLOCK_HEADER_BYTES + BLOCK_BYTES + time_columns * TIMES_BYTES),
+        memory: number(size_of::<BlockEntry>() + time_columns * size_of::<TimeBounds>()),
+    }
+}
+
+/// Returns the time columns of a table: the event times of its indexes.
+pub(crate) fn time_columns(schema: &TableSchema) -> Vec<usize> {
+    let present = schema.indexes.iter().filter(|spec| !spec.is_removed());
+    let mut columns: Vec<usize> = present.filter_map(|spec| spec.event_time).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
+
+/// The least and the greatest value of a time column in a block; the least is greater where there are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TimeBounds {
+    least: i64,
+    greatest: i64,
+}
+
+impl TimeBounds {
+    /// The bounds of no value.
+    pub(crate) const NONE: Self = Self { least: i64::MAX, greatest: i64::MIN };
+
+    /// Adds a value.
+    pub(crate) fn add(&mut self, time: i64) {
+        self.least = self.least.min(time);
+        self.greatest = self.greatest.max(time);
+    }
+
+    /// Returns whether there may be a value within a range.
+    fn meet(self, range: &RangeInclusive<i64>) -> bool {
+        self.least <= *range.end() && *range.start() <= self.greatest
     }
 }
 
@@ -68,6 +110,30 @@ struct ExtentIndex {
     blocks: Vec<BlockEntry>,
     rows: u64,
     arrivals: Range<u64>,
+    /// The positions of the time columns.
+    time_columns: Vec<usize>,
+    /// For each block the bounds of each of them.
+    times: Vec<TimeBounds>,
+}
+
+/// What is known of a block without reading it.
+#[derive(Debug)]
+pub(crate) struct BlockSummary<'e> {
+    /// The arrival of the first row, and the one after the last.
+    pub(crate) arrivals: Range<u64>,
+    /// The bytes of the rows.
+    pub(crate) bytes: u64,
+    time_columns: &'e [usize],
+    times: &'e [TimeBounds],
+}
+
+impl BlockSummary<'_> {
+    /// Returns whether a row may have values within all ranges.
+    pub(crate) fn may_have(&self, ranges: &[ColumnRange]) -> bool {
+        self.time_columns.iter().zip(self.times).all(|(column, times)| {
+            ranges.iter().all(|range| range.column != *column || times.meet(&range.values))
+        })
+    }
 }
 
 /// An extent that is being written.
@@ -100,13 +166,20 @@ pub struct ArrivedPlace {
 }
 
 impl ExtentWriter {
-    /// Begins an extent.
-    pub fn new(file: DataFileWriter) -> Self {
-        Self { file, index: ExtentIndex::default() }
+    /// Begins an extent, with these time columns.
+    pub(crate) fn new(file: DataFileWriter, time_columns: &[usize]) -> Self {
+        let index = ExtentIndex { time_columns: time_columns.to_vec(), ..ExtentIndex::default() };
+        Self { file, index }
     }
 
-    /// Adds a block that has rows, which arrived after those before.
-    pub fn push(&mut self, block: &CheckpointBlock) -> Result<(), Error> {
+    /// Adds a block that has rows, which arrived after those before, with the bounds of each time column.
+    pub(crate) fn push(
+        &mut self,
+        block: &CheckpointBlock,
+        times: &[TimeBounds],
+    ) -> Result<(), Error> {
+        debug_assert_eq!(times.len(), self.index.time_columns.len(), "each column has bounds");
+        self.index.times.extend_from_slice(times);
         let arrivals = block.arrivals();
         debug_assert!(block.row_count() > 0, "a block has a row");
         debug_assert!(self.index.arrivals.end <= arrivals.start, "rows are in order of arrival");
@@ -136,41 +209,70 @@ impl ExtentWriter {
 
 impl ExtentIndex {
     fn write(&self) -> Vec<u8> {
-        let blocks = u32::try_from(self.blocks.len()).expect("a file has fewer than 2^32 blocks");
+        let count = |count: usize| u32::try_from(count).expect("a file has fewer than 2^32 blocks");
+        let width = self.time_columns.len();
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.blocks.len() * BLOCK_BYTES);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&blocks.to_le_bytes());
+        bytes.extend_from_slice(&count(self.blocks.len()).to_le_bytes());
         for number in [self.rows, self.arrivals.start, self.arrivals.end] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        for BlockEntry { offset, length, arrival } in &self.blocks {
+        for number in std::iter::once(width).chain(self.time_columns.iter().copied()) {
+            bytes.extend_from_slice(&count(number).to_le_bytes());
+        }
+        for (at, BlockEntry { offset, length, arrival }) in self.blocks.iter().enumerate() {
             bytes.extend_from_slice(&offset.to_le_bytes());
             bytes.extend_from_slice(&length.to_le_bytes());
             bytes.extend_from_slice(&arrival.to_le_bytes());
+            for times in &self.times[at * width..(at + 1) * width] {
+                bytes.extend_from_slice(&times.least.to_le_bytes());
+                bytes.extend_from_slice(&times.greatest.to_le_bytes());
+            }
         }
         bytes
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
-        let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-        let u64_at = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
-        let version = u32::from_le_bytes(*header.first_chunk()?);
-        let count = u32::from_le_bytes(header[4..8].try_into().ok()?);
-        let (entries, end) = rest.as_chunks::<BLOCK_BYTES>();
-        let entry = |entry: &[u8; BLOCK_BYTES]| BlockEntry {
-            offset: u64::from_le_bytes(entry[..8].try_into().expect("eight")),
-            length: u32::from_le_bytes(entry[8..12].try_into().expect("four")),
-            arrival: u64::from_le_bytes(entry[12..].try_into().expect("eight")),
-        };
-        let blocks: Vec<BlockEntry> = entries.iter().map(entry).collect();
-        let arrivals = u64_at(16)..u64_at(24);
+        let mut rest = bytes;
+        let (version, count) = (next_u32(&mut rest)?, next_u32(&mut rest)?);
+        let rows = next_u64(&mut rest)?;
+        let arrivals = next_u64(&mut rest)?..next_u64(&mut rest)?;
+        let mut index = Self { rows, arrivals, ..Self::default() };
+        match version {
+            VERSION => {
+                for _ in 0..next_u32(&mut rest)? {
+                    index.time_columns.push(usize::try_from(next_u32(&mut rest)?).ok()?);
+                }
+            }
+            VERSION_WITHOUT_TIMES => {}
+            _ => return None,
+        }
+        for _ in 0..count {
+            let (offset, length) = (next_u64(&mut rest)?, next_u32(&mut rest)?);
+            index.blocks.push(BlockEntry { offset, length, arrival: next_u64(&mut rest)? });
+            for _ in 0..index.time_columns.len() {
+                let mut next = || Some(next_u64(&mut rest)?.cast_signed());
+                index.times.push(TimeBounds { least: next()?, greatest: next()? });
+            }
+        }
+        let Self { blocks, arrivals, .. } = &index;
         let are_in_order = blocks.is_sorted_by(|one, next| one.arrival < next.arrival)
             && blocks.first().is_some_and(|first| first.arrival == arrivals.start)
             && blocks.last().is_some_and(|last| last.arrival < arrivals.end);
-        let is_whole =
-            version == VERSION && end.is_empty() && blocks.len() as u64 == u64::from(count);
-        (is_whole && are_in_order).then(|| Self { blocks, rows: u64_at(8), arrivals })
+        (rest.is_empty() && are_in_order).then_some(index)
     }
+}
+
+fn next_u32(bytes: &mut &[u8]) -> Option<u32> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u32::from_le_bytes(*number))
+}
+
+fn next_u64(bytes: &mut &[u8]) -> Option<u64> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u64::from_le_bytes(*number))
 }
 
 impl RowExtent {
@@ -209,6 +311,7 @@ impl RowExtent {
     /// Returns the bytes of memory that it takes without rows.
     pub fn memory_bytes(&self) -> usize {
         self.index.blocks.capacity() * size_of::<BlockEntry>()
+            + self.index.times.capacity() * size_of::<TimeBounds>()
     }
 
     /// Returns the number of blocks.
@@ -222,16 +325,33 @@ impl RowExtent {
         begun.saturating_sub(1)
     }
 
-    /// Returns the arrivals with which blocks begin.
-    pub fn block_starts(&self) -> impl Iterator<Item = u64> {
-        self.index.blocks.iter().map(|block| block.arrival)
+    /// Returns what is known of the blocks, in order.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockSummary<'_>> {
+        let ExtentIndex { blocks, time_columns, times, .. } = &self.index;
+        let width = time_columns.len();
+        blocks.iter().enumerate().map(move |(at, block)| BlockSummary {
+            arrivals: self.block_arrivals(at),
+            bytes: u64::from(block.length),
+            time_columns,
+            times: &times[at * width..(at + 1) * width],
+        })
+    }
+
+    /// Returns the arrival of the first row of a block.
+    pub(crate) fn block_start(&self, at: usize) -> u64 {
+        self.index.blocks[at].arrival
+    }
+
+    /// Returns the arrival of the first row of a block, and the one after the last.
+    fn block_arrivals(&self, at: usize) -> Range<u64> {
+        let next = self.index.blocks.get(at + 1);
+        let end = next.map_or(self.index.arrivals.end, |next| next.arrival);
+        self.index.blocks[at].arrival..end
     }
 
     /// Reads a block.
     pub fn read(&self, at: usize, codec: &RowCodec) -> Result<ExtentBlock, ReadError> {
-        let next = self.index.blocks.get(at + 1);
-        let end = next.map_or(self.index.arrivals.end, |next| next.arrival);
-        let arrivals = self.index.blocks[at].arrival..end;
+        let arrivals = self.block_arrivals(at);
         read_block(&self.file, self.place(at), |bytes| {
             ExtentBlock::parse(&bytes, arrivals, codec).ok_or(ReadFailure::Damaged)
         })

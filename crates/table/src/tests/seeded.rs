@@ -19,6 +19,8 @@ fn each_seeded_bug_of_a_table_is_found() {
         PartBug::FrozenNotLoaded,
         PartBug::FilesOfRemovedRows,
         PartBug::OneRunOfIndex,
+        PartBug::FrozenNotHeld,
+        PartBug::TimesOfFirstRow,
     ];
     let cases = (declared(), vec(step(), 1..24));
     bug::find_each(&bugs, CASES_TO_FIND, &cases, |(indexes, steps)| run(indexes, steps));
