@@ -189,8 +189,8 @@ ifneq ($(FULL),)
 	$(BENCH_PROGRAM) --out bench/results --publish docs/benchmarks/results.md
 endif
 
-# Built once, outside the target directory, whose profile and features it does not share; it runs for a second,
-# so that optimising it would take longest.
+# Built once, outside the target directory, whose profile and features it does not share; not optimised, since
+# it runs for a second.
 $(DENY):
 	env -u CARGO_TARGET_DIR CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
 	    CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo install --locked --quiet --version $(DENY_VERSION) \

@@ -151,8 +151,8 @@ impl Drop for BackgroundScope {
     }
 }
 
-/// Returns whether this is a thread of [`in_background`], or one that [`become_background`] was called on, which only checks whether its call was
-/// cancelled.
+/// Returns whether this thread only checks whether its call was cancelled: one of [`in_background`], one that
+/// [`become_background`] was called on, or one in a [`BackgroundScope`].
 pub(crate) fn is_background() -> bool {
     IS_BACKGROUND.get()
 }

@@ -50,7 +50,7 @@ impl<'r> ReplayReport<'r> {
         self.comparison.found.rows = rows;
     }
 
-    /// Tells how many stored rows were passed. Fails if the call was interrupted, which who is told may do.
+    /// Tells how many stored rows were passed. Fails if the call was interrupted, perhaps by the progress function.
     #[expect(clippy::cast_precision_loss, reason = "a fraction for a progress bar")]
     pub(super) fn tell(&self, done: u64) -> Result<()> {
         let total = self.comparison.found.rows;
