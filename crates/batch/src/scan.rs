@@ -88,7 +88,7 @@ pub(crate) struct Decoder<'d> {
     left: usize,
     batches: Vec<RecordBatch>,
     /// Counts the batches, where they are to be kept.
-    memory: Option<MemoryReservation>,
+    memory: Option<&'d MemoryReservation>,
 }
 
 impl<'d> Decoder<'d> {
@@ -106,7 +106,7 @@ impl<'d> Decoder<'d> {
     }
 
     /// Has the batches counted.
-    pub(crate) fn count_in(&mut self, memory: MemoryReservation) {
+    pub(crate) fn count_in(&mut self, memory: &'d MemoryReservation) {
         self.memory = Some(memory);
     }
 
@@ -151,7 +151,7 @@ impl<'d> Decoder<'d> {
         let batch = batch.slice(0, batch.num_rows().min(self.left));
         self.left -= batch.num_rows();
         if batch.num_rows() > 0 {
-            if let Some(memory) = &self.memory {
+            if let Some(memory) = self.memory {
                 memory.try_grow(batch.get_array_memory_size())?;
             }
             self.batches.push(batch);
@@ -170,20 +170,11 @@ impl<'d> Decoder<'d> {
     }
 
     /// Returns the batches, none of which is empty.
-    fn finish(mut self) -> Result<Vec<RecordBatch>> {
+    pub(crate) fn finish(mut self) -> Result<Vec<RecordBatch>> {
         if self.row_count > 0 {
             self.end_batch()?;
         }
         Ok(self.batches)
-    }
-
-    /// Returns the batches, none of which is empty, and their memory.
-    pub(crate) fn finish_counted(mut self) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
-        if self.row_count > 0 {
-            self.end_batch()?;
-        }
-        let Some(memory) = self.memory else { return internal_err!("the batches are counted") };
-        Ok((self.batches, memory))
     }
 }
 

@@ -241,9 +241,10 @@ impl<'s> Reading<'s> {
         };
         let filter = filter_of_limited(scan, &columns)?;
         let mut decoder = Decoder::new(&columns, filter.as_ref(), rows_max);
-        decoder.count_in(memory("rows of a scan"));
+        let decoded_memory = memory("rows of a scan");
+        decoder.count_in(&decoded_memory);
         match rows.decode(decoder) {
-            Ok((batches, memory)) => Ok(Some(DecodedRows::new(columns, batches, memory))),
+            Ok(batches) => Ok(Some(DecodedRows::new(columns, batches, decoded_memory))),
             Err(error) if is_out_of_memory(&error) => Ok(None),
             Err(error) => Err(error),
         }
@@ -288,7 +289,7 @@ impl RowsAtOnce<'_> {
     }
 
     /// Decodes the rows, until there are enough.
-    fn decode(mut self, mut decoder: Decoder<'_>) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
+    fn decode(mut self, mut decoder: Decoder<'_>) -> Result<Vec<RecordBatch>> {
         let mut read = 0_usize;
         while decoder.wants_rows()
             && let Some(found) = self.next_row()?
@@ -299,7 +300,7 @@ impl RowsAtOnce<'_> {
             }
             decoder.push(found.row)?;
         }
-        decoder.finish_counted()
+        decoder.finish()
     }
 }
 
