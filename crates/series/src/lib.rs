@@ -104,8 +104,8 @@ pub use chunk_run::{ChunkRun, Records};
 pub use entry::RowAction;
 pub use guard::{Guard, pin};
 pub use levels::{
-    KeyNodes, LevelKeys, LevelNode, Levels, LevelsSize, Maintained, NodeDictionary, NodeFold,
-    NodeSpan, NodesTaken,
+    KeyInWork, KeyNodes, LevelKeys, LevelNode, LevelRows, Levels, LevelsSize, Maintained,
+    NodeDictionary, NodeFold, NodeSpan, NodesTaken, RowSlices, RowsToFold, WantedKeys,
 };
 pub use log::{CompactionPlan, LogPosition, LogRow, LogRows, RowLog};
 pub use page::{Page, PageRows, PageWriter};

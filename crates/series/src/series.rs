@@ -7,7 +7,7 @@ use std::{
     hash::BuildHasher,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering},
+        atomic::{AtomicI64, AtomicPtr, AtomicU8, Ordering},
     },
 };
 
@@ -15,11 +15,12 @@ use hashbrown::DefaultHashBuilder;
 use lockstep_host::sync::Mutex;
 
 use crate::{
-    Account, Bounds, Guard, KeyNodes, KeyRow, Levels, Maintained, NodeFold, RecordFormat,
-    RowAction, RowRef, SeriesRows, SortedKeys, Swap,
+    Account, Bounds, Guard, KeyNodes, KeyRow, LevelRows, Levels, Maintained, NodeFold,
+    RecordFormat, RowAction, RowRef, SeriesRows, SortedKeys, Swap,
     buckets::{Buckets, BucketsRef, TAG_SHIFT, buckets_for},
     entry::{EntryRef, Inserted, KeyEntry, Remaining, WriteContext, single_footprint},
     guard::Retiring,
+    levels::KeyRowsToFold,
     row_ref::prefetch,
     sync::leaf_rows,
 };
@@ -39,8 +40,20 @@ pub struct Series {
     account: OnceLock<Arc<dyn Account>>,
     /// The partial results over its rows.
     levels: Swap<Vec<Arc<Levels>>>,
-    /// Whether there are some.
-    has_levels: AtomicBool,
+    /// Which rows they are told of: a [`NotedRows`].
+    noted: AtomicU8,
+}
+
+/// The rows that levels are told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+enum NotedRows {
+    /// There are no levels.
+    None,
+    /// Late rows, and that a key has many more.
+    Late,
+    /// All: some levels are over rows in parts.
+    All,
 }
 
 /// An entity key and its hash.
@@ -81,8 +94,22 @@ impl Series {
             format: None,
             account: OnceLock::new(),
             levels: Swap::new(Vec::new(), |_| 0),
-            has_levels: AtomicBool::new(false),
+            noted: AtomicU8::new(NotedRows::None as u8),
         }
+    }
+
+    /// Makes an empty series that takes the place of this one: keys have the same hashes, and levels over rows in
+    /// parts go on in it. Nobody inserts rows or changes the levels meanwhile.
+    #[must_use]
+    pub fn successor(&self) -> Self {
+        let mut series = Self::new();
+        series.hasher = self.hasher.clone();
+        series.format.clone_from(&self.format);
+        let guard = crate::pin();
+        let goes_on = |levels: &&Arc<Levels>| levels.rows() == LevelRows::Parts;
+        let levels = self.all_levels(&guard).iter().filter(goes_on).cloned();
+        series.change_levels(|all| all.extend(levels));
+        series
     }
 
     /// Makes an empty series that stores a record beside each slot.
@@ -176,8 +203,9 @@ impl Series {
             }
         };
         shard.grow_by(grown);
-        if grown != 0 && self.has_levels() {
-            self.note_growth(hash, key, guard);
+        let noted = self.noted();
+        if noted > u8::from(grown == 0) {
+            self.note_inserted(hash, key, row.event_time, grown, guard);
         }
         Some(grown)
     }
@@ -214,7 +242,7 @@ impl Series {
         shard.grow_by(grown);
         if self.has_levels() {
             for levels in self.all_levels(guard) {
-                levels.note_late(hash, key, run.iter().map(|row| row.event_time), guard);
+                levels.note_rows(hash, key, run.iter().map(|row| row.event_time), guard);
             }
             self.note_growth(hash, key, guard);
         }
@@ -414,8 +442,13 @@ impl Series {
         let guard = crate::pin();
         let mut all = self.all_levels(&guard).to_vec();
         change(&mut all);
+        let noted = all.iter().map(|levels| match levels.rows() {
+            LevelRows::Series => NotedRows::Late,
+            LevelRows::Parts => NotedRows::All,
+        });
+        let noted = noted.max().unwrap_or(NotedRows::None);
         // Relaxed: whoever has to know the levels takes a shard's lock after `maintain` did.
-        self.has_levels.store(!all.is_empty(), Ordering::Relaxed);
+        self.noted.store(noted as u8, Ordering::Relaxed);
         self.levels.replace(all, &guard);
     }
 
@@ -437,55 +470,66 @@ impl Series {
         levels.nodes(|key| self.hash(key), key, guard)
     }
 
-    /// Makes nodes of one key that waits for it. Returns `None` when none waits.
+    /// Makes nodes of one key that waits for it, of the rows of the series. Returns `None` when none waits.
     pub fn maintain(&self, levels: &Levels, fold: &mut dyn NodeFold) -> Option<Maintained> {
-        if let Some(_in_work) = levels.begin_filling() {
-            self.add_long_keys(levels);
-        }
-        let (wanted, in_work) = levels.take_wanted();
-        for key in wanted {
-            let guard = crate::pin();
-            self.add_key(levels, &key, &guard);
-        }
-        drop(in_work);
-        let (key_levels, _in_work) = levels.next_key()?;
+        debug_assert_eq!(levels.rows(), LevelRows::Series, "the series has the rows");
+        let wanted = levels.take_wanted(|| self.long_keys());
+        wanted.keys().iter().for_each(|key| self.add_level_key(levels, key));
+        drop(wanted);
         let guard = crate::pin();
-        let (hash, key) = key_levels.key();
+        let work = levels.next_key(&guard)?;
+        let (hash, key) = (self.hash(work.key()), work.key());
         let entry = self.shard(hash).find(hash, key, &guard).map(|(_, entry)| entry);
-        Some(levels.maintain(&key_levels, entry, self.format.as_deref(), fold, &guard))
+        let format = self.format.as_deref();
+        let rows = entry.map(|entry| KeyRowsToFold { rows: entry.rows(), format });
+        Some(work.make(rows, fold, &guard))
     }
 
-    /// Makes levels of all keys with many rows, for each of which [`Self::maintain`] has work then.
-    /// Readers and writers go on.
-    fn add_long_keys(&self, levels: &Levels) {
+    /// Returns the keys with so many rows that nodes are made of them. Readers and writers go on.
+    pub fn long_keys(&self) -> Vec<Box<[u8]>> {
+        let mut long = Vec::new();
         for shard in &self.shards {
-            let long: Vec<Box<[u8]>> = {
-                let guard = crate::pin();
-                // SAFETY: the guard keeps what the buckets lead to from being freed.
-                let entries = shard
-                    .buckets(&guard)
-                    .entries()
-                    .map(|(_, entry)| unsafe { EntryRef::from_raw(entry) });
-                entries.filter(|entry| is_long(*entry)).map(|entry| entry.key().into()).collect()
-            };
-            for key in long {
-                let guard = crate::pin();
-                self.add_key(levels, &key, &guard);
-            }
+            let guard = crate::pin();
+            // SAFETY: the guard keeps what the buckets lead to from being freed.
+            let entries = shard
+                .buckets(&guard)
+                .entries()
+                .map(|(_, entry)| unsafe { EntryRef::from_raw(entry) });
+            long.extend(entries.filter(|entry| is_long(*entry)).map(|entry| entry.key().into()));
         }
+        long
     }
 
     /// Makes the levels of a key. See rule 7 of `levels`.
-    fn add_key(&self, levels: &Levels, key: &[u8], guard: &Guard) {
-        let hash = self.hash(key);
+    pub fn add_level_key(&self, levels: &Levels, key: &[u8]) {
+        let (hash, guard) = (self.hash(key), crate::pin());
         let _writer = self.shard(hash).writer.lock();
-        levels.add_key(hash, key, guard);
+        levels.add_key(hash, key, &guard);
     }
 
     #[inline]
     fn has_levels(&self) -> bool {
+        self.noted() != NotedRows::None as u8
+    }
+
+    /// Returns the [`NotedRows`].
+    #[inline]
+    fn noted(&self) -> u8 {
         // Relaxed: rule 7 of `levels`.
-        self.has_levels.load(Ordering::Relaxed)
+        self.noted.load(Ordering::Relaxed)
+    }
+
+    /// Tells the levels of a row that is not late in this series, which has grown by so many bytes. Under the
+    /// shard's lock.
+    #[cold]
+    fn note_inserted(&self, hash: u64, key: &[u8], event_time: i64, grown: i64, guard: &Guard) {
+        let in_parts = |levels: &&Arc<Levels>| levels.rows() == LevelRows::Parts;
+        for levels in self.all_levels(guard).iter().filter(in_parts) {
+            levels.note_rows(hash, key, std::iter::once(event_time), guard);
+        }
+        if grown != 0 {
+            self.note_growth(hash, key, guard);
+        }
     }
 
     /// Tells the levels that a key has more rows. Under the shard's lock.

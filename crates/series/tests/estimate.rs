@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use lockstep_series::{
-    ChunkRun, HashedKey, KeyRow, LevelKeys, LevelNode, Levels, NodeDictionary, NodeFold, RowBatch,
-    RowLog, Series,
+    ChunkRun, HashedKey, KeyRow, LevelKeys, LevelNode, LevelRows, Levels, NodeDictionary, NodeFold,
+    RowBatch, RowLog, Series,
     estimate::{LevelsShape, levels_bytes},
     pin,
 };
@@ -59,7 +59,7 @@ fn an_estimate_of_levels_is_within_a_tenth_of_what_they_take() {
     for (rows, keys) in [(1, 1), (128, 1), (1_000, 10), (20_000, 7), (60_001, 300), (70_000, 1)] {
         let (log, series) = (RowLog::new(), Series::new());
         fill(&series, &log, rows, keys);
-        let levels = Arc::new(Levels::new(1, LevelKeys::All, Box::new(|| ())));
+        let levels = Arc::new(Levels::new(1, LevelKeys::All, LevelRows::Series, Box::new(|| ())));
         series.add_levels(Arc::clone(&levels));
         while series.maintain(&levels, &mut FixedFold).is_some() {}
         let taken = levels.size().bytes;

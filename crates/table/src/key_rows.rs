@@ -76,15 +76,20 @@ impl<'s> KeyRows<'s> {
     /// search.
     pub fn skip_to(&mut self, event_time_max: i64, rows: u64) {
         debug_assert!(!self.is_live_only, "rows that are hidden one by one are not counted");
-        debug_assert!(self.merged.is_none(), "a disk table has no nodes");
-        self.ahead.skip_to(event_time_max, rows);
+        match &mut self.merged {
+            None => self.ahead.skip_to(event_time_max, rows),
+            Some(merged) => merged.rows.skip_to(event_time_max, rows),
+        }
     }
 
     /// Returns whether the row with this event time is kept if it comes after so many of the rows ahead,
     /// and with it all that are newer.
     #[inline]
     pub fn keeps_after(&self, event_time: i64, rows: u64) -> bool {
-        self.ahead.keeps_after(event_time, rows)
+        match &self.merged {
+            None => self.ahead.keeps_after(event_time, rows),
+            Some(merged) => merged.rows.keeps_after(event_time, rows),
+        }
     }
 
     /// Skips the rows that are not before a row of this event time and arrival; never goes back.

@@ -4,6 +4,9 @@
 //! have of each node is its own ([`RunFold`]). They belong to the series of an index: where another one
 //! replaces it (DELETE, TRUNCATE, included columns), empty levels go with the new one. When the memory
 //! budget is exhausted, all levels are given up before a write is refused.
+//!
+//! Those of a disk table are over its rows in memory and in files ([`NodeRows`]); they go on when rows are flushed and
+//! files are merged, since that changes no row.
 
 use std::{
     fmt,
@@ -14,11 +17,15 @@ use std::{
 };
 
 use lockstep_series::{
-    ChunkRun, LevelKeys, LevelNode, Levels, LevelsSize, Maintained, NodeDictionary, NodeFold,
-    Series,
+    ChunkRun, KeyInWork, LevelKeys, LevelNode, LevelRows, Levels, LevelsSize, Maintained,
+    NodeDictionary, NodeFold, Series,
 };
 
-use crate::{KeyRun, Snapshot, Table, state::TableState};
+use crate::{
+    KeyRun, Snapshot, Table,
+    part::NodeRows,
+    state::{TableState, counts_rows},
+};
 
 /// A function that is called when levels have work. It does not wait.
 pub type LevelsWaker = Arc<dyn Fn() + Send + Sync>;
@@ -58,12 +65,12 @@ pub(crate) struct LevelsSpec {
 }
 
 /// Folds runs of a series as runs of a table.
-struct FoldOfTable<'f, 't> {
-    snapshot: Snapshot<'t>,
+struct FoldOfTable<'f> {
+    snapshot: &'f Snapshot<'f>,
     fold: &'f mut dyn RunFold,
 }
 
-impl NodeFold for FoldOfTable<'_, '_> {
+impl NodeFold for FoldOfTable<'_> {
     fn begin_key(&mut self, dictionary: Option<&Arc<dyn NodeDictionary>>) {
         self.fold.begin_key(dictionary);
     }
@@ -77,7 +84,7 @@ impl NodeFold for FoldOfTable<'_, '_> {
     }
 
     fn fold(&mut self, runs: &[ChunkRun<'_>], states: &mut Vec<u8>) {
-        let runs: Vec<_> = runs.iter().map(|run| KeyRun::new(&self.snapshot, *run)).collect();
+        let runs: Vec<_> = runs.iter().map(|run| KeyRun::new(self.snapshot, *run)).collect();
         self.fold.fold(&runs, states);
     }
 
@@ -87,18 +94,22 @@ impl NodeFold for FoldOfTable<'_, '_> {
 }
 
 impl LevelsSpec {
-    fn make(&self) -> Arc<Levels> {
-        let wake = Arc::clone(&self.wake);
-        Arc::new(Levels::new(self.id, self.keys, Box::new(move || wake())))
-    }
-
-    /// Gives levels to a series that has none of this number.
-    fn give_to(&self, series: &Series) {
-        let guard = lockstep_series::pin();
-        if !series.all_levels(&guard).iter().any(|levels| levels.id() == self.id) {
-            series.add_levels(self.make());
-            (self.wake)();
+    /// Gives levels to the series of its index in a state, unless it has them.
+    fn give_to(&self, state: &TableState) {
+        let Some(index) = state.indexes.get(self.index) else { return };
+        let (series, guard) = (&index.series, lockstep_series::pin());
+        let rows = if state.disk.is_some() { LevelRows::Parts } else { LevelRows::Series };
+        let known = series.all_levels(&guard).iter().find(|levels| levels.id() == self.id);
+        match known {
+            Some(known) if known.rows() == rows => return,
+            // The table was put on a disk, or into memory.
+            Some(_) => series.remove_levels(self.id),
+            None => {}
         }
+        let wake = Arc::clone(&self.wake);
+        let levels = Levels::new(self.id, self.keys, rows, Box::new(move || wake()));
+        series.add_levels(Arc::new(levels));
+        (self.wake)();
     }
 }
 
@@ -120,25 +131,16 @@ impl Table {
         self.budget.note_levels(self);
         let shared = self.lock_shared();
         assert!(index < self.shared_state(&shared).indexes.len(), "the index is held");
-        if self.shared_state(&shared).disk.is_none() {
-            spec.give_to(&self.shared_state(&shared).indexes[index].series);
-        }
+        spec.give_to(self.shared_state(&shared));
         debug_assert!(self.levels.lock().iter().all(|known| known.id != id), "a number is new");
         self.levels.lock().push(spec);
         drop(shared);
         LevelsHold { table: Arc::downgrade(self), index, id }
     }
 
-    /// Gives the series of a new state the levels of their indexes; a disk table has none.
+    /// Gives the series of a new state the levels of their indexes.
     pub(crate) fn give_levels(&self, state: &TableState) {
-        if state.disk.is_some() {
-            return;
-        }
-        for spec in &*self.levels.lock() {
-            if let Some(index) = state.indexes.get(spec.index) {
-                spec.give_to(&index.series);
-            }
-        }
+        self.levels.lock().iter().for_each(|spec| spec.give_to(state));
     }
 
     /// Gives up all nodes of the levels of all indexes.
@@ -180,8 +182,61 @@ impl LevelsHold {
             return None;
         }
         let (series, levels) = self.levels(&table)?;
-        let mut fold = FoldOfTable { snapshot: table.snapshot(), fold };
-        series.maintain(&levels, &mut fold)
+        if levels.rows() == LevelRows::Parts {
+            return self.maintain_parts(&table, &levels, fold);
+        }
+        let snapshot = table.snapshot();
+        series.maintain(&levels, &mut FoldOfTable { snapshot: &snapshot, fold })
+    }
+
+    /// Makes nodes of one key of a disk table.
+    fn maintain_parts(
+        &self,
+        table: &Table,
+        levels: &Levels,
+        fold: &mut dyn RunFold,
+    ) -> Option<Maintained> {
+        let wanted = levels.take_wanted(|| table.snapshot().long_keys(self.index));
+        for key in wanted.keys() {
+            // Meanwhile no other series takes the place of this one.
+            let shared = table.lock_shared();
+            if let Some(series) = self.find_levels(table.shared_state(&shared), levels) {
+                series.add_level_key(levels, key);
+            }
+        }
+        drop(wanted);
+        let guard = lockstep_series::pin();
+        let work = levels.next_key(&guard)?;
+        // Loaded after the work has begun: it has all rows that are not noted from here on.
+        let snapshot = table.snapshot();
+        self.make_nodes(&snapshot, levels, work, fold)
+    }
+
+    /// Makes nodes of a key of a disk table; those of the key are given up where they belong to a state before.
+    fn make_nodes(
+        &self,
+        snapshot: &Snapshot<'_>,
+        levels: &Levels,
+        work: KeyInWork<'_>,
+        fold: &mut dyn RunFold,
+    ) -> Option<Maintained> {
+        let state = snapshot.state();
+        let made = self.find_levels(state, levels).and_then(|_| {
+            let (disk, retention) = (state.disk.as_ref()?, state.live_retentions[self.index]?);
+            let bounds = snapshot.bounds(retention);
+            let counts_rows = counts_rows(retention);
+            let rows = NodeRows::new(snapshot, disk, self.index, work.key(), counts_rows);
+            if !work.knows_newest() {
+                work.know_newest(rows.newest().ok()?.unwrap_or(i64::MIN));
+            }
+            if !bounds.keeps_everything() {
+                let is_expired = |event_time, position| bounds.is_expired(event_time, position);
+                work.remove_expired(is_expired, snapshot.guard());
+            }
+            let mut fold = FoldOfTable { snapshot, fold };
+            Some(work.make(Some(rows), &mut fold, snapshot.guard()))
+        });
+        Some(made.unwrap_or_default())
     }
 
     /// Asks for nodes of a key, which has many rows that a reader reads. Does not wait.
@@ -204,6 +259,13 @@ impl LevelsHold {
         let mut all = series.all_levels(snapshot.guard()).iter();
         let levels = all.find(|levels| levels.id() == self.id)?;
         Some((Arc::clone(series), Arc::clone(levels)))
+    }
+
+    /// Returns the series of the index in a state, if these levels belong to it.
+    fn find_levels<'s>(&self, state: &'s TableState, levels: &Levels) -> Option<&'s Series> {
+        let (series, guard) = (&state.indexes.get(self.index)?.series, lockstep_series::pin());
+        let mut all = series.all_levels(&guard).iter();
+        all.any(|known| std::ptr::eq(&raw const **known, levels)).then_some(&**series)
     }
 }
 

@@ -11,7 +11,10 @@ use lockstep_series::{self as series, Bounds, Guard, KeyNodes, RowRef};
 use crate::{
     KeyRows, ReadError, StoredRow,
     disk::DiskRows,
-    part::{MergedRows, PageSource, Pins},
+    part::{
+        MergedRows, PageSource, Pins,
+        bug::{self, PartBug},
+    },
     retention::Horizon,
     state::{self, Origin, TableState},
     table::{Table, number},
@@ -265,7 +268,7 @@ impl<'t> Snapshot<'t> {
     }
 
     /// Returns the bounds of a reader by a rule.
-    fn bounds(&self, retention: Retention) -> Bounds {
+    pub(crate) fn bounds(&self, retention: Retention) -> Bounds {
         Bounds::new(self.visible_arrival, retention, self.now_ms)
     }
 
@@ -294,17 +297,42 @@ impl<'t> Snapshot<'t> {
         bounds: Bounds,
         is_live_only: bool,
     ) -> KeyRows<'s> {
+        let (rows, pages) = self.merged_rows(disk, index, key, bounds, self.visible_arrival);
+        KeyRows::on_disk(self, rows, pages, is_live_only)
+    }
+
+    /// Returns all rows of a key in an index of a disk table, visible or not, expired or not. Reads nothing yet.
+    pub(crate) fn every_row<'s>(
+        &'s self,
+        disk: &'s DiskRows,
+        index: usize,
+        key: &[u8],
+    ) -> (MergedRows<'s>, PageSource<'s>) {
+        self.merged_rows(disk, index, key, Bounds::everything(), u64::MAX)
+    }
+
+    /// Returns the rows of a key in an index of a disk table with an arrival less than `visible`.
+    fn merged_rows<'s>(
+        &'s self,
+        disk: &'s DiskRows,
+        index: usize,
+        key: &[u8],
+        bounds: Bounds,
+        visible: u64,
+    ) -> (MergedRows<'s>, PageSource<'s>) {
         let held = &self.state().indexes[index];
-        let visible = Bounds::visible(self.visible_arrival);
         let mut rows = MergedRows::new(key, bounds);
-        let frozen = disk.frozen.iter().map(|frozen| &frozen.indexes[index]);
+        let is_left_out = visible == u64::MAX && bug::is_seeded(PartBug::FrozenNotInNodes);
+        let frozen = disk.frozen.iter().filter(|_| !is_left_out);
+        let frozen = frozen.map(|frozen| &frozen.indexes[index]);
         for in_memory in std::iter::once(held).chain(frozen) {
-            if let Some(found) = in_memory.series.seek(key, visible, &self.guard) {
+            let found = in_memory.series.seek(key, Bounds::visible(visible), &self.guard);
+            if let Some(found) = found {
                 rows.add_memory(found);
             }
         }
         for run in disk.parts.runs(index) {
-            rows.add_run(run, self.visible_arrival);
+            rows.add_run(run, visible);
         }
         let pages = PageSource {
             cache: self.table.budget.page_cache(),
@@ -312,7 +340,20 @@ impl<'t> Snapshot<'t> {
             format: held.format.as_ref(),
             pins: self.pins.get_or_init(Box::default),
         };
-        KeyRows::on_disk(self, rows, pages, is_live_only)
+        (rows, pages)
+    }
+
+    /// Returns the keys of an index of a disk table with so many rows that nodes are made of them.
+    pub(crate) fn long_keys(&self, index: usize) -> Vec<Box<[u8]>> {
+        let state = self.state();
+        let mut keys = state.indexes[index].series.long_keys();
+        if let Some(disk) = &state.disk {
+            let frozen = disk.frozen.iter().map(|frozen| frozen.indexes[index].series.long_keys());
+            keys.extend(frozen.flatten());
+            let runs = disk.parts.runs(index).iter();
+            keys.extend(runs.flat_map(|run| run.long_keys()).map(Box::from));
+        }
+        keys
     }
 
     /// Returns the nodes of a key in the levels of an index with this number ([`Table::hold_levels`]);
@@ -327,16 +368,12 @@ impl<'t> Snapshot<'t> {
     ) -> Option<KeyNodes<'s>> {
         let state = self.state();
         state.live_retentions[index]?;
-        if state.disk.is_some() {
-            return None;
-        }
         state.indexes[index].series.nodes(levels, key, &self.guard)
     }
 
     /// Returns whether [`Self::nodes`] may return some: rows of the index are not hidden one by one.
     pub fn may_have_nodes(&self, index: usize) -> bool {
-        let state = self.state();
-        state.live_retentions[index].is_some() && state.disk.is_none()
+        self.state().live_retentions[index].is_some()
     }
 
     /// Returns the layout of the records of an index, which [`KeyRun::records`] returns; `None` when the

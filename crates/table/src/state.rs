@@ -8,7 +8,12 @@ use lockstep_row::{Column, DataType, IndexSpec, Projection, Retention, RowView, 
 use lockstep_series::{Account, RecordFormat, RowLog, Series};
 use serde::{Deserialize, Serialize};
 
-use crate::{TableError, disk::DiskRows, expired::NewestTimes};
+use crate::{
+    TableError,
+    disk::DiskRows,
+    expired::NewestTimes,
+    part::bug::{self, PartBug},
+};
 
 /// The stored part of an index.
 #[derive(Debug, Clone)]
@@ -58,7 +63,15 @@ impl Index {
 
     /// Makes a copy of this index without rows.
     pub(crate) fn emptied(&self) -> Self {
+        if bug::is_seeded(PartBug::NodesOfOtherRows) {
+            return self.successor();
+        }
         Self::of_format(&self.projection, self.format.clone(), self.origin)
+    }
+
+    /// Makes the index without rows that takes the place of this one when its rows are frozen. Levels go on in it.
+    pub(crate) fn successor(&self) -> Self {
+        Self { series: Arc::new(self.series.successor()), ..self.clone() }
     }
 
     /// Returns the bytes of memory that it takes.

@@ -2,8 +2,8 @@
 //! an append is visible in whole or not at all.
 
 use std::{
+    collections::BTreeSet,
     ops::Range,
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,22 +15,22 @@ use lockstep_row::{
     Column, DataType, Datum, IndexSpec, Projection, Retention, RowError, TableSchema,
     key::encode_key,
 };
-use lockstep_sim::SimulatedDisk;
-use lockstep_wal::{Access, DatabaseDirectory};
-use proptest::{collection::vec, prelude::*};
+use proptest::prelude::*;
 
 pub(crate) mod damage;
 mod held;
 mod hold;
 mod include;
 mod multi_table;
+mod nodes;
 mod reopen;
 mod seeded;
+mod steps;
 mod writers;
 
 use crate::{
-    Appended, Arrivals, FrozenTable, IndexHold, MemoryBudget, MemoryStatus, ReadError, ScanRows,
-    Snapshot, StoredRow, Table, TableError, TableMemory, TableShape, estimate,
+    Arrivals, MemoryBudget, MemoryStatus, ReadError, ScanRows, Snapshot, StoredRow, Table,
+    TableError, TableMemory, TableShape, estimate,
 };
 
 /// A row of the tests: `k INT, t TIMESTAMP, v BIGINT`, `v` being the row's number.
@@ -105,6 +105,16 @@ impl Model {
         let mut declared = all.iter().filter(|spec| spec.declared).peekable();
         !self.gone[at]
             && (declared.peek().is_none() || declared.any(|spec| self.is_kept_by(at, spec, now_ms)))
+    }
+
+    /// Returns the keys of the rows in each of these indexes.
+    fn keys(&self, specs: &[IndexSpec]) -> Vec<BTreeSet<Vec<u8>>> {
+        let of = |spec: &IndexSpec| {
+            let rows = self.rows.iter().map(|(row, _)| datums(*row));
+            rows.map(|row| key(&spec.keys.iter().map(|column| row[*column]).collect::<Vec<_>>()))
+                .collect()
+        };
+        specs.iter().map(of).collect()
     }
 
     fn push(&mut self, rows: impl IntoIterator<Item = (Plain, i64)>) {
@@ -208,245 +218,6 @@ pub(crate) fn retention(
             .prop_map(|(ttl_ms, latest)| Retention::AbsOrLat { ttl_ms, latest }),
         2 => (ttl_ms, latest).prop_map(|(ttl_ms, latest)| Retention::AbsAndLat { ttl_ms, latest }),
     ]
-}
-
-#[derive(Debug, Clone)]
-enum TableStep {
-    Append(Vec<(Option<i32>, i64)>),
-    Advance(u32),
-    Collect,
-    Ensure(Vec<usize>, bool),
-    /// Columns, with their values or without, for an index.
-    Include(prop::sample::Index, Vec<(usize, bool)>),
-    /// An index that is needed, with retention and columns.
-    Hold(Vec<usize>, bool, Option<Retention>, Vec<(usize, bool)>),
-    Release(prop::sample::Index),
-    /// Removes every row whose number is a multiple.
-    Delete(usize),
-    Declare(bool, bool, Retention),
-    /// Drops a declared index.
-    Drop(prop::sample::Index),
-    Truncate,
-    /// Puts the table on the disk, or into memory.
-    Store(bool),
-    /// Takes the table as a checkpoint does.
-    Freeze,
-    /// Writes what was frozen, and installs it or not.
-    Flush(bool),
-    Compact,
-    /// Opens the table from its files.
-    Reopen,
-    /// Puts a memory table that was opened into memory.
-    Load,
-    /// Holds the rows, which later steps are not to change.
-    Keep,
-}
-
-fn step() -> impl Strategy<Value = TableStep> {
-    let row = (prop::option::weighted(0.9, 0_i32..3), 0_i64..40);
-    let keys = || prop_oneof![Just(vec![]), Just(vec![V]), Just(vec![K]), Just(vec![K, V])];
-    let columns = || vec((K..=V, any::<bool>()), 0..3);
-    let held = (keys(), any::<bool>(), prop::option::of(retention(0..30, 0..4)), columns());
-    prop_oneof![
-        5 => vec(row, 0..6).prop_map(TableStep::Append),
-        2 => (0_u32..10).prop_map(TableStep::Advance),
-        2 => Just(TableStep::Collect),
-        1 => (keys(), any::<bool>()).prop_map(|(keys, timed)| TableStep::Ensure(keys, timed)),
-        2 => (any::<prop::sample::Index>(), columns())
-            .prop_map(|(index, columns)| TableStep::Include(index, columns)),
-        3 => held.prop_map(|(keys, timed, retention, columns)| {
-            TableStep::Hold(keys, timed, retention, columns)
-        }),
-        2 => any::<prop::sample::Index>().prop_map(TableStep::Release),
-        2 => (1_usize..7).prop_map(TableStep::Delete),
-        1 => (any::<bool>(), any::<bool>(), retention(0..30, 0..4))
-            .prop_map(|(keyed, timed, retention)| TableStep::Declare(keyed, timed, retention)),
-        1 => any::<prop::sample::Index>().prop_map(TableStep::Drop),
-        1 => Just(TableStep::Truncate),
-        2 => any::<bool>().prop_map(TableStep::Store),
-        2 => Just(TableStep::Freeze),
-        5 => prop::bool::weighted(0.9).prop_map(TableStep::Flush),
-        3 => Just(TableStep::Compact),
-        2 => Just(TableStep::Reopen),
-        2 => Just(TableStep::Load),
-        1 => Just(TableStep::Keep),
-    ]
-}
-
-/// A table and its model, and what is held of it.
-struct TableFixture {
-    table: Arc<Table>,
-    clock: Arc<ManualClock>,
-    model: Model,
-    has_times: bool,
-    holds: Vec<IndexHold>,
-    directory: Arc<DatabaseDirectory>,
-    frozen: Option<FrozenTable>,
-    kept: Vec<held::SnapshotRows>,
-}
-
-impl TableFixture {
-    fn step(&mut self, step: TableStep) {
-        let now_ms = self.table.snapshot().now_ms();
-        let before = self.table.schema();
-        match step {
-            TableStep::Append(rows) => self.append(rows, now_ms),
-            TableStep::Advance(ms) => self.clock.advance_ms(ms),
-            TableStep::Collect => {
-                let before = self.table.row_count();
-                assert_eq!(before - self.table.collect_expired(), self.table.row_count());
-            }
-            TableStep::Ensure(keys, timed) => {
-                let position = self.table.ensure_index(&keys, timed.then_some(T));
-                assert_eq!(self.table.ensure_index(&keys, timed.then_some(T)), position);
-            }
-            TableStep::Include(index, columns) => {
-                let present = before.indexes.iter().enumerate();
-                let present = present.filter(|(_, spec)| !spec.is_removed());
-                let present: Vec<usize> = present.map(|(at, _)| at).collect();
-                if !present.is_empty() {
-                    include::included(&self.table, *index.get(&present), &columns);
-                }
-            }
-            TableStep::Hold(keys, timed, retention, columns) => {
-                self.model.forget(&before.indexes, now_ms, |_| false);
-                let need = hold::need(&keys, timed.then_some(T), retention, &columns);
-                self.holds.push(hold::checked(&self.table, &need));
-            }
-            TableStep::Release(index) => {
-                if !self.holds.is_empty() {
-                    self.holds.swap_remove(index.index(self.holds.len()));
-                }
-            }
-            TableStep::Delete(multiple) => {
-                let is_deleted = |at: usize| at.is_multiple_of(multiple);
-                let expected = self.model.forget(&before.indexes, now_ms, is_deleted);
-                let deleted = self.table.delete(|row| {
-                    is_deleted(usize::try_from(row.get(V).as_i64().unwrap()).unwrap())
-                });
-                assert_eq!(deleted, Ok(expected));
-            }
-            TableStep::Declare(keyed, timed, retention) => {
-                self.model.forget(&before.indexes, now_ms, |_| false);
-                let keys: &[usize] = if keyed { &[K] } else { &[] };
-                let name = format!("declared_{}", self.model.rows.len());
-                let spec = index(&name, keys, timed.then_some(T), retention);
-                // Refused where the name is taken.
-                drop(self.table.add_declared_index(spec));
-            }
-            TableStep::Drop(index) => {
-                let declared: Vec<&IndexSpec> =
-                    before.indexes.iter().filter(|spec| spec.declared).collect();
-                if !declared.is_empty() {
-                    // Without a declared index nothing expires, and nothing comes back.
-                    self.model.forget(&before.indexes, now_ms, |_| false);
-                    drop(self.table.drop_declared_index(&index.get(&declared).name));
-                }
-            }
-            TableStep::Truncate => {
-                self.table.truncate().unwrap();
-                self.model.gone.fill(true);
-            }
-            TableStep::Keep => {
-                let (snapshot, model) = (self.table.snapshot(), &self.model);
-                let live = |at: &usize| model.is_live(*at, &before.indexes, now_ms);
-                let live: Vec<usize> = (0..model.rows.len()).filter(live).collect();
-                self.kept.push(held::SnapshotRows::of(&snapshot, None, &live, model));
-            }
-            of_disk => self.disk_step(&of_disk),
-        }
-        check(&self.table, &self.model);
-        self.kept.iter().for_each(held::SnapshotRows::check);
-    }
-
-    /// Takes a step that is about where rows are.
-    fn disk_step(&mut self, step: &TableStep) {
-        match step {
-            TableStep::Store(true) => self.table.move_to_disk().unwrap(),
-            TableStep::Store(false) => self.table.move_to_memory().unwrap(),
-            TableStep::Freeze => self.frozen = Some(self.table.freeze()),
-            TableStep::Flush(installs) => {
-                let frozen = self.frozen.take().unwrap_or_else(|| self.table.freeze());
-                let create = &mut || self.directory.create_data_file();
-                let flushed = frozen.flush(create).unwrap();
-                check(&self.table, &self.model);
-                if *installs {
-                    self.table.install(&flushed);
-                }
-            }
-            TableStep::Reopen => self.reopen(),
-            TableStep::Load => self.table.load_files().unwrap(),
-            TableStep::Compact => {
-                while self.table.compact(&mut || Ok(())).unwrap() {
-                    check(&self.table, &self.model);
-                }
-            }
-            other => panic!("{other:?} is a step of any table"),
-        }
-    }
-
-    fn append(&mut self, rows: Vec<(Option<i32>, i64)>, now_ms: i64) {
-        let first = i64::try_from(self.model.rows.len()).unwrap();
-        let timed = |t: i64| (self.has_times || t % 5 != 0).then_some(t);
-        let rows: Vec<Plain> = (first..).zip(rows).map(|(v, (k, t))| (k, timed(t), v)).collect();
-        let appended = self.table.append(rows.iter().map(|row| datums(*row)));
-        let count = rows.len();
-        let specs = &self.table.schema().indexes;
-        let is_expired = |row| {
-            self.model.push([(row, now_ms)]);
-            !self.model.is_live(self.model.rows.len() - 1, specs, now_ms)
-        };
-        let expired = rows.into_iter().map(is_expired).filter(|expired| *expired).count();
-        let [rows, expired] = [count, expired].map(|count| u64::try_from(count).unwrap());
-        assert_eq!(appended, Ok(Appended { rows, expired, like_seconds: 0 }));
-    }
-}
-
-fn run(declared: Vec<IndexSpec>, steps: Vec<TableStep>) {
-    let has_times = declared.iter().any(|spec| spec.event_time.is_some());
-    let (table, clock) = table(declared, 5);
-    let (table, model) = (Arc::new(table), Model::default());
-    let access = Access::ReadWrite { new_id: *b"a database of ok" };
-    let disk = Arc::new(SimulatedDisk::new());
-    let directory = DatabaseDirectory::open(disk, Path::new("/table"), access).unwrap();
-    let (directory, holds) = (Arc::new(directory), Vec::new());
-    table.set_directory(&directory);
-    let (frozen, kept) = (None, Vec::new());
-    let mut fixture =
-        TableFixture { table, clock, model, has_times, holds, directory, frozen, kept };
-    steps.into_iter().for_each(|step| fixture.step(step));
-    // What nobody holds is gone.
-    fixture.holds.clear();
-    check(&fixture.table, &fixture.model);
-    let schema = fixture.table.schema();
-    for (at, spec) in schema.indexes.iter().enumerate() {
-        assert!(fixture.table.holders(at).is_empty());
-        assert_eq!(spec.declared, fixture.table.declared_retention(at).is_some(), "{spec:?}");
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
-
-    #[test]
-    fn a_table_shows_what_a_list_of_its_rows_shows(
-        declared in declared(),
-        steps in vec(step(), 1..16),
-    ) {
-        run(declared, steps);
-    }
-}
-
-/// Draws the declared indexes of a table.
-fn declared() -> impl Strategy<Value = Vec<IndexSpec>> {
-    let drawn = vec((any::<bool>(), any::<bool>(), retention(0..30, 0..4)), 0..4);
-    drawn.prop_map(|drawn| {
-        let named = |(number, (keyed, timed, retention)): (usize, (bool, bool, Retention))| {
-            let keys: &[usize] = if keyed { &[K] } else { &[] };
-            index(&format!("i{number}"), keys, timed.then_some(T), retention)
-        };
-        drawn.into_iter().enumerate().map(named).collect()
-    })
 }
 
 fn rows(

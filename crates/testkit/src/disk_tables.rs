@@ -8,7 +8,7 @@ use std::{path::Path, sync::Arc};
 use lockstep_engine::{
     Database, Diagnostic, DiskTuning, OpenOptions, StorageTuning, set_disk_tuning,
 };
-use lockstep_host::Host;
+use lockstep_host::{Clock, Host};
 use lockstep_sim::SimulatedDisk;
 
 /// Bytes of a segment of the log: a simulated sync takes time for each of them.
@@ -16,7 +16,16 @@ const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// Opens an empty database.
 pub fn open() -> Result<Database, Box<Diagnostic>> {
-    let host = Host { disk: Arc::new(SimulatedDisk::new()), ..Host::default() };
+    open_on(Host::default())
+}
+
+/// Opens an empty database with a clock.
+pub fn open_with_clock(clock: Arc<dyn Clock>) -> Result<Database, Box<Diagnostic>> {
+    open_on(Host { clock, ..Host::default() })
+}
+
+fn open_on(host: Host) -> Result<Database, Box<Diagnostic>> {
+    let host = Host { disk: Arc::new(SimulatedDisk::new()), ..host };
     let tuning = StorageTuning {
         all_on_disk: true,
         segment_bytes: SEGMENT_BYTES,

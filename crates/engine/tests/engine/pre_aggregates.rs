@@ -6,6 +6,8 @@ use arrow::{
 };
 use lockstep_engine::{Database, Output, Session};
 
+use crate::test_directory::TestDirectory;
+
 fn run(session: &Session, sql: &str) -> Output {
     session.execute(sql).unwrap_or_else(|error| panic!("{}", error.render(Some(sql))))
 }
@@ -25,12 +27,17 @@ const FEATURES: &str = "SELECT k, count(v) OVER w AS n, sum(v) OVER w AS total, 
 fn filled() -> (Database, Session) {
     let database = Database::in_memory();
     let session = database.session();
-    run(&session, "CREATE TABLE s (k STRING, v DOUBLE, n INT, ts BIGINT, INDEX(KEY=k, TS=ts))");
-    for first in (0..20_000).step_by(1_000) {
-        insert(&session, "a", (first..first + 1_000).map(|at| at * 1_000));
-    }
-    insert(&session, "b", 0..3);
+    fill(&session, "");
     (database, session)
+}
+
+fn fill(session: &Session, options: &str) {
+    let columns = "k STRING, v DOUBLE, n INT, ts BIGINT, INDEX(KEY=k, TS=ts)";
+    run(session, &format!("CREATE TABLE s ({columns}) {options}"));
+    for first in (0..20_000).step_by(1_000) {
+        insert(session, "a", (first..first + 1_000).map(|at| at * 1_000));
+    }
+    insert(session, "b", 0..3);
 }
 
 /// Inserts rows of a key at some times.
@@ -94,6 +101,72 @@ fn answers_are_the_same_through_all_changes_of_the_table() {
         figure(&session, "rows_from_nodes") > before + 10_000,
         "nodes are made of what is left"
     );
+    run(&session, "TRUNCATE TABLE s");
+    check(&session);
+    insert(&session, "a", (0..1_000).map(|at| at * 10));
+    database.make_pre_aggregates();
+    check(&session);
+}
+
+/// Returns how many pages a call found in the page cache or read.
+fn pages(session: &Session, deployment: &str) -> u64 {
+    let call = format!("EXPLAIN ANALYZE CALL {deployment}('a', 2.5, 1, 30000000)");
+    let output = run(session, &call);
+    let lines: Vec<&str> =
+        output.batches[0].column(0).as_string::<i32>().iter().flatten().collect();
+    let count = |begin: &str| -> u64 {
+        let line = lines.iter().find_map(|line| line.trim().strip_prefix(begin));
+        let count = line.and_then(|rest| rest.split(' ').next());
+        count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{lines:?}"))
+    };
+    count("pages found in the page cache: ") + count("blocks read from files of tables: ")
+}
+
+#[test]
+fn nodes_of_a_disk_table_stand_for_its_pages() {
+    let directory = TestDirectory::new("nodes");
+    let database = Database::open(&directory.0).expect("nobody else has it open");
+    let session = database.session();
+    fill(&session, "OPTIONS(storage_mode='disk')");
+    run(&session, "CHECKPOINT");
+    deploy(&session, "OPTIONS(pre_aggregation='always')");
+    let all = pages(&session, "plain");
+    assert!(all > 20, "{all} pages");
+    database.make_pre_aggregates();
+    assert_eq!(figure(&session, "keys"), 1, "short keys have none");
+    check(&session);
+    assert!(figure(&session, "rows_from_nodes") > 20_000, "most rows are in nodes");
+    let edges = pages(&session, "d");
+    assert!(edges <= 2, "{edges} pages");
+    // What is late among rows in files, and not among those in memory; and files that have it.
+    for step in ["", "CHECKPOINT"] {
+        insert(&session, "a", [5, 7_000_001, 19_999_999, 7_000_001].into_iter());
+        insert(&session, "a", (20_000..20_300).map(|at| at * 1_000));
+        check(&session);
+        if !step.is_empty() {
+            run(&session, step);
+            database.compact_disk_tables().expect("there is space");
+        }
+        check(&session);
+        database.make_pre_aggregates();
+        check(&session);
+        let edges = pages(&session, "d");
+        assert!(edges <= 3, "{edges} pages");
+    }
+    run(&session, "DELETE FROM s WHERE ts >= 3000000 AND ts < 4000000");
+    check(&session);
+    database.make_pre_aggregates();
+    check(&session);
+    run(&session, "ALTER TABLE s SET OPTIONS(storage_mode='memory')");
+    check(&session);
+    database.make_pre_aggregates();
+    check(&session);
+    run(&session, "ALTER TABLE s SET OPTIONS(storage_mode='disk')");
+    check(&session);
+    database.make_pre_aggregates();
+    let before = figure(&session, "rows_from_nodes");
+    check(&session);
+    assert!(figure(&session, "rows_from_nodes") > before + 10_000, "nodes are made again");
     run(&session, "TRUNCATE TABLE s");
     check(&session);
     insert(&session, "a", (0..1_000).map(|at| at * 10));

@@ -14,6 +14,11 @@ pub(crate) const LATE_ROWS_MAX: usize = 3;
 /// With so many noted late rows the nodes of a key are made anew.
 pub(crate) const LATE_NOTES_MAX: usize = 8;
 
+/// Returns the number of rows with which a leaf is made.
+pub(crate) fn leaf_rows() -> usize {
+    2
+}
+
 /// A lock that is never poisoned.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);

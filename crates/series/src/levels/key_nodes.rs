@@ -7,7 +7,7 @@
 use super::tree::Forest;
 use crate::{
     Guard, Swap,
-    sync::{LATE_NOTES_MAX, Mutex},
+    sync::{LATE_NOTES_MAX, Mutex, leaf_rows},
 };
 
 /// The nodes of a key, and what is known of rows that they lack.
@@ -32,13 +32,20 @@ struct KeyWork {
     is_dormant: bool,
     /// How many times the nodes were extended without a reader that used them.
     unused: u32,
+    /// The greatest event time of the rows that are in parts, where it is known: see
+    /// [`KeyForest::know_newest`].
+    newest: Option<i64>,
+    /// How many rows were noted since nodes were made last.
+    grown: usize,
 }
 
-/// The outcome of noting late rows.
+/// The outcome of noting rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NotedRows {
     /// How many rows nodes lack now.
     pub(crate) lacking: usize,
+    /// Whether there are rows for another leaf.
+    pub(crate) is_grown: bool,
     /// By how many bytes the nodes have changed.
     pub(crate) bytes: i64,
 }
@@ -79,10 +86,47 @@ impl KeyForest {
                 work.late.push(event_time);
             }
         }
-        let lacking = work.late.len();
+        self.noted(&mut work, guard)
+    }
+
+    /// Does what [`Self::note_late`] does with rows of which it is not known whether they are late: their
+    /// series has only the rows of the key that arrived last.
+    pub(crate) fn note_rows(
+        &self,
+        event_times: impl Iterator<Item = i64>,
+        guard: &Guard,
+    ) -> NotedRows {
+        let mut work = self.work.lock();
+        let forest = self.forest.load(guard);
+        for event_time in event_times {
+            // A leaf that is being made has only rows that are older than one that is known.
+            let is_late = work.is_building && work.newest.is_none_or(|newest| event_time < newest);
+            if forest.mark(event_time) || is_late {
+                work.late.push(event_time);
+            }
+            work.newest = work.newest.map(|newest| newest.max(event_time));
+            work.grown += 1;
+        }
+        self.noted(&mut work, guard)
+    }
+
+    fn noted(&self, work: &mut KeyWork, guard: &Guard) -> NotedRows {
+        let (lacking, is_grown) = (work.late.len(), work.grown >= leaf_rows());
         let is_too_many = lacking > LATE_NOTES_MAX;
-        let bytes = if is_too_many { self.drop_nodes(&mut work, guard) } else { 0 };
-        NotedRows { lacking, bytes }
+        let bytes = if is_too_many { self.drop_nodes(work, guard) } else { 0 };
+        NotedRows { lacking, is_grown, bytes }
+    }
+
+    /// Returns whether [`Self::know_newest`] was called.
+    pub(crate) fn knows_newest(&self) -> bool {
+        self.work.lock().newest.is_some()
+    }
+
+    /// Notes an event time that no row of the key was newer than when nodes began to be made. From then on
+    /// [`Self::note_rows`] knows late rows; rows that are noted before are all taken for late ones.
+    pub(crate) fn know_newest(&self, newest: i64) {
+        let mut work = self.work.lock();
+        work.newest = work.newest.max(Some(newest));
     }
 
     /// Notes that rows were removed, the newest of which had this event time. Returns by how many bytes the
@@ -125,6 +169,7 @@ impl KeyForest {
             return None;
         }
         work.is_building = true;
+        work.grown = 0;
         work.removed = None;
         work.is_given_up = false;
         Some(std::mem::take(&mut work.late))

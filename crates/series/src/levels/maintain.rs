@@ -40,17 +40,29 @@ pub struct Maintained {
     pub is_unfinished: bool,
 }
 
-/// The rows of a key, to be folded.
+/// The rows of a key of which nodes are made.
+pub trait RowsToFold<'g> {
+    /// Inner nodes of more rows than this are made of the nodes below them or have no states.
+    const ROWS_AT_ONCE: usize;
+
+    /// Returns rows from an event time up to and without another one, at most about so many, visible or not.
+    fn between(&mut self, from: i64, until: i64, rows_max: usize) -> RowSlices<'g>;
+
+    /// Returns whether rows could not be read; then what was returned since is not to be used.
+    fn has_failed(&self) -> bool;
+}
+
+/// The rows of a key that a series has.
 #[derive(Clone, Copy)]
-pub(super) struct KeyRowsToFold<'g> {
-    pub(super) rows: EntryRows<'g>,
-    pub(super) format: Option<&'g RecordFormat>,
+pub(crate) struct KeyRowsToFold<'g> {
+    pub(crate) rows: EntryRows<'g>,
+    pub(crate) format: Option<&'g RecordFormat>,
 }
 
 /// Nodes in the making.
-pub(super) struct Maintenance<'m, 'g> {
-    pub(super) rows: KeyRowsToFold<'g>,
-    pub(super) fold: &'m mut dyn NodeFold,
+pub(super) struct Maintenance<'m, R> {
+    rows: R,
+    fold: &'m mut dyn NodeFold,
     states: Vec<u8>,
     /// The bytes of all nodes of the forest.
     bytes: usize,
@@ -68,7 +80,7 @@ pub(super) struct MadeNodes {
 }
 
 /// Rows of one chunk.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct ChunkSlice<'g> {
     run: ChunkRun<'g>,
     /// An upper bound of the arrivals.
@@ -76,11 +88,24 @@ struct ChunkSlice<'g> {
 }
 
 /// Rows that follow each other, in chunks, oldest first.
-struct RowSlices<'g> {
+#[derive(Debug, Default)]
+pub struct RowSlices<'g> {
     slices: Vec<ChunkSlice<'g>>,
     rows: usize,
     /// Whether there are newer rows, which were left out.
     is_cut: bool,
+}
+
+impl<'g> RowSlices<'g> {
+    /// Makes slices of runs, which are given newest first. `is_cut` says whether newer rows were left out.
+    pub fn of_runs(runs: Vec<ChunkRun<'g>>, is_cut: bool) -> Self {
+        let slice = |run: ChunkRun<'g>| {
+            let arrivals = (0..run.len()).map(|at| run.row(at).arrival());
+            ChunkSlice { run, arrival_max: arrivals.max().unwrap_or(0) }
+        };
+        let rows = runs.iter().map(ChunkRun::len).sum();
+        Self { slices: runs.into_iter().rev().map(slice).collect(), rows, is_cut }
+    }
 }
 
 /// A leaf in the making: its rows, oldest first.
@@ -91,9 +116,10 @@ struct LeafDraft<'g> {
     arrival_max: u64,
 }
 
-impl<'g> KeyRowsToFold<'g> {
-    /// Returns rows from an event time up to and without another one, at most about so many.
-    fn between(&self, from: i64, until: i64, rows_max: usize) -> RowSlices<'g> {
+impl<'g> RowsToFold<'g> for KeyRowsToFold<'g> {
+    const ROWS_AT_ONCE: usize = usize::MAX;
+
+    fn between(&mut self, from: i64, until: i64, rows_max: usize) -> RowSlices<'g> {
         let count = self.rows.chunk_count();
         let (mut low, mut high) = (0, count);
         while low < high {
@@ -104,7 +130,7 @@ impl<'g> KeyRowsToFold<'g> {
                 high = middle;
             }
         }
-        let mut found = RowSlices { slices: Vec::new(), rows: 0, is_cut: false };
+        let mut found = RowSlices::default();
         for at in low.saturating_sub(1)..count {
             let view = self.rows.view(at);
             let slots = view.slots();
@@ -126,23 +152,23 @@ impl<'g> KeyRowsToFold<'g> {
         }
         found
     }
+
+    fn has_failed(&self) -> bool {
+        false
+    }
 }
 
-impl<'m, 'g> Maintenance<'m, 'g> {
+impl<'m, 'g, R: RowsToFold<'g>> Maintenance<'m, R> {
     /// Starts with the bytes and the dictionary of the present nodes.
-    pub(super) fn new(
-        rows: KeyRowsToFold<'g>,
-        fold: &'m mut dyn NodeFold,
-        forest: &Forest,
-    ) -> Self {
+    pub(super) fn new(rows: R, fold: &'m mut dyn NodeFold, forest: &Forest) -> Self {
         fold.begin_key(forest.dictionary());
         let bytes = forest.node_bytes();
         Self { rows, fold, states: Vec::new(), bytes, replaced: 0, folded: 0 }
     }
 
     /// Makes the forest that has late rows of these event times, which are in order, and nodes of rows
-    /// that were in none.
-    pub(super) fn run(mut self, forest: &Forest, late: &[i64]) -> MadeNodes {
+    /// that were in none; `None` where rows could not be read.
+    pub(super) fn run(mut self, forest: &Forest, late: &[i64]) -> Option<MadeNodes> {
         debug_assert!(late.is_sorted(), "late rows are in order");
         let mut nodes = match forest.newest() {
             // NULL is stored as the least event time, and is in no frame.
@@ -158,8 +184,11 @@ impl<'m, 'g> Maintenance<'m, 'g> {
             dictionary.is_some() || forest.dictionary().is_none(),
             "states that stay refer to a dictionary"
         );
+        if self.rows.has_failed() {
+            return None;
+        }
         let forest = Forest::new(nodes, self.bytes, dictionary);
-        MadeNodes { forest, replaced: self.replaced, done }
+        Some(MadeNodes { forest, replaced: self.replaced, done })
     }
 
     /// Makes nodes again into whose range a late row falls. The first one is for rows from an event time
@@ -352,12 +381,14 @@ impl<'m, 'g> Maintenance<'m, 'g> {
             self.fold.merge(&mut newest_first, &mut self.states);
         } else if let (Some(first), Some(last)) = (children.first(), children.last()) {
             let end = last.newest().saturating_add(1);
-            let found = self.rows.between(first.oldest(), end, usize::MAX);
-            let runs: Vec<_> = found.slices.iter().rev().map(|slice| slice.run).collect();
-            self.fold.fold(&runs, &mut self.states);
-            let arrival_max = found.slices.iter().map(|slice| slice.arrival_max).max();
-            let rows = u64::try_from(found.rows).expect("a count of rows");
-            seen = Some(SeenRows { rows, arrival_max: arrival_max.unwrap_or(u64::MAX) });
+            let found = self.rows.between(first.oldest(), end, R::ROWS_AT_ONCE);
+            if !found.is_cut {
+                let runs: Vec<_> = found.slices.iter().rev().map(|slice| slice.run).collect();
+                self.fold.fold(&runs, &mut self.states);
+                let arrival_max = found.slices.iter().map(|slice| slice.arrival_max).max();
+                let rows = u64::try_from(found.rows).expect("a count of rows");
+                seen = Some(SeenRows { rows, arrival_max: arrival_max.unwrap_or(u64::MAX) });
+            }
         }
         let node = LevelNode::inner(children, &self.states, seen);
         self.bytes += node.own_bytes();

@@ -24,11 +24,24 @@
 //!    that are inserted before are in the series when its nodes are made, and later writers know the
 //!    levels.
 //!
+//! # Rows in parts
+//!
+//! Levels may be over more rows than those of one series ([`LevelRows::Parts`]): those of a disk table, whose
+//! series has the rows that arrived last and is replaced by an empty one when it is written to a file. The levels
+//! go on from one to the next, and where a row is stored makes no difference to a node. What differs:
+//!
+//! 8. A series does not know which rows are late, so each row of a key with levels is noted as those of rule 3
+//!    are. While nodes are made, a row is noted unless it is as new as the newest one that was known before the
+//!    rows were read.
+//! 9. Whoever adds keys sees to it that no other series takes the place of this one meanwhile.
+//! 10. Rows that a merge of files leaves out are expired, so that no reader takes a node that has them, and
+//!     older than what remains, but for those of one event time ([`crate::RowSlices`] are made without them).
+//!
 //! # Cost
 //!
 //! A reader: one lookup and, for each level, up to 8 nodes at each end of the rows, and up to 128 rows
 //! at each end. A row in order costs its writer nothing, but for one in about 100 a place in a queue; a
-//! late row a lookup and a mark for each level. A node takes about 150 bytes and its states, for every
+//! late row a lookup and a mark for each level, as any row in parts does. A node takes about 150 bytes and its states, for every
 //! 128 rows, and an eighth of that for the levels above.
 
 mod key_nodes;
@@ -50,15 +63,16 @@ use std::{
 
 use lockstep_host::sync::Mutex;
 
-pub use maintain::{Maintained, NodeFold};
+pub use maintain::{Maintained, NodeFold, RowSlices, RowsToFold};
 pub(crate) use tree::{FAN_OUT, node_footprint, state_bytes_max};
 pub use tree::{LevelNode, NodeDictionary, NodeSpan, NodesTaken};
 
-use crate::{Account, Guard, RecordFormat, entry::EntryRef, sync::LATE_NOTES_MAX};
+use crate::{Account, Guard, sync::LATE_NOTES_MAX};
 use key_nodes::{EndedWork, KeyForest, NotedRows};
 use key_table::KeyTable;
 pub(crate) use key_table::key_bytes;
-use maintain::{KeyRowsToFold, Maintenance};
+pub(crate) use maintain::KeyRowsToFold;
+use maintain::Maintenance;
 use tree::Forest;
 
 /// So many extensions of a key that no reader has used in between, and its nodes are given up.
@@ -75,10 +89,20 @@ pub enum LevelKeys {
     All,
 }
 
+/// Where the rows of a key with levels are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LevelRows {
+    /// In the series.
+    Series,
+    /// In several places, of which the series is one: see the rules of the levels.
+    Parts,
+}
+
 /// The partial results of one kind over the keys of a series.
 pub struct Levels {
     id: u64,
     keys: LevelKeys,
+    rows: LevelRows,
     table: KeyTable,
     queue: Mutex<LevelQueue>,
     /// Called when there is work, by writers and readers: does not wait.
@@ -119,9 +143,26 @@ struct LevelQueue {
 }
 
 /// Keys that maintenance has taken out of the queue: until this is dropped they count as waiting.
-pub(crate) struct KeysInWork<'l> {
+struct KeysInWork<'l> {
     levels: &'l Levels,
     keys: u64,
+}
+
+/// Keys that are to get levels: until this is dropped they count as waiting.
+#[derive(Debug)]
+pub struct WantedKeys<'l> {
+    keys: Vec<Box<[u8]>>,
+    _in_work: KeysInWork<'l>,
+}
+
+/// A key whose nodes are being made. Where this is dropped before, the nodes of the key are given up.
+#[derive(Debug)]
+pub struct KeyInWork<'l> {
+    key: Arc<KeyLevels>,
+    in_work: KeysInWork<'l>,
+    /// The event times of late rows that were noted.
+    late: Vec<i64>,
+    is_done: bool,
 }
 
 /// The nodes of a key as they are at one moment, and for one reader.
@@ -147,10 +188,16 @@ pub struct LevelsSize {
 impl Levels {
     /// Makes levels without keys. `wake` is called when there is something to be done by
     /// [`crate::Series::maintain`], by writers and readers: it does not wait.
-    pub fn new(id: u64, keys: LevelKeys, wake: Box<dyn Fn() + Send + Sync>) -> Self {
+    pub fn new(
+        id: u64,
+        keys: LevelKeys,
+        rows: LevelRows,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> Self {
         Self {
             id,
             keys,
+            rows,
             table: KeyTable::new(),
             queue: Mutex::default(),
             wake,
@@ -171,6 +218,11 @@ impl Levels {
     /// Returns which keys have levels.
     pub fn keys(&self) -> LevelKeys {
         self.keys
+    }
+
+    /// Returns where the rows are.
+    pub fn rows(&self) -> LevelRows {
+        self.rows
     }
 
     /// Charges an account from now on. The first account stays.
@@ -227,21 +279,19 @@ impl Levels {
         (self.wake)();
     }
 
-    /// Begins to put the keys that the series has into the queue; `None` when that was done.
-    pub(crate) fn begin_filling(&self) -> Option<KeysInWork<'_>> {
+    /// Returns the keys that are to get levels ([`crate::Series::add_level_key`]): those that readers ask for and,
+    /// once, those that `long_keys` finds, where all are to have some.
+    pub fn take_wanted(&self, long_keys: impl FnOnce() -> Vec<Box<[u8]>>) -> WantedKeys<'_> {
         self.queue.lock().in_work += 1;
-        let in_work = KeysInWork { levels: self, keys: 1 };
+        let mut in_work = KeysInWork { levels: self, keys: 1 };
         // AcqRel: whoever gets `false` fills it; pairs with the Acquire in `size`.
-        (!self.is_filled.swap(true, Ordering::AcqRel)).then_some(in_work)
-    }
-
-    /// Takes the keys that readers ask for.
-    pub(crate) fn take_wanted(&self) -> (BTreeSet<Box<[u8]>>, KeysInWork<'_>) {
+        let is_filled = self.is_filled.swap(true, Ordering::AcqRel);
+        let mut keys = if is_filled { Vec::new() } else { long_keys() };
         let mut queue = self.queue.lock();
-        let wanted = std::mem::take(&mut queue.wanted);
-        let keys = wanted.len() as u64;
-        queue.in_work += keys;
-        (wanted, KeysInWork { levels: self, keys })
+        keys.extend(std::mem::take(&mut queue.wanted));
+        queue.in_work += keys.len() as u64;
+        in_work.keys += keys.len() as u64;
+        WantedKeys { keys, _in_work: in_work }
     }
 
     /// Makes the levels of a key, if it has none, and puts it into the queue. Under the shard's lock.
@@ -266,8 +316,9 @@ impl Levels {
         }
     }
 
-    /// Notes late rows of a key, which were inserted and are not visible yet. Under the shard's lock.
-    pub(crate) fn note_late(
+    /// Notes rows of a key, which were inserted and are not visible yet: late ones, and any in parts. Under the
+    /// shard's lock.
+    pub(crate) fn note_rows(
         &self,
         hash: u64,
         key: &[u8],
@@ -278,9 +329,12 @@ impl Levels {
         if lockstep_host::failpoint::is_seeded("late_row_not_marked") {
             return;
         }
-        let NotedRows { lacking, bytes } = levels.nodes.note_late(event_times, guard);
+        let NotedRows { lacking, is_grown, bytes } = match self.rows {
+            LevelRows::Series => levels.nodes.note_late(event_times, guard),
+            LevelRows::Parts => levels.nodes.note_rows(event_times, guard),
+        };
         self.charge(bytes);
-        if lacking > 0 {
+        if lacking > 0 || is_grown {
             self.enqueue(levels);
         }
     }
@@ -316,8 +370,21 @@ impl Levels {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
-    /// Takes a key out of the queue.
-    pub(crate) fn next_key(&self) -> Option<(Arc<KeyLevels>, KeysInWork<'_>)> {
+    /// Takes a key out of the queue and begins to make its nodes; `None` when none waits. The rows are to be read
+    /// from now on.
+    pub fn next_key(&self, guard: &Guard) -> Option<KeyInWork<'_>> {
+        loop {
+            let (key, in_work) = self.take_queued()?;
+            if let Some(mut late) = self.begin(&key, guard) {
+                late.sort_unstable();
+                late.dedup();
+                debug_assert!(late.len() <= LATE_NOTES_MAX + 1, "beyond them nodes are made anew");
+                return Some(KeyInWork { key, in_work, late, is_done: false });
+            }
+        }
+    }
+
+    fn take_queued(&self) -> Option<(Arc<KeyLevels>, KeysInWork<'_>)> {
         // Relaxed: as above.
         if self.is_closed.load(Ordering::Relaxed) {
             return None;
@@ -335,36 +402,6 @@ impl Levels {
         // AcqRel: pairs with the one in `enqueue`.
         levels.is_queued.swap(false, Ordering::AcqRel);
         Some((levels, in_work))
-    }
-
-    /// Makes nodes of a key: those that lack late rows, and some of rows that are in none.
-    pub(crate) fn maintain<'g>(
-        &self,
-        levels: &KeyLevels,
-        entry: Option<EntryRef<'g>>,
-        format: Option<&'g RecordFormat>,
-        fold: &mut dyn NodeFold,
-        guard: &'g Guard,
-    ) -> Maintained {
-        let Some(mut late) = self.begin(levels, guard) else { return Maintained::default() };
-        late.sort_unstable();
-        late.dedup();
-        debug_assert!(late.len() <= LATE_NOTES_MAX + 1, "beyond them the nodes are made anew");
-        let forest = levels.nodes.load(guard);
-        let Some(entry) = entry else {
-            let replaced = forest.node_bytes();
-            self.end(levels, Forest::default(), replaced, guard);
-            return Maintained::default();
-        };
-        let rows = KeyRowsToFold { rows: entry.rows(), format };
-        let made = Maintenance::new(rows, fold, forest).run(forest, &late);
-        // Relaxed: a number to report.
-        self.folded.fetch_add(made.done.rows, Ordering::Relaxed);
-        let has_late_rows = self.end(levels, made.forest, made.replaced, guard);
-        if has_late_rows || made.done.is_unfinished {
-            self.enqueue(levels);
-        }
-        made.done
     }
 
     /// Begins maintenance and takes the late rows that were noted; `None` when the key's nodes are not to
@@ -407,6 +444,75 @@ impl Levels {
     }
 }
 
+impl WantedKeys<'_> {
+    /// Returns the keys.
+    pub fn keys(&self) -> &[Box<[u8]>] {
+        &self.keys
+    }
+}
+
+impl KeyInWork<'_> {
+    /// Returns the key.
+    pub fn key(&self) -> &[u8] {
+        &self.key.key
+    }
+
+    /// Returns whether the event time of a row is known that none was newer than.
+    pub fn knows_newest(&self) -> bool {
+        self.key.nodes.knows_newest()
+    }
+
+    /// Notes the event time of the newest row of the key, before the rows are read. Of rows in parts alone.
+    pub fn know_newest(&self, newest: i64) {
+        debug_assert_eq!(self.in_work.levels.rows, LevelRows::Parts, "a series knows it");
+        self.key.nodes.know_newest(newest);
+    }
+
+    /// Notes that rows up to an event time are expired: their nodes go.
+    pub fn remove_expired(&self, is_expired: impl Fn(i64, u64) -> bool, guard: &Guard) {
+        let Some(newest) = self.key.nodes.load(guard).newest_expired(is_expired) else { return };
+        self.in_work.levels.charge(self.key.nodes.note_removed(newest, guard));
+    }
+
+    /// Makes nodes: those that lack late rows, and some of rows that are in none. There are no rows of the key
+    /// where `rows` is `None`. Where they cannot be read, the nodes are given up.
+    pub fn make<'g>(
+        mut self,
+        rows: Option<impl RowsToFold<'g>>,
+        fold: &mut dyn NodeFold,
+        guard: &Guard,
+    ) -> Maintained {
+        let (levels, forest) = (self.in_work.levels, self.key.nodes.load(guard));
+        let Some(rows) = rows else {
+            let replaced = forest.node_bytes();
+            self.is_done = true;
+            levels.end(&self.key, Forest::default(), replaced, guard);
+            return Maintained::default();
+        };
+        let Some(made) = Maintenance::new(rows, fold, forest).run(forest, &self.late) else {
+            return Maintained::default();
+        };
+        // Relaxed: a number to report.
+        levels.folded.fetch_add(made.done.rows, Ordering::Relaxed);
+        self.is_done = true;
+        let has_late_rows = levels.end(&self.key, made.forest, made.replaced, guard);
+        if has_late_rows || made.done.is_unfinished {
+            levels.enqueue(&self.key);
+        }
+        made.done
+    }
+}
+
+impl Drop for KeyInWork<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let (levels, guard) = (self.in_work.levels, crate::pin());
+            levels.charge(self.key.nodes.give_up(&guard));
+            levels.end(&self.key, Forest::default(), 0, &guard);
+        }
+    }
+}
+
 impl KeyLevels {
     fn new(number: usize, hash: u64, key: &[u8]) -> Self {
         Self {
@@ -417,11 +523,6 @@ impl KeyLevels {
             is_queued: AtomicBool::new(false),
             is_used: AtomicBool::new(true),
         }
-    }
-
-    /// Returns the hash and the key.
-    pub(crate) fn key(&self) -> (u64, &[u8]) {
-        (self.hash, &self.key)
     }
 }
 

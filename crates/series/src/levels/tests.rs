@@ -12,7 +12,7 @@ use lockstep_row::Retention;
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    LevelKeys, LevelNode, Levels, NodeDictionary, NodeFold, NodeSpan,
+    LevelKeys, LevelNode, LevelRows, Levels, NodeDictionary, NodeFold, NodeSpan,
     tree::{Forest, LeafRows},
 };
 use crate::{
@@ -116,7 +116,7 @@ struct ReadRows {
 impl LevelsFixture {
     fn new(keys: LevelKeys) -> Self {
         let series = Series::new();
-        let levels = Arc::new(Levels::new(ID, keys, Box::new(|| ())));
+        let levels = Arc::new(Levels::new(ID, keys, LevelRows::Series, Box::new(|| ())));
         series.add_levels(Arc::clone(&levels));
         let (next, visible) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { series, log: RowLog::new(), levels, next, visible }

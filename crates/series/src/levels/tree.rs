@@ -220,6 +220,24 @@ impl LevelNode {
         }
     }
 
+    /// Returns the event time of its newest row, or of that of a node below it, that is expired after so many newer
+    /// rows; otherwise counts its rows.
+    fn newest_expired(
+        &self,
+        is_expired: &impl Fn(i64, u64) -> bool,
+        passed: &mut u64,
+    ) -> Option<i64> {
+        if is_expired(self.newest(), *passed + 1) {
+            return Some(self.newest());
+        }
+        let is_kept = !is_expired(self.oldest, *passed + self.rows());
+        if is_kept || self.children().is_empty() {
+            *passed += self.rows();
+            return None;
+        }
+        self.children().iter().rev().find_map(|child| child.newest_expired(is_expired, passed))
+    }
+
     /// Returns whether a reader can take it as a whole.
     fn is_whole(&self, span: &NodeSpan) -> bool {
         !self.states().is_empty()
@@ -373,6 +391,18 @@ impl Forest {
             return false;
         }
         child_of(&self.nodes, event_time).is_some_and(|at| self.nodes[at].mark(event_time))
+    }
+
+    /// Returns the event time of the newest row in nodes that is expired, if it is at a given position in its key
+    /// from the newest row in nodes on, from 1; there may be expired ones between that and the next node.
+    pub(super) fn newest_expired(&self, is_expired: impl Fn(i64, u64) -> bool) -> Option<i64> {
+        let mut passed = 0;
+        for node in self.nodes.iter().rev() {
+            if let Some(newest) = node.newest_expired(&is_expired, &mut passed) {
+                return Some(newest);
+            }
+        }
+        None
     }
 
     /// Returns the nodes all of whose rows are newer than an event time.

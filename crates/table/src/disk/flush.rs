@@ -165,7 +165,7 @@ impl Table {
             end,
         };
         let disk = DiskRows { frozen: Some(Arc::new(frozen)), parts: Arc::clone(&disk.parts) };
-        let indexes = state.indexes.iter().map(Index::emptied).collect();
+        let indexes = state.indexes.iter().map(Index::successor).collect();
         let rotated = TableState::new(Arc::clone(&state.schema), indexes, Arc::new(RowLog::new()));
         self.replace_copied(exclusive, rotated.with_disk(Some(disk)));
         end

@@ -46,6 +46,14 @@ pub(crate) enum PartBug {
     FrozenNotHeld,
     /// The bounds of times of a block are those of its first row.
     TimesOfFirstRow,
+    /// Rows that nodes stand for are counted again where a page has some of them.
+    NodesCountedTwice,
+    /// Nodes are made without the frozen rows.
+    FrozenNotInNodes,
+    /// Nodes are made with rows of the oldest event time where retention counts rows.
+    OldestTiesInNodes,
+    /// DELETE and changes of indexes leave nodes as they are.
+    NodesOfOtherRows,
 }
 
 #[cfg(test)]

@@ -409,6 +409,37 @@ impl IndexRun {
         pages.start + newer.saturating_sub(back)..pages.end
     }
 
+    /// Returns the event times of the rows with which pages of a key begin, from the oldest on: those between two
+    /// event times.
+    pub(crate) fn page_times(
+        &self,
+        key: &[u8],
+        after: i64,
+        before: i64,
+    ) -> impl Iterator<Item = i64> {
+        let pages = self.pages_of(key);
+        let begins = !pages.is_empty() && self.first_key(pages.start) == key;
+        let fences = if begins { &self.index.fences[pages] } else { &[] };
+        let newer = fences.partition_point(|fence| fence.event_time > after);
+        let times = fences[..newer].iter().rev().map(|fence| fence.event_time);
+        times.take_while(move |time| *time < before)
+    }
+
+    /// Returns the number of rows of a page, on average.
+    pub(crate) fn rows_per_page(&self) -> usize {
+        let pages = number(self.index.fences.len()).max(1);
+        usize::try_from(self.index.counts.rows / pages).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the keys of which not all rows fit into one page.
+    pub(crate) fn long_keys(&self) -> impl Iterator<Item = &[u8]> {
+        let pages = 1..self.index.fences.len();
+        let goes_on = |page: &usize| self.first_key(*page) == self.first_key(page - 1);
+        let begins =
+            move |page: &usize| *page == 1 || self.first_key(page - 1) != self.first_key(page - 2);
+        pages.filter(goes_on).filter(begins).map(|page| self.first_key(page))
+    }
+
     /// Counts the first pages whose first keys fulfil a condition.
     fn pages_until(&self, fulfils: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (0, self.index.fences.len());

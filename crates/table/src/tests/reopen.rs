@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use lockstep_row::TableSchema;
 
-use super::{TableFixture, check};
+use super::{check, steps::TableFixture};
 use crate::{Arrivals, Table, TableReplay};
 
 impl TableFixture {
     /// Puts everything into files, and opens another table from them.
     pub(super) fn reopen(&mut self) {
         // Holds end with the process.
+        self.levels.clear();
         self.holds.clear();
         let create = &mut || self.directory.create_data_file();
         // Rows that were frozen before go first.

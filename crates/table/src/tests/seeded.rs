@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 
-use super::{declared, run, step};
+use super::steps::{declared, declared_for_nodes, node_steps, run, step};
 use crate::part::bug::{self, PartBug};
 
 /// How many cases of the generator it takes at most to find a bug.
@@ -23,5 +23,17 @@ fn each_seeded_bug_of_a_table_is_found() {
         PartBug::TimesOfFirstRow,
     ];
     let cases = (declared(), vec(step(), 1..24));
+    bug::find_each(&bugs, CASES_TO_FIND, &cases, |(indexes, steps)| run(indexes, steps));
+}
+
+#[test]
+fn each_seeded_bug_of_nodes_of_a_disk_table_is_found() {
+    let bugs = [
+        PartBug::NodesCountedTwice,
+        PartBug::FrozenNotInNodes,
+        PartBug::OldestTiesInNodes,
+        PartBug::NodesOfOtherRows,
+    ];
+    let cases = (declared_for_nodes(), node_steps(30));
     bug::find_each(&bugs, CASES_TO_FIND, &cases, |(indexes, steps)| run(indexes, steps));
 }

@@ -10,11 +10,12 @@ use lockstep_row::{DataType, Value};
 
 use super::{
     LongWindowReport,
-    constructs::{FROM_NODES, GROUP_FROM_NODES, OF_ORACLE},
+    constructs::{DISK_FROM_NODES, FROM_NODES, GROUP_FROM_NODES, OF_ORACLE},
     draw::{self, LongWindowQuery},
     rows::{self, KEYS, LongWindowColumns},
 };
 use crate::{
+    disk_tables::{self, SmallFiles},
     oracle::{self, Item, OracleRow, fold::Function},
     random::Random,
     replay::is_same,
@@ -53,6 +54,8 @@ pub(super) struct LongWindowCase<'r> {
     pub(super) query: LongWindowQuery,
     /// The statements and what happened between them, for the report of a failure.
     pub(super) story: String,
+    /// Where the tables are on a disk.
+    pub(super) files: Option<SmallFiles>,
     has_retention: bool,
     next_id: i64,
     /// The greatest event time of a stored row.
@@ -86,7 +89,13 @@ impl<'r> LongWindowCase<'r> {
         report.constructs.note(if is_big_int { "ts BIGINT" } else { "ts TIMESTAMP" });
         let query = draw::query(&columns, random, &mut report.constructs);
         let clock = Arc::new(ManualClock::new(BEGIN_MS));
-        let database = Database::with_clock(Arc::<ManualClock>::clone(&clock));
+        let files = random.chance(50).then(SmallFiles::begin);
+        report.constructs.note(if files.is_some() { "on a disk" } else { "in memory" });
+        let shared = Arc::<ManualClock>::clone(&clock);
+        let database = match files {
+            Some(_) => disk_tables::open_with_clock(shared).expect("the disk is empty"),
+            None => Database::with_clock(shared),
+        };
         let session = database.session();
         Self {
             random,
@@ -97,6 +106,7 @@ impl<'r> LongWindowCase<'r> {
             columns,
             query,
             story: String::new(),
+            files,
             has_retention: false,
             next_id: 1,
             newest: BEGIN_MS - 200_000,
@@ -168,11 +178,17 @@ impl<'r> LongWindowCase<'r> {
             let count = self.random.below(60);
             let rows = self.rows(count, Arrival::Tied);
             self.append(1, rows)?;
+            if self.files.is_some() && self.random.chance(70) {
+                self.flush()?;
+            }
         }
         Ok(())
     }
 
     fn step(&mut self) -> Result<(), String> {
+        if self.files.is_some() && self.random.chance(25) {
+            return self.flush();
+        }
         match self.random.below(20) {
             0..=4 => self.append_drawn("rows in order", Arrival::InOrder),
             5..=6 => self.append_drawn("rows of equal event time", Arrival::Tied),
@@ -193,6 +209,13 @@ impl<'r> LongWindowCase<'r> {
                 Ok(())
             }
         }
+    }
+
+    /// Writes the rows of disk tables into files.
+    fn flush(&mut self) -> Result<(), String> {
+        self.report.constructs.note("rows are flushed and merged");
+        self.story.push_str("-- rows are flushed and merged\n");
+        disk_tables::flush(&self.database).map_err(|error| error.render(None))
     }
 
     fn append_drawn(&mut self, construct: &'static str, arrival: Arrival) -> Result<(), String> {
@@ -410,6 +433,9 @@ impl<'r> LongWindowCase<'r> {
             self.report.constructs.note(FROM_NODES);
             if self.query.is_group {
                 self.report.constructs.note(GROUP_FROM_NODES);
+            }
+            if self.files.is_some() {
+                self.report.constructs.note(DISK_FROM_NODES);
             }
         }
         Ok(())

@@ -20,7 +20,7 @@ use super::{
     constructs::OVERLAPPED,
     rows::{self, LongWindowColumns},
 };
-use crate::{oracle::OracleRow, panics, rows::to_batch};
+use crate::{disk_tables, oracle::OracleRow, panics, rows::to_batch};
 
 /// Appends of the writer.
 const APPENDS: usize = 120;
@@ -56,10 +56,11 @@ impl LongWindowCase<'_> {
         let arriving: Vec<Arriving> = (0..APPENDS).map(|_| self.arriving()).collect();
         let progress = Progress::default();
         let (database, columns) = (self.database.clone(), self.columns.clone());
-        let session = database.session();
+        let (session, is_on_disk) = (database.session(), self.files.is_some());
         let outcome = thread::scope(|scope| {
             let writer = thread::Builder::new().name("writer".to_owned());
-            let write = || panics::caught(|| write(&database, &columns, &arriving, &progress));
+            let write =
+                || panics::caught(|| write(&database, is_on_disk, &columns, &arriving, &progress));
             let writer = writer.spawn_scoped(scope, write).expect("the system can start a thread");
             let read = panics::caught(|| self.read_beside(&session, &progress));
             // Release: pairs with the Acquire in `write`.
@@ -133,9 +134,10 @@ impl LongWindowCase<'_> {
     }
 }
 
-/// Appends rows and has nodes made, until all rows are stored.
+/// Appends rows and has nodes made, until all rows are stored. Those of disk tables are flushed now and then.
 fn write(
     database: &Database,
+    is_on_disk: bool,
     columns: &LongWindowColumns,
     arriving: &[Arriving],
     progress: &Progress,
@@ -150,6 +152,9 @@ fn write(
         if let Err(error) = appended {
             outcome = Err(error.render(None));
             break;
+        }
+        if is_on_disk && at % 5 == 4 {
+            outcome = disk_tables::flush(database).map_err(|error| error.render(None));
         }
         database.make_pre_aggregates();
         if at % 8 == 0 {

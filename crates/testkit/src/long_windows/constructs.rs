@@ -10,6 +10,8 @@ use lockstep_function::aggregate;
 pub const FROM_NODES: &str = "answers that take nodes";
 /// Cases of a GROUP BY whose answers took rows from nodes.
 pub const GROUP_FROM_NODES: &str = "groups that take nodes";
+/// Cases of disk tables whose answers took rows from nodes.
+pub const DISK_FROM_NODES: &str = "disk tables that take nodes";
 /// Answers that the oracle computed too.
 pub const OF_ORACLE: &str = "answers of the oracle";
 /// Requests that were answered while rows arrived.
@@ -33,6 +35,8 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("index", "latest"),
     ("index", "absorlat"),
     ("index", "absandlat"),
+    ("table", "in memory"),
+    ("table", "on a disk"),
     ("window", "one window"),
     ("window", "several windows"),
     ("window", "windows that share a scan"),
@@ -56,12 +60,14 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("step", "TRUNCATE"),
     ("step", "time passes"),
     ("step", "nodes are made"),
+    ("step", "rows are flushed and merged"),
     ("request", "at the newest event time"),
     ("request", "in the future"),
     ("request", "in the past"),
     ("request", "of an absent key"),
     ("request", OVERLAPPED),
     ("answer", FROM_NODES),
+    ("answer", DISK_FROM_NODES),
     ("answer", GROUP_FROM_NODES),
     ("answer", OF_ORACLE),
 ];
