@@ -40,14 +40,14 @@ pub struct Series {
     account: OnceLock<Arc<dyn Account>>,
     /// The partial results over its rows.
     levels: Swap<Vec<Arc<Levels>>>,
-    /// Which rows they are told of: a [`NotedRows`].
-    noted: AtomicU8,
+    /// Which rows they are told of: [`ToldRows`].
+    told: AtomicU8,
 }
 
 /// The rows that levels are told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-enum NotedRows {
+enum ToldRows {
     /// There are no levels.
     None,
     /// Late rows, and that a key has many more.
@@ -94,7 +94,7 @@ impl Series {
             format: None,
             account: OnceLock::new(),
             levels: Swap::new(Vec::new(), |_| 0),
-            noted: AtomicU8::new(NotedRows::None as u8),
+            told: AtomicU8::new(ToldRows::None as u8),
         }
     }
 
@@ -203,8 +203,8 @@ impl Series {
             }
         };
         shard.grow_by(grown);
-        let noted = self.noted();
-        if noted > u8::from(grown == 0) {
+        let told = self.told();
+        if told > u8::from(grown == 0) {
             self.note_inserted(hash, key, row.event_time, grown, guard);
         }
         Some(grown)
@@ -442,13 +442,13 @@ impl Series {
         let guard = crate::pin();
         let mut all = self.all_levels(&guard).to_vec();
         change(&mut all);
-        let noted = all.iter().map(|levels| match levels.rows() {
-            LevelRows::Series => NotedRows::Late,
-            LevelRows::Parts => NotedRows::All,
+        let told = all.iter().map(|levels| match levels.rows() {
+            LevelRows::Series => ToldRows::Late,
+            LevelRows::Parts => ToldRows::All,
         });
-        let noted = noted.max().unwrap_or(NotedRows::None);
+        let told = told.max().unwrap_or(ToldRows::None);
         // Relaxed: whoever has to know the levels takes a shard's lock after `maintain` did.
-        self.noted.store(noted as u8, Ordering::Relaxed);
+        self.told.store(told as u8, Ordering::Relaxed);
         self.levels.replace(all, &guard);
     }
 
@@ -509,14 +509,14 @@ impl Series {
 
     #[inline]
     fn has_levels(&self) -> bool {
-        self.noted() != NotedRows::None as u8
+        self.told() != ToldRows::None as u8
     }
 
-    /// Returns the [`NotedRows`].
+    /// Returns the [`ToldRows`].
     #[inline]
-    fn noted(&self) -> u8 {
+    fn told(&self) -> u8 {
         // Relaxed: rule 7 of `levels`.
-        self.noted.load(Ordering::Relaxed)
+        self.told.load(Ordering::Relaxed)
     }
 
     /// Tells the levels of a row that is not late in this series, which has grown by so many bytes. Under the

@@ -90,12 +90,14 @@ impl Session {
         let of_deployments = self.pre_aggregate_parts(&name, schema, &shape);
         parts[0].bytes += of_deployments.iter().map(|part| part.bytes).sum::<u64>();
         let on_disk = estimate_on_disk(schema, &shape);
+        let nodes = of_deployments.iter().map(|part| PartEstimate { files: 0, memory: part.bytes });
+        let nodes: Vec<_> = nodes.collect();
         let is_index = |(spec, _): &(&IndexSpec, &PartEstimate)| !spec.is_removed();
         let indexes = schema.indexes.iter().zip(&on_disk.indexes).filter(is_index);
         let mut in_files = vec![on_disk.total(), on_disk.rows];
+        in_files[0].memory += nodes.iter().map(|part| part.memory).sum::<u64>();
         in_files.extend(indexes.map(|(_, index)| *index));
-        // A disk table has no pre-aggregates.
-        in_files.resize(parts.len() + of_deployments.len(), PartEstimate::default());
+        in_files.extend(nodes);
         let recommended = self.recommended_storage(&table, parts[0].bytes).name();
         let recommended = std::iter::once(text(recommended)).chain(std::iter::repeat(Value::Null));
         parts.extend(of_deployments);

@@ -126,6 +126,7 @@ impl KeyForest {
     /// [`Self::note_rows`] knows late rows; rows that are noted before are all taken for late ones.
     pub(crate) fn know_newest(&self, newest: i64) {
         let mut work = self.work.lock();
+        debug_assert!(work.is_building, "rows are read while nodes are made");
         work.newest = work.newest.max(Some(newest));
     }
 

@@ -50,6 +50,10 @@ pub trait RowsToFold<'g> {
 
     /// Returns whether rows could not be read; then what was returned since is not to be used.
     fn has_failed(&self) -> bool;
+
+    /// Returns an event time up to which rows are gone, or were left out, as far as that was seen: nodes of them
+    /// go as well.
+    fn gone(&self) -> Option<i64>;
 }
 
 /// The rows of a key that a series has.
@@ -76,6 +80,8 @@ pub(super) struct MadeNodes {
     pub(super) forest: Forest,
     /// The bytes of the present nodes that are not among them.
     pub(super) replaced: usize,
+    /// See [`RowsToFold::gone`].
+    pub(super) gone: Option<i64>,
     pub(super) done: Maintained,
 }
 
@@ -104,6 +110,7 @@ impl<'g> RowSlices<'g> {
             ChunkSlice { run, arrival_max: arrivals.max().unwrap_or(0) }
         };
         let rows = runs.iter().map(ChunkRun::len).sum();
+        debug_assert!(runs.iter().all(|run| !run.is_empty()), "a run has rows");
         Self { slices: runs.into_iter().rev().map(slice).collect(), rows, is_cut }
     }
 }
@@ -156,6 +163,10 @@ impl<'g> RowsToFold<'g> for KeyRowsToFold<'g> {
     fn has_failed(&self) -> bool {
         false
     }
+
+    fn gone(&self) -> Option<i64> {
+        None
+    }
 }
 
 impl<'m, 'g, R: RowsToFold<'g>> Maintenance<'m, R> {
@@ -188,7 +199,8 @@ impl<'m, 'g, R: RowsToFold<'g>> Maintenance<'m, R> {
             return None;
         }
         let forest = Forest::new(nodes, self.bytes, dictionary);
-        Some(MadeNodes { forest, replaced: self.replaced, done })
+        let gone = self.rows.gone();
+        Some(MadeNodes { forest, replaced: self.replaced, gone, done })
     }
 
     /// Makes nodes again into whose range a late row falls. The first one is for rows from an event time

@@ -35,7 +35,8 @@
 //!    rows were read.
 //! 9. Whoever adds keys sees to it that no other series takes the place of this one meanwhile.
 //! 10. Rows that a merge of files leaves out are expired, so that no reader takes a node that has them, and
-//!     older than what remains, but for those of one event time ([`crate::RowSlices`] are made without them).
+//!     older than what remains, but for those of one event time, of which no node is made. Whoever reads rows
+//!     to make nodes and comes to the last one says from where on there are none ([`RowsToFold::gone`]).
 //!
 //! # Cost
 //!
@@ -291,6 +292,7 @@ impl Levels {
         keys.extend(std::mem::take(&mut queue.wanted));
         queue.in_work += keys.len() as u64;
         in_work.keys += keys.len() as u64;
+        debug_assert!(queue.in_work >= in_work.keys, "these keys are among those in work");
         WantedKeys { keys, _in_work: in_work }
     }
 
@@ -464,7 +466,7 @@ impl KeyInWork<'_> {
 
     /// Notes the event time of the newest row of the key, before the rows are read. Of rows in parts alone.
     pub fn know_newest(&self, newest: i64) {
-        debug_assert_eq!(self.in_work.levels.rows, LevelRows::Parts, "a series knows it");
+        debug_assert_eq!(self.in_work.levels.rows, LevelRows::Parts, "a series has its newest row");
         self.key.nodes.know_newest(newest);
     }
 
@@ -495,6 +497,9 @@ impl KeyInWork<'_> {
         // Relaxed: a number to report.
         levels.folded.fetch_add(made.done.rows, Ordering::Relaxed);
         self.is_done = true;
+        if let Some(gone) = made.gone {
+            levels.charge(self.key.nodes.note_removed(gone, guard));
+        }
         let has_late_rows = levels.end(&self.key, made.forest, made.replaced, guard);
         if has_late_rows || made.done.is_unfinished {
             levels.enqueue(&self.key);

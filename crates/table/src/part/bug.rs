@@ -52,6 +52,8 @@ pub(crate) enum PartBug {
     FrozenNotInNodes,
     /// Nodes are made with rows of the oldest event time where retention counts rows.
     OldestTiesInNodes,
+    /// Nodes of rows that merges have left out stay, where newer ones have none.
+    NodesOfGoneRows,
     /// DELETE and changes of indexes leave nodes as they are.
     NodesOfOtherRows,
 }

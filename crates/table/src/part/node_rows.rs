@@ -1,7 +1,7 @@
 //! The rows of a key of a disk table of which the nodes of its levels are made: those in memory, the frozen ones and
 //! those of all runs, visible or not.
 //!
-//! *Cost*: the pages of the rows that are asked for, and no others; where to stop is known from the last blocks
+//! *Cost*: the pages of the rows that are read, and no others; where to stop is known from the last blocks
 //! of the runs.
 
 use lockstep_series::{ChunkRun, RowSlices, RowsToFold};
@@ -20,6 +20,8 @@ pub(crate) struct NodeRows<'s> {
     key: Vec<u8>,
     /// Whether retention counts rows, so that a file may lack some of the rows of the oldest event time.
     counts_rows: bool,
+    /// The event time up to which there are no rows, or were left out.
+    gone: Option<i64>,
     has_failed: bool,
 }
 
@@ -31,7 +33,8 @@ impl<'s> NodeRows<'s> {
         key: &[u8],
         counts_rows: bool,
     ) -> Self {
-        Self { snapshot, disk, index, key: key.to_vec(), counts_rows, has_failed: false }
+        let (gone, has_failed) = (None, false);
+        Self { snapshot, disk, index, key: key.to_vec(), counts_rows, gone, has_failed }
     }
 
     /// Returns the event time of the newest row.
@@ -58,7 +61,7 @@ impl<'s> NodeRows<'s> {
     }
 
     /// Returns the runs of the rows from an event time up to and without another one, newest first.
-    fn runs(&self, from: i64, until: i64) -> Result<Vec<ChunkRun<'s>>, ReadError> {
+    fn runs(&mut self, from: i64, until: i64) -> Result<Vec<ChunkRun<'s>>, ReadError> {
         debug_assert!(from < until, "there may be rows between");
         let (mut rows, pages) = self.snapshot.every_row(self.disk, self.index, &self.key);
         rows.seek(until - 1);
@@ -72,19 +75,29 @@ impl<'s> NodeRows<'s> {
                 return Ok(runs);
             }
         }
-        if self.counts_rows && !bug::is_seeded(PartBug::OldestTiesInNodes) {
-            leave_out_oldest(&mut runs);
+        // Nothing is older than these rows. Of the oldest event time a merge may have left out others, which a
+        // reader of an older snapshot has.
+        let oldest = runs.last().map(|run| run.event_time(run.len() - 1));
+        let leaves_out = self.counts_rows && !bug::is_seeded(PartBug::OldestTiesInNodes);
+        let gone = match oldest {
+            Some(oldest) if leaves_out => oldest,
+            Some(oldest) => oldest.saturating_sub(1),
+            None => until - 1,
+        };
+        if !bug::is_seeded(PartBug::NodesOfGoneRows) {
+            self.gone = self.gone.max(Some(gone));
+        }
+        if leaves_out {
+            leave_out_until(&mut runs, gone);
         }
         Ok(runs)
     }
 }
 
-/// Leaves out the rows of the oldest event time: a merge may have left out others of the same time, which a reader
-/// of an older snapshot has.
-fn leave_out_oldest(runs: &mut Vec<ChunkRun<'_>>) {
-    let Some(oldest) = runs.last().map(|run| run.event_time(run.len() - 1)) else { return };
+/// Leaves out the rows up to an event time.
+fn leave_out_until(runs: &mut Vec<ChunkRun<'_>>, event_time: i64) {
     while let Some(last) = runs.pop() {
-        let newer = last.partition_point(|event_time| event_time > oldest);
+        let newer = last.partition_point(|of_row| of_row > event_time);
         if newer > 0 {
             runs.push(last.slice(0..newer));
             return;
@@ -109,5 +122,9 @@ impl<'s> RowsToFold<'s> for NodeRows<'s> {
 
     fn has_failed(&self) -> bool {
         self.has_failed
+    }
+
+    fn gone(&self) -> Option<i64> {
+        self.gone
     }
 }

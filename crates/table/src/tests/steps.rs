@@ -102,6 +102,30 @@ pub(super) fn node_steps(steps: usize) -> impl Strategy<Value = Vec<TableStep>> 
     })
 }
 
+/// Returns a case in which a flush leaves out one of two rows of one event time, and an older reader has both.
+pub(super) fn divided_ties() -> (Vec<IndexSpec>, Vec<TableStep>) {
+    let rows =
+        |times: &[i64]| TableStep::Append(times.iter().map(|time| (Some(0), *time)).collect());
+    let steps = vec![
+        TableStep::Hold(vec![], true, None, vec![]),
+        TableStep::Store(true),
+        rows(&[10, 10, 20]),
+        TableStep::MakeNodes,
+        rows(&[10]),
+        TableStep::Keep,
+        rows(&[30]),
+        TableStep::Flush(true),
+        TableStep::MakeNodes,
+    ];
+    (vec![index("i", &[], Some(T), Retention::Latest { latest: 3 })], steps)
+}
+
+#[test]
+fn nodes_have_no_event_time_of_which_a_file_may_lack_rows() {
+    let (declared, steps) = divided_ties();
+    run(declared, steps);
+}
+
 /// Draws the declared index of a table with nodes: one, which may keep several rows.
 pub(super) fn declared_for_nodes() -> impl Strategy<Value = Vec<IndexSpec>> {
     let drawn = (any::<bool>(), prop::option::weighted(0.8, retention(20..60, 3..12)));
