@@ -116,6 +116,7 @@ fn group(at: usize, frame: Frame) -> WindowGroup {
         partition_by: vec![col("t.k")],
         order_by: Some(col("t.ts")),
         frame,
+        ahead: None,
         max_size: None,
         exclude_current_time: false,
         exclude_current_row: false,

@@ -32,6 +32,7 @@ fn unbounded(unions: Vec<usize>, argument: &str, output: &str) -> WindowGroup {
             partition_by: vec![col("t.k")],
             order_by: Some(col("t.ts")),
             frame: Frame::Rows { from: None, to: 0 },
+            ahead: None,
             max_size: None,
             exclude_current_time: false,
             exclude_current_row: false,

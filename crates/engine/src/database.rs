@@ -46,7 +46,7 @@ use crate::{
     store::OpenDirectory,
     system,
     user::User,
-    variables::Variables,
+    variables::{Variables, memory_without_limit},
 };
 
 /// Disk tables are flushed when they have this part of the memory limit in rows that are in no file.
@@ -479,10 +479,10 @@ impl Database {
 
     /// Returns whether disk tables have so many rows in memory that they are to be flushed.
     pub(crate) fn disk_tables_are_full(&self) -> bool {
-        let limit = self.memory_use().limit.map_or(u64::MAX, |limit| limit / UNFLUSHED_PART);
+        let limit = self.memory_use().limit.unwrap_or_else(memory_without_limit);
         let in_memory =
             self.stored_tables().iter().map(|table| table.unflushed_bytes()).sum::<u64>();
-        in_memory > limit.min(UNFLUSHED_BYTES_MAX)
+        in_memory > (limit / UNFLUSHED_PART).min(UNFLUSHED_BYTES_MAX)
     }
 
     /// Locks the catalog against changes.

@@ -14,7 +14,7 @@ use lockstep_batch::{ExecuteOptions, StoredTables};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
 use lockstep_host::temporary::TemporaryStorage;
-use lockstep_plan::{BoundQuery, columns_read};
+use lockstep_plan::{BoundQuery, columns_read, future_frame};
 use lockstep_request::{
     CheckOutcome, CompileOptions, PlanRunner, PreAggregate, PreAggregation, Program, RequestBatch,
     SeenSnapshots,
@@ -221,6 +221,12 @@ impl PreparedRequest {
         }
         if let Some(source) = source_of(&query.plan) {
             return not_stored(&source.name).err();
+        }
+        if let Some(window) =
+            query.written.windows.iter().find(|found| found.window.ahead.is_some())
+        {
+            let end = window.spec.frame.as_ref().map_or(window.spec.span, |frame| frame.end.span);
+            return future_frame().at(end).err();
         }
         let batch = Arc::new(BatchModeFallback { tables: tables.clone() });
         let index_rows_only = query.settings.compatibility == Compatibility::OpenMldb;

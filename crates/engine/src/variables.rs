@@ -11,8 +11,8 @@ use lockstep_host::QueryLimits;
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
 use lockstep_table::Durability;
 
-pub(crate) use self::value::duration_ms;
 use self::value::{CacheSize, bytes, fraction_ppm, share_ppm};
+pub(crate) use self::value::{duration_ms, memory_without_limit};
 use crate::{catalog::CatalogCommand, checkpoint_thread::CheckpointRule};
 
 /// The declaration of a variable.
@@ -443,7 +443,7 @@ impl Variables {
         let size = size.unwrap_or(CacheSize::DEFAULT);
         match self.max_memory() {
             Some(limit) => size.bytes(limit).min(CacheSize::most(limit)),
-            None => size.bytes(CacheSize::MEMORY_WITHOUT_LIMIT),
+            None => size.bytes(memory_without_limit()),
         }
     }
 

@@ -110,7 +110,7 @@ pub fn total() -> Option<u64> {
 
 #[cfg(target_os = "linux")]
 mod limits {
-    //! Linux: the memory of the machine, the limit of the address space, and the control groups of version 2.
+    //! Linux: the memory of the machine, the limit of the address space, and control groups of both versions.
 
     use std::{
         fs,
@@ -153,32 +153,97 @@ mod limits {
         Some(limit.saturating_sub(used))
     }
 
-    /// Returns the folders of the control groups of the process that limit memory.
-    fn groups() -> &'static [PathBuf] {
-        static GROUPS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    /// A control group that limits memory.
+    struct Group {
+        folder: PathBuf,
+        files: &'static GroupFiles,
+    }
+
+    /// Where a control group says what it may take, and what it takes.
+    struct GroupFiles {
+        /// The controller whose hierarchy it is; empty for all of them.
+        controller: &'static str,
+        root: &'static str,
+        limit: &'static str,
+        used: &'static str,
+        /// What the line of the pages of files that are not in use begins with.
+        inactive_file: &'static str,
+    }
+
+    const VERSIONS: [GroupFiles; 2] = [
+        GroupFiles {
+            controller: "",
+            root: "/sys/fs/cgroup",
+            limit: "memory.max",
+            used: "memory.current",
+            inactive_file: "inactive_file ",
+        },
+        GroupFiles {
+            controller: "memory",
+            root: "/sys/fs/cgroup/memory",
+            limit: "memory.limit_in_bytes",
+            used: "memory.usage_in_bytes",
+            inactive_file: "total_inactive_file ",
+        },
+    ];
+
+    /// The first version writes about so many bytes where there is no limit.
+    const NO_LIMIT: u64 = 1 << 62;
+
+    /// Returns the control groups of the process that limit memory. In a container its own one is the root, and
+    /// its path that of the machine, so that the folders above it are tried as well.
+    fn groups() -> &'static [Group] {
+        static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
         GROUPS.get_or_init(|| {
-            let root = Path::new("/sys/fs/cgroup");
             let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-            let own = text.lines().find_map(|line| line.strip_prefix("0::/"));
-            let own = own.map(|own| root.join(own)).unwrap_or_default();
-            let above = own.ancestors().take_while(|folder| folder.starts_with(root));
-            let is_limited = |folder: &&Path| limit_of(folder).is_some();
-            above.filter(is_limited).map(Path::to_owned).collect()
+            VERSIONS.iter().flat_map(|files| groups_of(files, &text)).collect()
         })
     }
 
-    fn limit_of(group: &Path) -> Option<u64> {
-        fs::read_to_string(group.join("memory.max")).ok()?.trim().parse().ok()
+    fn groups_of(files: &'static GroupFiles, text: &str) -> Vec<Group> {
+        let root = Path::new(files.root);
+        // The number of the hierarchy, its controllers, and the path of the group.
+        let own = text.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(":/")?;
+            controllers.split(',').any(|name| name == files.controller).then_some(path)
+        });
+        let Some(own) = own else { return Vec::new() };
+        let own = root.join(own);
+        let above = own.ancestors().take_while(|folder| folder.starts_with(root));
+        let groups = above.map(|folder| Group { folder: folder.to_owned(), files });
+        groups.filter(|group| limit_of(group).is_some()).collect()
+    }
+
+    fn number_in(group: &Group, file: &str) -> Option<u64> {
+        fs::read_to_string(group.folder.join(file)).ok()?.trim().parse().ok()
+    }
+
+    fn limit_of(group: &Group) -> Option<u64> {
+        number_in(group, group.files.limit).filter(|limit| *limit < NO_LIMIT)
     }
 
     /// Returns what is left in a group, in which the system gives up pages of files that are not in use.
-    fn left_in(group: &Path) -> Option<u64> {
-        let used: u64 =
-            fs::read_to_string(group.join("memory.current")).ok()?.trim().parse().ok()?;
-        let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-        let of_files = statistics.lines().find_map(|line| line.strip_prefix("inactive_file "));
+    fn left_in(group: &Group) -> Option<u64> {
+        let used = number_in(group, group.files.used)?;
+        let statistics = fs::read_to_string(group.folder.join("memory.stat")).unwrap_or_default();
+        let inactive = group.files.inactive_file;
+        let of_files = statistics.lines().find_map(|line| line.strip_prefix(inactive));
         let of_files: u64 = of_files.and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
         Some(limit_of(group)?.saturating_sub(used.saturating_sub(of_files)))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::{VERSIONS, groups_of};
+
+        #[test]
+        fn a_process_without_a_group_of_a_version_has_no_limit_of_it() {
+            for files in &VERSIONS {
+                assert!(groups_of(files, "").is_empty());
+                assert!(groups_of(files, "3:cpu,memory2:/x\n4:name=memory:/y\n").is_empty());
+                assert!(groups_of(files, "nothing of the kind\n::\n").is_empty());
+            }
+        }
     }
 }
 

@@ -53,10 +53,13 @@ pub use from::find_table;
 pub use key_read::{KeyRead, column_ranges};
 pub use last_join::schema_of_unique;
 pub use literal::type_of;
-pub use node::{AggregateCall, Frame, LastJoin, TimeBound, Window, WindowAggregate, WindowGroup};
+pub use node::{
+    AggregateCall, Frame, FrameAhead, LastJoin, TimeBound, Window, WindowAggregate, WindowGroup,
+};
 pub use query::{BindOptions, BoundQuery, bind, bind_constant};
 pub use size::{EXPRESSIONS_MAX, PLAN_HEIGHT_MAX, PLAN_OPERATORS_MAX};
 pub use view::in_view;
+pub use window::future_frame;
 pub use written::{
     ClockRead, JoinForm, QuotedName, Written, WrittenCall, WrittenJoin, WrittenWindow,
 };

@@ -13,16 +13,19 @@
 //!    values (NULL equals NULL). Main rows other than q are left out by
 //!    `instance_not_in_window`.
 //! 2. A candidate precedes q when its order value is less than T, or equal to T and it is a row of
-//!    a union source or a main row of earlier arrival. Candidates with order value T are left out
-//!    by `exclude_current_time`. Candidates whose order value is NULL never count; when T is NULL,
-//!    q stands alone. Without ORDER BY every row's order value is 0.
-//! 3. Newest first: q; then by order value descending; at equal values main rows before union
-//!    sources, union sources in the written order, within one source the later arrival first.
-//! 4. The frame picks a run of that sequence: `Rows { from, to }` by position, q being 0 also when
-//!    `exclude_current_row` leaves it out; `Range { from, to }` by order value, in
+//!    a union source or a main row of earlier arrival; any other one follows q. Candidates with order
+//!    value T are left out by `exclude_current_time`. Candidates whose order value is NULL never count;
+//!    when T is NULL, q stands alone. Without ORDER BY every row's order value is 0.
+//! 3. Newest first: by order value descending; at equal values main rows before union sources, union
+//!    sources in the written order, within one source the later arrival first. q is where it stands by
+//!    2: after what follows it, and before what precedes it.
+//! 4. The frame picks a run of q and what precedes it: `Rows { from, to }` by position, q being 0 also
+//!    when `exclude_current_row` leaves it out; `Range { from, to }` by order value, in
 //!    `[T - from, T - to]`. q is in the frame if the frame reaches 0 and unless
 //!    `exclude_current_row`.
-//! 5. `max_size` keeps the newest rows of the frame.
+//! 5. `ahead` picks a run of what follows q, in the unit of the frame: by position, the next row being
+//!    1; or by order value, in `[T + nearest, T + farthest]`. Only batch mode knows what follows.
+//! 6. `max_size` keeps the newest rows of both.
 //!
 //! # `LastJoin`
 //!
@@ -60,6 +63,15 @@ pub enum Frame {
     },
 }
 
+/// Which rows after the current one a window covers, in the unit of its frame. Ends are inclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameAhead {
+    /// The position or the distance from which on rows are covered: of rows at least 1.
+    pub nearest: i64,
+    /// The last one, not less than `nearest`; `None` is unbounded.
+    pub farthest: Option<i64>,
+}
+
 /// Which rows an aggregate sees.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd)]
 #[expect(clippy::struct_excessive_bools, reason = "the attributes are independent of each other")]
@@ -68,8 +80,10 @@ pub struct Window {
     pub partition_by: Vec<Expr>,
     /// The event time: SMALLINT, INT, BIGINT or TIMESTAMP.
     pub order_by: Option<Expr>,
-    /// The frame.
+    /// The frame, up to the current row; empty where the window begins after it.
     pub frame: Frame,
+    /// What the window covers after the current row (FOLLOWING).
+    pub ahead: Option<FrameAhead>,
     /// MAXSIZE.
     pub max_size: Option<u64>,
     /// EXCLUDE `CURRENT_TIME`.
@@ -216,6 +230,16 @@ impl fmt::Display for Window {
             write!(f, " order by {order_by}")?;
         }
         write!(f, " {}", self.frame)?;
+        if let Some(FrameAhead { nearest, farthest }) = self.ahead {
+            let unit = match self.frame {
+                Frame::Rows { .. } => "",
+                Frame::Range { .. } => " ms",
+            };
+            match farthest {
+                Some(farthest) => write!(f, " ahead {nearest}{unit}..{farthest}{unit}")?,
+                None => write!(f, " ahead {nearest}{unit}..unbounded")?,
+            }
+        }
         if let Some(max_size) = self.max_size {
             write!(f, " maxsize {max_size}")?;
         }

@@ -39,6 +39,7 @@ impl Numbering {
     pub(crate) fn window(self, of: &Window) -> Window {
         Window {
             frame: Frame::Rows { from: None, to: 0 },
+            ahead: None,
             max_size: None,
             exclude_current_row: false,
             // The other rows of the same time: what is left is those before, and this one.

@@ -8,7 +8,7 @@ use lockstep_row::DataType;
 use lockstep_sql::ast::{self, FrameBoundKind, FrameUnit, WindowAttribute};
 
 use crate::{
-    Frame, Window,
+    Frame, FrameAhead, Window,
     binder::{Binder, BoundRelation},
     expression::TypedExpr,
     last_join::{is_order_type, order_hint},
@@ -60,9 +60,11 @@ impl Binder<'_> {
         }
         let order_by = self.window_order(&spec.order_by, scopes)?;
         let has = |attribute| spec.attributes.contains(&attribute);
+        let Reach { frame, ahead } = reach(spec, order_by.is_some(), self.settings.compatibility)?;
         let window = Window {
             partition_by,
-            frame: frame(spec, order_by.is_some(), self.settings.compatibility)?,
+            frame,
+            ahead,
             order_by,
             max_size: max_size(spec)?,
             exclude_current_time: has(WindowAttribute::ExcludeCurrentTime),
@@ -213,13 +215,28 @@ fn max_size(spec: &ast::WindowSpec) -> Result<Option<u64>> {
     Ok(Some(limit.count))
 }
 
-/// One end of a frame as a distance back from the current row.
+/// One end of a frame.
 #[derive(Debug, Clone, Copy)]
 struct FrameEnd {
-    /// `None` is unbounded.
-    distance: Option<i64>,
+    place: FramePlace,
     open: bool,
     span: Span,
+}
+
+/// Where a frame ends, in rows or in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FramePlace {
+    UnboundedPreceding,
+    /// A distance back from the current row; negative after it.
+    Back(i64),
+    UnboundedFollowing,
+}
+
+/// The rows that a window covers before and after the current row.
+#[derive(Debug, Clone, Copy)]
+struct Reach {
+    frame: Frame,
+    ahead: Option<FrameAhead>,
 }
 
 /// What to write for a window without a frame and without an order.
@@ -229,11 +246,11 @@ const FRAMELESS: &str = "A feature reads only the rows up to its own. Add ORDER 
 
 /// Binds the frame. As in standard SQL one that is not written, over an order, is that of all rows up to
 /// this one, and RANGE is over event time, as `ROWS_RANGE` is; OpenMLDB has neither.
-fn frame(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) -> Result<Frame> {
+fn reach(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) -> Result<Reach> {
     let is_standard = compatibility == Compatibility::Standard;
     let Some(frame) = &spec.frame else {
         if is_standard && has_order {
-            return Ok(Frame::Range { from: None, to: 0 });
+            return Ok(Reach { frame: Frame::Range { from: None, to: 0 }, ahead: None });
         }
         let hint = match is_standard {
             true => FRAMELESS,
@@ -261,28 +278,91 @@ fn frame(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) 
         not_negative(&frame.start, "start")?;
         not_negative(&frame.end, "end")?;
     }
-    let start = end(&frame.start, unit)?;
-    let end = end(&frame.end, unit)?;
-    let Some(end_distance) = end.distance else {
-        return windowing("frame end cannot be UNBOUNDED PRECEDING", end.span);
+    let [start, end] = [end(&frame.start, unit)?, end(&frame.end, unit)?];
+    if !is_standard {
+        [start, end].iter().try_for_each(FrameEnd::check_known)?;
+    }
+    let oldest = match start.place {
+        FramePlace::UnboundedPreceding => None,
+        // One that is open is one nearer to the current row, or further after it.
+        FramePlace::Back(distance) => Some((distance, distance.checked_sub(start.open.into()))),
+        FramePlace::UnboundedFollowing => {
+            return windowing("frame start cannot be UNBOUNDED FOLLOWING", start.span);
+        }
     };
-    if start.distance.is_some_and(|start| start < end_distance) {
+    let newest = match end.place {
+        FramePlace::UnboundedPreceding => {
+            return windowing("frame end cannot be UNBOUNDED PRECEDING", end.span);
+        }
+        FramePlace::Back(distance) => Some((distance, distance.checked_add(end.open.into()))),
+        FramePlace::UnboundedFollowing => None,
+    };
+    if let (Some((start, _)), Some((end, _))) = (oldest, newest)
+        && start < end
+    {
         return windowing("frame start cannot be after frame end", frame.span);
     }
-    debug_assert!(end_distance >= 0, "a frame does not reach into the future");
-    let has_offset = start.distance.is_some_and(|distance| distance > 0) || end_distance > 0;
+    let has_offset = |place: Option<(i64, _)>| place.is_some_and(|(distance, _)| distance != 0);
+    let has_offset = has_offset(oldest) || has_offset(newest);
     if unit == FrameUnit::RowsRange && has_offset && !has_order {
         return windowing("a ROWS_RANGE frame with a distance requires ORDER BY", frame.span);
     }
-    // Distances are not negative, so one less than the start fits.
-    let from = start.distance.map(|distance| distance - i64::from(start.open));
-    if unit == FrameUnit::Rows {
-        return Ok(rows_frame(from, end_distance.unsigned_abs() + u64::from(end.open)));
+    let moved = |place: Option<(i64, Option<i64>)>, which: &str, span| match place {
+        None => Ok(None),
+        Some((_, Some(distance))) => Ok(Some(distance)),
+        Some((_, None)) => {
+            windowing(&format!("frame {which} is out of range for type BIGINT"), span)
+        }
+    };
+    let from = moved(oldest, "start", start.span)?;
+    let to = moved(newest, "end", end.span)?;
+    Ok(Reach::new(unit, (from, to), newest.is_none_or(|(distance, _)| distance < 0)))
+}
+
+impl Reach {
+    /// Divides a frame from a distance back up to and with another one, of which `None` is unbounded.
+    /// `goes_ahead` says whether its end is written as FOLLOWING.
+    fn new(unit: FrameUnit, (from, to): (Option<i64>, Option<i64>), goes_ahead: bool) -> Self {
+        let begins_ahead = from.is_some_and(|from| from < 0) && goes_ahead;
+        let frame = match unit {
+            FrameUnit::Rows if begins_ahead => Frame::Rows { from: Some(0), to: 1 },
+            FrameUnit::Rows => rows_frame(from, to.map_or(0, |to| to.max(0)).unsigned_abs()),
+            FrameUnit::RowsRange | FrameUnit::Range if begins_ahead => {
+                Frame::Range { from: Some(0), to: 1 }
+            }
+            FrameUnit::RowsRange | FrameUnit::Range => {
+                Frame::Range { from, to: to.map_or(0, |to| to.max(0)) }
+            }
+        };
+        let first = i64::from(unit == FrameUnit::Rows);
+        let after = |back: i64| back.checked_neg().unwrap_or(i64::MAX);
+        let ahead = FrameAhead {
+            nearest: from.filter(|_| begins_ahead).map_or(first, after).max(first),
+            farthest: to.map(after),
+        };
+        let is_empty = ahead.farthest.is_some_and(|farthest| farthest < ahead.nearest);
+        Self { frame, ahead: Some(ahead).filter(|_| goes_ahead && !is_empty) }
     }
-    match end_distance.checked_add(i64::from(end.open)) {
-        Some(to) => Ok(Frame::Range { from, to }),
-        None => windowing("frame end is out of range for type BIGINT", end.span),
+}
+
+impl FrameEnd {
+    /// Refuses an end after the current row, as OpenMLDB does.
+    fn check_known(&self) -> Result<()> {
+        match self.place {
+            FramePlace::UnboundedPreceding | FramePlace::Back(0..) => Ok(()),
+            FramePlace::Back(_) | FramePlace::UnboundedFollowing => {
+                future_frame().at(self.span).err()
+            }
+        }
     }
+}
+
+/// Makes the error of a window that covers rows after the current one, where these are not known.
+pub fn future_frame() -> Diagnostic {
+    Diagnostic::new(code::WINDOWING_ERROR, "a window frame cannot extend past the current row")
+        .with_hint(
+            "A feature can use only data that is known at its row: end the frame at CURRENT ROW.",
+        )
 }
 
 /// Returns a ROWS frame. One that OPEN makes empty has `from < to`.
@@ -296,55 +376,49 @@ fn rows_frame(from: Option<i64>, to: u64) -> Frame {
 
 /// Refuses a distance that is negative; in OpenMLDB it is the current row.
 fn not_negative(bound: &ast::FrameBound, which: &str) -> Result<()> {
-    let is_negative = match bound.kind {
-        FrameBoundKind::Preceding(count) | FrameBoundKind::Following(count) => count < 0,
-        FrameBoundKind::PrecedingInterval(interval)
-        | FrameBoundKind::FollowingInterval(interval) => interval.amount < 0,
+    let (is_negative, hint) = match bound.kind {
+        FrameBoundKind::Preceding(count) => (count < 0, LATER),
+        FrameBoundKind::PrecedingInterval(interval) => (interval.amount < 0, LATER),
+        FrameBoundKind::Following(count) => (count < 0, EARLIER),
+        FrameBoundKind::FollowingInterval(interval) => (interval.amount < 0, EARLIER),
         FrameBoundKind::UnboundedPreceding
         | FrameBoundKind::UnboundedFollowing
-        | FrameBoundKind::CurrentRow => false,
+        | FrameBoundKind::CurrentRow => (false, ""),
     };
     if !is_negative {
         return Ok(());
     }
     let message = format!("distance of the frame {which} must not be negative");
-    Diagnostic::new(code::INVALID_FRAME_DISTANCE, message)
-        .at(bound.span)
-        .with_hint("Use CURRENT ROW, which is the newest row that a frame can contain.")
-        .err()
+    Diagnostic::new(code::INVALID_FRAME_DISTANCE, message).at(bound.span).with_hint(hint).err()
 }
 
-/// Binds one end of a frame.
+/// What to write in place of a negative distance.
+const LATER: &str = "Use FOLLOWING for rows after the current row.";
+const EARLIER: &str = "Use PRECEDING for rows before the current row.";
+
+/// Binds one end of a frame. A negative distance is the current row.
 fn end(bound: &ast::FrameBound, unit: FrameUnit) -> Result<FrameEnd> {
-    let distance = match bound.kind {
-        FrameBoundKind::UnboundedPreceding => None,
-        FrameBoundKind::CurrentRow => Some(0),
-        FrameBoundKind::Preceding(count) => Some(count.max(0)),
-        FrameBoundKind::PrecedingInterval(_) if unit == FrameUnit::Rows => {
-            return windowing("a ROWS frame requires a number of rows, not a duration", bound.span);
+    let of_interval = |interval: ast::Interval| {
+        if unit == FrameUnit::Rows {
+            let message = "a ROWS frame requires a number of rows, not a duration";
+            return windowing(message, bound.span);
         }
-        FrameBoundKind::PrecedingInterval(interval) => match interval.milliseconds() {
-            Some(milliseconds) => Some(milliseconds.max(0)),
-            None => return Diagnostic::internal("a duration that is too long was parsed").err(),
-        },
-        FrameBoundKind::Following(0) => Some(0),
-        FrameBoundKind::Following(_)
-        | FrameBoundKind::FollowingInterval(_)
-        | FrameBoundKind::UnboundedFollowing => {
-            return Diagnostic::new(
-                code::WINDOWING_ERROR,
-                "a window frame cannot extend past the current row",
-            )
-            .at(bound.span)
-            .with_hint(
-                "A feature can use only data that is known at its row: end the frame at CURRENT \
-                 ROW.",
-            )
-            .err();
+        match interval.milliseconds() {
+            Some(milliseconds) => Ok(milliseconds.max(0)),
+            None => Diagnostic::internal("a duration that is too long was parsed").err(),
         }
     };
-    let open = bound.open && distance.is_some();
-    Ok(FrameEnd { distance, open, span: bound.span })
+    let place = match bound.kind {
+        FrameBoundKind::UnboundedPreceding => FramePlace::UnboundedPreceding,
+        FrameBoundKind::UnboundedFollowing => FramePlace::UnboundedFollowing,
+        FrameBoundKind::CurrentRow => FramePlace::Back(0),
+        FrameBoundKind::Preceding(count) => FramePlace::Back(count.max(0)),
+        FrameBoundKind::PrecedingInterval(interval) => FramePlace::Back(of_interval(interval)?),
+        FrameBoundKind::Following(count) => FramePlace::Back(-count.max(0)),
+        FrameBoundKind::FollowingInterval(interval) => FramePlace::Back(-of_interval(interval)?),
+    };
+    let open = bound.open && matches!(place, FramePlace::Back(_));
+    Ok(FrameEnd { place, open, span: bound.span })
 }
 
 /// Returns the error of a window that breaks a rule.

@@ -236,6 +236,7 @@ impl<'a> WindowCalls<'a> {
             true => Frame::Rows { from: None, to: 0 },
             false => Frame::Rows { from: Some(count), to: count },
         };
+        window.ahead = None;
         window.max_size = None;
         window.exclude_current_row = false;
         let own = BoundWindow { window, unions: of.unions.clone(), spec: of.spec.clone() };

@@ -116,6 +116,7 @@ fn plan(table: CatalogTable) -> LogicalPlan {
         partition_by: vec![col("t.k")],
         order_by: Some(col("t.ts")),
         frame: Frame::Rows { from: Some(WINDOW_ROWS - 1), to: 0 },
+        ahead: None,
         max_size: None,
         exclude_current_time: false,
         exclude_current_row: false,

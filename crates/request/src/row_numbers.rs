@@ -91,6 +91,7 @@ pub(crate) fn number_scan(scan: &LogicalPlan) -> PlanResult<LogicalPlan> {
         partition_by: Vec::new(),
         order_by: None,
         frame: Frame::Rows { from: None, to: 0 },
+        ahead: None,
         max_size: None,
         exclude_current_time: false,
         exclude_current_row: false,

@@ -14,6 +14,7 @@
 //! | [`disk_tables`] | databases whose tables are disk tables, with small files |
 //! | [`durability`] | the durable engine on a simulated disk |
 //! | [`known`] | as-known training sets against requests and the oracle |
+//! | [`following`] | frames that extend past the current row, against the oracle |
 //! | [`fuzz`] | fuzzing with malformed SQL |
 //! | [`l3`] | drawn queries: batch mode and request mode give the same row |
 //! | [`long_windows`] | drawn long windows: with and without pre-aggregates the same bits |
@@ -23,6 +24,7 @@
 
 pub mod disk_tables;
 pub mod durability;
+pub mod following;
 pub mod fuzz;
 pub mod guide;
 pub mod known;

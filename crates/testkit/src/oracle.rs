@@ -109,6 +109,19 @@ pub enum FrameEnd {
     OpenPreceding(i64),
     /// `CURRENT ROW`.
     CurrentRow,
+    /// `n FOLLOWING`, n being at least 1.
+    Following(i64),
+    /// `n OPEN FOLLOWING`, n being at least 1.
+    OpenFollowing(i64),
+    /// `UNBOUNDED FOLLOWING`.
+    UnboundedFollowing,
+}
+
+impl FrameEnd {
+    /// Returns whether it is after the current row.
+    pub fn is_ahead(self) -> bool {
+        matches!(self, Self::Following(_) | Self::OpenFollowing(_) | Self::UnboundedFollowing)
+    }
 }
 
 /// A window.
@@ -154,6 +167,15 @@ struct PlacedRow<'a> {
     arrival: usize,
 }
 
+/// The rows of a key around a row.
+#[derive(Debug)]
+struct KeySequence<'a> {
+    /// The row, then those that precede it, newest first.
+    back: Vec<PlacedRow<'a>>,
+    /// Those that follow it, oldest first.
+    ahead: Vec<PlacedRow<'a>>,
+}
+
 /// Computes the result in batch mode: one row for each main row, by arrival.
 pub fn evaluate(query: &OracleQuery, tables: &[OracleTable]) -> Vec<OracleRow> {
     assert!(!tables.is_empty(), "a query has a main table");
@@ -188,7 +210,8 @@ fn evaluate_one(
             let sequence = sequence(window, tables, joined, index);
             match function {
                 Function::Lag { column, offset } => {
-                    sequence.get(*offset).map_or(Value::Null, |placed| placed.row[*column].clone())
+                    let found = sequence.back.get(*offset);
+                    found.map_or(Value::Null, |placed| placed.row[*column].clone())
                 }
                 _ => fold::fold(function, &frame(window, &sequence), query.mode),
             }
@@ -198,32 +221,43 @@ fn evaluate_one(
 }
 
 /// Returns the rows of a frame, newest first.
-fn frame<'a>(window: &OracleWindow, sequence: &[PlacedRow<'a>]) -> Vec<&'a OracleRow> {
-    assert!(!sequence.is_empty(), "the current row is part of its sequence");
-    let now = sequence[0].order;
-    assert!(sequence.iter().all(|placed| placed.order <= now), "no row is from the future");
+fn frame<'a>(window: &OracleWindow, sequence: &KeySequence<'a>) -> Vec<&'a OracleRow> {
+    let KeySequence { back, ahead } = sequence;
+    assert!(!back.is_empty(), "the current row is part of its sequence");
+    let now = back[0].order;
+    assert!(back.iter().all(|placed| placed.order <= now), "no row is from the future");
+    // Distances are back from the current row.
     let from = match window.start {
         FrameEnd::Unbounded => None,
         FrameEnd::Preceding(distance) => Some(i128::from(distance)),
         FrameEnd::OpenPreceding(distance) => Some(i128::from(distance) - 1),
         FrameEnd::CurrentRow => Some(0),
+        FrameEnd::Following(distance) => Some(-i128::from(distance)),
+        FrameEnd::OpenFollowing(distance) => Some(-i128::from(distance) - 1),
+        FrameEnd::UnboundedFollowing => panic!("a frame does not begin at UNBOUNDED FOLLOWING"),
     };
     let to = match window.end {
         FrameEnd::Unbounded => panic!("a frame does not end at UNBOUNDED PRECEDING"),
-        FrameEnd::Preceding(distance) => i128::from(distance),
-        FrameEnd::OpenPreceding(distance) => i128::from(distance) + 1,
-        FrameEnd::CurrentRow => 0,
+        FrameEnd::Preceding(distance) => Some(i128::from(distance)),
+        FrameEnd::OpenPreceding(distance) => Some(i128::from(distance) + 1),
+        FrameEnd::CurrentRow => Some(0),
+        FrameEnd::Following(distance) => Some(-i128::from(distance)),
+        FrameEnd::OpenFollowing(distance) => Some(-i128::from(distance) + 1),
+        FrameEnd::UnboundedFollowing => None,
     };
-    let is_covered = |position: usize, placed: &PlacedRow<'_>| {
-        let distance = if window.is_range {
-            now - placed.order
-        } else {
-            i128::try_from(position).expect("a position fits")
-        };
-        distance >= to && from.is_none_or(|from| distance <= from)
+    let is_covered = |position: i128, placed: &PlacedRow<'_>| {
+        let distance = if window.is_range { now - placed.order } else { position };
+        to.is_none_or(|to| distance >= to) && from.is_none_or(|from| distance <= from)
     };
     let mut rows = Vec::new();
-    for (position, placed) in sequence.iter().enumerate() {
+    if window.end.is_ahead() {
+        for (position, placed) in (1..).zip(ahead) {
+            if is_covered(-position, placed) {
+                rows.insert(0, placed.row);
+            }
+        }
+    }
+    for (position, placed) in (0..).zip(back) {
         let is_left_out = position == 0 && window.excludes.current_row;
         if is_covered(position, placed) && !is_left_out {
             rows.push(placed.row);
@@ -232,17 +266,17 @@ fn frame<'a>(window: &OracleWindow, sequence: &[PlacedRow<'a>]) -> Vec<&'a Oracl
     if let Some(max_size) = window.max_size {
         rows.truncate(max_size);
     }
-    assert!(rows.len() <= sequence.len());
+    assert!(rows.len() <= back.len() + ahead.len());
     rows
 }
 
-/// Returns the current row, then the rows that precede it, newest first.
+/// Returns the rows of the current row's key.
 fn sequence<'a>(
     window: &OracleWindow,
     tables: &'a [OracleTable],
     joined: &'a [OracleRow],
     index: usize,
-) -> Vec<PlacedRow<'a>> {
+) -> KeySequence<'a> {
     assert!(window.unions.iter().all(|table| *table < tables.len()), "sources are tables");
     let current = &joined[index];
     let order_of = |row: &OracleRow| match window.order_by {
@@ -251,30 +285,36 @@ fn sequence<'a>(
     };
     let Some(now) = order_of(current) else {
         // Without an event time the sequence is the current row only.
-        return vec![PlacedRow { row: current, order: 0, source: 0, arrival: index }];
+        let alone = PlacedRow { row: current, order: 0, source: 0, arrival: index };
+        return KeySequence { back: vec![alone], ahead: Vec::new() };
     };
-    let mut before = Vec::new();
+    let mut others = Vec::new();
     for (arrival, row) in joined.iter().enumerate() {
         let Some(order) = order_of(row) else { continue };
-        let precedes = order < now || (order == now && arrival < index);
-        if precedes && !window.excludes.main_rows && same_key(window, row, current) {
-            before.push(PlacedRow { row, order, source: 0, arrival });
+        let is_other = arrival != index && !window.excludes.main_rows;
+        if is_other && same_key(window, row, current) {
+            others.push(PlacedRow { row, order, source: 0, arrival });
         }
     }
     for (position, table) in window.unions.iter().enumerate() {
         for (arrival, row) in tables[*table].rows.iter().enumerate() {
             let Some(order) = order_of(row) else { continue };
-            if order <= now && same_key(window, row, current) {
-                before.push(PlacedRow { row, order, source: position + 1, arrival });
+            if same_key(window, row, current) {
+                others.push(PlacedRow { row, order, source: position + 1, arrival });
             }
         }
     }
     if window.excludes.current_time {
-        before.retain(|placed| placed.order != now);
+        others.retain(|placed| placed.order != now);
     }
-    before.sort_by_key(|placed| (Reverse(placed.order), placed.source, Reverse(placed.arrival)));
+    others.sort_by_key(|placed| (Reverse(placed.order), placed.source, Reverse(placed.arrival)));
+    let precedes = |placed: &PlacedRow<'_>| {
+        placed.order < now || (placed.order == now && (placed.source > 0 || placed.arrival < index))
+    };
+    let (before, mut ahead): (Vec<_>, Vec<_>) = others.into_iter().partition(precedes);
+    ahead.reverse();
     let current = PlacedRow { row: current, order: now, source: 0, arrival: index };
-    std::iter::once(current).chain(before).collect()
+    KeySequence { back: std::iter::once(current).chain(before).collect(), ahead }
 }
 
 fn same_key(window: &OracleWindow, left: &OracleRow, right: &OracleRow) -> bool {

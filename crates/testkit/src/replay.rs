@@ -41,7 +41,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
 }
 
 /// Runs batch mode and returns its result, sorted by `id`.
-fn batch(scenario: &Scenario) -> Result<Vec<OracleRow>, String> {
+pub(crate) fn batch(scenario: &Scenario) -> Result<Vec<OracleRow>, String> {
     let session = open(scenario)?;
     for table in &scenario.tables {
         append(&session, table, &table.rows)?;

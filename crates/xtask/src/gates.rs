@@ -67,9 +67,18 @@ pub fn miri() -> bool {
 
 /// Compares batch mode, request mode and the oracle on `cases` drawn scenarios.
 pub fn parity(cases: u32) -> bool {
+    drawn_scenarios("parity", cases)
+}
+
+/// Compares frames that extend past the current row with the oracle on so many scenarios.
+pub fn following(cases: u32) -> bool {
+    drawn_scenarios("following", cases)
+}
+
+fn drawn_scenarios(test: &str, cases: u32) -> bool {
     let cases = cases.to_string();
     cargo(
-        &["test", "-p", "lockstep-testkit", "--test", "parity", "--", "--nocapture"],
+        &["test", "-p", "lockstep-testkit", "--test", test, "--", "--nocapture"],
         &[("PROPTEST_CASES", &cases)],
     )
 }

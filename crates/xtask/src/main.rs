@@ -62,6 +62,12 @@ enum Command {
         #[arg(long, default_value_t = 300)]
         cases: u32,
     },
+    /// Compare windows over rows after the current one with the oracle on drawn databases and queries.
+    Following {
+        /// Number of cases.
+        #[arg(long, default_value_t = 300)]
+        cases: u32,
+    },
     /// Deploy drawn queries and compare a request's answer with batch mode (promise L3).
     L3 {
         /// Number of cases.
@@ -165,6 +171,7 @@ fn main() -> ExitCode {
         Command::Model => gates::model(),
         Command::Miri => gates::miri(),
         Command::Parity { cases } => gates::parity(cases),
+        Command::Following { cases } => gates::following(cases),
         Command::L3 { cases, seed } => gates::deployable(cases, seed),
         Command::LongWindows { cases, seed, bug } => {
             gates::long_windows(cases, seed, bug.as_deref())

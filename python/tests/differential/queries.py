@@ -258,6 +258,9 @@ class Queries:
             if self.chance(0.1):
                 old = "1000"
             frame = f"ROWS BETWEEN {old} PRECEDING AND {bound(end)}"
+            if self.is_ahead():
+                first, last = self.ahead(f"{old} PRECEDING")
+                frame = f"ROWS BETWEEN {first} AND {last}"
             exclude, duck_exclude = self.exclude_current_row()
             order = self.random.choice(["ts", "ts", "id"])
             lockstep = f"{keys} ORDER BY {order} {frame}{exclude}"
@@ -270,6 +273,8 @@ class Queries:
         is_open = end < start and self.chance(0.2)
         old = "UNBOUNDED" if self.chance(0.15) else f"{start}{unit}"
         opened = " OPEN" if is_open and old != "UNBOUNDED" else ""
+        if self.is_ahead():
+            return self.range_ahead(keys, unit, ms)
         exclude, duck_exclude = self.exclude_current_row()
         lockstep = (
             f"{keys} ORDER BY ts ROWS_RANGE BETWEEN {old}{opened} PRECEDING AND "
@@ -283,6 +288,31 @@ class Queries:
         near = "CURRENT ROW" if not end else f"INTERVAL {end * ms} MILLISECONDS PRECEDING"
         duckdb = f"{keys} ORDER BY ts RANGE BETWEEN {far} PRECEDING AND {near}{duck_exclude}"
         return lockstep, duckdb, not exclude
+
+    def is_ahead(self) -> bool:
+        """Whether a frame extends past the current row, which OpenMLDB refuses."""
+        return self.mode == STANDARD and self.chance(0.25)
+
+    def ahead(self, start: str, unit: str = "") -> tuple[str, str]:
+        """Both ends of a frame that extends past the current row."""
+        near, far = sorted((self.random.randint(1, 6), self.random.randint(1, 6)))
+        last = "UNBOUNDED" if self.chance(0.2) else f"{far}{unit}"
+        first = self.random.choice([start, start, "CURRENT ROW", f"{near}{unit} FOLLOWING"])
+        return first, f"{last} FOLLOWING"
+
+    def range_ahead(self, keys: str, unit: str, ms: int) -> tuple[str, str, bool]:
+        first, last = self.ahead(f"{self.random.randint(1, 30)}{unit} PRECEDING", unit)
+        exclude, duck_exclude = self.exclude_current_row()
+
+        def theirs(end: str) -> str:
+            distance, *way = end.split()
+            if not distance.endswith(unit):
+                return end
+            return f"INTERVAL {int(distance.removesuffix(unit)) * ms} MILLISECONDS {way[0]}"
+
+        lockstep = f"{keys} ORDER BY ts ROWS_RANGE BETWEEN {first} AND {last}{exclude}"
+        frame = f"RANGE BETWEEN {theirs(first)} AND {theirs(last)}"
+        return lockstep, f"{keys} ORDER BY ts {frame}{duck_exclude}", not exclude
 
     def exclude_current_row(self) -> tuple[str, str]:
         if self.chance(0.15):

@@ -12,9 +12,10 @@ use lockstep_function::AggregateState;
 use lockstep_host::sync::Mutex;
 
 use super::{
+    frames::{candidates_among, has_beginning, later_rows},
     partition::Ordering,
     shared_state::{SharedState, shared_states},
-    slide::{candidates_among, has_beginning, later_rows, state_use},
+    slide::state_use,
 };
 use crate::lower::GroupShape;
 

@@ -38,10 +38,11 @@ use lockstep_plan::Window;
 use super::{
     carried::CarriedKeys,
     columns::WindowColumns,
+    frames::{first_incomplete, has_beginning, rows_before},
     on_disk::on_disk,
     partition::{Ordering, OrderingOptions, WindowChunk},
     shared_state::{SharedState, shared_states},
-    slide::{SlideOptions, TaskOutput, WindowCall, has_beginning, rows_before, slide, slide_bytes},
+    slide::{SlideOptions, TaskOutput, WindowCall, slide, slide_bytes},
 };
 use crate::{
     error::into_datafusion,
@@ -342,6 +343,19 @@ impl<'a> WindowWork<'a> {
             Ok(ordering)
         })?;
         Ok(Self { spec, orderings, groups, current })
+    }
+
+    /// Leaves main rows for later whose frames may hold rows that come after those that are here, of the keys that
+    /// go on; `last_order` is the order value of the last row. There is one ordering. Returns how many main rows are
+    /// left.
+    pub(super) fn leave_incomplete(&mut self, keys: &[usize], last_order: i64) -> usize {
+        let [ordering] = self.orderings.as_mut_slice() else { return 0 };
+        let windows = self.groups.iter().map(|group| &group.shape.group.window);
+        let first =
+            windows.filter_map(|window| first_incomplete(window, ordering, keys, last_order));
+        let Some(first) = first.min() else { return 0 };
+        ordering.end_before(first);
+        (ordering.main.end - first) as usize
     }
 
     /// Computes all calls, in the order of the current rows; those of keys that go on in other time slices

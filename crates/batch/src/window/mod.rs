@@ -14,6 +14,7 @@ mod call_lane;
 mod carried;
 mod columns;
 mod exec;
+mod frames;
 mod on_disk;
 mod partition;
 mod shared_state;

@@ -58,6 +58,8 @@ pub(super) struct Ordering {
     pub(super) main: Range<u32>,
     /// The number of the first main row that is a current row; those before it are only candidates.
     pub(super) first_current: u32,
+    /// The number after that of the last one; those from it on are candidates, and current rows later.
+    end_current: u32,
 }
 
 impl Ordering {
@@ -107,8 +109,9 @@ impl Ordering {
         drop((numbers, values, ends));
         sort_keys(&mut entries, &starts, threads)?;
         let (orders, rows) = entries.into_iter().unzip();
+        let (others, end_current) = (None, main.end);
         let mut ordering =
-            Self { rows, orders, starts, others: None, unordered, main, first_current };
+            Self { rows, orders, starts, others, unordered, main, first_current, end_current };
         ordering.others = with_others.then(|| ordering.other_rows());
         Ok(ordering)
     }
@@ -164,12 +167,23 @@ impl Ordering {
 
     /// Returns whether a row is a current row.
     pub(super) fn is_current(&self, row: u32) -> bool {
-        (self.first_current..self.main.end).contains(&row)
+        self.current().contains(&row)
     }
 
     /// Returns the numbers of the current rows.
     pub(super) fn current(&self) -> Range<u32> {
-        self.first_current..self.main.end
+        self.first_current..self.end_current
+    }
+
+    /// Returns whether a row is a main row that is a current row later.
+    pub(super) fn is_later(&self, row: u32) -> bool {
+        (self.end_current..self.main.end).contains(&row)
+    }
+
+    /// Leaves the main rows from a number on for later.
+    pub(super) fn end_before(&mut self, row: u32) {
+        debug_assert!(self.main.contains(&row), "it is a main row");
+        self.end_current = row.max(self.first_current);
     }
 
     /// Returns the number of keys.

@@ -4,7 +4,8 @@
 //! The rows of all sources are sorted outside memory by (hash of the key, order value, source,
 //! number), which is the order of the rows of each key, and read in time slices. The main rows of a
 //! slice are its current rows. Before them are the rows of earlier slices that their frames may
-//! hold; frames only move forward, so the others are not needed any more.
+//! hold; frames only move forward, so the others are not needed any more. Main rows whose frames go on after
+//! the rows that were read (FOLLOWING) are left for the next slice.
 //!
 //! *Cost*: a sort on disk, and for each slice the rows of one frame of its first key, which are
 //! added again; a window without a beginning goes on with its states instead ([`super::carried`]). The
@@ -16,7 +17,7 @@ use std::{fmt, hash::BuildHasher, sync::Arc};
 use arrow::{
     array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array},
     compute::{SortOptions, interleave, interleave_record_batch, sort_to_indices, take},
-    datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type},
+    datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt32Type},
 };
 use datafusion::{
     common::{internal_datafusion_err, stats::Precision},
@@ -86,7 +87,7 @@ pub(super) fn in_slices(
     let rows = order.spec.options.slice_rows.unwrap_or(usize::MAX);
     let mut halvings = 0;
     let mut results = Vec::new();
-    let mut kept = RecordBatch::new_empty(Arc::clone(&schema));
+    let mut kept = KeptRows { rows: RecordBatch::new_empty(Arc::clone(&schema)), left: 0 };
     let mut carried = CarriedKeys::new(&order.spec.groups);
     let of_states = memory.new_empty();
     loop {
@@ -94,11 +95,12 @@ pub(super) fn in_slices(
         // The sort takes its memory when it is read.
         sorted.wait_for_rows()?;
         let free = limit.saturating_sub(pool.reserved());
-        let of_kept = copies(order) * batch_bytes(&kept) + Ordering::sort_bytes(kept.num_rows());
+        let of_kept =
+            copies(order) * batch_bytes(&kept.rows) + Ordering::sort_bytes(kept.rows.num_rows());
         let bytes = free.saturating_sub(of_kept) >> halvings.min(HALVINGS_MAX);
         let (copies, row_bytes) = (copies(order), fresh_row_bytes(order));
         let fresh = sorted.take(SliceLimit { rows, bytes, copies, row_bytes })?;
-        if fresh.is_empty() {
+        if fresh.is_empty() && kept.left == 0 {
             return Ok(results);
         }
         let slice = Slice { order, kept: &kept, fresh: &fresh };
@@ -120,6 +122,13 @@ pub(super) fn in_slices(
         memory.free();
         give_back_freed(context);
     }
+}
+
+/// Rows of a slice that the next one needs.
+struct KeptRows {
+    rows: RecordBatch,
+    /// How many of its main rows, the last ones, are still to be computed.
+    left: usize,
 }
 
 /// How large a slice may be.
@@ -170,7 +179,8 @@ fn result_bytes(data_type: &lockstep_row::DataType) -> usize {
 struct Slice<'s> {
     order: &'s SharedOrder,
     /// Rows of earlier slices, which frames may hold.
-    kept: &'s RecordBatch,
+    kept: &'s KeptRows,
+    /// None after the last row.
     fresh: &'s [RecordBatch],
 }
 
@@ -181,24 +191,29 @@ impl Slice<'_> {
         carried: &mut CarriedKeys<'_>,
         context: &TaskContext,
         memory: &MemoryReservation,
-    ) -> Result<(Option<SpilledRows>, RecordBatch)> {
-        let pieces = std::iter::once(self.kept).chain(self.fresh);
+    ) -> Result<(Option<SpilledRows>, KeptRows)> {
+        let kept = &self.kept.rows;
+        let pieces = std::iter::once(kept).chain(self.fresh);
         // The values are there twice: as they were read, and by source.
         memory.try_grow(2 * pieces.clone().map(batch_bytes).sum::<usize>())?;
         let stacked = StackedRows::new(pieces.collect(), self.order);
         let part = PartRows::new(self.order, &stacked.sources(self.order)?);
-        let passed = stacked.main().iter().filter(|row| (**row as usize) < self.kept.num_rows());
-        let current = CurrentRows::of_part(passed.count());
-        let work = WindowWork::new(&self.order.spec, &part.columns, current, memory)?;
+        let of_kept = stacked.main().iter().filter(|row| (**row as usize) < kept.num_rows());
+        let current = CurrentRows::of_part(of_kept.count() - self.kept.left);
+        let mut work = WindowWork::new(&self.order.spec, &part.columns, current, memory)?;
+        let (mut unfinished, mut left) = (Vec::new(), 0);
+        if let ([ordering], false) = (work.orderings.as_slice(), self.fresh.is_empty()) {
+            unfinished = stacked.unfinished(ordering);
+            left = work.leave_incomplete(&unfinished, stacked.last_order());
+        }
         let [ordering] = work.orderings.as_slice() else {
             return Err(internal_datafusion_err!("the windows of a part share their order"));
         };
-        let unfinished = stacked.unfinished(ordering);
         carried.begin_slice(ordering, &unfinished, |key| {
             let first = stacked.positions[ordering.rows[ordering.key(key).start] as usize];
-            ((first as usize) < self.kept.num_rows()).then_some(first)
+            ((first as usize) < kept.num_rows()).then_some(first)
         });
-        let count = part.numbers.len() - current.passed;
+        let count = part.numbers.len() - current.passed - left;
         let results = match count {
             // The states of windows without a beginning take rows of other sources, too.
             0 if !carried.are_changed() => None,
@@ -225,7 +240,7 @@ impl Slice<'_> {
             let row = needed.binary_search(&position(rows.start)).expect("the row is kept");
             u32::try_from(row).expect("a slice is small")
         }));
-        Ok((results, stacked.rows(&needed)?))
+        Ok((results, KeptRows { rows: stacked.rows(&needed)?, left }))
     }
 }
 
@@ -312,6 +327,16 @@ impl<'s> StackedRows<'s> {
                 (NUMBER..width).map(column).collect()
             })
             .collect()
+    }
+
+    /// Returns the order value of the last row; the least one where it is NULL.
+    fn last_order(&self) -> i64 {
+        let last = self.pieces.iter().rev().find(|piece| piece.num_rows() > 0);
+        let Some(orders) = last.map(|piece| piece.column(ORDER).as_primitive::<Int64Type>()) else {
+            return i64::MIN;
+        };
+        let at = orders.len() - 1;
+        if orders.is_null(at) { i64::MIN } else { orders.value(at) }
     }
 
     /// Returns the keys that may have more rows in the next slice: those with the greatest hash, since all

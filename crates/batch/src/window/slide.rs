@@ -3,12 +3,10 @@
 //! [`slide`] computes some of a group's calls for a range of keys, or for a time slice of one; `exec`
 //! runs many such tasks in parallel. A time slice begins by adding the whole frame of its first row.
 //!
-//! The candidates of a key are in event order. For the main rows in that order, the rows of a frame
-//! that precede the current row are a range `start..end` of the candidates, and neither end ever
-//! moves back; so rows are added to a state at the new end and removed at the old one. The
-//! current row itself is handled in one of three ways ([`CurrentRow`]). In the last one, which occurs
+//! Which rows a frame holds is decided in [`frames`](super::frames). Where the current row is apart, which occurs
 //! with `INSTANCE_NOT_IN_WINDOW`, with equal order values under EXCLUDE `CURRENT_TIME`, and there for the
-//! last row of a key, it counts for its own result and is not added.
+//! last row of a key, it counts for its own result and is not added. A frame that is no range after the
+//! last one is computed anew, and costs its rows ([`StateSlide::anew`]).
 //!
 //! Nothing is ever removed from a window without a beginning ([`has_beginning`]). Its states are those
 //! of a fold where that is enough, and over the time slices of a key on disk they go on from one
@@ -17,16 +15,17 @@
 use std::{mem, ops::Range};
 
 use arrow::array::ArrayRef;
-use lockstep_function::{AggregateState, BoundAggregate, RowsEnd, StateForm, StateUse};
-use lockstep_plan::{Frame, Window};
+use lockstep_function::{AggregateState, BoundAggregate, RowsEnd, StateClass, StateForm, StateUse};
+use lockstep_plan::Window;
 use lockstep_row::{
     Arena, Datum,
     arrow::{ColumnBuilder, ColumnReader},
 };
 
 use super::{
-    call_lane::{BLOCK_ROWS, CallLane, FoldedRange},
+    call_lane::{CallLane, FoldedRange},
     carried::CarriedGroup,
+    frames::{CurrentRow, FrameRange, KeyFrames, SEGMENT_ROWS, has_beginning},
     partition::{Ordering, WindowChunk},
     shared_state::SharedState,
 };
@@ -34,62 +33,11 @@ use super::{
 /// The approximate number of rows between two checks for an interrupt.
 const ROWS_PER_CHECK: usize = 1 << 14;
 
-/// How many frames of a key are computed together, call by call.
-const SEGMENT_ROWS: usize = if cfg!(test) { 5 } else { 512 };
-
 /// How many rows of a frame count as one that is added, where a result may be computed over all of them.
 const FRAME_ROWS_PER_ROW: usize = 64;
 
 /// The arena is reset when it has allocated more bytes than this.
 const ARENA_BYTES_MAX: usize = 1 << 20;
-
-/// How the current row takes part in its frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CurrentRow {
-    /// It is not in the frame.
-    Absent,
-    /// It is the candidate after the range.
-    Next,
-    /// It is in the frame, and is not the candidate after the range.
-    Apart,
-}
-
-/// The frame of one main row.
-#[derive(Debug, Clone, Copy)]
-struct FrameRange {
-    start: u32,
-    end: u32,
-    current: CurrentRow,
-    /// The number of the main row.
-    row: u32,
-}
-
-impl FrameRange {
-    /// Returns one past the last candidate that is added.
-    fn end_of_rows(&self) -> usize {
-        self.end as usize + usize::from(self.current == CurrentRow::Next)
-    }
-}
-
-/// The frames of one key, some of them at a time.
-#[derive(Debug, Default)]
-struct KeyFrames<'o> {
-    /// The numbers of the candidates, in event order.
-    candidates: &'o [u32],
-    /// Their order values.
-    orders: &'o [i64],
-    /// The greatest order value of the key's rows, which may be none of a candidate.
-    last_order: i64,
-    /// The positions of the rows whose frames come next.
-    rest: Range<usize>,
-    /// How many candidates precede the first of them.
-    preceding: usize,
-    ends: FrameEnds,
-    /// The start and the end of the last frame.
-    reached: (usize, usize),
-    /// The frames of this segment.
-    frames: Vec<FrameRange>,
-}
 
 /// One call of a group.
 #[derive(Debug)]
@@ -136,7 +84,7 @@ pub(super) fn slide(
             }
         }
         if let Some(carried) = carried {
-            let end = frames.of_later(window).end as usize;
+            let end = frames.of_next(window, ordering, key).end;
             slides.end_key(carried, &frames, end, options.is_interrupted);
         }
     }
@@ -175,212 +123,6 @@ pub(super) struct SlideOptions<'a> {
 
 /// The carried states of a group, and which of them is the first one of a task.
 pub(super) type Carried<'a> = (&'a CarriedGroup, usize);
-
-impl<'o> KeyFrames<'o> {
-    /// Begins with the main rows of a key that are at some positions.
-    fn begin(
-        &mut self,
-        window: &Window,
-        ordering: &'o Ordering,
-        key: usize,
-        positions: &Range<usize>,
-    ) {
-        self.set_candidates(window, ordering, key);
-        let key = ordering.key(key);
-        let start = key.start.max(positions.start);
-        self.preceding = candidates_among(window, ordering, key.start..start);
-        self.rest = start..key.end.min(positions.end);
-        self.ends = FrameEnds::default();
-        self.reached = (0, 0);
-    }
-
-    /// Finds the next frames: so few that the candidates which are added for them fit into one block, and so
-    /// do those that are removed, unless a single frame needs more. Returns whether there are some.
-    fn next(&mut self, window: &Window, ordering: &Ordering) -> bool {
-        self.frames.clear();
-        let (start, end) = self.reached;
-        while self.rest.start < self.rest.end {
-            let (row, order) = (ordering.rows[self.rest.start], ordering.orders[self.rest.start]);
-            if ordering.is_current(row) {
-                self.ends.advance(window, self.orders, self.preceding, order);
-                let frame = self.ends.frame(window, self.orders, self.preceding, row);
-                let reached = (frame.start as usize, frame.end_of_rows());
-                let is_long = reached.0 - start > BLOCK_ROWS || reached.1 - end > BLOCK_ROWS;
-                if self.frames.len() == SEGMENT_ROWS || is_long && !self.frames.is_empty() {
-                    break;
-                }
-                self.frames.push(frame);
-                self.reached = reached;
-            }
-            // A main row is its own successor's candidate unless the window says otherwise.
-            let is_candidate = self.candidates.get(self.preceding) == Some(&row);
-            self.preceding += usize::from(is_candidate);
-            self.rest.start += 1;
-        }
-        !self.frames.is_empty()
-    }
-
-    /// Finds the rows that frames of a key may hold.
-    fn set_candidates(&mut self, window: &Window, ordering: &'o Ordering, key: usize) {
-        (self.candidates, self.orders) = ordering.candidates(key, window.instance_not_in_window);
-        self.last_order = ordering.orders[ordering.key(key)].last().copied().unwrap_or(0);
-    }
-
-    /// Returns the frame of a row after the last one of the key.
-    fn of_later(&self, window: &Window) -> FrameRange {
-        let mut ends = FrameEnds::default();
-        let count = self.candidates.len();
-        ends.advance(window, self.orders, count, self.last_order);
-        ends.frame(window, self.orders, count, 0)
-    }
-
-    /// Gives each of these rows a frame without any other row.
-    fn set_unordered(&mut self, window: &Window, rows: &[u32]) {
-        (self.candidates, self.orders) = (&[], &[]);
-        self.frames.clear();
-        let current = if has_current_row(window) { CurrentRow::Apart } else { CurrentRow::Absent };
-        let frame = |row: &u32| FrameRange { start: 0, end: 0, current, row: *row };
-        self.frames.extend(rows.iter().map(frame));
-    }
-}
-
-/// Returns whether the frames of a window leave rows behind them.
-pub(super) fn has_beginning(window: &Window) -> bool {
-    match window.frame {
-        Frame::Rows { from: None, .. } | Frame::Range { from: None, .. } => {
-            window.max_size.is_some()
-        }
-        Frame::Rows { .. } | Frame::Range { .. } => true,
-    }
-}
-
-/// The candidates of a key that rows after its last one need.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LaterRows {
-    /// The position of the first of them; the end of the key if there is none.
-    pub(super) first: usize,
-    /// How many candidates are before it.
-    pub(super) passed: usize,
-}
-
-/// Returns the rows of a key that later rows need: those that their frames may hold, or, where states are
-/// carried, those that no state has yet.
-pub(super) fn later_rows(window: &Window, ordering: &Ordering, key: usize) -> LaterRows {
-    let mut frames = KeyFrames::default();
-    frames.set_candidates(window, ordering, key);
-    let passed = match has_beginning(window) {
-        true => frames.of_later(window).start as usize,
-        false => frames.of_later(window).end as usize,
-    };
-    let key = ordering.key(key);
-    let first = frames.candidates.get(passed);
-    let position = |row: &u32| ordering.rows[key.clone()].iter().position(|other| other == row);
-    LaterRows {
-        first: first.and_then(position).map_or(key.end, |position| key.start + position),
-        passed,
-    }
-}
-
-/// Returns how many of some rows of a key are candidates.
-pub(super) fn candidates_among(window: &Window, ordering: &Ordering, rows: Range<usize>) -> usize {
-    let is_candidate = |row: &&u32| !window.instance_not_in_window || !ordering.main.contains(row);
-    ordering.rows[rows].iter().filter(is_candidate).count()
-}
-
-/// Returns how many of the `at` rows before a row of a key its frame may hold.
-pub(super) fn rows_before(window: &Window, orders: &[i64], at: usize) -> usize {
-    let rows = match window.frame {
-        Frame::Rows { from: Some(from), .. } => usize::try_from(from).unwrap_or(usize::MAX),
-        Frame::Range { from: Some(from), .. } => {
-            let is_beyond = |order: &i64| i128::from(orders[at]) - i128::from(*order) > from.into();
-            at - orders[..at].partition_point(is_beyond)
-        }
-        Frame::Rows { from: None, .. } | Frame::Range { from: None, .. } => at,
-    };
-    let max = window.max_size.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
-    rows.min(max).min(at)
-}
-
-/// Returns whether the frame holds the current row.
-fn has_current_row(window: &Window) -> bool {
-    let reaches = match window.frame {
-        Frame::Rows { to, .. } => to == 0,
-        Frame::Range { from, to } => to <= 0 && from.is_none_or(|from| from >= 0),
-    };
-    reaches && !window.exclude_current_row
-}
-
-/// Positions in the candidates that only move forward from one main row of a key to the next.
-#[derive(Debug, Default)]
-struct FrameEnds {
-    /// The first candidate within the frame's greatest distance in time.
-    oldest: usize,
-    /// One past the last candidate beyond the frame's smallest distance in time.
-    newest: usize,
-    /// The first candidate with the current order value.
-    equal: usize,
-    order: i64,
-}
-
-impl FrameEnds {
-    fn advance(&mut self, window: &Window, orders: &[i64], preceding: usize, order: i64) {
-        let step = |place: &mut usize, is_before: &dyn Fn(i64) -> bool| {
-            while *place < preceding && is_before(orders[*place]) {
-                *place += 1;
-            }
-        };
-        self.order = order;
-        if window.exclude_current_time {
-            step(&mut self.equal, &|value| value < order);
-        }
-        if let Frame::Range { from, to } = window.frame {
-            let distance = |value: i64| i128::from(order) - i128::from(value);
-            if let Some(from) = from {
-                step(&mut self.oldest, &|value| distance(value) > i128::from(from));
-            }
-            step(&mut self.newest, &|value| distance(value) >= i128::from(to));
-        }
-    }
-
-    fn frame(&self, window: &Window, orders: &[i64], preceding: usize, row: u32) -> FrameRange {
-        let history = if window.exclude_current_time { self.equal } else { preceding };
-        let (start, end) = match window.frame {
-            Frame::Rows { from, to } => {
-                let place = |position: u64| {
-                    history.saturating_sub(usize::try_from(position).unwrap_or(usize::MAX))
-                };
-                // Position 0 is the current row, so history begins at 1.
-                let end = if to == 0 { history } else { place(to.saturating_sub(1)) };
-                (from.map_or(0, place), end)
-            }
-            Frame::Range { .. } => (self.oldest, self.newest.min(history)),
-        };
-        let has_current = has_current_row(window);
-        let preceding_max = window.max_size.map_or(usize::MAX, |rows| {
-            usize::try_from(rows).unwrap_or(usize::MAX).saturating_sub(usize::from(has_current))
-        });
-        let start = start.max(end.saturating_sub(preceding_max)).min(end);
-        debug_assert!(start <= end && end <= preceding, "a frame is of preceding candidates");
-        let current = match has_current {
-            false => CurrentRow::Absent,
-            true if self.is_next(window, orders, preceding, end) => CurrentRow::Next,
-            true => CurrentRow::Apart,
-        };
-        let place = |at: usize| u32::try_from(at).expect("rows are numbered in 32 bits");
-        FrameRange { start: place(start), end: place(end), current, row }
-    }
-
-    /// Returns whether the current row is the candidate after the range, and the next frame's range
-    /// will not end before it.
-    fn is_next(&self, window: &Window, orders: &[i64], preceding: usize, end: usize) -> bool {
-        if window.instance_not_in_window || end != preceding {
-            return false;
-        }
-        // After the last row of a time slice there may be an equal one in the next slice.
-        let follower_may_be_equal = orders.get(end + 1).is_none_or(|order| *order == self.order);
-        !(window.exclude_current_time && follower_may_be_equal)
-    }
-}
 
 /// Returns how the states of a call are used: removals need more than a fold, and so does a current row
 /// that counts without being added.
@@ -494,6 +236,8 @@ struct StateSlide<'a> {
     /// The values, where the state takes blocks of them.
     lane: Option<UsedLane>,
     running: AggregateState,
+    /// A state of frames that are computed anew.
+    anew: Option<AggregateState>,
     /// The candidates that the state has.
     start: usize,
     end: usize,
@@ -536,6 +280,7 @@ impl<'a> StateSlide<'a> {
             running: first.new_state(state_use(first, window)),
             answers,
             lane: None,
+            anew: None,
             start: 0,
             end: 0,
             fed: 0,
@@ -550,10 +295,13 @@ impl<'a> StateSlide<'a> {
         key: &KeyFrames<'_>,
         is_interrupted: &dyn Fn() -> bool,
     ) -> bool {
-        let Some(last) = key.frames.last() else { return true };
-        // Frames only move forward.
-        let (last_start, last_end) = (last.start as usize, last.end_of_rows());
         let needs_rows = matches!(self.answers[0].bound.state, StateForm::Rows(_));
+        // Until where frames move forward.
+        let (mut last_start, mut last_end) = (0, 0);
+        for frame in key.frames.iter().filter(|frame| self.slides(frame)) {
+            let (start, end) = (frame.start as usize, frame.end_of_rows());
+            (last_start, last_end) = (last_start.max(start), last_end.max(end));
+        }
         for frame in &key.frames {
             if self.fed >= ROWS_PER_CHECK {
                 self.fed = 0;
@@ -562,6 +310,11 @@ impl<'a> StateSlide<'a> {
                 }
             }
             let (frame_start, frame_end) = (frame.start as usize, frame.end_of_rows());
+            let is_back = frame_start < self.start || frame_end < self.end;
+            if !self.slides(frame) || is_back {
+                self.anew(key.candidates, frame);
+                continue;
+            }
             // A state that was carried has rows before the first candidate.
             if frame_start >= self.end && frame_start > 0 {
                 self.running.reset();
@@ -579,7 +332,8 @@ impl<'a> StateSlide<'a> {
             self.change(lanes, key.candidates, removed, FeedDirection::Remove);
             (self.start, self.end) = (frame_start, frame_end);
             let counts = |lane: UsedLane| lanes[lane.at].counts(frame.row);
-            let is_apart = frame.current == CurrentRow::Apart && self.lane.is_none_or(counts);
+            let is_apart = matches!(frame.current, CurrentRow::Apart | CurrentRow::Between(_));
+            let is_apart = is_apart && self.lane.is_none_or(counts);
             let Self { answers, running, arena, .. } = self;
             for CallAnswers { bound, readers, results, .. } in answers {
                 if !is_apart {
@@ -593,6 +347,47 @@ impl<'a> StateSlide<'a> {
             self.empty_arena();
         }
         true
+    }
+
+    /// Returns whether the rows of a frame are a range of candidates, and the current row may be added after
+    /// them.
+    fn slides(&self, frame: &FrameRange) -> bool {
+        let is_between = matches!(frame.current, CurrentRow::Between(_));
+        let class = self.answers[0].bound.class();
+        let any_order = matches!(class, StateClass::Retractable | StateClass::Mergeable);
+        !frame.has_hole() && (!is_between || any_order)
+    }
+
+    /// Computes the result of a frame from all of its rows.
+    fn anew(&mut self, candidates: &[u32], frame: &FrameRange) {
+        let bound = self.answers[0].bound;
+        let mut state = self.anew.take().unwrap_or_else(|| bound.new_state(StateUse::Slide));
+        state.reset();
+        let (start, end) = (frame.start as usize, frame.end_of_rows());
+        let (hole, hole_end) = (frame.hole.0 as usize, frame.hole.1 as usize);
+        let (before, after) = match frame.current {
+            CurrentRow::Between(at) => (start..at as usize, hole_end.max(at as usize)..end),
+            _ => (start..hole.min(end), hole_end.min(end)..end),
+        };
+        let own = [frame.row];
+        let (between, last): (&[u32], &[u32]) = match frame.current {
+            CurrentRow::Between(_) => (&own, &[]),
+            CurrentRow::Apart => (&[], &own),
+            CurrentRow::Absent | CurrentRow::Next | CurrentRow::Inside => (&[], &[]),
+        };
+        let parts = [&candidates[before], between, &candidates[after], last];
+        self.fed += 1 + parts.iter().map(|rows| rows.len()).sum::<usize>();
+        let readers = &self.answers[0].readers;
+        for rows in parts {
+            for_each_row(readers, rows, &self.arena, |arguments| {
+                bound.add(&mut state, arguments, RowsEnd::Newest);
+            });
+        }
+        for CallAnswers { bound, results, .. } in &mut self.answers {
+            results.push(bound.value(&state, &self.arena));
+        }
+        self.anew = Some(state);
+        self.empty_arena();
     }
 
     /// Adds or removes some candidates; none is read from `read_end` on.

@@ -1,7 +1,7 @@
 //! Windows compared with an evaluator that examines every row for every current row.
 
 use datafusion::logical_expr::col;
-use lockstep_plan::{Frame, Window, WindowGroup};
+use lockstep_plan::{Frame, FrameAhead, Window, WindowGroup};
 use lockstep_row::{DataType, Datum, Value};
 use proptest::{prelude::*, test_runner::Config};
 
@@ -15,12 +15,13 @@ struct TestRow {
     id: i64,
 }
 
-/// A row that precedes a current row.
+/// A row beside a current row.
 struct FrameCandidate<'a> {
     row: &'a TestRow,
     /// 0 for main rows, from 1 for UNION sources as written.
     rank: usize,
     arrival: usize,
+    precedes: bool,
 }
 
 /// Returns the ids of the frame of `main[current]`, oldest first: what `lockstep_plan` says, word
@@ -29,7 +30,7 @@ fn naive(main: &[TestRow], current: usize, unions: &[&[TestRow]], window: &Windo
     let is_ordered = window.order_by.is_some();
     let order_of = |row: &TestRow| if is_ordered { row.order } else { Some(0) };
     let q = &main[current];
-    let mut sequence: Vec<(i128, i64)> = Vec::new();
+    let (mut sequence, mut following) = (Vec::<(i128, i64)>::new(), Vec::new());
     if let Some(time) = order_of(q) {
         let mut candidates = Vec::new();
         let sources = std::iter::once(main).chain(unions.iter().copied());
@@ -40,8 +41,8 @@ fn naive(main: &[TestRow], current: usize, unions: &[&[TestRow]], window: &Windo
                 let precedes = order < time || order == time && (rank > 0 || arrival < current);
                 let left_out = rank == 0 && window.instance_not_in_window
                     || window.exclude_current_time && order == time;
-                if row.key == q.key && !is_self && precedes && !left_out {
-                    candidates.push(FrameCandidate { row, rank, arrival });
+                if row.key == q.key && !is_self && !left_out {
+                    candidates.push(FrameCandidate { row, rank, arrival, precedes });
                 }
             }
         }
@@ -50,7 +51,10 @@ fn naive(main: &[TestRow], current: usize, unions: &[&[TestRow]], window: &Windo
             (std::cmp::Reverse(order), candidate.rank, std::cmp::Reverse(candidate.arrival))
         });
         let distance = |row: &TestRow| i128::from(time) - i128::from(order_of(row).unwrap());
-        sequence.extend(candidates.iter().map(|one| (distance(one.row), one.row.id)));
+        let place = |one: &FrameCandidate<'_>| (distance(one.row), one.row.id);
+        sequence.extend(candidates.iter().filter(|one| one.precedes).map(place));
+        // The next one first.
+        following.extend(candidates.iter().rev().filter(|one| !one.precedes).map(place));
     }
     sequence.insert(0, (0, q.id));
     let in_frame = |position: usize, distance: i128| match window.frame {
@@ -62,7 +66,20 @@ fn naive(main: &[TestRow], current: usize, unions: &[&[TestRow]], window: &Windo
             from.is_none_or(|from| distance <= i128::from(from)) && distance >= i128::from(to)
         }
     };
+    let is_ahead = |at: usize, distance: i128| {
+        let Some(FrameAhead { nearest, farthest }) = window.ahead else { return false };
+        let place = match window.frame {
+            Frame::Rows { .. } => i128::try_from(at).unwrap() + 1,
+            Frame::Range { .. } => -distance,
+        };
+        place >= i128::from(nearest) && farthest.is_none_or(|most| place <= i128::from(most))
+    };
     let mut frame: Vec<i64> = Vec::new();
+    for (at, (distance, id)) in following.into_iter().enumerate() {
+        if is_ahead(at, distance) {
+            frame.insert(0, id);
+        }
+    }
     for (position, (distance, id)) in sequence.into_iter().enumerate() {
         let is_q = position == 0;
         if in_frame(position, distance) && !(is_q && window.exclude_current_row) {
@@ -134,16 +151,40 @@ fn draw_frame() -> impl Strategy<Value = Frame> {
     ]
 }
 
+/// Draws what a window covers after the current row, and whether that is all.
+fn draw_ahead() -> impl Strategy<Value = Option<(i64, Option<i64>, bool)>> {
+    let ahead = (0..4_i64, prop::option::weighted(0.8, 0..5_i64), prop::bool::weighted(0.3));
+    prop::option::of(ahead)
+}
+
+/// Adds what a window covers after the current row to its frame.
+fn with_ahead(
+    frame: Frame,
+    ahead: Option<(i64, Option<i64>, bool)>,
+) -> (Frame, Option<FrameAhead>) {
+    let Some((nearest, more, is_all)) = ahead else { return (frame, None) };
+    // Where there is more, there is nothing between.
+    let (frame, nearest) = match (frame, is_all) {
+        (Frame::Rows { .. }, true) => (Frame::Rows { from: Some(0), to: 1 }, nearest + 1),
+        (Frame::Rows { from, .. }, false) => (Frame::Rows { from, to: 0 }, 1),
+        (Frame::Range { .. }, true) => (Frame::Range { from: Some(0), to: 1 }, nearest),
+        (Frame::Range { from, .. }, false) => (Frame::Range { from, to: 0 }, 0),
+    };
+    (frame, Some(FrameAhead { nearest, farthest: more.map(|more| nearest + more) }))
+}
+
 fn draw_window() -> impl Strategy<Value = (Window, Vec<usize>)> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     let unions = prop_oneof![Just(vec![]), Just(vec![0]), Just(vec![1, 0]), Just(vec![0, 1])];
     let size = prop::option::of(1..4_u64);
-    (draw_frame(), size, flags, 0..6_u8, unions).prop_map(
-        |(frame, max_size, flags, order, unions)| {
+    (draw_frame(), draw_ahead(), size, flags, 0..6_u8, unions).prop_map(
+        |(frame, ahead, max_size, flags, order, unions)| {
+            let (frame, ahead) = with_ahead(frame, ahead);
             let window = Window {
                 partition_by: vec![col("main.k")],
                 order_by: (order > 0).then(|| col("main.ts")),
                 frame,
+                ahead,
                 max_size,
                 exclude_current_time: flags.0,
                 exclude_current_row: flags.1,
@@ -184,6 +225,7 @@ fn a_late_row_lands_before_newer_rows() {
         partition_by: vec![col("main.k")],
         order_by: Some(col("main.ts")),
         frame: Frame::Rows { from: None, to: 0 },
+        ahead: None,
         max_size: None,
         exclude_current_time: false,
         exclude_current_row: false,

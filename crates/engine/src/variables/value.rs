@@ -1,5 +1,9 @@
 //! The values of variables as text: numbers of bytes, durations and fractions.
 
+use std::sync::OnceLock;
+
+use lockstep_host::memory;
+
 /// Reads a number of bytes in lower case, with a unit or without. Units are powers of 1,024.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -64,6 +68,19 @@ pub(super) fn share_ppm(text: &str) -> Option<u64> {
     ppm
 }
 
+/// The most bytes that disk tables reckon with where `max_memory` is no limit.
+const MEMORY_WITHOUT_LIMIT: u64 = 1 << 30;
+
+/// Returns the bytes that disk tables reckon with where `max_memory` is no limit: at most half of what the process
+/// may take.
+pub(crate) fn memory_without_limit() -> u64 {
+    static BYTES: OnceLock<u64> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let half = memory::total().map_or(u64::MAX, |total| total / 2);
+        half.min(MEMORY_WITHOUT_LIMIT)
+    })
+}
+
 /// The size of the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CacheSize {
@@ -75,9 +92,6 @@ pub(super) enum CacheSize {
 impl CacheSize {
     /// The default.
     pub(super) const DEFAULT: Self = Self::Percent(25);
-    /// The bytes of which a percentage is a part where `max_memory` is no limit.
-    pub(super) const MEMORY_WITHOUT_LIMIT: u64 = 1 << 30;
-
     /// Reads a size in lower case: more than 0 bytes, or from 1 % to 90 %.
     pub(super) fn of(text: &str) -> Option<Self> {
         match text.strip_suffix('%') {

@@ -81,6 +81,7 @@ fn as_windows(node: &Aggregate) -> Result<WindowAggregate> {
         partition_by: node.group_expr.clone(),
         order_by: None,
         frame: Frame::Rows { from: None, to: 0 },
+        ahead: None,
         max_size: None,
         exclude_current_time: false,
         exclude_current_row: false,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::Expr;
 use lockstep_diagnostic::{Result, code};
-use lockstep_plan::{Frame, Window, WindowAggregate, WindowGroup};
+use lockstep_plan::{Frame, Window, WindowAggregate, WindowGroup, future_frame};
 use lockstep_row::{IndexSpec, RowCodec};
 use lockstep_table::{Inclusion, IndexNeed, LevelKeys, Provision};
 
@@ -41,6 +41,9 @@ impl Compiler<'_> {
         role: ChainRole,
         builder: &mut ChainBuilder,
     ) -> Result<()> {
+        if node.groups.iter().any(|group| group.window.ahead.is_some()) {
+            return future_frame().err();
+        }
         let schema = node.input.schema();
         let (own, calls) = needed.split_at(schema.fields().len());
         let mut calls = calls.iter();

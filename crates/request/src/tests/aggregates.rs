@@ -96,6 +96,7 @@ fn window(frame: Frame) -> Window {
         partition_by: vec![column(0, "k")],
         order_by: Some(column(0, "ts")),
         frame,
+        ahead: None,
         max_size: None,
         exclude_current_time: false,
         exclude_current_row: false,

@@ -306,8 +306,8 @@ pub(super) const WINDOWS: RuleChapter = RuleChapter {
             note: "In a `ROWS` frame, a number counts rows; in a `ROWS_RANGE` frame over a \
                 TIMESTAMP, it is a number of milliseconds. \
                 `OPEN` excludes the bound itself. \
-                `FOLLOWING` is an error, except `0 FOLLOWING`: a frame cannot extend past the \
-                current row.",
+                `FOLLOWING` counts ahead: batch mode computes such frames; requests and deployments \
+                refuse them, because later rows do not exist yet.",
         },
     ],
 };

@@ -202,6 +202,9 @@ fn end(end: FrameEnd, is_range: bool) -> String {
         FrameEnd::Preceding(rows) => format!("{} PRECEDING", distance(rows)),
         FrameEnd::OpenPreceding(rows) => format!("{} OPEN PRECEDING", distance(rows)),
         FrameEnd::CurrentRow => "CURRENT ROW".to_owned(),
+        FrameEnd::Following(rows) => format!("{} FOLLOWING", distance(rows)),
+        FrameEnd::OpenFollowing(rows) => format!("{} OPEN FOLLOWING", distance(rows)),
+        FrameEnd::UnboundedFollowing => "UNBOUNDED FOLLOWING".to_owned(),
     }
 }
 

@@ -137,12 +137,7 @@ fn frames(candidates: usize, steps: &[(u8, u8, u8)]) -> Vec<FrameRange> {
             let is_next = usize::from(current == CurrentRow::Next);
             let (from, to) = (start.min(end - is_next), end - is_next);
             start = from;
-            FrameRange {
-                start: place(from),
-                end: place(to),
-                current,
-                row: place(from % candidates),
-            }
+            FrameRange::whole(place(from), place(to), current, place(from % candidates))
         })
         .collect()
 }
@@ -153,6 +148,7 @@ fn window(from: Option<u64>) -> Window {
         partition_by: Vec::new(),
         order_by: None,
         frame: Frame::Rows { from, to: 0 },
+        ahead: None,
         max_size: None,
         exclude_current_time: false,
         exclude_current_row: false,
@@ -211,23 +207,19 @@ fn carried_results(call: &WindowCall<'_>, keys: &[KeyFrames<'_>], seed: u64) -> 
         let gone = at(folded);
         let state = call.bound.new_state(super::state_use(call.bound, &window));
         let mut carried = CarriedGroup { folded: 0, states: vec![Mutex::new(state)] };
-        let first = KeyFrames { frames: first.to_vec(), ..key_of(key.candidates) };
+        let first = KeyFrames::of_candidates(key.candidates, first.to_vec());
         slides.begin_key(Some((&carried, 0)));
         assert!(slides.run(&first, &|| false));
         slides.end_key((&carried, 0), &first, folded, &|| false);
         carried.folded = folded - gone;
         let end = |end: u32| end - u32::try_from(gone).unwrap();
         let second = second.iter().map(|frame| FrameRange { end: end(frame.end), ..*frame });
-        let second = KeyFrames { frames: second.collect(), ..key_of(&key.candidates[gone..]) };
+        let second = KeyFrames::of_candidates(&key.candidates[gone..], second.collect());
         slides.begin_key(Some((&carried, 0)));
         assert!(slides.run(&second, &|| false));
         slides.end_key((&carried, 0), &second, second.candidates.len(), &|| false);
     }
     slides.finish().remove(0)
-}
-
-fn key_of(candidates: &[u32]) -> KeyFrames<'_> {
-    KeyFrames { candidates, ..KeyFrames::default() }
 }
 
 #[test]
@@ -255,7 +247,7 @@ fn blocks_give_what_rows_give() {
             .map(|at| u32::try_from((at * 7 + (seed % 11) as usize) % count).unwrap())
             .collect();
         let keys = |steps: [&[(u8, u8, u8)]; 2]| {
-            steps.map(|steps| KeyFrames { frames: frames(count, steps), ..key_of(&candidates) })
+            steps.map(|steps| KeyFrames::of_candidates(&candidates, frames(count, steps)))
         };
         let drawn_keys = keys([&one, &other]);
         let data_type = arguments[0].data_type().clone();
