@@ -154,7 +154,7 @@ mod limits {
     }
 
     /// A control group that limits memory.
-    struct Group {
+    struct MemoryGroup {
         folder: PathBuf,
         files: &'static GroupFiles,
     }
@@ -192,15 +192,15 @@ mod limits {
 
     /// Returns the control groups of the process that limit memory. In a container its own one is the root, and
     /// its path that of the machine, so that the folders above it are tried as well.
-    fn groups() -> &'static [Group] {
-        static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
+    fn groups() -> &'static [MemoryGroup] {
+        static GROUPS: OnceLock<Vec<MemoryGroup>> = OnceLock::new();
         GROUPS.get_or_init(|| {
             let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
             VERSIONS.iter().flat_map(|files| groups_of(files, &text)).collect()
         })
     }
 
-    fn groups_of(files: &'static GroupFiles, text: &str) -> Vec<Group> {
+    fn groups_of(files: &'static GroupFiles, text: &str) -> Vec<MemoryGroup> {
         let root = Path::new(files.root);
         // The number of the hierarchy, its controllers, and the path of the group.
         let own = text.lines().find_map(|line| {
@@ -209,21 +209,22 @@ mod limits {
         });
         let Some(own) = own else { return Vec::new() };
         let own = root.join(own);
+        debug_assert!(own.starts_with(root), "a path below the root");
         let above = own.ancestors().take_while(|folder| folder.starts_with(root));
-        let groups = above.map(|folder| Group { folder: folder.to_owned(), files });
+        let groups = above.map(|folder| MemoryGroup { folder: folder.to_owned(), files });
         groups.filter(|group| limit_of(group).is_some()).collect()
     }
 
-    fn number_in(group: &Group, file: &str) -> Option<u64> {
+    fn number_in(group: &MemoryGroup, file: &str) -> Option<u64> {
         fs::read_to_string(group.folder.join(file)).ok()?.trim().parse().ok()
     }
 
-    fn limit_of(group: &Group) -> Option<u64> {
+    fn limit_of(group: &MemoryGroup) -> Option<u64> {
         number_in(group, group.files.limit).filter(|limit| *limit < NO_LIMIT)
     }
 
     /// Returns what is left in a group, in which the system gives up pages of files that are not in use.
-    fn left_in(group: &Group) -> Option<u64> {
+    fn left_in(group: &MemoryGroup) -> Option<u64> {
         let used = number_in(group, group.files.used)?;
         let statistics = fs::read_to_string(group.folder.join("memory.stat")).unwrap_or_default();
         let inactive = group.files.inactive_file;

@@ -218,14 +218,14 @@ fn max_size(spec: &ast::WindowSpec) -> Result<Option<u64>> {
 /// One end of a frame.
 #[derive(Debug, Clone, Copy)]
 struct FrameEnd {
-    place: FramePlace,
+    place: EndPlace,
     open: bool,
     span: Span,
 }
 
 /// Where a frame ends, in rows or in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FramePlace {
+enum EndPlace {
     UnboundedPreceding,
     /// A distance back from the current row; negative after it.
     Back(i64),
@@ -282,20 +282,25 @@ fn reach(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) 
     if !is_standard {
         [start, end].iter().try_for_each(FrameEnd::check_known)?;
     }
+    // Beyond all rows there are none.
+    let moved_by = |distance: i64, by: i64| match unit {
+        FrameUnit::Rows => Some(distance.saturating_add(by)),
+        FrameUnit::RowsRange | FrameUnit::Range => distance.checked_add(by),
+    };
     let oldest = match start.place {
-        FramePlace::UnboundedPreceding => None,
+        EndPlace::UnboundedPreceding => None,
         // One that is open is one nearer to the current row, or further after it.
-        FramePlace::Back(distance) => Some((distance, distance.checked_sub(start.open.into()))),
-        FramePlace::UnboundedFollowing => {
+        EndPlace::Back(distance) => Some((distance, moved_by(distance, -i64::from(start.open)))),
+        EndPlace::UnboundedFollowing => {
             return windowing("frame start cannot be UNBOUNDED FOLLOWING", start.span);
         }
     };
     let newest = match end.place {
-        FramePlace::UnboundedPreceding => {
+        EndPlace::UnboundedPreceding => {
             return windowing("frame end cannot be UNBOUNDED PRECEDING", end.span);
         }
-        FramePlace::Back(distance) => Some((distance, distance.checked_add(end.open.into()))),
-        FramePlace::UnboundedFollowing => None,
+        EndPlace::Back(distance) => Some((distance, moved_by(distance, end.open.into()))),
+        EndPlace::UnboundedFollowing => None,
     };
     if let (Some((start, _)), Some((end, _))) = (oldest, newest)
         && start < end
@@ -324,6 +329,7 @@ impl Reach {
     /// `goes_ahead` says whether its end is written as FOLLOWING.
     fn new(unit: FrameUnit, (from, to): (Option<i64>, Option<i64>), goes_ahead: bool) -> Self {
         let begins_ahead = from.is_some_and(|from| from < 0) && goes_ahead;
+        debug_assert!(goes_ahead || to.is_some(), "an unbounded end is ahead");
         let frame = match unit {
             FrameUnit::Rows if begins_ahead => Frame::Rows { from: Some(0), to: 1 },
             FrameUnit::Rows => rows_frame(from, to.map_or(0, |to| to.max(0)).unsigned_abs()),
@@ -341,6 +347,7 @@ impl Reach {
             farthest: to.map(after),
         };
         let is_empty = ahead.farthest.is_some_and(|farthest| farthest < ahead.nearest);
+        debug_assert!(ahead.nearest >= first, "what is ahead begins after the current row");
         Self { frame, ahead: Some(ahead).filter(|_| goes_ahead && !is_empty) }
     }
 }
@@ -349,10 +356,8 @@ impl FrameEnd {
     /// Refuses an end after the current row, as OpenMLDB does.
     fn check_known(&self) -> Result<()> {
         match self.place {
-            FramePlace::UnboundedPreceding | FramePlace::Back(0..) => Ok(()),
-            FramePlace::Back(_) | FramePlace::UnboundedFollowing => {
-                future_frame().at(self.span).err()
-            }
+            EndPlace::UnboundedPreceding | EndPlace::Back(0..) => Ok(()),
+            EndPlace::Back(_) | EndPlace::UnboundedFollowing => future_frame().at(self.span).err(),
         }
     }
 }
@@ -409,15 +414,15 @@ fn end(bound: &ast::FrameBound, unit: FrameUnit) -> Result<FrameEnd> {
         }
     };
     let place = match bound.kind {
-        FrameBoundKind::UnboundedPreceding => FramePlace::UnboundedPreceding,
-        FrameBoundKind::UnboundedFollowing => FramePlace::UnboundedFollowing,
-        FrameBoundKind::CurrentRow => FramePlace::Back(0),
-        FrameBoundKind::Preceding(count) => FramePlace::Back(count.max(0)),
-        FrameBoundKind::PrecedingInterval(interval) => FramePlace::Back(of_interval(interval)?),
-        FrameBoundKind::Following(count) => FramePlace::Back(-count.max(0)),
-        FrameBoundKind::FollowingInterval(interval) => FramePlace::Back(-of_interval(interval)?),
+        FrameBoundKind::UnboundedPreceding => EndPlace::UnboundedPreceding,
+        FrameBoundKind::UnboundedFollowing => EndPlace::UnboundedFollowing,
+        FrameBoundKind::CurrentRow => EndPlace::Back(0),
+        FrameBoundKind::Preceding(count) => EndPlace::Back(count.max(0)),
+        FrameBoundKind::PrecedingInterval(interval) => EndPlace::Back(of_interval(interval)?),
+        FrameBoundKind::Following(count) => EndPlace::Back(-count.max(0)),
+        FrameBoundKind::FollowingInterval(interval) => EndPlace::Back(-of_interval(interval)?),
     };
-    let open = bound.open && matches!(place, FramePlace::Back(_));
+    let open = bound.open && matches!(place, EndPlace::Back(_));
     Ok(FrameEnd { place, open, span: bound.span })
 }
 

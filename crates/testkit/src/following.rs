@@ -54,7 +54,7 @@ impl FollowingCounts {
     /// Counts the constructs of a scenario.
     pub fn add(&mut self, scenario: &Scenario) {
         let windows = &scenario.query.windows;
-        for window in windows.iter().filter(|window| window.end.is_ahead()) {
+        for window in windows.iter().filter(|window| is_ahead(window)) {
             let OracleWindow { start, end, excludes, .. } = window;
             let drawn = [
                 !window.is_range,
@@ -107,9 +107,14 @@ pub fn scenario() -> impl Strategy<Value = Scenario> {
         }
         scenario
     });
-    drawn.prop_filter("some window is ahead", |scenario| {
-        scenario.query.windows.iter().any(|window| window.end.is_ahead())
-    })
+    drawn
+        .prop_filter("some window is ahead", |scenario| scenario.query.windows.iter().any(is_ahead))
+}
+
+/// Returns whether a frame covers rows after the current one.
+fn is_ahead(window: &OracleWindow) -> bool {
+    let is_none = !window.is_range && window.end == FrameEnd::OpenFollowing(1);
+    window.end.is_ahead() && !is_none
 }
 
 /// Lets a frame end after the current row, and maybe begin there.
@@ -117,6 +122,7 @@ fn extend(window: &mut OracleWindow, (form, near, far): (u8, usize, usize)) {
     let distances: [i64; 5] =
         if window.is_range { [1, 999, 1_000, 3_000, 1 << 40] } else { [1, 2, 3, 7, 1_000] };
     let (near, far) = (distances[near.min(far)], distances[near.max(far)]);
+    assert!(near <= far, "a frame begins before it ends");
     if window.is_range && window.order_by.is_none() {
         // It takes no distances.
         window.end = FrameEnd::UnboundedFollowing;
@@ -151,6 +157,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
     let _one = SPILLING.lock();
     let explain = |what: &str| format!("{}\n-- {what}", script::script(scenario));
     let expected = oracle::evaluate(&scenario.query, &scenario.tables);
+    assert!(scenario.query.windows.iter().any(is_ahead), "the query is not one of request mode");
     let places = [SpillAlways::No, SpillAlways::Parts, SpillAlways::Slices(SLICE_ROWS)];
     let batch = |place: SpillAlways| -> Result<Vec<OracleRow>, String> {
         set_spill_always(place);

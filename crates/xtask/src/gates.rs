@@ -76,6 +76,7 @@ pub fn following(cases: u32) -> bool {
 }
 
 fn drawn_scenarios(test: &str, cases: u32) -> bool {
+    assert!(cases > 0, "something is drawn");
     let cases = cases.to_string();
     cargo(
         &["test", "-p", "lockstep-testkit", "--test", test, "--", "--nocapture"],

@@ -87,7 +87,7 @@ pub(super) fn in_slices(
     let rows = order.spec.options.slice_rows.unwrap_or(usize::MAX);
     let mut halvings = 0;
     let mut results = Vec::new();
-    let mut kept = KeptRows { rows: RecordBatch::new_empty(Arc::clone(&schema)), left: 0 };
+    let mut kept = NeededRows { rows: RecordBatch::new_empty(Arc::clone(&schema)), left: 0 };
     let mut carried = CarriedKeys::new(&order.spec.groups);
     let of_states = memory.new_empty();
     loop {
@@ -125,7 +125,7 @@ pub(super) fn in_slices(
 }
 
 /// Rows of a slice that the next one needs.
-struct KeptRows {
+struct NeededRows {
     rows: RecordBatch,
     /// How many of its main rows, the last ones, are still to be computed.
     left: usize,
@@ -179,7 +179,7 @@ fn result_bytes(data_type: &lockstep_row::DataType) -> usize {
 struct Slice<'s> {
     order: &'s SharedOrder,
     /// Rows of earlier slices, which frames may hold.
-    kept: &'s KeptRows,
+    kept: &'s NeededRows,
     /// None after the last row.
     fresh: &'s [RecordBatch],
 }
@@ -191,7 +191,7 @@ impl Slice<'_> {
         carried: &mut CarriedKeys<'_>,
         context: &TaskContext,
         memory: &MemoryReservation,
-    ) -> Result<(Option<SpilledRows>, KeptRows)> {
+    ) -> Result<(Option<SpilledRows>, NeededRows)> {
         let kept = &self.kept.rows;
         let pieces = std::iter::once(kept).chain(self.fresh);
         // The values are there twice: as they were read, and by source.
@@ -240,7 +240,7 @@ impl Slice<'_> {
             let row = needed.binary_search(&position(rows.start)).expect("the row is kept");
             u32::try_from(row).expect("a slice is small")
         }));
-        Ok((results, KeptRows { rows: stacked.rows(&needed)?, left }))
+        Ok((results, NeededRows { rows: stacked.rows(&needed)?, left }))
     }
 }
 
