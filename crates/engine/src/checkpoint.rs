@@ -27,6 +27,9 @@ use crate::{
     log_error::log_error,
 };
 
+/// When a checkpoint has written so many bytes, freed memory is given back to the machine.
+const GIVE_BACK_BYTES_MIN: u64 = 16 << 20;
+
 /// What a manifest says of the files of its checkpoint.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CheckpointBody {
@@ -157,6 +160,13 @@ impl Database {
         failpoint::reach("checkpoint.committed");
         for (table, flushed) in &flushed {
             table.install(flushed);
+        }
+        let bytes: u64 = flushed.iter().map(|(_, flushed)| flushed.bytes()).sum();
+        drop(flushed);
+        if bytes >= GIVE_BACK_BYTES_MIN {
+            // The rows have left memory, which the allocator would keep.
+            lockstep_table::reclaim();
+            lockstep_host::memory::give_back();
         }
         log.truncate(done.position).map_err(|error| log_error(&error))?;
         Ok(done)

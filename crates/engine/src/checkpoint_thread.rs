@@ -147,6 +147,8 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool, flush: &FlushRequest) {
     // The end of the log when it was found to be mostly of rows that are gone.
     let mut gone_to = 0;
     let mut failed_ns: Option<u64> = None;
+    // Whether rows may have been freed since the last look that readers had held when their files were installed.
+    let mut has_freed = false;
     loop {
         for _ in 0..LOOK_MS / WAITING_LOOK_MS {
             lockstep_host::pause(WAITING_LOOK_MS);
@@ -167,6 +169,7 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool, flush: &FlushRequest) {
             bytes: database.store().map_or(0, OpenDirectory::log_bytes),
         };
         let before = look();
+        database.pace_writes();
         let rule = database.objects().variables().checkpoints();
         let is_gone = rule.log_bytes > 0 && before.end != gone_to && database.logs_what_is_gone();
         if is_gone {
@@ -176,8 +179,13 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool, flush: &FlushRequest) {
         let has_failed = failed_ns.is_some_and(|at| before.now_ns - at < RETRY_NS);
         let is_full = is_wanted || (!has_failed && database.disk_tables_are_full());
         if !schedule.is_due(before, rule) && !is_gone && !is_full {
+            if std::mem::take(&mut has_freed) {
+                lockstep_table::reclaim();
+                lockstep_host::memory::give_back();
+            }
             continue;
         }
+        has_freed = true;
         let written = database.checkpoint();
         if let Err(error) = &written {
             lockstep_host::log::warn(&format!("checkpoint failed: {}", error.message));

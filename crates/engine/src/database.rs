@@ -479,10 +479,21 @@ impl Database {
 
     /// Returns whether disk tables have so many rows in memory that they are to be flushed.
     pub(crate) fn disk_tables_are_full(&self) -> bool {
-        let limit = self.memory_use().limit.unwrap_or_else(memory_without_limit);
         let in_memory =
             self.stored_tables().iter().map(|table| table.unflushed_bytes()).sum::<u64>();
-        in_memory > (limit / UNFLUSHED_PART).min(UNFLUSHED_BYTES_MAX)
+        in_memory > self.unflushed_max()
+    }
+
+    /// Returns how many bytes of rows of disk tables are in memory when they are flushed. When a table has got twice
+    /// as many since its last flush has begun, writes to it wait.
+    fn unflushed_max(&self) -> u64 {
+        let limit = self.memory_use().limit.unwrap_or_else(memory_without_limit);
+        (limit / UNFLUSHED_PART).min(UNFLUSHED_BYTES_MAX)
+    }
+
+    /// Lets writes to disk tables wait for flushes as the memory limit is now.
+    pub(crate) fn pace_writes(&self) {
+        self.state.budget.set_unfrozen_max(2 * self.unflushed_max());
     }
 
     /// Locks the catalog against changes.

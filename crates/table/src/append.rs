@@ -383,6 +383,7 @@ impl Table {
     /// when the budget is exhausted.
     fn begin(&self, batch: &RowBatch) -> Result<(SharedLock<'_>, Reservation<'_>), TableError> {
         self.collect_in_time();
+        self.wait_for_flush(number(batch.stored_size()));
         let shared = self.lock_shared();
         self.check_open()?;
         if let Ok(reservation) = self.try_reserve(self.shared_state(&shared), batch) {
@@ -415,6 +416,19 @@ impl Table {
                 return Err(self.budget.refuse(bytes));
             }
             lockstep_series::reclaim();
+        }
+    }
+
+    /// Counts rows that come into a disk table, and waits while more have come than the next flush is to take.
+    fn wait_for_flush(&self, bytes: u64) {
+        if !self.is_on_disk() {
+            return;
+        }
+        // Relaxed, here and below: the number itself is all that is shared.
+        let before = self.unfrozen_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before > self.budget.unfrozen_max() && !self.budget.flush() {
+            // Files cannot be written now: the budget alone limits the rows.
+            self.unfrozen_bytes.store(0, Ordering::Relaxed);
         }
     }
 

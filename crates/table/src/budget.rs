@@ -47,6 +47,9 @@ pub struct MemoryBudget {
     /// Pages of disk tables.
     pages: PageCache,
     flusher: OnceLock<Flusher>,
+    /// A write waits for the flusher when so many bytes of rows have come into a disk table since the last flush
+    /// began.
+    unfrozen_max: AtomicU64,
 }
 
 /// The use of memory, and its limit.
@@ -95,6 +98,7 @@ impl Default for MemoryBudget {
             with_levels: Mutex::default(),
             pages: PageCache::new(PAGE_CACHE_BYTES_DEFAULT),
             flusher: OnceLock::new(),
+            unfrozen_max: AtomicU64::new(u64::MAX),
         }
     }
 }
@@ -148,6 +152,18 @@ impl MemoryBudget {
     pub fn flush_with(&self, flush: impl Fn() -> bool + Send + Sync + 'static) {
         // There is one flusher.
         drop(self.flusher.set(Box::new(flush)));
+    }
+
+    /// Sets how many bytes of rows may come into a disk table after a flush has begun before writes wait for the
+    /// next one: otherwise memory holds whatever arrives faster than files are written.
+    pub fn set_unfrozen_max(&self, bytes: u64) {
+        // Relaxed: the number itself is all that is shared.
+        self.unfrozen_max.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unfrozen_max(&self) -> u64 {
+        // Relaxed: as above.
+        self.unfrozen_max.load(Ordering::Relaxed)
     }
 
     /// Waits until rows of disk tables have left memory; `false` when there is nobody who flushes them.

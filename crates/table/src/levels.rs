@@ -21,11 +21,7 @@ use lockstep_series::{
     NodeDictionary, NodeFold, Series,
 };
 
-use crate::{
-    KeyRun, Snapshot, Table,
-    part::NodeRows,
-    state::{TableState, counts_rows},
-};
+use crate::{KeyRun, Snapshot, Table, part::NodeRows, state::TableState};
 
 /// A function that is called when levels have work. It does not wait.
 pub type LevelsWaker = Arc<dyn Fn() + Send + Sync>;
@@ -224,8 +220,7 @@ impl LevelsHold {
         let made = self.find_levels(state, levels).and_then(|_| {
             let (disk, retention) = (state.disk.as_ref()?, state.live_retentions[self.index]?);
             let bounds = snapshot.bounds(retention);
-            let counts_rows = counts_rows(retention);
-            let rows = NodeRows::new(snapshot, disk, self.index, work.key(), counts_rows);
+            let rows = NodeRows::new(snapshot, disk, self.index, work.key());
             if !work.knows_newest() {
                 work.know_newest(rows.newest().ok()?.unwrap_or(i64::MIN));
             }

@@ -368,7 +368,18 @@ impl<'t> Snapshot<'t> {
     ) -> Option<KeyNodes<'s>> {
         let state = self.state();
         state.live_retentions[index]?;
-        state.indexes[index].series.nodes(levels, key, &self.guard)
+        let nodes = state.indexes[index].series.nodes(levels, key, &self.guard)?;
+        // After the nodes were loaded: who made them has noted before what files lack.
+        let is_older = || state.disk.is_some() && !self.is_after_removals();
+        let is_seeded = bug::is_seeded(PartBug::NodesForOlderReaders);
+        Some(nodes).filter(|_| is_seeded || !is_older())
+    }
+
+    /// Returns whether rows that merges have left out are expired in this snapshot.
+    fn is_after_removals(&self) -> bool {
+        // Acquire, as in `removed_ms`: pairs with the Release in `note_removal`.
+        let removed_before = self.table.removed_before.load(Ordering::Acquire);
+        removed_before <= self.visible_arrival && self.removed_ms() <= self.now_ms
     }
 
     /// Returns whether [`Self::nodes`] may return some: rows of the index are not hidden one by one.

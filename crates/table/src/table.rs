@@ -95,6 +95,8 @@ pub struct Table {
     pub(crate) removed_before: AtomicU64,
     /// Whether the state has rows on a disk. Written under the exclusive schema lock.
     pub(crate) is_on_disk: AtomicBool,
+    /// About how many bytes of rows have come into a disk table since its rows were frozen last.
+    pub(crate) unfrozen_bytes: AtomicU64,
     /// Whether the rows of a memory table are on a disk and are still to be put into memory.
     pub(crate) is_to_load: AtomicBool,
     /// The rows of it that were copied into memory so far.
@@ -177,6 +179,7 @@ impl Table {
             directory: OnceLock::new(),
             removed_before: AtomicU64::new(0),
             is_on_disk: AtomicBool::new(false),
+            unfrozen_bytes: AtomicU64::new(0),
             is_to_load: AtomicBool::new(false),
             loaded_rows: AtomicU64::new(0),
             checkpointed: Mutex::default(),

@@ -11,7 +11,7 @@ use arrow::{
     compute::concat_batches,
     datatypes::Int64Type,
 };
-use lockstep_engine::{Session, check, code, salvage};
+use lockstep_engine::{Database, OpenOptions, Session, check, code, salvage};
 
 use crate::test_directory::TestDirectory;
 
@@ -296,4 +296,58 @@ fn a_damaged_file_fails_who_needs_it_and_salvage_keeps_the_rows_of_the_others() 
     }
     assert!(salvaged >= 1, "runs have the rows of extents once more");
     assert_eq!(shown(&directory.open(), SHOWS[0]), before);
+}
+
+/// Every so many bytes of a file a bit is flipped, so that each of its blocks has one.
+const BYTES_PER_FLIP: usize = 2_039;
+
+#[test]
+fn a_flipped_bit_in_any_block_is_found_and_is_in_no_answer() {
+    let directory = TestDirectory::new("flipped");
+    let session = directory.open();
+    run(&session, CREATE);
+    run(&session, &DEPLOY.replace("99 PRECEDING", "99999 PRECEDING"));
+    for from in [0, 700] {
+        insert(&session, from, 700);
+        run(&session, "CHECKPOINT");
+    }
+    let mut reads: Vec<String> = SHOWS.map(str::to_owned).to_vec();
+    reads.extend((0..7).map(|key| format!("CALL d ('k{key}', 1, 'x', 999000)")));
+    let expected: Vec<String> = reads.iter().map(|query| shown(&session, query)).collect();
+    drop(session);
+    let (mut flips, mut errors, mut unopened) = (0, 0, 0);
+    for file in directory.data() {
+        let whole = fs::read(&file).expect("it is there");
+        for at in (0..whole.len()).step_by(BYTES_PER_FLIP).chain([whole.len() - 1]) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << (at % 8);
+            fs::write(&file, bytes).expect("it can be written");
+            flips += 1;
+            let found = check(&directory.0).expect("it can be checked");
+            assert!(!found.findings.is_empty(), "byte {at} of {file:?}");
+            let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+            let reader = match Database::open_with(&directory.0, &options) {
+                Ok(database) => database.session(),
+                Err(error) => {
+                    assert_eq!(error.code, "XX001", "byte {at} of {file:?}: {error:?}");
+                    unopened += 1;
+                    continue;
+                }
+            };
+            for (query, expected) in reads.iter().zip(&expected) {
+                match reader.execute(query) {
+                    Ok(output) => {
+                        let found = format!("{:?}", output.batches);
+                        assert_eq!(found, *expected, "{query}: byte {at} of {file:?}");
+                    }
+                    Err(error) => {
+                        assert_eq!(error.code, "XX001", "byte {at} of {file:?}: {error:?}");
+                        errors += 1;
+                    }
+                }
+            }
+        }
+        fs::write(&file, whole).expect("it can be written");
+    }
+    assert!(flips > 150 && errors + unopened > flips, "{flips}, {errors}, {unopened}");
 }

@@ -50,10 +50,6 @@ pub trait RowsToFold<'g> {
 
     /// Returns whether rows could not be read; then what was returned since is not to be used.
     fn has_failed(&self) -> bool;
-
-    /// Returns an event time up to which rows are gone, or were left out, as far as that was seen: nodes of them
-    /// go as well.
-    fn gone(&self) -> Option<i64>;
 }
 
 /// The rows of a key that a series has.
@@ -80,8 +76,6 @@ pub(super) struct MadeNodes {
     pub(super) forest: Forest,
     /// The bytes of the present nodes that are not among them.
     pub(super) replaced: usize,
-    /// See [`RowsToFold::gone`].
-    pub(super) gone: Option<i64>,
     pub(super) done: Maintained,
 }
 
@@ -163,10 +157,6 @@ impl<'g> RowsToFold<'g> for KeyRowsToFold<'g> {
     fn has_failed(&self) -> bool {
         false
     }
-
-    fn gone(&self) -> Option<i64> {
-        None
-    }
 }
 
 impl<'m, 'g, R: RowsToFold<'g>> Maintenance<'m, R> {
@@ -199,8 +189,7 @@ impl<'m, 'g, R: RowsToFold<'g>> Maintenance<'m, R> {
             return None;
         }
         let forest = Forest::new(nodes, self.bytes, dictionary);
-        let gone = self.rows.gone();
-        Some(MadeNodes { forest, replaced: self.replaced, gone, done })
+        Some(MadeNodes { forest, replaced: self.replaced, done })
     }
 
     /// Makes nodes again into whose range a late row falls. The first one is for rows from an event time

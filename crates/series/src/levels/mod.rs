@@ -34,9 +34,9 @@
 //!    are. While nodes are made, a row is noted unless it is as new as the newest one that was known before the
 //!    rows were read.
 //! 9. Whoever adds keys sees to it that no other series takes the place of this one meanwhile.
-//! 10. Rows that a merge of files leaves out are expired, so that no reader takes a node that has them, and
-//!     older than what remains, but for those of one event time, of which no node is made. Whoever reads rows
-//!     to make nodes and comes to the last one says from where on there are none ([`RowsToFold::gone`]).
+//! 10. Rows that a merge of files leaves out may be newer than others that remain. A reader to whom they have not
+//!     expired takes no nodes; to any other, a node without them is as good as one with them, since what is older
+//!     than they has expired as well.
 //!
 //! # Cost
 //!
@@ -497,9 +497,6 @@ impl KeyInWork<'_> {
         // Relaxed: a number to report.
         levels.folded.fetch_add(made.done.rows, Ordering::Relaxed);
         self.is_done = true;
-        if let Some(gone) = made.gone {
-            levels.charge(self.key.nodes.note_removed(gone, guard));
-        }
         let has_late_rows = levels.end(&self.key, made.forest, made.replaced, guard);
         if has_late_rows || made.done.is_unfinished {
             levels.enqueue(&self.key);

@@ -5,7 +5,7 @@
 //! from the files, in which each row is what it was. The rows of a memory table stay where they are
 //! (`checkpointed`).
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use lockstep_row::TableSchema;
 use lockstep_series::{Bounds, LogRow, RowLog};
@@ -168,6 +168,8 @@ impl Table {
         let indexes = state.indexes.iter().map(Index::successor).collect();
         let rotated = TableState::new(Arc::clone(&state.schema), indexes, Arc::new(RowLog::new()));
         self.replace_copied(exclusive, rotated.with_disk(Some(disk)));
+        // Relaxed: the number itself is all that is shared.
+        self.unfrozen_bytes.store(0, Ordering::Relaxed);
         end
     }
 

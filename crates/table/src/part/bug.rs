@@ -50,10 +50,8 @@ pub(crate) enum PartBug {
     NodesCountedTwice,
     /// Nodes are made without the frozen rows.
     FrozenNotInNodes,
-    /// Nodes are made with rows of the oldest event time where retention counts rows.
-    OldestTiesInNodes,
-    /// Nodes of rows that merges have left out stay, where newer ones have none.
-    NodesOfGoneRows,
+    /// Nodes that lack rows which a merge has left out are shown to readers who have these.
+    NodesForOlderReaders,
     /// DELETE and changes of indexes leave nodes as they are.
     NodesOfOtherRows,
 }

@@ -6,11 +6,7 @@
 
 use lockstep_series::{ChunkRun, RowSlices, RowsToFold};
 
-use crate::{
-    ReadError, Snapshot,
-    disk::DiskRows,
-    part::bug::{self, PartBug},
-};
+use crate::{ReadError, Snapshot, disk::DiskRows};
 
 /// The rows of a key in all places. See the module's documentation.
 pub(crate) struct NodeRows<'s> {
@@ -18,10 +14,6 @@ pub(crate) struct NodeRows<'s> {
     disk: &'s DiskRows,
     index: usize,
     key: Vec<u8>,
-    /// Whether retention counts rows, so that a file may lack some of the rows of the oldest event time.
-    counts_rows: bool,
-    /// The event time up to which there are no rows, or were left out.
-    gone: Option<i64>,
     has_failed: bool,
 }
 
@@ -31,10 +23,8 @@ impl<'s> NodeRows<'s> {
         disk: &'s DiskRows,
         index: usize,
         key: &[u8],
-        counts_rows: bool,
     ) -> Self {
-        let (gone, has_failed) = (None, false);
-        Self { snapshot, disk, index, key: key.to_vec(), counts_rows, gone, has_failed }
+        Self { snapshot, disk, index, key: key.to_vec(), has_failed: false }
     }
 
     /// Returns the event time of the newest row.
@@ -61,7 +51,7 @@ impl<'s> NodeRows<'s> {
     }
 
     /// Returns the runs of the rows from an event time up to and without another one, newest first.
-    fn runs(&mut self, from: i64, until: i64) -> Result<Vec<ChunkRun<'s>>, ReadError> {
+    fn runs(&self, from: i64, until: i64) -> Result<Vec<ChunkRun<'s>>, ReadError> {
         debug_assert!(from < until, "there may be rows between");
         let (mut rows, pages) = self.snapshot.every_row(self.disk, self.index, &self.key);
         rows.seek(until - 1);
@@ -75,33 +65,7 @@ impl<'s> NodeRows<'s> {
                 return Ok(runs);
             }
         }
-        // Nothing is older than these rows. Of the oldest event time a merge may have left out others, which a
-        // reader of an older snapshot has.
-        let oldest = runs.last().map(|run| run.event_time(run.len() - 1));
-        let leaves_out = self.counts_rows && !bug::is_seeded(PartBug::OldestTiesInNodes);
-        let gone = match oldest {
-            Some(oldest) if leaves_out => oldest,
-            Some(oldest) => oldest.saturating_sub(1),
-            None => until - 1,
-        };
-        if !bug::is_seeded(PartBug::NodesOfGoneRows) {
-            self.gone = self.gone.max(Some(gone));
-        }
-        if leaves_out {
-            leave_out_until(&mut runs, gone);
-        }
         Ok(runs)
-    }
-}
-
-/// Leaves out the rows up to an event time.
-fn leave_out_until(runs: &mut Vec<ChunkRun<'_>>, event_time: i64) {
-    while let Some(last) = runs.pop() {
-        let newer = last.partition_point(|of_row| of_row > event_time);
-        if newer > 0 {
-            runs.push(last.slice(0..newer));
-            return;
-        }
     }
 }
 
@@ -122,9 +86,5 @@ impl<'s> RowsToFold<'s> for NodeRows<'s> {
 
     fn has_failed(&self) -> bool {
         self.has_failed
-    }
-
-    fn gone(&self) -> Option<i64> {
-        self.gone
     }
 }

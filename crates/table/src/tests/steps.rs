@@ -121,7 +121,7 @@ pub(super) fn divided_ties() -> (Vec<IndexSpec>, Vec<TableStep>) {
 }
 
 #[test]
-fn nodes_have_no_event_time_of_which_a_file_may_lack_rows() {
+fn a_reader_who_has_rows_that_a_merge_left_out_takes_no_nodes_without_them() {
     let (declared, steps) = divided_ties();
     run(declared, steps);
 }
@@ -290,15 +290,21 @@ impl TableFixture {
     }
 }
 
+/// Gives a table a directory on a simulated disk, which lasts as long as it is held.
+pub(super) fn directory_of(table: &Table) -> Arc<DatabaseDirectory> {
+    let access = Access::ReadWrite { new_id: *b"a database of ok" };
+    let disk = Arc::new(SimulatedDisk::new());
+    let directory = DatabaseDirectory::open(disk, Path::new("/table"), access).unwrap();
+    let directory = Arc::new(directory);
+    table.set_directory(&directory);
+    directory
+}
+
 pub(super) fn run(declared: Vec<IndexSpec>, steps: Vec<TableStep>) {
     let has_times = declared.iter().any(|spec| spec.event_time.is_some());
     let (table, clock) = table(declared, 5);
     let (table, model) = (Arc::new(table), Model::default());
-    let access = Access::ReadWrite { new_id: *b"a database of ok" };
-    let disk = Arc::new(SimulatedDisk::new());
-    let directory = DatabaseDirectory::open(disk, Path::new("/table"), access).unwrap();
-    let (directory, holds) = (Arc::new(directory), Vec::new());
-    table.set_directory(&directory);
+    let (directory, holds) = (directory_of(&table), Vec::new());
     let (frozen, kept, levels) = (None, Vec::new(), Vec::new());
     let mut fixture =
         TableFixture { table, clock, model, has_times, levels, holds, directory, frozen, kept };

@@ -2,14 +2,15 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use lockstep_host::{Interrupt, QueryContext, Threads};
 use lockstep_row::{Datum, Retention};
 
 use super::{
-    K, T, V, budgeted, datums, hold::need, index, key, numbers, reclaim, rows, scanned, table,
+    K, T, V, budgeted, datums, hold::need, index, key, numbers, reclaim, rows, scanned,
+    steps::directory_of, table,
 };
 use crate::{Appended, IndexNeed, Snapshot, Table, TableError};
 
@@ -321,4 +322,34 @@ fn late_rows_of_one_time_are_in_order_of_arrival_in_an_index_without_keys() {
     assert_eq!(numbers(snapshot.rows(0, &[])), expected);
     let of_one: Vec<usize> = expected.into_iter().filter(|v| v % 3 == 1 || *v == 0).collect();
     assert_eq!(numbers(snapshot.rows(1, &key(&[Datum::Int(1)]))), of_one);
+}
+
+#[test]
+fn writes_to_a_disk_table_wait_for_a_flush_when_many_rows_have_come() {
+    let by_key = index("i", &[K], Some(T), Retention::Forever);
+    let (table, budget, _clock) = budgeted(vec![by_key], 0);
+    let flushes = Arc::new(AtomicU64::new(0));
+    let (flushing, can_flush) = (Arc::clone(&flushes), Arc::new(AtomicBool::new(true)));
+    let can = Arc::clone(&can_flush);
+    budget.flush_with(move || {
+        flushing.fetch_add(1, Ordering::Relaxed);
+        can.load(Ordering::Relaxed)
+    });
+    budget.set_unfrozen_max(1_000);
+    let append = |batches: i64| {
+        let before = flushes.load(Ordering::Relaxed);
+        for _ in 0..batches {
+            table.append(rows(0..5)).unwrap();
+        }
+        flushes.load(Ordering::Relaxed) - before
+    };
+    let _directory = directory_of(&table);
+    assert_eq!(append(50), 0, "rows of a memory table stay there");
+    table.move_to_disk().unwrap();
+    let waited = append(50);
+    assert!(waited > 10, "{waited}");
+    // Nobody freezes the rows here, so that each write waits; when none can be flushed, few do.
+    can_flush.store(false, Ordering::Relaxed);
+    let waited = append(50);
+    assert!((1..10).contains(&waited), "{waited}");
 }
