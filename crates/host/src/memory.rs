@@ -127,12 +127,12 @@ mod limits {
     const STACKS_BYTES: u64 = 2 * STACK_BYTES as u64;
 
     pub(super) fn left() -> Option<u64> {
-        let groups = groups().iter().filter_map(|group| left_in(group));
+        let groups = groups().iter().filter_map(left_in);
         groups.chain(left_of_addresses()).min()
     }
 
     pub(super) fn total() -> Option<u64> {
-        let groups = groups().iter().filter_map(|group| limit_of(group));
+        let groups = groups().iter().filter_map(limit_of);
         groups.chain(getrlimit(Resource::As).current).chain(of_machine()).min()
     }
 

@@ -244,26 +244,29 @@ const FRAMELESS: &str = "A feature reads only the rows up to its own. Add ORDER 
     time, or ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW; to aggregate over all rows, omit \
     OVER.";
 
+/// Returns what a window without a written frame covers.
+fn unwritten(span: Span, has_order: bool, compatibility: Compatibility) -> Result<Reach> {
+    if has_order && compatibility == Compatibility::Standard {
+        return Ok(Reach { frame: Frame::Range { from: None, to: 0 }, ahead: None });
+    }
+    let hint = match compatibility {
+        Compatibility::Standard => FRAMELESS,
+        Compatibility::OpenMldb => {
+            "Write, for example, ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW, or ROWS \
+             BETWEEN 10 PRECEDING AND CURRENT ROW."
+        }
+    };
+    Diagnostic::new(code::WINDOWING_ERROR, "a window requires a frame")
+        .at(span)
+        .with_hint(hint)
+        .err()
+}
+
 /// Binds the frame. As in standard SQL one that is not written, over an order, is that of all rows up to
 /// this one, and RANGE is over event time, as `ROWS_RANGE` is; OpenMLDB has neither.
 fn reach(spec: &ast::WindowSpec, has_order: bool, compatibility: Compatibility) -> Result<Reach> {
     let is_standard = compatibility == Compatibility::Standard;
-    let Some(frame) = &spec.frame else {
-        if is_standard && has_order {
-            return Ok(Reach { frame: Frame::Range { from: None, to: 0 }, ahead: None });
-        }
-        let hint = match is_standard {
-            true => FRAMELESS,
-            false => {
-                "Write, for example, ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW, or ROWS \
-                 BETWEEN 10 PRECEDING AND CURRENT ROW."
-            }
-        };
-        return Diagnostic::new(code::WINDOWING_ERROR, "a window requires a frame")
-            .at(spec.span)
-            .with_hint(hint)
-            .err();
-    };
+    let Some(frame) = &spec.frame else { return unwritten(spec.span, has_order, compatibility) };
     let unit = match frame.unit {
         FrameUnit::Range if is_standard => FrameUnit::RowsRange,
         unit => unit,
