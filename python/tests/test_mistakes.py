@@ -33,8 +33,8 @@ STATEMENTS = [
     ("SELECT sum(price) OVER (PARTITION BY user) AS s FROM clicks", "ORDER BY the event time"),
     ("SELECT count(*) OVER () AS c FROM clicks", "ORDER BY the event time"),
     (
-        "SELECT sum(price) OVER (PARTITION BY user ORDER BY ts ROWS BETWEEN 1 PRECEDING AND "
-        "1 FOLLOWING) AS s FROM clicks",
+        "DEPLOY d AS SELECT sum(price) OVER (PARTITION BY user ORDER BY ts ROWS BETWEEN "
+        "1 PRECEDING AND 1 FOLLOWING) AS s FROM clicks",
         "end the frame at CURRENT ROW",
     ),
     ("SELECT lead(price) OVER (PARTITION BY user ORDER BY ts) AS n FROM clicks", "lag(x, n)"),

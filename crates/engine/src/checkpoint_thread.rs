@@ -65,6 +65,12 @@ impl FlushRequest {
         }
         false
     }
+
+    /// Lets a checkpoint begin soon. Does not wait.
+    pub(crate) fn begin(&self) {
+        // Relaxed: it guards no data.
+        self.is_wanted.store(true, Ordering::Relaxed);
+    }
 }
 
 impl CheckpointThread {

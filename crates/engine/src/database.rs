@@ -21,7 +21,8 @@ use lockstep_plan::{CatalogTable, stored_tables};
 use lockstep_request::CheckShare;
 use lockstep_row::TableSchema;
 use lockstep_table::{
-    Arrivals, LevelsWaker, MemoryBudget, MemoryUse, Table, TableError, part::PageCacheUse,
+    Arrivals, FlushCall, LevelsWaker, MemoryBudget, MemoryUse, Table, TableError,
+    part::PageCacheUse,
 };
 use lockstep_wal::DatabaseDirectory;
 
@@ -414,7 +415,13 @@ impl Database {
     pub(crate) fn start_checkpoints(&self) {
         if let Some(store) = self.store().filter(|store| !store.is_read_only()) {
             let flush = Arc::clone(store.checkpoints().flush_request());
-            self.state.budget.flush_with(move || flush.wait());
+            self.state.budget.flush_with(move |call| match call {
+                FlushCall::Wait => flush.wait(),
+                FlushCall::Begin => {
+                    flush.begin();
+                    true
+                }
+            });
             store.checkpoints().start(self.host().threads, Arc::downgrade(&self.state));
         }
     }

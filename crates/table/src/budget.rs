@@ -26,7 +26,16 @@ type Observer = Box<dyn Fn(MemoryUse) + Send + Sync>;
 type SpareObserver = Box<dyn Fn() + Send + Sync>;
 
 /// A function that waits until rows of disk tables have left memory; `false` when they do not.
-type Flusher = Box<dyn Fn() -> bool + Send + Sync>;
+type Flusher = Box<dyn Fn(FlushCall) -> bool + Send + Sync>;
+
+/// What a table wants of who flushes rows of disk tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlushCall {
+    /// A flush that is yet to begin is waited for. Whether there was one is returned.
+    Wait,
+    /// A flush begins soon: files were made that no manifest lists.
+    Begin,
+}
 
 /// The memory that all tables of an engine take, and its limit.
 pub struct MemoryBudget {
@@ -149,7 +158,7 @@ impl MemoryBudget {
 
     /// Sets the function by which rows of disk tables leave memory for a write that is refused otherwise. The
     /// first one stays.
-    pub fn flush_with(&self, flush: impl Fn() -> bool + Send + Sync + 'static) {
+    pub fn flush_with(&self, flush: impl Fn(FlushCall) -> bool + Send + Sync + 'static) {
         // There is one flusher.
         drop(self.flusher.set(Box::new(flush)));
     }
@@ -168,7 +177,12 @@ impl MemoryBudget {
 
     /// Waits until rows of disk tables have left memory; `false` when there is nobody who flushes them.
     pub(crate) fn flush(&self) -> bool {
-        self.flusher.get().is_some_and(|flush| flush())
+        self.flusher.get().is_some_and(|flush| flush(FlushCall::Wait))
+    }
+
+    /// Lets a flush begin soon.
+    pub(crate) fn begin_flush(&self) {
+        let _begins = self.flusher.get().is_some_and(|flush| flush(FlushCall::Begin));
     }
 
     /// Reserves memory that is used beside the tables. Returns whether the limit allows it.

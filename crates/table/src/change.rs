@@ -223,6 +223,7 @@ impl Table {
                 if is_long { in_background("build index", build) } else { build() }?;
             }
         }
+        let has_builds = !builds.is_empty();
         let _commit = commit()?;
         let exclusive = self.lock_exclusive();
         let mut indexes: Vec<Index> = Vec::with_capacity(draft.indexes.len());
@@ -251,7 +252,13 @@ impl Table {
         failpoint::reach("table.indexes_logged");
         let schema = Arc::new(draft.schema(&state.schema));
         let changed = TableState::new(schema, indexes, Arc::clone(&state.log));
+        let has_new_runs = is_long && disk.is_some() && has_builds;
         self.replace_state(&exclusive, changed.with_disk(disk.map(DiskDraft::finish)));
+        drop(exclusive);
+        if has_new_runs {
+            // Whoever opens the directory would build them again.
+            self.budget.begin_flush();
+        }
         Ok(())
     }
 

@@ -43,7 +43,7 @@ mod time_unit;
 
 pub use append::Appended;
 pub use arrivals::Arrivals;
-pub use budget::{MemoryBudget, MemoryStatus, MemoryUse};
+pub use budget::{FlushCall, MemoryBudget, MemoryStatus, MemoryUse};
 pub use checkpoint::{CheckpointBlock, FrozenTable};
 #[doc(hidden)]
 pub use disk::{DiskTuning, set_disk_tuning};

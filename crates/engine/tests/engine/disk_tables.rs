@@ -298,6 +298,26 @@ fn a_damaged_file_fails_who_needs_it_and_salvage_keeps_the_rows_of_the_others() 
     assert_eq!(shown(&directory.open(), SHOWS[0]), before);
 }
 
+#[test]
+fn an_index_that_was_built_is_listed_soon() {
+    let directory = TestDirectory::new("listed");
+    let session = directory.open();
+    run(&session, CREATE);
+    for from in (0..70_000).step_by(10_000) {
+        insert(&session, from, 10_000);
+    }
+    run(&session, "CHECKPOINT");
+    let manifest = || fs::read(directory.0.join("MANIFEST")).expect("it is there");
+    let before = manifest();
+    run(&session, "CREATE INDEX i ON t (n) OPTIONS (ts=ts)");
+    let is_listed = || {
+        lockstep_host::pause(1);
+        manifest() != before
+    };
+    assert!((0..20_000).any(|_| is_listed()), "a checkpoint follows");
+    assert_eq!(number(&session, "SELECT count(*) FROM t WHERE n = 12345"), 1);
+}
+
 /// Every so many bytes of a file a bit is flipped, so that each of its blocks has one.
 const BYTES_PER_FLIP: usize = 2_039;
 

@@ -331,7 +331,7 @@ fn writes_to_a_disk_table_wait_for_a_flush_when_many_rows_have_come() {
     let flushes = Arc::new(AtomicU64::new(0));
     let (flushing, can_flush) = (Arc::clone(&flushes), Arc::new(AtomicBool::new(true)));
     let can = Arc::clone(&can_flush);
-    budget.flush_with(move || {
+    budget.flush_with(move |_| {
         flushing.fetch_add(1, Ordering::Relaxed);
         can.load(Ordering::Relaxed)
     });
