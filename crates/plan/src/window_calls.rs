@@ -156,6 +156,7 @@ impl<'a> WindowCalls<'a> {
             function: aggregate.function,
             arguments: arguments.clone(),
             frame: self.groups[position.group].window.window.frame,
+            ahead: self.groups[position.group].window.window.ahead,
         });
         let output = self.output_name(aggregate.function.name);
         let call = AggregateCall {

@@ -9,7 +9,7 @@ use lockstep_diagnostic::Span;
 use lockstep_function::AggregateFunction;
 use lockstep_sql::ast;
 
-use crate::{Frame, Window};
+use crate::{Frame, FrameAhead, Window};
 
 /// The parts of a query as they were written, in the order of binding, with those of sub-queries
 /// and common tables.
@@ -78,6 +78,8 @@ pub struct WrittenCall {
     pub arguments: Vec<Expr>,
     /// The frame that it is over, which for `lag` as a whole select item is not the window's.
     pub frame: Frame,
+    /// What it covers after the current row.
+    pub ahead: Option<FrameAhead>,
 }
 
 /// How a LAST JOIN was written.

@@ -92,6 +92,14 @@ impl Bounds {
         }
     }
 
+    /// Returns the least event time of rows that have not expired by their time alone.
+    pub fn event_time_min(&self) -> i64 {
+        match self.expiry {
+            Expiry::Never | Expiry::Both { .. } => i64::MIN,
+            Expiry::Either { event_time_min, .. } => event_time_min,
+        }
+    }
+
     /// Returns whether every row after the first `passed` is expired, whatever its event time.
     pub fn is_exhausted(&self, passed: u64) -> bool {
         matches!(self.expiry, Expiry::Either { latest, .. } if passed >= latest)

@@ -382,8 +382,13 @@ impl Table {
     /// Reserves memory for rows and locks the state. Removes expired rows before when it is time to, or
     /// when the budget is exhausted.
     fn begin(&self, batch: &RowBatch) -> Result<(SharedLock<'_>, Reservation<'_>), TableError> {
-        self.collect_in_time();
         self.wait_for_flush(number(batch.stored_size()));
+        self.begin_now(batch)
+    }
+
+    /// Does what [`Self::begin`] does without waiting for a flush.
+    fn begin_now(&self, batch: &RowBatch) -> Result<(SharedLock<'_>, Reservation<'_>), TableError> {
+        self.collect_in_time();
         let shared = self.lock_shared();
         self.check_open()?;
         if let Ok(reservation) = self.try_reserve(self.shared_state(&shared), batch) {
@@ -434,7 +439,8 @@ impl Table {
 
     /// Reserves memory as an append does, for rows that are applied later.
     pub(crate) fn reserve(&self, batch: &RowBatch) -> Result<Reservation<'_>, TableError> {
-        Ok(self.begin(batch)?.1)
+        // They are in no log yet, which a flush would take them from.
+        Ok(self.begin_now(batch)?.1)
     }
 
     /// Reserves memory for rows. Fails with the bytes that they need.

@@ -220,7 +220,8 @@ impl LevelsHold {
         let made = self.find_levels(state, levels).and_then(|_| {
             let (disk, retention) = (state.disk.as_ref()?, state.live_retentions[self.index]?);
             let bounds = snapshot.bounds(retention);
-            let rows = NodeRows::new(snapshot, disk, self.index, work.key());
+            let event_time_min = bounds.event_time_min();
+            let rows = NodeRows::new(snapshot, disk, self.index, work.key(), event_time_min);
             if !work.knows_newest() {
                 work.know_newest(rows.newest().ok()?.unwrap_or(i64::MIN));
             }

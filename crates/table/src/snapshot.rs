@@ -370,7 +370,7 @@ impl<'t> Snapshot<'t> {
         state.live_retentions[index]?;
         let nodes = state.indexes[index].series.nodes(levels, key, &self.guard)?;
         // After the nodes were loaded: who made them has noted before what files lack.
-        let is_older = || state.disk.is_some() && !self.is_after_removals();
+        let is_older = || nodes.are_of_parts() && !self.is_after_removals();
         let is_seeded = bug::is_seeded(PartBug::NodesForOlderReaders);
         Some(nodes).filter(|_| is_seeded || !is_older())
     }

@@ -1,6 +1,6 @@
 //! A result that depends on which of several simultaneous rows arrived first.
 
-use lockstep_plan::{Frame, WrittenCall, WrittenWindow};
+use lockstep_plan::{Frame, FrameAhead, WrittenCall, WrittenWindow};
 use lockstep_sql::ast::{ExprKind, Literal};
 
 use super::{Alike, Facts, Finding, Lint, LintScope};
@@ -51,15 +51,18 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
 
 /// What the order of simultaneous rows matters to.
 fn counts_order(window: &WrittenWindow) -> Option<String> {
-    let is_cut = |frame: Frame| {
-        matches!(frame, Frame::Rows { from: Some(_), .. })
-            || matches!(frame, Frame::Rows { to, .. } if to > 0)
+    let is_cut = |call: &WrittenCall| match call.frame {
+        Frame::Rows { from, to } => {
+            let all_ahead = FrameAhead { nearest: 1, farthest: None };
+            from.is_some() || to > 0 || call.ahead.is_some_and(|ahead| ahead != all_ahead)
+        }
+        Frame::Range { .. } => false,
     };
     let calls = || window.calls.iter().filter(|call| !is_of_current_row(call, window));
     if let Some(call) = calls().find(|call| call.function.is_ordered) {
         return Some(format!("`{}`", call.function.name));
     }
-    if calls().any(|call| is_cut(call.frame)) {
+    if calls().any(is_cut) {
         return Some("a ROWS frame".to_owned());
     }
     let has_limit = window.window.max_size.is_some() && calls().next().is_some();
@@ -69,6 +72,7 @@ fn counts_order(window: &WrittenWindow) -> Option<String> {
 /// Whether a call reads the current row and no other.
 fn is_of_current_row(call: &WrittenCall, window: &WrittenWindow) -> bool {
     let has_current_row = match call.frame {
+        _ if call.ahead.is_some() => return false,
         Frame::Rows { from: Some(0), to: 0 } => return true,
         Frame::Rows { to, .. } => to == 0,
         Frame::Range { from, to } => to <= 0 && from.is_none_or(|from| from >= 0),

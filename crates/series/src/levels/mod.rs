@@ -170,6 +170,7 @@ pub struct KeyInWork<'l> {
 #[derive(Clone, Copy)]
 pub struct KeyNodes<'g> {
     forest: &'g Forest,
+    rows: LevelRows,
 }
 
 /// The size of levels, to be reported.
@@ -267,7 +268,7 @@ impl Levels {
             levels.is_used.store(true, Ordering::Relaxed);
         }
         let forest = levels.nodes.load(guard);
-        (!forest.nodes().is_empty()).then_some(KeyNodes { forest })
+        (!forest.nodes().is_empty()).then_some(KeyNodes { forest, rows: self.rows })
     }
 
     /// Asks for nodes of a key, which has many rows that readers read. Does not wait.
@@ -540,6 +541,12 @@ impl<'g> KeyNodes<'g> {
     #[inline]
     pub fn dictionary(self) -> Option<&'g dyn NodeDictionary> {
         self.forest.dictionary().map(|shared| &**shared)
+    }
+
+    /// Returns whether they may lack rows that merges of files have left out.
+    #[inline]
+    pub fn are_of_parts(self) -> bool {
+        self.rows == LevelRows::Parts
     }
 
     /// Returns the number of rows that are in nodes.

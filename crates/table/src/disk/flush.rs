@@ -155,6 +155,8 @@ impl Table {
             return frozen.end;
         }
         let end = self.commit_queue.first_in_flight(|| self.arrivals.next());
+        // Relaxed: the number itself is all that is shared.
+        self.unfrozen_bytes.store(0, Ordering::Relaxed);
         if state.log.row_count(&lockstep_series::pin()) == 0 {
             return end;
         }
@@ -168,8 +170,6 @@ impl Table {
         let indexes = state.indexes.iter().map(Index::successor).collect();
         let rotated = TableState::new(Arc::clone(&state.schema), indexes, Arc::new(RowLog::new()));
         self.replace_copied(exclusive, rotated.with_disk(Some(disk)));
-        // Relaxed: the number itself is all that is shared.
-        self.unfrozen_bytes.store(0, Ordering::Relaxed);
         end
     }
 

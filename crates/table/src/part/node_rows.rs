@@ -14,6 +14,8 @@ pub(crate) struct NodeRows<'s> {
     disk: &'s DiskRows,
     index: usize,
     key: Vec<u8>,
+    /// Rows with a smaller event time have expired: of many, none is worth a node.
+    event_time_min: i64,
     has_failed: bool,
 }
 
@@ -23,8 +25,9 @@ impl<'s> NodeRows<'s> {
         disk: &'s DiskRows,
         index: usize,
         key: &[u8],
+        event_time_min: i64,
     ) -> Self {
-        Self { snapshot, disk, index, key: key.to_vec(), has_failed: false }
+        Self { snapshot, disk, index, key: key.to_vec(), event_time_min, has_failed: false }
     }
 
     /// Returns the event time of the newest row.
@@ -73,6 +76,10 @@ impl<'s> RowsToFold<'s> for NodeRows<'s> {
     const ROWS_AT_ONCE: usize = 1 << 16;
 
     fn between(&mut self, from: i64, until: i64, rows_max: usize) -> RowSlices<'s> {
+        let from = from.max(self.event_time_min);
+        if from >= until {
+            return RowSlices::default();
+        }
         let cut = self.cut(from, until, rows_max);
         match self.runs(from, cut.unwrap_or(until)) {
             Ok(runs) => RowSlices::of_runs(runs, cut.is_some()),
