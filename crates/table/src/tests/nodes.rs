@@ -3,9 +3,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use lockstep_row::{Datum, Retention};
+
+use super::{K, T, V, index, key, rows, steps::directory_of, table};
 use crate::{
     KeyNodes, KeyRows, KeyRun, LevelKeys, LevelNode, LevelsHold, NodeDictionary, NodeSpan, RunFold,
-    Snapshot, Table, tests::V,
+    Snapshot, Table,
 };
 
 /// Levels whose nodes list their rows.
@@ -164,4 +167,26 @@ fn check_rows(
         current = (count < run.len()).then(|| run.slice(count..run.len()));
     }
     assert_eq!(found, expected, "{wanted:?}");
+}
+
+#[test]
+fn a_key_with_many_expired_rows_in_files_gets_nodes_of_the_others() {
+    let by_key = index("i", &[K], Some(T), Retention::Absolute { ttl_ms: 1_000 });
+    let (table, clock) = table(vec![by_key], 500);
+    let table = Arc::new(table);
+    let directory = directory_of(&table);
+    table.move_to_disk().unwrap();
+    table.append(rows(0..20_000)).unwrap();
+    let flushed = table.freeze().flush(&mut || directory.create_data_file()).unwrap();
+    table.install(&flushed);
+    clock.set_ms(20_500);
+    let levels = HeldLevels::of(&table, 0);
+    let key = key(&[Datum::Int(1)]);
+    levels.0.ask(&key);
+    let is_done = (0..50).any(|_| levels.0.maintain(&mut ListFold).is_none());
+    assert!(is_done, "each step makes nodes of other rows");
+    let snapshot = table.snapshot();
+    let nodes = snapshot.nodes(0, levels.0.id(), || &key).unwrap();
+    assert!((400..500).contains(&nodes.rows()), "{}", nodes.rows());
+    levels.check(&snapshot, &[BTreeSet::from([key.clone()])]);
 }
