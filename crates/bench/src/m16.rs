@@ -7,9 +7,14 @@
 //! thread inserts 10,000 rows a second. *Cold*: each key once after the database was opened again, without the
 //! system's page cache. The answers of both tables are compared for each key.
 //!
-//! Libraries that store rows on a disk are measured over the same shape by `crates/table/engines`.
+//! The peers are PostgreSQL and MariaDB with InnoDB and with MyRocks, each with as much memory for its cache as the
+//! disk table has for everything (`peers`). Libraries that store rows on a disk are measured over the same shape by
+//! `crates/table/engines`.
 
 mod load;
+mod peers;
+
+use std::collections::HashMap;
 
 use load::{EventRows, Inserting, LoadedEvents, request_of};
 use lockstep_engine::PreparedRequest;
@@ -17,6 +22,7 @@ use lockstep_host::{Clock, SystemClock};
 use lockstep_row::Arena;
 use serde_json::{Map, Value as Json, json};
 
+use self::peers::PeerRun;
 use crate::{
     answer::AnswerValue,
     arguments::BenchOptions,
@@ -45,6 +51,13 @@ const WARM_ROWS: u64 = 30_000;
 /// The exponent of the Zipf distribution.
 const ZIPF_EXPONENT: f64 = 0.99;
 
+/// The cases without inserts, and the one with them.
+const CASES: [(&str, KeyOrder); 3] =
+    [("warm", KeyOrder::Warm), ("Zipf", KeyOrder::Zipf), ("uniform", KeyOrder::Uniform)];
+const WITH_INSERTS: &str = "uniform, with inserts";
+/// The answers of so many keys are compared with those of peers.
+const KEYS_COMPARED: u64 = 64;
+
 /// How keys are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyOrder {
@@ -69,9 +82,21 @@ struct CaseLatencies {
     p50: f64,
     p99: f64,
     p999: f64,
-    /// Pages of a request that were read from files.
-    pages_read: f64,
+    /// Pages of a request that were read from files; `None` for a peer.
+    pages_read: Option<f64>,
 }
+
+/// The cases that were measured, one line for each table and case, and the ratios.
+#[derive(Default)]
+struct MeasuredCases {
+    lines: Vec<Vec<ResultCell>>,
+    ratios: Map<String, Json>,
+    /// The p50 of the disk table by window and case.
+    of_disk: HashMap<(u64, &'static str), f64>,
+}
+
+/// The answers for some keys by window, before anything is inserted.
+type ExpectedAnswers = HashMap<u64, Vec<Vec<AnswerValue>>>;
 
 /// Both databases, and what was measured.
 struct BothTables {
@@ -81,8 +106,7 @@ struct BothTables {
     /// The number of the next row that is inserted.
     next_row: u64,
     requests: u64,
-    table: Vec<Vec<ResultCell>>,
-    ratios: Map<String, Json>,
+    cases: MeasuredCases,
 }
 
 /// Runs the workload.
@@ -114,38 +138,43 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
         notes.insert(name.to_owned(), value);
     }
     let requests = if options.quick { REQUESTS_QUICK } else { REQUESTS };
-    let (table, ratios) = (Vec::new(), Map::new());
-    let next_row = rows.count();
-    let mut both = BothTables { memory, disk, rows, next_row, requests, table, ratios };
-    both.measure()?;
-    let BothTables { disk, mut table, ratios, .. } = both;
-    let open_ms = cold(disk, rows, &mut table)?;
+    let (next_row, cases) = (rows.count(), MeasuredCases::default());
+    let mut both = BothTables { memory, disk, rows, next_row, requests, cases };
+    let expected = both.measure()?;
+    let BothTables { memory, disk, mut cases, .. } = both;
+    memory.close()?;
+    let open_ms = cold(disk, rows, &mut cases.lines)?;
     notes.insert("open_ms".to_owned(), json!(rounded(open_ms)));
+    let run = PeerRun { rows, cache_bytes: limit, requests, expected: &expected };
+    peers::measure(options, run, &mut cases, &mut notes)?;
+    let MeasuredCases { lines, ratios, .. } = cases;
     let columns = vec!["window", "table", "keys", "p50 µs", "p99 µs", "p999 µs", "pages read"];
     let title = format!("windows over {} rows, max_memory {limit}", rows.count());
-    let tables = vec![MeasurementTable { title, columns, rows: table }];
+    let tables = vec![MeasurementTable { title, columns, rows: lines }];
     let params = json!({ "rows": rows.count(), "keys": rows.keys, "max_memory": limit });
     let point = Point { params, ratios, ..Point::default() };
     Ok(Outcome { point, tables, sweeps: Vec::new(), notes })
 }
 
 impl BothTables {
-    fn measure(&mut self) -> Result<()> {
+    /// Measures all cases but the cold ones. Returns the answers before rows are inserted.
+    fn measure(&mut self) -> Result<ExpectedAnswers> {
+        let mut expected = HashMap::new();
+        let mut requests = Vec::new();
         for window in WINDOWS {
-            let [in_memory, on_disk] =
-                [&self.memory, &self.disk].map(|loaded| loaded.deploy(window));
-            let (in_memory, on_disk) = (in_memory?, on_disk?);
-            compare(&in_memory, &on_disk, self.rows.keys)?;
-            for (name, order) in
-                [("warm", KeyOrder::Warm), ("Zipf", KeyOrder::Zipf), ("uniform", KeyOrder::Uniform)]
-            {
+            let in_memory = self.memory.deploy(window)?;
+            let on_disk = self.disk.deploy(window)?;
+            expected.insert(window, compare(&in_memory, &on_disk, self.rows.keys)?);
+            requests.push((window, in_memory, on_disk));
+        }
+        for (window, in_memory, on_disk) in requests {
+            for (name, order) in CASES {
                 self.case(window, name, order, [&in_memory, &on_disk])?;
             }
             let (memory, disk) = (self.memory.clone(), self.disk.clone());
             let begin = self.next_row;
             let inserting = [Inserting::start(memory, begin)?, Inserting::start(disk, begin)?];
-            let case = "uniform, with inserts";
-            self.case(window, case, KeyOrder::Uniform, [&in_memory, &on_disk])?;
+            self.case(window, WITH_INSERTS, KeyOrder::Uniform, [&in_memory, &on_disk])?;
             let [of_memory, of_disk] = inserting.map(Inserting::end);
             let (of_memory, of_disk) = (of_memory?, of_disk?);
             // Both have the same rows again.
@@ -153,27 +182,33 @@ impl BothTables {
             self.memory.insert(of_memory..self.next_row)?;
             self.disk.insert(of_disk..self.next_row)?;
         }
-        Ok(())
+        Ok(expected)
     }
 
     /// Measures one case in both tables.
     fn case(
         &mut self,
         window: u64,
-        name: &str,
+        name: &'static str,
         order: KeyOrder,
         requests: [&PreparedRequest; 2],
     ) -> Result<()> {
         let keys = CaseKeys::new(order, self.rows.keys, window);
-        let count = (self.requests * 100 / window.max(100)).max(50);
+        let count = request_count(self.requests, window);
         let memory = measure(requests[0], &self.memory, count, &keys)?;
         let disk = measure(requests[1], &self.disk, count, &keys)?;
         let ratio = json!(rounded(disk.p50 / memory.p50));
-        self.ratios.insert(format!("disk/memory, p50 of {window} rows, {name}"), ratio);
-        self.table.push(memory.cells(window, "memory", name));
-        self.table.push(disk.cells(window, "disk", name));
+        self.cases.ratios.insert(format!("disk/memory, p50 of {window} rows, {name}"), ratio);
+        self.cases.of_disk.insert((window, name), disk.p50);
+        self.cases.lines.push(memory.cells(window, "memory", name));
+        self.cases.lines.push(disk.cells(window, "disk", name));
         Ok(())
     }
+}
+
+/// Returns how many requests are measured over a window, of so many for a short one.
+fn request_count(requests: u64, window: u64) -> u64 {
+    (requests * 100 / window.max(100)).max(50)
 }
 
 /// Measures the disk table after it was opened again, without its files in the system's page cache. Returns how
@@ -197,9 +232,14 @@ fn cold(disk: LoadedEvents, rows: EventRows, table: &mut Vec<Vec<ResultCell>>) -
     Ok(open_ms)
 }
 
-/// Compares the answers for all keys.
-fn compare(memory: &PreparedRequest, disk: &PreparedRequest, keys: u64) -> Result<()> {
+/// Compares the answers for all keys. Returns those of the first ones.
+fn compare(
+    memory: &PreparedRequest,
+    disk: &PreparedRequest,
+    keys: u64,
+) -> Result<Vec<Vec<AnswerValue>>> {
     let arena = Arena::new();
+    let mut answers = Vec::new();
     for key in 0..keys {
         let row = request_of(key);
         let answer = |request: &PreparedRequest| -> Result<Vec<AnswerValue>> {
@@ -212,8 +252,11 @@ fn compare(memory: &PreparedRequest, disk: &PreparedRequest, keys: u64) -> Resul
             let request = usize::try_from(key).unwrap_or(usize::MAX);
             return Err(Error::Disagreement { system: "disk".to_owned(), request, difference });
         }
+        if key < KEYS_COMPARED {
+            answers.push(on_disk);
+        }
     }
-    Ok(())
+    Ok(answers)
 }
 
 impl CaseKeys {
@@ -253,40 +296,56 @@ fn weight(rank: u64) -> f64 {
     libm::pow(rank as f64, -ZIPF_EXPONENT)
 }
 
-/// Answers requests one after the other; each key once before.
+/// Answers requests of Lockstep as [`measure_calls`] does.
 fn measure(
     request: &PreparedRequest,
     loaded: &LoadedEvents,
     count: u64,
     keys: &CaseKeys,
 ) -> Result<CaseLatencies> {
-    let (mut times, mut arena, clock) = (latencies(), Arena::new(), SystemClock::new());
+    let mut arena = Arena::new();
+    let pages = || loaded.database.page_cache().reads;
+    let mut before = 0;
+    let mut latencies = measure_calls(count, keys, &mut || before = pages(), &mut |key| {
+        arena.reset();
+        std::hint::black_box(request.answer(&request_of(key), &arena)?);
+        Ok(())
+    })?;
+    latencies.pages_read = Some((pages() - before) as f64 / count as f64);
+    Ok(latencies)
+}
+
+/// Makes calls for keys, one after the other; warm keys each once before, after which `begin` is called.
+fn measure_calls(
+    count: u64,
+    keys: &CaseKeys,
+    begin: &mut dyn FnMut(),
+    call: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<CaseLatencies> {
+    let (mut times, clock) = (latencies(), SystemClock::new());
     if keys.order == KeyOrder::Warm {
         for at in 0..keys.warm {
-            arena.reset();
-            request.answer(&request_of(keys.key(at)), &arena)?;
+            call(keys.key(at))?;
         }
     }
-    let before = loaded.database.page_cache().reads;
+    begin();
     for at in 0..count {
-        let row = request_of(keys.key(at));
-        arena.reset();
+        let key = keys.key(at);
         let begun = clock.monotonic_ns();
-        std::hint::black_box(request.answer(&row, &arena)?);
+        call(key)?;
         record(&mut times, clock.monotonic_ns() - begun);
     }
-    let read = loaded.database.page_cache().reads - before;
     let at = |quantile: f64| times.value_at_quantile(quantile) as f64 / 1e3;
-    let pages_read = read as f64 / count as f64;
-    Ok(CaseLatencies { p50: at(0.5), p99: at(0.99), p999: at(0.999), pages_read })
+    Ok(CaseLatencies { p50: at(0.5), p99: at(0.99), p999: at(0.999), pages_read: None })
 }
 
 impl CaseLatencies {
     fn cells(&self, window: u64, table: &str, keys: &str) -> Vec<ResultCell> {
         let text = |text: &str| ResultCell::Text(text.to_owned());
-        let numbers = [self.p50, self.p99, self.p999, self.pages_read];
+        let numbers = |numbers| ResultCell::Numbers(numbers);
         let mut cells = vec![text(&window.to_string()), text(table), text(keys)];
-        cells.extend(numbers.map(|number| ResultCell::Numbers(vec![number])));
+        cells.extend([self.p50, self.p99, self.p999].map(|number| numbers(vec![number])));
+        cells.push(self.pages_read.map_or_else(|| text("–"), |pages| numbers(vec![pages])));
         cells
     }
 }

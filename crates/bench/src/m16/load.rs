@@ -29,8 +29,8 @@ const STEP_MS: i64 = 1_000;
 /// The text of a row, behind its number.
 const NOTE: &str = " of an event, with some more text to read past";
 /// Rows that are inserted beside requests at once, and after how many milliseconds again.
-const INSERTED_ROWS: u64 = 100;
-const INSERT_EVERY_MS: u32 = 10;
+pub(super) const INSERTED_ROWS: u64 = 100;
+pub(super) const INSERT_EVERY_MS: u32 = 10;
 
 /// The rows: so many for each key, which take turns.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +60,7 @@ impl EventRows {
         (note(0).len() + 3 * size_of::<u64>()) as f64
     }
 
-    fn row(self, number: u64, note: &str) -> [Datum<'_>; 4] {
+    pub(super) fn row(self, number: u64, note: &str) -> [Datum<'_>; 4] {
         let (key, at) = (number % self.keys, number / self.keys);
         let value = KeyedRandom::at(&[15, number]).int(0, 1_000_000) as f64 / 100.0;
         [
@@ -72,7 +72,7 @@ impl EventRows {
     }
 }
 
-fn note(number: u64) -> String {
+pub(super) fn note(number: u64) -> String {
     format!("note {number:>16}{NOTE}")
 }
 

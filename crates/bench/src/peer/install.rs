@@ -3,7 +3,11 @@
 //! DuckDB comes as the shared library that its package for Node carries; Feast, Polars, Spark and the flights
 //! of the demonstration as Python packages, each in an environment of its own; the servers and SQLite as Debian packages, which need root.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use super::folder::cache_folder;
 use crate::error::{Error, Result, Trying};
@@ -72,6 +76,9 @@ pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
     if !sqlite_library().exists() {
         missing.push("libsqlite3-0");
     }
+    if !Path::new(MYROCKS_LIBRARY).exists() {
+        missing.push("mariadb-plugin-rocksdb");
+    }
     if missing.is_empty() {
         say("mariadb, postgres, redis, sqlite: already installed");
         return Ok(());
@@ -82,6 +89,9 @@ pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
     command.env("DEBIAN_FRONTEND", "noninteractive");
     run(command.args(["install", "--quiet=2", "--yes", "--no-install-recommends"]).args(missing))
 }
+
+/// Where Debian's package has the plugin of MyRocks.
+const MYROCKS_LIBRARY: &str = "/usr/lib/mysql/plugin/ha_rocksdb.so";
 
 /// Debian packages, and a program of each.
 const SERVERS: [(&str, &str); 3] =

@@ -1,11 +1,11 @@
 //! MariaDB with its MEMORY engine: rows in memory, an ordered index on (key, event time).
 //!
 //! Text is one byte a character and compares as bytes; statements are prepared; nothing is logged.
-//! In the workloads about durability it runs with InnoDB instead.
+//! In the workloads about durability and disks it runs with InnoDB instead, in M16 also with MyRocks.
 
 mod wire;
 
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 use wire::MariaDbWire;
 
@@ -47,14 +47,39 @@ pub(crate) enum MariaDbEngine {
     InnoDbSynced,
     /// InnoDB, whose log is in the page cache when a commit returns.
     InnoDbWritten,
+    /// The same, with a buffer pool of so many bytes.
+    InnoDbWithCache(u64),
+    /// MyRocks, whose log is in the page cache when a commit returns, with a block cache of so many bytes.
+    RocksDbWithCache(u64),
 }
 
 impl MariaDbEngine {
-    fn settings(self) -> &'static [&'static str] {
-        match self {
+    fn settings(self) -> Vec<String> {
+        let settings: &[&str] = match self {
             Self::Memory => &["--innodb-buffer-pool-size=64M"],
             Self::InnoDbSynced => &[POOL, LOG, "--innodb-flush-log-at-trx-commit=1"],
             Self::InnoDbWritten => &[POOL, LOG, "--innodb-flush-log-at-trx-commit=2"],
+            Self::InnoDbWithCache(_) => &[LOG, "--innodb-flush-log-at-trx-commit=2"],
+            Self::RocksDbWithCache(_) => &[
+                "--innodb-buffer-pool-size=64M",
+                "--plugin-load-add=ha_rocksdb",
+                "--rocksdb-flush-log-at-trx-commit=2",
+            ],
+        };
+        let cache = match self {
+            Self::InnoDbWithCache(bytes) => Some(format!("--innodb-buffer-pool-size={bytes}")),
+            Self::RocksDbWithCache(bytes) => Some(format!("--rocksdb-block-cache-size={bytes}")),
+            Self::Memory | Self::InnoDbSynced | Self::InnoDbWritten => None,
+        };
+        settings.iter().map(ToString::to_string).chain(cache).collect()
+    }
+
+    /// Returns the name that CREATE TABLE has for it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "MEMORY",
+            Self::InnoDbSynced | Self::InnoDbWritten | Self::InnoDbWithCache(_) => "InnoDB",
+            Self::RocksDbWithCache(_) => "ROCKSDB",
         }
     }
 }
@@ -94,6 +119,11 @@ impl MariaDb {
         let mariadb = Self { server, engine };
         MariaDbWire::start(mariadb.server.connect()?)?.query("CREATE DATABASE bench")?;
         Ok(mariadb)
+    }
+
+    /// Returns the folder of its data.
+    pub(crate) fn folder(&self) -> &Path {
+        self.server.folder()
     }
 }
 
@@ -146,12 +176,14 @@ impl SqlConnection for MariaDbConnection {
             .map(|(name, kind)| format!("{name} {}", Dialect::MariaDb.type_name(*kind)))
             .collect();
         let columns = columns.join(", ");
-        let engine = match self.engine {
+        let engine = self.engine.name();
+        let expected = match self.engine {
             // The engine sizes its blocks by the number of rows it is told to expect.
-            MariaDbEngine::Memory => format!("MEMORY MAX_ROWS={rows}"),
-            MariaDbEngine::InnoDbSynced | MariaDbEngine::InnoDbWritten => "InnoDB".to_owned(),
+            MariaDbEngine::Memory => format!(" MAX_ROWS={rows}"),
+            _ => String::new(),
         };
-        self.execute(&format!("CREATE TABLE {name} ({columns}) ENGINE={engine}")).map(drop)
+        self.execute(&format!("CREATE TABLE {name} ({columns}) ENGINE={engine}{expected}"))
+            .map(drop)
     }
 
     fn create_time_index(

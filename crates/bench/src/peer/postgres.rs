@@ -64,7 +64,7 @@ pub(crate) enum PostgresDurability {
 }
 
 impl PostgresDurability {
-    fn settings(self) -> Vec<&'static str> {
+    fn settings(self) -> Vec<String> {
         let own: &[&str] = match self {
             Self::Synchronous => &["synchronous_commit=on", "max_wal_size=4GB"],
             Self::Asynchronous => &["synchronous_commit=off", "max_wal_size=4GB"],
@@ -72,7 +72,7 @@ impl PostgresDurability {
                 &["synchronous_commit=on", "max_wal_size=64GB", "checkpoint_timeout=1d"]
             }
         };
-        DURABLE_SETTINGS.iter().chain(own).copied().collect()
+        DURABLE_SETTINGS.iter().chain(own).map(ToString::to_string).collect()
     }
 }
 
@@ -80,7 +80,7 @@ impl PostgresDurability {
 #[derive(Debug)]
 pub(crate) struct Postgres {
     server: Server,
-    settings: Vec<&'static str>,
+    settings: Vec<String>,
 }
 
 /// The user that the server runs as when we are root, since it refuses to run as root.
@@ -92,7 +92,7 @@ struct ServerUser {
 impl Postgres {
     /// Creates a data folder and starts a server on it.
     pub(crate) fn start() -> Result<Self> {
-        Self::start_with(SETTINGS.to_vec())
+        Self::start_with(SETTINGS.map(str::to_owned).to_vec())
     }
 
     /// Does the same for a server that loses nothing, or as little as it is told to.
@@ -100,7 +100,16 @@ impl Postgres {
         Self::start_with(durability.settings())
     }
 
-    fn start_with(settings: Vec<&'static str>) -> Result<Self> {
+    /// Does the same for a server that keeps so many bytes of its tables in memory, and writes its log as
+    /// [`PostgresDurability::Asynchronous`] does.
+    pub(crate) fn start_with_cache(bytes: u64) -> Result<Self> {
+        let mut settings = PostgresDurability::Asynchronous.settings();
+        // The last one counts.
+        settings.push(format!("shared_buffers={}kB", bytes / 1024));
+        Self::start_with(settings)
+    }
+
+    fn start_with(settings: Vec<String>) -> Result<Self> {
         let initdb = program(NAME, "initdb")?;
         let scratch = TemporaryFolder::new(NAME)?;
         let account = account();
@@ -146,11 +155,11 @@ impl Postgres {
 }
 
 /// Returns the command that starts a server on a folder that has its data.
-fn server_command(folder: &Path, settings: &[&str]) -> Result<Command> {
+fn server_command(folder: &Path, settings: &[String]) -> Result<Command> {
     let mut command = command_as(account().as_ref(), &program(NAME, "postgres")?);
     command.arg("-D").arg(folder.join("data")).arg("-k").arg(folder);
     for setting in settings {
-        command.args(["-c", setting]);
+        command.args(["-c", setting.as_str()]);
     }
     command.current_dir(folder);
     Ok(command)
