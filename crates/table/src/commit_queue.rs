@@ -19,12 +19,15 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use lockstep_host::sync::{Condvar, Mutex, MutexGuard};
 
-use crate::publication::Publications;
+use crate::{TailSignal, publication::Publications};
 
 /// The appends of a table in order of arrival.
 #[derive(Default)]
@@ -45,6 +48,8 @@ struct QueueState {
     in_flight: VecDeque<QueuedAppend>,
     /// The number of threads that wait for an earlier append.
     waiting: usize,
+    /// Who is told when an append becomes visible.
+    listeners: Vec<Weak<TailSignal>>,
     /// Whether an append has panicked.
     is_damaged: bool,
 }
@@ -98,6 +103,10 @@ pub(crate) struct QueueLock<'a> {
 }
 
 impl QueueState {
+    fn wake_listeners(&self) {
+        self.listeners.iter().filter_map(Weak::upgrade).for_each(|listener| listener.raise());
+    }
+
     /// Returns the append that ends before `end`, unless it is visible.
     fn find(&mut self, end: u64) -> Option<&mut QueuedAppend> {
         self.in_flight.iter_mut().find(|append| append.end == end)
@@ -116,6 +125,22 @@ impl CommitQueue {
     pub(crate) fn first_in_flight(&self, next: impl FnOnce() -> u64) -> u64 {
         let appends = self.appends.lock();
         appends.in_flight.front().map_or_else(next, |append| append.start)
+    }
+
+    /// Raises a signal from now on whenever an append becomes visible, as long as somebody has the signal.
+    pub(crate) fn add_listener(&self, signal: &Arc<TailSignal>) {
+        let mut appends = self.appends.lock();
+        appends.listeners.retain(|listener| listener.strong_count() > 0);
+        let is_there =
+            appends.listeners.iter().any(|listener| listener.as_ptr() == Arc::as_ptr(signal));
+        if !is_there {
+            appends.listeners.push(Arc::downgrade(signal));
+        }
+    }
+
+    /// Raises the signals of those who wait for rows.
+    pub(crate) fn wake_listeners(&self) {
+        self.appends.lock().wake_listeners();
     }
 
     /// Marks the table as damaged: an append will not become visible.
@@ -189,6 +214,7 @@ impl CommitQueue {
         if appends.waiting > 0 {
             self.advanced.notify_all();
         }
+        appends.wake_listeners();
         true
     }
 

@@ -18,7 +18,7 @@ use lockstep_row::{IndexSpec, Retention, RowCodec, RowView};
 use lockstep_series::{self as series, LogRow, RowLog, RowRef};
 
 use crate::{
-    ReadError, Snapshot, TableParts,
+    ReadError, Snapshot, Table, TableParts,
     part::bug::{self, PartBug},
     scan::{ExtentScan, RetainedRows, RowFilter},
     table::number,
@@ -137,6 +137,22 @@ impl Snapshot<'_> {
 }
 
 impl HeldRows {
+    /// Takes rows that lie in parts and logs, in this order, all with an arrival less than `visible`; none is hidden.
+    pub(crate) fn unfiltered(
+        table: &Table,
+        parts: TableParts,
+        logs: Vec<RowLog>,
+        visible: u64,
+    ) -> Self {
+        let (codec, parts) = (Arc::clone(&table.codec), Arc::new(parts));
+        Self { codec, parts, logs, rules: None, visible, now_ms: 0, stored_rows: 0 }
+    }
+
+    /// Returns the bytes of what has the rows, in memory and on the disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.parts.file_bytes() + self.logs.iter().map(RowLog::memory_bytes).sum::<u64>()
+    }
+
     /// Returns the number of stored rows, without those that were collected: at least as many as are shown.
     pub fn stored_row_count(&self) -> u64 {
         self.stored_rows
@@ -185,12 +201,26 @@ impl HeldRows {
         ranges: &[ColumnRange],
         mut visit: impl FnMut(RowView<'_>) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
+        // When a row arrived is looked up for each.
+        self.visit_stored(arrivals, self.rules.is_some(), |found| match self.shown(found, ranges) {
+            Some(row) => visit(row),
+            None => Ok(ControlFlow::Continue(())),
+        })
+    }
+
+    /// Visits the rows that have an arrival of a range, in order of arrival, until one fails or breaks; also those
+    /// that are not shown. When they arrived is 0 unless it is asked for.
+    pub(crate) fn visit_stored<E: From<ReadError>>(
+        &self,
+        arrivals: Range<u64>,
+        with_times: bool,
+        mut visit: impl FnMut(LogRow<'_>) -> Result<ControlFlow<()>, E>,
+    ) -> Result<(), E> {
         let arrivals = arrivals.start..arrivals.end.min(self.visible);
         let mut extents = ExtentScan::new(&self.parts, &self.codec, arrivals.clone());
         while extents.advance()? {
             if let Some(found) = extents.row()
-                && let Some(row) = self.shown(found, ranges)
-                && visit(row)?.is_break()
+                && visit(found)?.is_break()
             {
                 return Ok(());
             }
@@ -198,15 +228,12 @@ impl HeldRows {
         let guard = series::pin();
         for log in &self.logs {
             let mut rows = log.rows_since(arrivals.start, arrivals.end, &guard);
-            // When a row arrived is looked up for each.
-            let mut next = || match &self.rules {
-                None => rows.next_row().map(|row| LogRow { row, arrival_ms: 0 }),
-                Some(_) => rows.next(),
+            let mut next = || match with_times {
+                false => rows.next_row().map(|row| LogRow { row, arrival_ms: 0 }),
+                true => rows.next(),
             };
             while let Some(found) = next() {
-                if let Some(row) = self.shown(found, ranges)
-                    && visit(row)?.is_break()
-                {
+                if visit(found)?.is_break() {
                     return Ok(());
                 }
             }
@@ -241,8 +268,9 @@ impl HeldRows {
         }
     }
 
+    /// Returns a view of a row.
     #[inline]
-    fn view<'r>(&'r self, row: RowRef<'r>) -> RowView<'r> {
+    pub(crate) fn view<'r>(&'r self, row: RowRef<'r>) -> RowView<'r> {
         // SAFETY: as of `Table::view`: the rows are those of the table with this codec.
         unsafe { self.codec.view_trusted(row.bytes()) }
     }

@@ -39,6 +39,7 @@ mod scan;
 mod snapshot;
 mod state;
 mod table;
+mod tail;
 mod time_unit;
 
 pub use append::Appended;
@@ -74,6 +75,7 @@ pub use retention::Horizon;
 pub use scan::{RowCopy, ScanRows, StoredRow};
 pub use snapshot::{SharedSnapshot, Snapshot, SnapshotMoment};
 pub use table::{Table, TableMemory};
+pub use tail::{TableTail, TailError, TailOptions, TailRow, TailSignal};
 pub use time_unit::LIKE_SECONDS;
 
 #[cfg(test)]

@@ -201,6 +201,7 @@ impl Table {
             }
         }
         let exclusive = self.lock_exclusive();
+        self.hold_for_tails(state);
         state.log.plan_rest(&mut plan, &mut |found| is_kept(found.row), &guard);
         // SAFETY: the exclusive lock keeps appends away. No series points to a removed row: each was
         // removed from all of them, by the rule of an index or one by one; nor to the old address of a

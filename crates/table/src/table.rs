@@ -45,6 +45,7 @@ use crate::{
     part::bug::{self, PartBug},
     retention::Horizon,
     state::{self, Index, TableState},
+    tail::TailState,
 };
 
 /// A table. Shared by reference; every method takes `&self`.
@@ -80,6 +81,8 @@ pub struct Table {
     pub(crate) expiry_thread: ExpiryThread,
     /// Held by whoever changes the state. Taken before the schema lock.
     changes: Mutex<()>,
+    /// Who follows its rows. Locked before the place of each.
+    pub(crate) tails: Mutex<Vec<Weak<TailState>>>,
     /// The levels of its indexes. Locked briefly, by holders of the schema lock.
     pub(crate) levels: Mutex<Vec<LevelsSpec>>,
     /// The holds of the table. Locked briefly, and never while waiting for another lock.
@@ -172,6 +175,7 @@ impl Table {
             found_clean_at: Mutex::new(None),
             expiry_thread: ExpiryThread::default(),
             changes: Mutex::new(()),
+            tails: Mutex::default(),
             levels: Mutex::default(),
             holds: Mutex::default(),
             unlogged_indexes: Mutex::default(),
@@ -279,6 +283,7 @@ impl Table {
             self.is_closed.store(true, Ordering::Relaxed);
             self.replace_state(&exclusive, state);
         });
+        self.commit_queue.wake_listeners();
     }
 
     /// Returns whether the table was dropped.
@@ -331,6 +336,7 @@ impl Table {
     /// Replaces the state.
     pub(crate) fn replace_state(&self, exclusive: &ExclusiveLock<'_>, state: TableState) {
         if !Arc::ptr_eq(&state.log, &self.exclusive_state(exclusive).log) {
+            self.hold_for_tails(self.exclusive_state(exclusive));
             // A new log has only rows that are in its series.
             *self.removed_rows.lock() = Arc::default();
             if !bug::is_seeded(PartBug::FilesOfRemovedRows) {

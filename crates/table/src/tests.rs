@@ -26,6 +26,7 @@ mod nodes;
 mod reopen;
 mod seeded;
 mod steps;
+mod tail;
 mod writers;
 
 use crate::{

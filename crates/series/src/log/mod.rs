@@ -9,6 +9,7 @@ mod rows;
 
 use std::{
     fmt,
+    ops::Range,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
@@ -222,6 +223,31 @@ impl RowLog {
             })
             .collect();
         Self::of_blocks(&blocks)
+    }
+
+    /// Returns a log of rows with an arrival of a range, which shares blocks as [`Self::shared`] does, of about
+    /// `bytes_max` bytes and of one block at least; and the arrival before which it has all of them.
+    #[must_use]
+    pub fn shared_between(
+        &self,
+        arrivals: Range<u64>,
+        bytes_max: usize,
+        guard: &Guard,
+    ) -> (Self, u64) {
+        let directory = self.directory(guard);
+        let first = count_begun(directory, arrivals.start).saturating_sub(1);
+        let end = count_begun(directory, arrivals.end);
+        let (mut blocks, mut bytes) = (Vec::new(), 0);
+        for at in first..end {
+            let block = block_at(directory, at);
+            if bytes >= bytes_max {
+                return (Self::of_blocks(&blocks), block.first_arrival());
+            }
+            bytes += block.memory_bytes();
+            // SAFETY: as in `shared`.
+            blocks.push(unsafe { compaction::share(directory.get(at)) });
+        }
+        (Self::of_blocks(&blocks), arrivals.end)
     }
 
     /// Returns the blocks in order: the arrival of the first row, and the bytes of the rows.

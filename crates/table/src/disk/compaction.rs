@@ -127,6 +127,9 @@ impl Table {
                 // Rows that had expired may be left out.
                 self.note_removal(horizon);
             }
+            if matches!(merged, MergeChoice::All { .. }) {
+                self.hold_for_tails(&state);
+            }
             let frozen = disk.frozen.clone();
             let exclusive = self.lock_exclusive();
             let disk = DiskRows { frozen, parts: Arc::new(parts) };

@@ -205,6 +205,10 @@ impl Table {
             if let Some(horizon) = left_out {
                 self.note_removal(horizon);
             }
+            if !flushed.removed_rows.is_empty() {
+                // Files do not have them.
+                self.hold_for_tails(&state);
+            }
             let parts = Arc::new(disk.parts.with_newer(written));
             let stays = bug::is_seeded(PartBug::FrozenReadTwice);
             let frozen = disk.frozen.clone().filter(|_| stays);

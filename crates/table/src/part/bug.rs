@@ -54,6 +54,10 @@ pub(crate) enum PartBug {
     NodesForOlderReaders,
     /// DELETE and changes of indexes leave nodes as they are.
     NodesOfOtherRows,
+    /// Rows that are removed are not kept for the tails that have not read them.
+    TailHoldsNothing,
+    /// What a tail takes before rows are removed lacks the frozen ones.
+    FrozenNotFollowed,
 }
 
 #[cfg(test)]

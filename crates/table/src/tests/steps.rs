@@ -9,7 +9,7 @@ use lockstep_wal::{Access, DatabaseDirectory};
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    K, Model, Plain, T, V, check, datums, held, hold, include, index, nodes, retention, table,
+    K, Model, Plain, T, V, check, datums, held, hold, include, index, nodes, retention, table, tail,
 };
 use crate::{Appended, FrozenTable, IndexHold, IndexNeed, Snapshot, Table};
 
@@ -45,6 +45,10 @@ pub(super) enum TableStep {
     Keep,
     /// Makes the nodes of all keys of all levels.
     MakeNodes,
+    /// Follows the table from now on.
+    Follow,
+    /// Reads so many rows of one who follows it.
+    ReadTail(prop::sample::Index, usize),
 }
 
 pub(super) fn step() -> impl Strategy<Value = TableStep> {
@@ -76,6 +80,9 @@ pub(super) fn step() -> impl Strategy<Value = TableStep> {
         2 => Just(TableStep::Load),
         1 => Just(TableStep::Keep),
         4 => Just(TableStep::MakeNodes),
+        2 => Just(TableStep::Follow),
+        4 => (any::<prop::sample::Index>(), 1_usize..8)
+            .prop_map(|(tail, rows)| TableStep::ReadTail(tail, rows)),
     ]
 }
 
@@ -150,6 +157,7 @@ pub(super) struct TableFixture {
     pub(super) directory: Arc<DatabaseDirectory>,
     pub(super) frozen: Option<FrozenTable>,
     kept: Vec<held::SnapshotRows>,
+    pub(super) tails: Vec<tail::FollowedRows>,
 }
 
 impl TableFixture {
@@ -219,6 +227,15 @@ impl TableFixture {
                 let keys = self.model.keys(&before.indexes);
                 self.levels.iter().for_each(|levels| levels.make(&keys));
             }
+            TableStep::Follow => {
+                self.tails.push(tail::FollowedRows::begin(&self.table, self.model.rows.len()));
+            }
+            TableStep::ReadTail(at, rows) => {
+                if !self.tails.is_empty() {
+                    let at = at.index(self.tails.len());
+                    self.tails[at].read(rows, self.model.rows.len());
+                }
+            }
             of_disk => self.disk_step(&of_disk),
         }
         check(&self.table, &self.model);
@@ -262,7 +279,12 @@ impl TableFixture {
                     self.table.install(&flushed);
                 }
             }
-            TableStep::Reopen => self.reopen(),
+            TableStep::Reopen => {
+                self.reopen();
+                let rows = self.model.rows.len();
+                let begin = |_| tail::FollowedRows::begin(&self.table, rows);
+                self.tails = self.tails.drain(..).map(begin).collect();
+            }
             TableStep::Load => self.table.load_files().unwrap(),
             TableStep::Compact => {
                 while self.table.compact(&mut || Ok(())).unwrap() {
@@ -305,9 +327,19 @@ pub(super) fn run(declared: Vec<IndexSpec>, steps: Vec<TableStep>) {
     let (table, clock) = table(declared, 5);
     let (table, model) = (Arc::new(table), Model::default());
     let (directory, holds) = (directory_of(&table), Vec::new());
-    let (frozen, kept, levels) = (None, Vec::new(), Vec::new());
-    let mut fixture =
-        TableFixture { table, clock, model, has_times, levels, holds, directory, frozen, kept };
+    let (frozen, kept, levels, tails) = (None, Vec::new(), Vec::new(), Vec::new());
+    let mut fixture = TableFixture {
+        table,
+        clock,
+        model,
+        has_times,
+        levels,
+        holds,
+        directory,
+        frozen,
+        kept,
+        tails,
+    };
     let mut steps = steps.into_iter();
     while let Some(step) = steps.next() {
         let table = Arc::clone(&fixture.table);
@@ -320,6 +352,8 @@ pub(super) fn run(declared: Vec<IndexSpec>, steps: Vec<TableStep>) {
             }
         }
     }
+    let rows = fixture.model.rows.len();
+    fixture.tails.iter_mut().for_each(|tail| tail.read(usize::MAX, rows));
     // What nobody holds is gone.
     fixture.levels.clear();
     fixture.holds.clear();
