@@ -51,6 +51,7 @@ mod checkpoint_thread;
 mod compaction_thread;
 mod constant;
 mod context;
+mod continuous;
 mod conversion;
 mod copied_rows;
 mod database;
@@ -110,6 +111,7 @@ pub use check::{
 };
 pub use checkpoint::Checkpoint;
 pub use context::Limits;
+pub use continuous::{ContinuousOptions, ContinuousQuery, FinalRows};
 pub use conversion::{Conversion, time_text_error};
 pub use database::Database;
 pub use entrance::CallOptions;

@@ -132,8 +132,8 @@ const REQUESTS_AT_ONCE: usize = 256;
 
 /// Runs in batch mode the parts of a plan that request mode does not compile.
 #[derive(Debug)]
-struct BatchModeFallback {
-    tables: TableSet,
+pub(crate) struct BatchModeFallback {
+    pub(crate) tables: TableSet,
 }
 
 impl PlanRunner for BatchModeFallback {

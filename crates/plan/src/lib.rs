@@ -26,6 +26,7 @@ mod comparison;
 mod elsewhere;
 mod expression;
 mod feature;
+mod frame;
 mod from;
 mod group;
 mod key_read;
@@ -49,6 +50,10 @@ pub use catalog::{Catalog, CatalogTable, DeclaredIndex, NamedQuery, SourceHandle
 pub use columns_read::{columns_read, mark_columns};
 pub use comparison::text_constant;
 pub use expression::quoted_name;
+pub use frame::{
+    CurrentRow, FrameEnds, FrameParts, FrameRange, RowPlace, SlidePlace, SlideStep, has_beginning,
+    has_current_row, state_use,
+};
 pub use from::find_table;
 pub use key_read::{KeyRead, column_ranges};
 pub use last_join::schema_of_unique;

@@ -209,7 +209,7 @@ impl HeldRows {
     }
 
     /// Visits the rows that have an arrival of a range, in order of arrival, until one fails or breaks; also those
-    /// that are not shown. When they arrived is 0 unless it is asked for.
+    /// that are not shown. The time of arrival is 0 unless `with_times` is set.
     pub(crate) fn visit_stored<E: From<ReadError>>(
         &self,
         arrivals: Range<u64>,

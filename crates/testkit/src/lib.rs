@@ -10,6 +10,7 @@
 //! | [`scenario`] | a drawn database and query: its SQL text and its oracle form |
 //! | [`replay`] | a scenario run by the engine in batch mode and in request mode |
 //! | [`slt`] | golden SQL files in sqllogictest syntax |
+//! | [`streams`] | continuous queries while rows arrive, against the oracle and batch mode |
 //! | [`guide`] | documents whose examples are tests |
 //! | [`disk_tables`] | databases whose tables are disk tables, with small files |
 //! | [`durability`] | the durable engine on a simulated disk |
@@ -38,3 +39,4 @@ pub mod replay;
 pub mod rows;
 pub mod scenario;
 pub mod slt;
+pub mod streams;

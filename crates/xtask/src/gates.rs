@@ -75,6 +75,11 @@ pub fn following(cases: u32) -> bool {
     drawn_scenarios("following", cases)
 }
 
+/// Compares continuous queries with the oracle and batch mode on so many scenarios.
+pub fn streams(cases: u32) -> bool {
+    drawn_scenarios("streams", cases)
+}
+
 fn drawn_scenarios(test: &str, cases: u32) -> bool {
     assert!(cases > 0, "something is drawn");
     let cases = cases.to_string();

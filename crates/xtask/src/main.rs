@@ -68,6 +68,12 @@ enum Command {
         #[arg(long, default_value_t = 300)]
         cases: u32,
     },
+    /// Compare continuous queries, whose rows arrive in disorder, with the oracle and batch mode.
+    Streams {
+        /// Number of cases.
+        #[arg(long, default_value_t = 300)]
+        cases: u32,
+    },
     /// Deploy drawn queries and compare a request's answer with batch mode (promise L3).
     L3 {
         /// Number of cases.
@@ -172,6 +178,7 @@ fn main() -> ExitCode {
         Command::Miri => gates::miri(),
         Command::Parity { cases } => gates::parity(cases),
         Command::Following { cases } => gates::following(cases),
+        Command::Streams { cases } => gates::streams(cases),
         Command::L3 { cases, seed } => gates::deployable(cases, seed),
         Command::LongWindows { cases, seed, bug } => {
             gates::long_windows(cases, seed, bug.as_deref())

@@ -28,7 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mechanisms of storage", &["series", "wal"]),
     ("meaning of tables and functions", &["table", "function"]),
     ("meaning of queries", &["plan"]),
-    ("execution", &["request", "batch"]),
+    ("execution", &["request", "batch", "stream"]),
     ("database", &["engine"]),
     ("messages between server and client", &["protocol"]),
     ("protocols", &["server", "client"]),

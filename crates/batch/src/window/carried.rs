@@ -10,12 +10,12 @@ use datafusion::{error::Result, execution::memory_pool::MemoryReservation};
 use hashbrown::HashMap;
 use lockstep_function::AggregateState;
 use lockstep_host::sync::Mutex;
+use lockstep_plan::{has_beginning, state_use};
 
 use super::{
-    frames::{candidates_among, has_beginning, later_rows},
+    frames::{candidates_among, later_rows},
     partition::Ordering,
     shared_state::{SharedState, shared_states},
-    slide::state_use,
 };
 use crate::lower::GroupShape;
 

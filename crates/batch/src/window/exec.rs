@@ -33,12 +33,12 @@ use datafusion::{
 use hashbrown::HashMap;
 use lockstep_function::value_limit;
 use lockstep_host::CallStep;
-use lockstep_plan::Window;
+use lockstep_plan::{Window, has_beginning};
 
 use super::{
     carried::CarriedKeys,
     columns::WindowColumns,
-    frames::{first_incomplete, has_beginning, rows_before},
+    frames::{first_incomplete, rows_before},
     on_disk::on_disk,
     partition::{Ordering, OrderingOptions, WindowChunk},
     shared_state::{SharedState, shared_states},

@@ -1,70 +1,18 @@
 //! The frames of the main rows of a key: which of its candidates each of them holds.
 //!
-//! The candidates of a key are in event order. For the main rows in that order, the rows of a frame
-//! are a range `start..end` of the candidates, and neither end moves back; so rows are added to a state at
-//! the new end and removed at the old one ([`super::slide`]). The current row itself is handled as
-//! [`CurrentRow`] says.
-//!
-//! # Frames that go on after the current row
-//!
-//! Such a frame has two parts, one on each side of the current row. They are one range, with the current row in it,
-//! unless the window excludes the current row or others of its time; then the range has a hole, and
-//! its result is computed anew, as it is for the few ranges that begin before the last one.
-//!
-//! *Cost*: amortised O(1) for each row and frame.
+//! [`lockstep_plan::FrameEnds`] finds the frame of a row; here are the rows of one key after the other.
 
 use std::ops::Range;
 
-use lockstep_plan::{Frame, FrameAhead, Window};
+use lockstep_plan::{
+    CurrentRow, Frame, FrameAhead, FrameEnds, FrameRange, RowPlace, Window, has_beginning,
+    has_current_row,
+};
 
 use super::{call_lane::BLOCK_ROWS, partition::Ordering};
 
 /// How many frames of a key are computed together, call by call.
 pub(super) const SEGMENT_ROWS: usize = if cfg!(test) { 5 } else { 512 };
-
-/// How the current row takes part in its frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CurrentRow {
-    /// It is not in the frame.
-    Absent,
-    /// It is the candidate after the range.
-    Next,
-    /// It is in the frame, and is not the candidate after the range.
-    Apart,
-    /// It is one of the candidates of the range.
-    Inside,
-    /// It is no candidate, and comes before the one at this position, in the hole if there is one.
-    Between(u32),
-}
-
-/// The frame of one main row.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct FrameRange {
-    pub(super) start: u32,
-    pub(super) end: u32,
-    /// Candidates of the range that are not in the frame: from a position up to and without another one.
-    pub(super) hole: (u32, u32),
-    pub(super) current: CurrentRow,
-    /// The number of the main row.
-    pub(super) row: u32,
-}
-
-impl FrameRange {
-    /// Makes a frame without a hole.
-    pub(super) fn whole(start: u32, end: u32, current: CurrentRow, row: u32) -> Self {
-        Self { start, end, hole: (end, end), current, row }
-    }
-
-    /// Returns whether candidates of the range are not in the frame.
-    pub(super) fn has_hole(&self) -> bool {
-        self.hole.0 < self.hole.1
-    }
-
-    /// Returns one past the last candidate that is added.
-    pub(super) fn end_of_rows(&self) -> usize {
-        self.end as usize + usize::from(self.current == CurrentRow::Next)
-    }
-}
 
 /// The frames of one key, some of them at a time.
 #[derive(Debug, Default)]
@@ -196,18 +144,6 @@ impl<'o> KeyFrames<'o> {
     }
 }
 
-/// Returns whether the frames of a window leave rows behind them.
-pub(super) fn has_beginning(window: &Window) -> bool {
-    match window.frame {
-        // Its states would have rows that the frames of the next slice do not begin with.
-        _ if window.ahead.is_some() => true,
-        Frame::Rows { from: None, .. } | Frame::Range { from: None, .. } => {
-            window.max_size.is_some()
-        }
-        Frame::Rows { .. } | Frame::Range { .. } => true,
-    }
-}
-
 /// The candidates of a key that rows after its last one need.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LaterRows {
@@ -251,206 +187,6 @@ pub(super) fn rows_before(window: &Window, orders: &[i64], at: usize) -> usize {
     };
     let max = window.max_size.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
     rows.min(max).min(at)
-}
-
-/// Returns whether the frame holds the current row.
-fn has_current_row(window: &Window) -> bool {
-    let reaches = match window.frame {
-        Frame::Rows { to, .. } => to == 0,
-        Frame::Range { from, to } => to <= 0 && from.is_none_or(|from| from >= 0),
-    };
-    reaches && !window.exclude_current_row
-}
-
-/// Where a main row is among the candidates of its key.
-#[derive(Debug, Clone, Copy)]
-struct RowPlace {
-    /// How many candidates precede it.
-    preceding: usize,
-    /// Whether it is the next candidate.
-    is_candidate: bool,
-    /// Its order value.
-    order: i64,
-}
-
-/// Positions in the candidates that only move forward from one main row of a key to the next.
-#[derive(Debug, Default)]
-struct FrameEnds {
-    /// The first candidate within the frame's greatest distance in time.
-    oldest: usize,
-    /// One past the last candidate beyond the frame's smallest distance in time.
-    newest: usize,
-    /// The first candidate with the current order value, and the first one with a later one.
-    equal: usize,
-    later: usize,
-    /// Of a frame that goes on after the current row: the first candidate from its nearest distance in time on, and
-    /// one past the last one up to its farthest.
-    nearest: usize,
-    farthest: usize,
-}
-
-impl FrameEnds {
-    fn advance(&mut self, window: &Window, orders: &[i64], place: RowPlace) {
-        let RowPlace { preceding, order, .. } = place;
-        let step = |place: &mut usize, end: usize, is_before: &dyn Fn(i64) -> bool| {
-            while *place < end && is_before(orders[*place]) {
-                *place += 1;
-            }
-        };
-        if window.exclude_current_time {
-            step(&mut self.equal, preceding, &|value| value < order);
-        }
-        let distance = |value: i64| i128::from(order) - i128::from(value);
-        if let Frame::Range { from, to } = window.frame {
-            if let Some(from) = from {
-                step(&mut self.oldest, preceding, &|value| distance(value) > i128::from(from));
-            }
-            step(&mut self.newest, preceding, &|value| distance(value) >= i128::from(to));
-        }
-        let Some(FrameAhead { nearest, farthest }) = window.ahead else { return };
-        if window.exclude_current_time {
-            step(&mut self.later, orders.len(), &|value| value <= order);
-        }
-        if let Frame::Range { .. } = window.frame {
-            step(&mut self.nearest, orders.len(), &|value| -distance(value) < i128::from(nearest));
-            let is_within =
-                |value| farthest.is_none_or(|most| -distance(value) <= i128::from(most));
-            step(&mut self.farthest, orders.len(), &is_within);
-        }
-    }
-
-    /// Returns the candidates before a row at a place that its frame holds; [`Self::advance`] was called with it.
-    fn before(&self, window: &Window, at: RowPlace) -> Range<usize> {
-        let history = if window.exclude_current_time { self.equal } else { at.preceding };
-        let (start, end) = match window.frame {
-            Frame::Rows { from, to } => {
-                let place = |position: u64| {
-                    history.saturating_sub(usize::try_from(position).unwrap_or(usize::MAX))
-                };
-                // Position 0 is the current row, so history begins at 1.
-                let end = if to == 0 { history } else { place(to.saturating_sub(1)) };
-                (from.map_or(0, place), end)
-            }
-            Frame::Range { .. } => (self.oldest, self.newest.min(history)),
-        };
-        start.min(end)..end
-    }
-
-    /// Returns the frame of a row at a place; [`Self::advance`] was called with it.
-    fn frame(&self, window: &Window, orders: &[i64], at: RowPlace, row: u32) -> FrameRange {
-        let before = self.before(window, at);
-        if let Some(ahead) = window.ahead {
-            let ahead = self.ahead(window, ahead, orders.len(), at);
-            return two_parts(window, before, ahead, at).frame(row);
-        }
-        let has_current = has_current_row(window);
-        let preceding_max = rows_max(window).saturating_sub(usize::from(has_current));
-        let end = before.end;
-        let start = before.start.max(end.saturating_sub(preceding_max));
-        debug_assert!(start <= end && end <= at.preceding, "a frame is of preceding candidates");
-        let current = match has_current {
-            false => CurrentRow::Absent,
-            true if self.is_next(window, orders, at, end) => CurrentRow::Next,
-            true => CurrentRow::Apart,
-        };
-        FrameRange::whole(narrow(start), narrow(end), current, row)
-    }
-
-    /// Returns whether the current row is the candidate after the range, and the next frame's range
-    /// will not end before it.
-    fn is_next(&self, window: &Window, orders: &[i64], at: RowPlace, end: usize) -> bool {
-        if window.instance_not_in_window || end != at.preceding {
-            return false;
-        }
-        // After the last row of a time slice there may be an equal one in the next slice.
-        let follower_may_be_equal = orders.get(end + 1).is_none_or(|order| *order == at.order);
-        !(window.exclude_current_time && follower_may_be_equal)
-    }
-
-    /// Returns the candidates after the row that its frame holds.
-    fn ahead(
-        &self,
-        window: &Window,
-        FrameAhead { nearest, farthest }: FrameAhead,
-        count: usize,
-        at: RowPlace,
-    ) -> Range<usize> {
-        let first = match window.exclude_current_time {
-            true => self.later.max(at.preceding),
-            false => at.preceding + usize::from(at.is_candidate),
-        };
-        let (start, end) = match window.frame {
-            Frame::Rows { .. } => {
-                let place = |position: i64| {
-                    first.saturating_add(usize::try_from(position).unwrap_or(usize::MAX)).min(count)
-                };
-                (place(nearest - 1), farthest.map_or(count, place))
-            }
-            Frame::Range { .. } => (self.nearest.max(first), self.farthest),
-        };
-        start..end.max(start)
-    }
-}
-
-/// The parts of a frame on both sides of the current row.
-#[derive(Debug)]
-struct TwoParts {
-    before: Range<usize>,
-    ahead: Range<usize>,
-    has_current: bool,
-    at: RowPlace,
-}
-
-/// Makes the parts of a frame, of which the newest rows are kept where they are too many.
-fn two_parts(window: &Window, before: Range<usize>, ahead: Range<usize>, at: RowPlace) -> TwoParts {
-    let mut rows = rows_max(window);
-    let mut take = |count: usize| {
-        let taken = count.min(rows);
-        rows -= taken;
-        taken
-    };
-    let ahead = ahead.end - take(ahead.len())..ahead.end;
-    let has_current = take(usize::from(has_current_row(window))) > 0;
-    let before = before.end - take(before.len())..before.end;
-    TwoParts { before, ahead, has_current, at }
-}
-
-impl TwoParts {
-    fn frame(self, row: u32) -> FrameRange {
-        let Self { before, ahead, has_current, at } = self;
-        if before.is_empty() && !has_current {
-            return FrameRange::whole(
-                narrow(ahead.start),
-                narrow(ahead.end),
-                CurrentRow::Absent,
-                row,
-            );
-        }
-        // The current row is the candidate after those before it.
-        let is_inside = has_current && at.is_candidate && before.end == at.preceding;
-        let end = before.end + usize::from(is_inside);
-        let (end, hole) = match ahead.is_empty() {
-            true => (end, (end, end)),
-            false => (ahead.end, (end, ahead.start.max(end))),
-        };
-        let current = match has_current {
-            false => CurrentRow::Absent,
-            true if is_inside => CurrentRow::Inside,
-            true if ahead.is_empty() => CurrentRow::Apart,
-            true => CurrentRow::Between(narrow(before.end)),
-        };
-        let hole = (narrow(hole.0), narrow(hole.1));
-        FrameRange { start: narrow(before.start), end: narrow(end), hole, current, row }
-    }
-}
-
-/// Returns MAXSIZE.
-fn rows_max(window: &Window) -> usize {
-    window.max_size.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX))
-}
-
-fn narrow(at: usize) -> u32 {
-    u32::try_from(at).expect("rows are numbered in 32 bits")
 }
 
 /// Returns the first main row from a number on, which is one of some keys, whose frame may hold rows that come later

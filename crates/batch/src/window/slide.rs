@@ -8,15 +8,15 @@
 //! last row of a key, it counts for its own result and is not added. A frame that is no range after the
 //! last one is computed anew, and costs its rows ([`StateSlide::anew`]).
 //!
-//! Nothing is ever removed from a window without a beginning ([`has_beginning`]). Its states are those
+//! Nothing is ever removed from a window without a beginning ([`lockstep_plan::has_beginning`]). Its states are those
 //! of a fold where that is enough, and over the time slices of a key on disk they go on from one
 //! slice to the next ([`super::carried`]).
 
 use std::{mem, ops::Range};
 
 use arrow::array::ArrayRef;
-use lockstep_function::{AggregateState, BoundAggregate, RowsEnd, StateClass, StateForm, StateUse};
-use lockstep_plan::Window;
+use lockstep_function::{AggregateState, BoundAggregate, RowsEnd, StateForm, StateUse};
+use lockstep_plan::{FrameParts, FrameRange, SlidePlace, SlideStep, Window, state_use};
 use lockstep_row::{
     Arena, Datum,
     arrow::{ColumnBuilder, ColumnReader},
@@ -25,7 +25,7 @@ use lockstep_row::{
 use super::{
     call_lane::{CallLane, FoldedRange},
     carried::CarriedGroup,
-    frames::{CurrentRow, FrameRange, KeyFrames, SEGMENT_ROWS, has_beginning},
+    frames::{KeyFrames, SEGMENT_ROWS},
     partition::{Ordering, WindowChunk},
     shared_state::SharedState,
 };
@@ -124,16 +124,6 @@ pub(super) struct SlideOptions<'a> {
 /// The carried states of a group, and which of them is the first one of a task.
 pub(super) type Carried<'a> = (&'a CarriedGroup, usize);
 
-/// Returns how the states of a call are used: removals need more than a fold, and so does a current row
-/// that counts without being added.
-pub(super) fn state_use(bound: &BoundAggregate, window: &Window) -> StateUse {
-    let may_be_apart = window.exclude_current_time || window.instance_not_in_window;
-    match &bound.state {
-        StateForm::Fold(_) if !has_beginning(window) && !may_be_apart => StateUse::Fold,
-        StateForm::Fold(_) | StateForm::Rows(_) => StateUse::Slide,
-    }
-}
-
 /// The computation of some states along the keys, segment by segment.
 struct StateSlides<'a> {
     /// The values that states take in blocks, each once for all states that take them.
@@ -176,12 +166,12 @@ impl<'a> StateSlides<'a> {
     fn begin_key(&mut self, carried: Option<Carried<'_>>) {
         self.lanes.iter_mut().for_each(CallLane::clear);
         for (at, state) in self.states.iter_mut().enumerate() {
-            (state.start, state.end) = (0, 0);
+            state.place = SlidePlace::default();
             match carried {
                 None => state.running.reset(),
                 Some((group, first)) => {
                     mem::swap(&mut state.running, &mut group.states[first + at].lock());
-                    state.end = group.folded;
+                    state.place.end = group.folded;
                 }
             }
         }
@@ -205,7 +195,7 @@ impl<'a> StateSlides<'a> {
         is_interrupted: &dyn Fn() -> bool,
     ) {
         for (at, state) in self.states.iter_mut().enumerate() {
-            for start in (state.end..end).step_by(ROWS_PER_CHECK) {
+            for start in (state.place.end..end).step_by(ROWS_PER_CHECK) {
                 if is_interrupted() {
                     return;
                 }
@@ -239,8 +229,7 @@ struct StateSlide<'a> {
     /// A state of frames that are computed anew.
     anew: Option<AggregateState>,
     /// The candidates that the state has.
-    start: usize,
-    end: usize,
+    place: SlidePlace,
     /// The rows since the last check for an interrupt.
     fed: usize,
     arena: Arena,
@@ -281,8 +270,7 @@ impl<'a> StateSlide<'a> {
             answers,
             lane: None,
             anew: None,
-            start: 0,
-            end: 0,
+            place: SlidePlace::default(),
             fed: 0,
             arena: Arena::new(),
         }
@@ -296,9 +284,10 @@ impl<'a> StateSlide<'a> {
         is_interrupted: &dyn Fn() -> bool,
     ) -> bool {
         let needs_rows = matches!(self.answers[0].bound.state, StateForm::Rows(_));
+        let class = self.answers[0].bound.class();
         // Until where frames move forward.
         let (mut last_start, mut last_end) = (0, 0);
-        for frame in key.frames.iter().filter(|frame| self.slides(frame)) {
+        for frame in key.frames.iter().filter(|frame| frame.slides(class)) {
             let (start, end) = (frame.start as usize, frame.end_of_rows());
             (last_start, last_end) = (last_start.max(start), last_end.max(end));
         }
@@ -309,31 +298,24 @@ impl<'a> StateSlide<'a> {
                     return false;
                 }
             }
-            let (frame_start, frame_end) = (frame.start as usize, frame.end_of_rows());
-            let is_back = frame_start < self.start || frame_end < self.end;
-            if !self.slides(frame) || is_back {
+            let Some(SlideStep { is_emptied, added, removed }) = self.place.slide(frame, class)
+            else {
                 self.anew(key.candidates, frame);
                 continue;
-            }
-            // A state that was carried has rows before the first candidate.
-            if frame_start >= self.end && frame_start > 0 {
+            };
+            if is_emptied {
                 self.running.reset();
-                (self.start, self.end) = (frame_start, frame_start);
             }
-            let (start, end) = (self.start, self.end);
-            debug_assert!(start <= frame_start && end <= frame_end, "frames only move forward");
-            self.fed += 1 + (frame_end - end) + (frame_start - start);
+            self.fed += 1 + added.len() + removed.len();
             if needs_rows {
                 // A result, or a step, may take a time that grows with the rows of the frame.
-                self.fed += (frame_end - frame_start) / FRAME_ROWS_PER_ROW;
+                let rows = frame.end_of_rows() - frame.start as usize;
+                self.fed += rows / FRAME_ROWS_PER_ROW;
             }
-            let (added, removed) = ((end..frame_end, last_end), (start..frame_start, last_start));
-            self.change(lanes, key.candidates, added, FeedDirection::Add);
-            self.change(lanes, key.candidates, removed, FeedDirection::Remove);
-            (self.start, self.end) = (frame_start, frame_end);
+            self.change(lanes, key.candidates, (added, last_end), FeedDirection::Add);
+            self.change(lanes, key.candidates, (removed, last_start), FeedDirection::Remove);
             let counts = |lane: UsedLane| lanes[lane.at].counts(frame.row);
-            let is_apart = matches!(frame.current, CurrentRow::Apart | CurrentRow::Between(_));
-            let is_apart = is_apart && self.lane.is_none_or(counts);
+            let is_apart = frame.is_current_apart() && self.lane.is_none_or(counts);
             let Self { answers, running, arena, .. } = self;
             for CallAnswers { bound, readers, results, .. } in answers {
                 if !is_apart {
@@ -349,32 +331,16 @@ impl<'a> StateSlide<'a> {
         true
     }
 
-    /// Returns whether the rows of a frame are a range of candidates, and the current row may be added after
-    /// them.
-    fn slides(&self, frame: &FrameRange) -> bool {
-        let is_between = matches!(frame.current, CurrentRow::Between(_));
-        let class = self.answers[0].bound.class();
-        let any_order = matches!(class, StateClass::Retractable | StateClass::Mergeable);
-        !frame.has_hole() && (!is_between || any_order)
-    }
-
     /// Computes the result of a frame from all of its rows.
     fn anew(&mut self, candidates: &[u32], frame: &FrameRange) {
         let bound = self.answers[0].bound;
         let mut state = self.anew.take().unwrap_or_else(|| bound.new_state(StateUse::Slide));
         state.reset();
-        let (start, end) = (frame.start as usize, frame.end_of_rows());
-        let (hole, hole_end) = (frame.hole.0 as usize, frame.hole.1 as usize);
-        let (before, after) = match frame.current {
-            CurrentRow::Between(at) => (start..at as usize, hole_end.max(at as usize)..end),
-            _ => (start..hole.min(end), hole_end.min(end)..end),
-        };
+        let FrameParts { before, is_current_between, after, is_current_last } = frame.parts();
+        debug_assert!(after.end <= candidates.len(), "a frame is of candidates");
         let own = [frame.row];
-        let (between, last): (&[u32], &[u32]) = match frame.current {
-            CurrentRow::Between(_) => (&own, &[]),
-            CurrentRow::Apart => (&[], &own),
-            CurrentRow::Absent | CurrentRow::Next | CurrentRow::Inside => (&[], &[]),
-        };
+        let own_if = |is_there: bool| if is_there { &own[..] } else { &[] };
+        let (between, last) = (own_if(is_current_between), own_if(is_current_last));
         let parts = [&candidates[before], between, &candidates[after], last];
         self.fed += 1 + parts.iter().map(|rows| rows.len()).sum::<usize>();
         let readers = &self.answers[0].readers;

@@ -103,6 +103,7 @@ impl Postgres {
     /// Does the same for a server that keeps so many bytes of its tables in memory, and writes its log as
     /// [`PostgresDurability::Asynchronous`] does.
     pub(crate) fn start_with_cache(bytes: u64) -> Result<Self> {
+        debug_assert!(bytes >= 1 << 20, "PostgreSQL needs some pages");
         let mut settings = PostgresDurability::Asynchronous.settings();
         // The last one counts.
         settings.push(format!("shared_buffers={}kB", bytes / 1024));

@@ -19,7 +19,7 @@ use arrow::{
 };
 use lockstep_function::{BoundAggregate, CallArguments, Settings, StateUse, aggregate};
 use lockstep_host::sync::Mutex;
-use lockstep_plan::{Frame, Window};
+use lockstep_plan::{CurrentRow, Frame, Window};
 use lockstep_row::{DataType, arrow::data_type};
 use proptest::{prelude::*, test_runner::Config};
 
@@ -29,7 +29,7 @@ use super::{
         partition::{Ordering, OrderingOptions, WindowChunk},
         shared_state::SharedState,
     },
-    CurrentRow, FrameRange, KeyFrames, SlideOptions, StateSlides, WindowCall, slide,
+    FrameRange, KeyFrames, SlideOptions, StateSlides, WindowCall, slide,
 };
 
 /// Functions of one value, and of a value and a condition.
