@@ -7,7 +7,7 @@
 //! thread inserts 10,000 rows a second. *Cold*: each key once after the database was opened again, without the
 //! system's page cache. The answers of both tables are compared for each key.
 //!
-//! The peers are PostgreSQL and MariaDB with InnoDB and with MyRocks, each with as much memory for its cache as the
+//! The peers are PostgreSQL and MariaDB with InnoDB and with `MyRocks`, each with as much memory for its cache as the
 //! disk table has for everything (`peers`). Libraries that store rows on a disk are measured over the same shape by
 //! `crates/table/engines`.
 

@@ -89,15 +89,9 @@ impl WindowStates {
             }
             spec.add(running, candidates, added, arena);
             spec.remove(running, candidates, removed, arena);
+            let apart = frame.is_current_apart().then_some(own);
             for call in &spec.calls {
-                let value = if frame.is_current_apart() {
-                    with_arguments(own, &call.arguments, arena, |arguments| {
-                        call.bound.value_with(running, arguments, arena).to_value()
-                    })
-                } else {
-                    call.bound.value(running, arena).to_value()
-                };
-                give(call.output, value);
+                give(call.output, call.answer(running, apart, arena));
             }
         }
     }
@@ -154,6 +148,16 @@ impl WindowStates {
             }
             place.forget(count);
         }
+    }
+}
+
+impl CallSpec {
+    /// Returns its result from a state, and from the columns of a row that is added for it alone.
+    fn answer(&self, state: &mut AggregateState, apart: Option<&[Value]>, arena: &Arena) -> Value {
+        let Some(own) = apart else { return self.bound.value(state, arena).to_value() };
+        with_arguments(own, &self.arguments, arena, |arguments| {
+            self.bound.value_with(state, arguments, arena).to_value()
+        })
     }
 }
 

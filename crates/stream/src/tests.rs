@@ -182,7 +182,10 @@ fn memory_is_bounded_by_lateness_and_frames() {
         most = most.max(counts.candidates + counts.unsettled);
     }
     let counts = join.counts();
-    assert!(most < 2 * (100 + 2 * draw::SIMPLE_RANGE_MS as usize), "{most} rows are kept");
+    assert!(
+        most < 2 * (100 + 2 * usize::try_from(draw::SIMPLE_RANGE_MS).unwrap()),
+        "{most} rows are kept"
+    );
     assert!(counts.keys <= 3, "{counts:?}");
     assert!(counts.bytes < 1 << 20, "{counts:?}");
 }

@@ -90,7 +90,7 @@ pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
     run(command.args(["install", "--quiet=2", "--yes", "--no-install-recommends"]).args(missing))
 }
 
-/// Where Debian's package has the plugin of MyRocks.
+/// Where Debian's package has the plugin of `MyRocks`.
 const MYROCKS_LIBRARY: &str = "/usr/lib/mysql/plugin/ha_rocksdb.so";
 
 /// Debian packages, and a program of each.

@@ -1,7 +1,7 @@
 //! MariaDB with its MEMORY engine: rows in memory, an ordered index on (key, event time).
 //!
 //! Text is one byte a character and compares as bytes; statements are prepared; nothing is logged.
-//! In the workloads about durability and disks it runs with InnoDB instead, in M16 also with MyRocks.
+//! In the workloads about durability and disks it runs with InnoDB instead, in M16 also with `MyRocks`.
 
 mod wire;
 
@@ -49,7 +49,7 @@ pub(crate) enum MariaDbEngine {
     InnoDbWritten,
     /// The same, with a buffer pool of so many bytes.
     InnoDbWithCache(u64),
-    /// MyRocks, whose log is in the page cache when a commit returns, with a block cache of so many bytes.
+    /// `MyRocks`, whose log is in the page cache when a commit returns, with a block cache of so many bytes.
     RocksDbWithCache(u64),
 }
 

@@ -163,6 +163,7 @@ fn scan_as(table: &CatalogTable, schema: &DFSchemaRef) -> PlanResult<LogicalPlan
         .map(LogicalPlan::Projection)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
 fn planning(error: datafusion::error::DataFusionError) -> Box<Diagnostic> {
     Box::new(Diagnostic::internal(error.to_string()))
 }

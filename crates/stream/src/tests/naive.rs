@@ -114,7 +114,7 @@ fn frame<'c>(
     let is_ahead = |at: usize, taken: &Taken<'c>| {
         let Some(FrameAhead { nearest, farthest }) = window.ahead else { return false };
         let place = match window.frame {
-            Frame::Rows { .. } => at as i64 + 1,
+            Frame::Rows { .. } => i64::try_from(at).unwrap() + 1,
             Frame::Range { .. } => -distance(taken),
         };
         place >= nearest && farthest.is_none_or(|farthest| place <= farthest)
@@ -123,7 +123,7 @@ fn frame<'c>(
     // Newest first.
     let ahead: Vec<_> = ahead.map(|(_, taken)| taken).collect();
     let all = ahead.into_iter().rev().chain(own).chain(before.map(|(_, taken)| taken));
-    let most = window.max_size.map_or(usize::MAX, |most| most as usize);
+    let most = window.max_size.map_or(usize::MAX, |most| usize::try_from(most).unwrap());
     let mut all: Vec<_> = all.take(most).collect();
     all.reverse();
     all

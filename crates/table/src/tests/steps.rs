@@ -227,15 +227,8 @@ impl TableFixture {
                 let keys = self.model.keys(&before.indexes);
                 self.levels.iter().for_each(|levels| levels.make(&keys));
             }
-            TableStep::Follow => {
-                self.tails.push(tail::FollowedRows::begin(&self.table, self.model.rows.len()));
-            }
-            TableStep::ReadTail(at, rows) => {
-                if !self.tails.is_empty() {
-                    let at = at.index(self.tails.len());
-                    self.tails[at].read(rows, self.model.rows.len());
-                }
-            }
+            TableStep::Follow => self.follow(),
+            TableStep::ReadTail(at, rows) => self.read_tail(at, rows),
             of_disk => self.disk_step(&of_disk),
         }
         check(&self.table, &self.model);
@@ -248,6 +241,17 @@ impl TableFixture {
         let hold = hold::checked(&self.table, need);
         self.levels.push(nodes::HeldLevels::of(&self.table, hold.index()));
         self.holds.push(hold);
+    }
+
+    fn follow(&mut self) {
+        self.tails.push(tail::FollowedRows::begin(&self.table, self.model.rows.len()));
+    }
+
+    fn read_tail(&mut self, at: prop::sample::Index, rows: usize) {
+        if !self.tails.is_empty() {
+            let at = at.index(self.tails.len());
+            self.tails[at].read(rows, self.model.rows.len());
+        }
     }
 
     fn release(&mut self, index: prop::sample::Index) {
