@@ -160,7 +160,7 @@ $(ZIG)/cc: release/zig-tools
 # Measures the release build. Quick by default: each workload takes less than a minute. FULL=1
 # repeats everything five times, with more data and the sweeps, and rewrites the tables of
 # docs/benchmarks/results.md. PROFILE=dev measures the build of the tests.
-WORKLOADS ?= M1 M2 M3 M4 M5 M6 M8 M9 M10 M11 M13 M14 M15 M16
+WORKLOADS ?= M1 M2 M3 M4 M5 M6 M8 M9 M10 M11 M13 M14 M15 M16 M17
 FULL ?=
 ifeq ($(FULL),)
 BENCH := --quick --out $(CARGO_TARGET_DIR)/bench-results

@@ -9,7 +9,7 @@ use clap::{Parser, ValueEnum, error::ErrorKind};
 #[expect(clippy::struct_excessive_bools, reason = "a command line's switches")]
 #[command(name = "lockstep-bench", version, after_help = AFTER)]
 pub(crate) struct BenchOptions {
-    /// Workload to run: M1 to M6, M8 to M11, M13 to M16.
+    /// Workload to run: M1 to M6, M8 to M11, M13 to M17.
     #[arg(value_enum, ignore_case = true,
         required_unless_present_any = ["install", "publish", "training_step", "grouping_step", "restart_step",
             "network_step"])]
@@ -124,6 +124,9 @@ pub(crate) enum WorkloadId {
     /// Windows over a table larger than memory.
     #[value(name = "M16")]
     M16,
+    /// Interval joins of streams.
+    #[value(name = "M17")]
+    M17,
 }
 
 /// A system that is measured in addition to Lockstep.

@@ -9,7 +9,7 @@
 //! | module | what |
 //! |---|---|
 //! | `arguments`, `suite` | the command line, and what it runs |
-//! | `m1` … `m6`, `m8` … `m10`, `m11`, `m13`, `m14` (M15 too), `m16` | the workloads |
+//! | `m1` … `m6`, `m8` … `m10`, `m11`, `m13`, `m14` (M15 too), `m16`, `m17` | the workloads |
 //! | `peer` | DuckDB, MariaDB, PostgreSQL, Redis, SQLite: their servers, protocols and SQL; the packages of Python |
 //! | `system`, `measure`, `measured_process`, `answer` | what is measured, how, and whether answers agree |
 //! | `report`, `result_table`, `plot`, `publish`, `machine` | the result as JSON, Markdown and SVG, and the machine it was measured on |
@@ -26,6 +26,7 @@ mod m11;
 mod m13;
 mod m14;
 mod m16;
+mod m17;
 mod m2;
 mod m3;
 mod m4;

@@ -15,8 +15,9 @@ use crate::{
 
 const BEGIN: &str = "<!-- results: written by `lockstep-bench --publish` -->";
 const END: &str = "<!-- end of results -->";
-const IDS: [&str; 14] =
-    ["M1", "M2", "M3", "M4", "M5", "M6", "M8", "M9", "M10", "M11", "M13", "M14", "M15", "M16"];
+const IDS: [&str; 15] = [
+    "M1", "M2", "M3", "M4", "M5", "M6", "M8", "M9", "M10", "M11", "M13", "M14", "M15", "M16", "M17",
+];
 
 /// Writes the results of a folder into a page.
 pub(crate) fn publish(folder: &Path, page: &Path) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::{
     answer::{Closeness, difference},
     arguments::{BenchOptions, PeerChoice, PeerName, WorkloadId},
     error::{Error, Result, Trying},
-    m1, m2, m3, m4, m5, m6, m8, m9, m10, m11, m13, m14, m16, machine,
+    m1, m2, m3, m4, m5, m6, m8, m9, m10, m11, m13, m14, m16, m17, machine,
     measure::{ClientLoad, closed_loop},
     peer::install::install,
     plot::svg,
@@ -78,6 +78,7 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
         WorkloadId::M14 => m14::run(options)?,
         WorkloadId::M15 => m14::run_beside(options)?,
         WorkloadId::M16 => m16::run(options)?,
+        WorkloadId::M17 => m17::run(options)?,
     };
     let id = format!("{workload:?}");
     let mut object = Map::new();

@@ -1,9 +1,13 @@
 //! The reorder buffer: rows that wait for the watermark to pass their event time.
 //!
-//! Rows lie in buckets by event time, each as they arrived. A bucket is sorted when the watermark reaches it; rows
-//! that arrive in it later are sorted with what is left of it. So a row costs the same whatever the lateness is.
+//! Rows lie in buckets by event time, each as they arrived. A bucket is sorted when the watermark reaches it; those
+//! that arrive in it later, its *stragglers*, are in a heap beside the sorted ones. So a row costs the same whatever the
+//! lateness is.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
 
 use lockstep_row::Value;
 
@@ -23,15 +27,20 @@ pub(crate) struct ReorderBuffer {
     bucket_ms: i64,
     buckets: BTreeMap<i64, TimeBucket>,
     rows: usize,
+    /// The rows that were taken last.
+    taken: Vec<UnsettledRow>,
 }
 
 /// Rows of nearly the same time.
 #[derive(Debug, Default)]
 struct TimeBucket {
-    /// Those before `settled` are settled; those up to `sorted` are in order.
+    /// The rows but for stragglers, in order once the bucket is sorted. Those before `settled` are settled.
     entries: Vec<UnsettledRow>,
     settled: usize,
-    sorted: usize,
+    is_sorted: bool,
+    stragglers: BinaryHeap<Reverse<UnsettledRow>>,
+    /// The number of rows that it has had.
+    rows: usize,
     /// The columns of all rows, one row after the other.
     values: Vec<Value>,
 }
@@ -55,7 +64,7 @@ impl ReorderBuffer {
     /// Makes a buffer for rows with so many columns.
     pub(crate) fn new(width: usize, lateness_ms: i64) -> Self {
         let bucket_ms = (lateness_ms / BUCKETS).max(1);
-        Self { width, bucket_ms, buckets: BTreeMap::new(), rows: 0 }
+        Self { width, bucket_ms, buckets: BTreeMap::new(), rows: 0, taken: Vec::new() }
     }
 
     /// Adds a row.
@@ -66,39 +75,37 @@ impl ReorderBuffer {
     ) {
         let bucket = self.buckets.entry(time.div_euclid(self.bucket_ms)).or_default();
         let source = u32::try_from(source).expect("a query has fewer than 2^32 sources");
-        let row = u32::try_from(bucket.entries.len()).expect("a bucket has fewer than 2^32 rows");
-        bucket.entries.push(UnsettledRow { time, rank, arrival, source, row });
+        let row = u32::try_from(bucket.rows).expect("a bucket has fewer than 2^32 rows");
+        bucket.push(UnsettledRow { time, rank, arrival, source, row });
         bucket.values.extend(values);
-        debug_assert_eq!(bucket.values.len(), bucket.entries.len() * self.width, "rows are whole");
+        debug_assert_eq!(bucket.values.len(), bucket.rows * self.width, "rows are whole");
         self.rows += 1;
     }
 
     /// Takes the next rows that were passed, all of one time; `None` if there are none.
     pub(crate) fn next(&mut self, passed: PassedTimes) -> Option<SettledRows<'_>> {
-        let number = loop {
-            let mut first = self.buckets.first_entry()?;
-            let bucket = first.get_mut();
-            if bucket.settled < bucket.entries.len() {
-                break *first.key();
-            }
-            first.remove();
-        };
-        if !passed.includes(number.saturating_mul(self.bucket_ms)) {
+        while self.buckets.first_entry().is_some_and(|first| first.get().is_settled()) {
+            self.buckets.pop_first();
+        }
+        let mut first = self.buckets.first_entry()?;
+        if !passed.includes(first.key().saturating_mul(self.bucket_ms)) {
             return None;
         }
-        let bucket = self.buckets.get_mut(&number)?;
-        bucket.sort();
-        let first = bucket.entries[bucket.settled];
-        if !passed.includes(first.time) {
+        self.taken.clear();
+        let bucket = first.get_mut();
+        while let Some(row) = bucket.first()
+            && passed.includes(row.time)
+            && self.taken.first().is_none_or(|taken| taken.time == row.time)
+        {
+            bucket.remove_first();
+            self.taken.push(row);
+        }
+        if self.taken.is_empty() {
             return None;
         }
-        let start = bucket.settled;
-        let same = bucket.entries[start..].iter().take_while(|entry| entry.time == first.time);
-        let end = start + same.count();
-        bucket.settled = end;
-        self.rows -= end - start;
-        let TimeBucket { entries, values, .. } = bucket;
-        Some(SettledRows { entries: &entries[start..end], values, width: self.width })
+        self.rows -= self.taken.len();
+        let values = &first.into_mut().values;
+        Some(SettledRows { entries: &self.taken, values, width: self.width })
     }
 
     /// Returns how many rows wait.
@@ -117,18 +124,43 @@ impl ReorderBuffer {
 }
 
 impl TimeBucket {
-    /// Puts the rows that are not settled in order.
-    fn sort(&mut self) {
-        if self.sorted == self.entries.len() {
-            return;
+    fn push(&mut self, row: UnsettledRow) {
+        self.rows += 1;
+        if self.is_sorted && !bug::is_seeded(StreamBug::StragglersLast) {
+            self.stragglers.push(Reverse(row));
+        } else {
+            self.entries.push(row);
         }
-        let from = match bug::is_seeded(StreamBug::StragglersLast) {
-            true => self.sorted,
-            false => self.settled,
-        };
-        // Where some of them are in order, this is one run to merge with.
-        self.entries[from..].sort();
-        self.sorted = self.entries.len();
+    }
+
+    /// Returns whether it has no row that waits.
+    fn is_settled(&self) -> bool {
+        self.settled == self.entries.len() && self.stragglers.is_empty()
+    }
+
+    /// Returns the first of the rows that wait.
+    fn first(&mut self) -> Option<UnsettledRow> {
+        if !self.is_sorted {
+            self.entries.sort_unstable();
+            self.is_sorted = true;
+        }
+        let sorted = self.entries.get(self.settled).copied();
+        let straggler = self.stragglers.peek().map(|Reverse(row)| *row);
+        match (sorted, straggler) {
+            (Some(sorted), Some(straggler)) => Some(sorted.min(straggler)),
+            (sorted, straggler) => sorted.or(straggler),
+        }
+    }
+
+    /// Removes the first of the rows that wait.
+    fn remove_first(&mut self) {
+        let sorted = self.entries.get(self.settled);
+        let straggler = self.stragglers.peek().map(|Reverse(row)| row);
+        if straggler.is_some_and(|straggler| sorted.is_none_or(|sorted| straggler < sorted)) {
+            self.stragglers.pop();
+        } else {
+            self.settled += 1;
+        }
     }
 }
 
