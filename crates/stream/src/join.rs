@@ -174,20 +174,21 @@ impl WindowJoin {
             joined += 1;
             emit(row);
         };
-        let mut shared = Settling { passed, pending, arena };
         while let Some(rows) = reorder.next(passed) {
-            begin(*keeps_rows, &rows, *outputs, (shared.pending, main));
+            begin(*keeps_rows, &rows, *outputs, (pending, main));
             for scan in scans.iter_mut() {
-                settle(scan, &rows, main, &mut shared);
+                settle(scan, &rows, main, &mut Settling { passed, pending, arena });
             }
             for (at, row) in main.drain(..).filter(|_| !*keeps_rows) {
-                let columns = rows.columns(at);
-                emit(shared.pending.row(row).joined(Some(columns)));
-                shared.pending.end(row);
+                emit(pending.row(row).joined(Some(rows.columns(at))));
+                pending.end(row);
+            }
+            if arena.allocated_bytes() > ARENA_BYTES_MAX {
+                arena.reset();
             }
         }
         for scan in scans {
-            scan.advance(&mut shared);
+            scan.advance(&mut Settling { passed, pending, arena });
         }
         while let Some(row) = pending.next_complete() {
             emit(pending.row(row).joined(None));

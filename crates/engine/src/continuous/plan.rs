@@ -236,6 +236,14 @@ impl<'n> RowExprs<'n> {
             });
             let calls = calls.collect::<Result<_>>()?;
             let spec = GroupSpec { window: group.window.clone(), calls };
+            let mut unions = group.unions.clone();
+            unions.sort_unstable();
+            if unions.windows(2).any(|pair| pair[0] == pair[1]) {
+                return Diagnostic::unsupported(
+                    "a continuous query cannot name a UNION source twice",
+                )
+                .err();
+            }
             match scans.iter_mut().find(|(known, _)| is_same_scan(known, group)) {
                 Some((_, scan)) => scan.groups.push(spec),
                 None => {

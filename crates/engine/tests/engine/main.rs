@@ -3,6 +3,7 @@
 mod answers;
 mod catalog;
 mod check;
+mod continuous;
 mod deployments;
 mod directory;
 mod disk_tables;

@@ -1,0 +1,117 @@
+//! Continuous queries: what they follow, what they refuse, and when they give rows.
+
+use std::time::Duration;
+
+use lockstep_engine::{ContinuousOptions, Database, Session, code};
+
+const QUERY: &str = "SELECT id, sum(x) OVER w AS s FROM orders WINDOW w AS (UNION events \
+    PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 10s PRECEDING AND 5s FOLLOWING)";
+
+fn session() -> Session {
+    let session = Database::in_memory().session();
+    session
+        .execute(
+            "CREATE TABLE orders (id INT, k INT, ts TIMESTAMP, x INT, INDEX(KEY=k, TS=ts));
+             CREATE TABLE events (id INT, k INT, ts TIMESTAMP, x INT, INDEX(KEY=k, TS=ts));
+             CREATE VIEW some_orders AS SELECT * FROM orders WHERE x > 0",
+        )
+        .unwrap();
+    session
+}
+
+fn lateness(seconds: i64) -> ContinuousOptions {
+    ContinuousOptions { lateness_ms: seconds * 1_000, ..ContinuousOptions::default() }
+}
+
+#[test]
+fn a_row_is_given_when_no_row_of_its_frame_can_come_any_more() {
+    let session = session();
+    session.execute("INSERT INTO orders VALUES (1, 1, 100000, 1)").unwrap();
+    let mut query = session.continuous_query(QUERY, lateness(2)).unwrap();
+    let mut poll = || {
+        let rows = query.poll().unwrap();
+        (rows.arrivals.len(), query.watermark())
+    };
+    assert_eq!(poll(), (0, None), "nothing is known of the events");
+    session.execute("INSERT INTO events VALUES (2, 1, 101000, 10)").unwrap();
+    assert_eq!(poll(), (0, Some(98_000)));
+    // It comes late, and counts.
+    session.execute("INSERT INTO events VALUES (3, 1, 99000, 100)").unwrap();
+    session.execute("INSERT INTO events VALUES (4, 1, 107000, 1000)").unwrap();
+    session.execute("INSERT INTO orders VALUES (5, 1, 107000, 0)").unwrap();
+    assert_eq!(poll(), (0, Some(105_000)), "a row of 105000 may come");
+    session.execute("INSERT INTO events VALUES (6, 1, 108000, 0)").unwrap();
+    session.execute("INSERT INTO orders VALUES (7, 2, 108000, 0)").unwrap();
+    // What is removed was read, or is kept.
+    session.execute("TRUNCATE TABLE events").unwrap();
+    let rows = query.poll().unwrap();
+    let text = format!("{:?}", rows.batch.columns());
+    assert_eq!((rows.arrivals.len(), text.contains("111")), (1, true), "{text}");
+    assert_eq!(query.end().unwrap().arrivals.len(), 2);
+    let counts = query.counts();
+    assert_eq!((counts.taken, counts.late, counts.joined), (7, 0, 3));
+}
+
+#[test]
+fn late_rows_are_counted_and_change_nothing() {
+    let session = session();
+    let mut query = session.continuous_query(QUERY, lateness(2)).unwrap();
+    session.execute("INSERT INTO orders VALUES (1, 1, 100000, 1), (2, 1, 97999, 1)").unwrap();
+    assert!(query.wait(Duration::ZERO), "rows have come");
+    let rows = query.end().unwrap();
+    assert_eq!((rows.arrivals.len(), query.counts().late), (1, 1));
+}
+
+#[test]
+fn queries_that_are_never_final_are_refused() {
+    let session = session();
+    let check = |sql: &str, expected: &str, message: &str| {
+        let error = session.continuous_query(sql, lateness(0)).unwrap_err();
+        assert_eq!(error.code, expected, "{sql}: {error}");
+        assert!(error.message.contains(message), "{sql}: {error}");
+    };
+    let window = "WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1s PRECEDING AND \
+        CURRENT ROW)";
+    let unsupported = code::FEATURE_NOT_SUPPORTED;
+    for (sql, message) in [
+        (format!("SELECT sum(x) OVER w FROM orders {window} ORDER BY 1"), "ORDER BY"),
+        (format!("SELECT sum(x) OVER w FROM orders {window} LIMIT 3"), "LIMIT"),
+        (format!("SELECT DISTINCT sum(x) OVER w FROM orders {window}"), "DISTINCT"),
+        ("SELECT k, sum(x) FROM orders GROUP BY k".to_owned(), "GROUP BY"),
+        ("SELECT id FROM orders".to_owned(), "windows"),
+        (
+            format!(
+                "SELECT sum(s) OVER w FROM (SELECT k, ts, sum(x) OVER w AS s FROM orders {window}) \
+                 AS t {window}"
+            ),
+            "window over windows",
+        ),
+    ] {
+        check(&sql, unsupported, message);
+    }
+    let unbounded = QUERY.replace("5s FOLLOWING", "UNBOUNDED FOLLOWING");
+    check(&unbounded, code::WINDOWING_ERROR, "UNBOUNDED FOLLOWING");
+    check(
+        "SELECT sum(x) OVER (PARTITION BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM orders",
+        code::WINDOWING_ERROR,
+        "ORDER BY",
+    );
+}
+
+#[test]
+fn filters_and_views_are_below_and_above_the_windows() {
+    let session = session();
+    let sql = "SELECT id + 1 AS next, s FROM (SELECT id, sum(x) OVER w AS s FROM some_orders \
+        WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)) AS t \
+        WHERE s > 3";
+    let mut query = session.continuous_query(sql, lateness(0)).unwrap();
+    session
+        .execute(
+            "INSERT INTO orders VALUES (1, 1, 1, 2), (2, 1, 2, -9), (3, 1, 3, 2), (4, 1, 4, 1)",
+        )
+        .unwrap();
+    let given = query.end().unwrap().batch;
+    let expected = session.execute(sql).unwrap().batches;
+    assert_eq!(format!("{:?}", given.columns()), format!("{:?}", expected[0].columns()));
+    assert_eq!(given.num_rows(), 1);
+}
