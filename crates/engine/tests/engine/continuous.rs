@@ -15,7 +15,7 @@ fn session() -> Session {
              CREATE TABLE events (id INT, k INT, ts TIMESTAMP, x INT, INDEX(KEY=k, TS=ts));
              CREATE VIEW some_orders AS SELECT * FROM orders WHERE x > 0",
         )
-        .unwrap();
+        .expect("the definitions are right");
     session
 }
 
