@@ -67,7 +67,9 @@ impl MariaDbEngine {
             ],
         };
         let cache = match self {
-            Self::InnoDbWithCache(bytes) => Some(format!("--innodb-buffer-pool-size={bytes}")),
+            Self::InnoDbWithCache(bytes) => {
+                Some(format!("--innodb-buffer-pool-size={}", bytes.max(POOL_BYTES_MIN)))
+            }
             Self::RocksDbWithCache(bytes) => Some(format!("--rocksdb-block-cache-size={bytes}")),
             Self::Memory | Self::InnoDbSynced | Self::InnoDbWritten => None,
         };
@@ -84,6 +86,8 @@ impl MariaDbEngine {
     }
 }
 
+/// InnoDB does not start with less.
+const POOL_BYTES_MIN: u64 = 6 << 20;
 const POOL: &str = "--innodb-buffer-pool-size=2G";
 const LOG: &str = "--innodb-log-file-size=1G";
 
