@@ -110,7 +110,7 @@ const COMPARED: u64 = 2_000;
 
 /// A row of a stream.
 #[derive(Debug, Clone, Copy)]
-struct Event {
+struct StreamEvent {
     number: u64,
     is_probe: bool,
     key: u64,
@@ -130,7 +130,7 @@ struct IntervalResult {
 /// A join of two streams.
 trait IntervalJoin {
     /// Takes a row.
-    fn push(&mut self, event: Event, emit: &mut dyn FnMut(IntervalResult));
+    fn push(&mut self, event: StreamEvent, emit: &mut dyn FnMut(IntervalResult));
     /// Gives the results that are final.
     fn advance(&mut self, emit: &mut dyn FnMut(IntervalResult));
     /// Returns the rows in windows, as a part of those that were visited; `None` where windows are slid.
@@ -146,12 +146,13 @@ struct JoinRun {
 }
 
 impl IntervalWorkload {
-    fn event(&self, number: u64) -> Event {
+    fn event(&self, number: u64) -> StreamEvent {
+        debug_assert!(self.rows_per_probe > 0 && self.keys > 0, "there are rows of both streams");
         let draw = KeyedRandom::at(&[17, number]);
         let clock = i64::try_from(number * 1_000_000 / self.rows_per_second).unwrap_or(i64::MAX);
         let lateness = u64::try_from(self.lateness).unwrap_or(0) + 1;
         let late = i64::try_from(draw.below(0, lateness)).unwrap_or(0);
-        Event {
+        StreamEvent {
             number,
             is_probe: draw.below(1, self.rows_per_probe) == 0,
             key: draw.below(2, self.keys),
@@ -239,6 +240,7 @@ fn compare(workload: &IntervalWorkload) -> Result<()> {
 /// Fills the windows with probe rows, and joins some base rows. Returns the number of the next row.
 fn fill(workload: &IntervalWorkload, join: &mut dyn IntervalJoin) -> u64 {
     let rows = workload.rows_to_fill();
+    assert!(rows < 1 << 32, "windows are filled in a short time");
     let mut ignore = |result: IntervalResult| {
         std::hint::black_box(result);
     };
@@ -265,7 +267,7 @@ fn measure(
     let first = fill(workload, join.as_mut());
     let mut number = first;
     while number < first + rows && spent_ns < run_ms * 1_000_000 {
-        let events: Vec<Event> =
+        let events: Vec<StreamEvent> =
             (number..number + ROWS_GENERATED).map(|number| workload.event(number)).collect();
         number += ROWS_GENERATED;
         let begun = clock.monotonic_ns();
@@ -356,8 +358,8 @@ fn result_of(row: lockstep_stream::WindowedRow<'_>) -> IntervalResult {
 }
 
 impl IntervalJoin for StreamJoin {
-    fn push(&mut self, event: Event, emit: &mut dyn FnMut(IntervalResult)) {
-        let Event { number, is_probe, key, time, value } = event;
+    fn push(&mut self, event: StreamEvent, emit: &mut dyn FnMut(IntervalResult)) {
+        let StreamEvent { number, is_probe, key, time, value } = event;
         let integer = |value: u64| Datum::BigInt(i64::try_from(value).unwrap_or(i64::MAX));
         let columns = [Datum::BigInt(time), integer(key), Datum::Double(value), integer(number)];
         let row = StreamRow { source: usize::from(is_probe), arrival: number, columns: &columns };

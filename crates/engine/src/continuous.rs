@@ -24,7 +24,7 @@ use lockstep_request::{CompileOptions, Program};
 use lockstep_row::{Arena, DataType, Datum, arrow::ColumnBuilder};
 use lockstep_sql::ast::Statement;
 use lockstep_stream::{JoinCounts, Lateness, StreamRow, WindowJoin, WindowedRow};
-use lockstep_table::{Table, TableTail, TailError, TailOptions, TailRow, TailSignal};
+use lockstep_table::{TableTail, TailError, TailOptions, TailRow, TailSignal};
 
 use self::plan::{ContinuousPlan, SourcePlan};
 use crate::{
@@ -74,6 +74,8 @@ pub struct ContinuousQuery {
 #[derive(Debug)]
 struct FollowedSource {
     number: usize,
+    /// The name of its table.
+    table: String,
     tail: TableTail,
     /// Computes the columns of a row.
     program: Program,
@@ -162,16 +164,15 @@ impl ContinuousQuery {
             }
         };
         let signal = TailSignal::new();
-        let of_table = |id: u64| -> Result<&Arc<Table>> {
-            let table = tables.by_id.get(&id);
-            table.ok_or_else(|| Box::new(Diagnostic::internal("a source without a table")))
-        };
         let source = |(number, SourcePlan { table, plan }): (usize, &SourcePlan)| {
             let from = options.from_earliest.then_some(0);
             let tail_options = TailOptions { from, limit_bytes: options.tail_bytes_max };
-            let tail = of_table(*table)?.tail(tail_options, &signal);
+            let entry = entries.iter().find(|entry| entry.id == *table);
+            let entry = entry.expect("the entries are of all tables of the query");
+            let (table, tail) = (entry.definition.name(), entry.table.tail(tail_options, &signal));
             let (program, arena) = (compile(plan)?, Arena::new());
-            Ok(FollowedSource { number, tail, program, arena, is_read: false })
+            let table = table.to_string();
+            Ok(FollowedSource { number, table, tail, program, arena, is_read: false })
         };
         let sources = plan.sources.iter().enumerate().map(source).collect::<Result<_>>()?;
         let lateness =
@@ -236,7 +237,7 @@ impl ContinuousQuery {
     fn read(&mut self, source: usize) -> Result<()> {
         let Self { sources, join, output, clock, .. } = self;
         let now_ms = clock.now_ms();
-        let FollowedSource { number, tail, program, arena, is_read } = &mut sources[source];
+        let FollowedSource { number, table, tail, program, arena, is_read } = &mut sources[source];
         let mut failed = None;
         let columns_of_table = program.input().map_or(0, |schema| schema.columns.len());
         let read = tail.read(ROWS_AT_ONCE, |TailRow { arrival, row, .. }| {
@@ -258,8 +259,7 @@ impl ContinuousQuery {
         if let Some(error) = failed {
             return Err(error);
         }
-        let table = || tail.table().log_id();
-        let count = read.map_err(|error| lost(&error, table()))?;
+        let count = read.map_err(|error| lost(&error, table))?;
         *is_read = count < ROWS_AT_ONCE;
         Ok(())
     }
@@ -336,11 +336,8 @@ fn builders(columns: &[(String, DataType)]) -> Vec<ColumnBuilder> {
 }
 
 /// Makes the error of a query that cannot go on from where it is in a table.
-fn lost(error: &TailError, table: Option<u64>) -> Box<Diagnostic> {
-    let message = match table {
-        Some(id) => format!("the rows of table {id} cannot be followed"),
-        None => "the rows of a table cannot be followed".to_owned(),
-    };
+fn lost(error: &TailError, table: &str) -> Box<Diagnostic> {
+    let message = format!("the rows of table `{table}` cannot be followed");
     Box::new(
         Diagnostic::new(code::OUT_OF_MEMORY, message)
             .with_kind(Kind::FreeResources)

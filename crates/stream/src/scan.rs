@@ -118,6 +118,7 @@ impl Scan {
         let width = lanes.len();
         let Settling { pending, arena, .. } = shared;
         let mut ctx = ScanContext { windows, width, pending, arena };
+        debug_assert!(row.columns.len() >= width, "a row has all columns");
         let is_candidate = row.main.is_none() || !self.without_main;
         if is_candidate {
             let values = lanes.iter().map(|column| row.columns[*column].clone());

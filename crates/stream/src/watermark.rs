@@ -89,6 +89,7 @@ impl Watermark {
 
     /// Takes note that no row will come from a source.
     pub(crate) fn end(&mut self, source: usize) {
+        debug_assert!(source < self.sources.len(), "it is one of the sources");
         self.sources[source].is_ended = true;
     }
 

@@ -8,7 +8,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::{Event, IntervalJoin, IntervalResult};
+use super::{IntervalJoin, IntervalResult, StreamEvent};
 
 /// Base rows that wait for the watermark.
 #[derive(Default)]
@@ -18,7 +18,7 @@ struct WaitingRows {
 }
 
 impl WaitingRows {
-    fn see(&mut self, event: &Event) {
+    fn see(&mut self, event: &StreamEvent) {
         let newest = &mut self.newest[usize::from(event.is_probe)];
         *newest = Some(newest.map_or(event.time, |newest| newest.max(event.time)));
         if !event.is_probe {
@@ -60,7 +60,7 @@ struct ProbeBuffer {
 
 impl ProbeBuffer {
     /// Adds a row; drops those before a time when the buffer has doubled.
-    fn push(&mut self, event: &Event, oldest: i64) {
+    fn push(&mut self, event: &StreamEvent, oldest: i64) {
         if self.times.len() >= self.drop_at.max(64) {
             let is_needed: Vec<bool> = self.times.iter().map(|time| *time >= oldest).collect();
             let mut needed = is_needed.iter();
@@ -77,6 +77,7 @@ impl ProbeBuffer {
 
     /// Scans for rows of a key with a time of a window; `None` where all are of the key.
     fn scan(&self, key: Option<u64>, from: i64, to: i64) -> (i64, f64) {
+        debug_assert_eq!(self.times.len(), self.values.len(), "each row has a value");
         let (mut count, mut sum) = (0, 0.0);
         match key {
             None => {
@@ -108,6 +109,7 @@ struct Visits {
 
 impl Visits {
     fn add(&mut self, in_window: i64, visited: usize) {
+        debug_assert!(in_window >= 0, "a number of rows");
         self.in_window += in_window;
         self.visited += i64::try_from(visited).unwrap_or(0);
     }
@@ -140,7 +142,7 @@ fn place(key: u64) -> usize {
 }
 
 impl IntervalJoin for KeyJoin {
-    fn push(&mut self, event: Event, _emit: &mut dyn FnMut(IntervalResult)) {
+    fn push(&mut self, event: StreamEvent, _emit: &mut dyn FnMut(IntervalResult)) {
         self.waiting.see(&event);
         if event.is_probe {
             let oldest = self.waiting.oldest(self.lateness, self.window);
@@ -179,7 +181,7 @@ impl SplitJoin {
 }
 
 impl IntervalJoin for SplitJoin {
-    fn push(&mut self, event: Event, _emit: &mut dyn FnMut(IntervalResult)) {
+    fn push(&mut self, event: StreamEvent, _emit: &mut dyn FnMut(IntervalResult)) {
         self.waiting.see(&event);
         if event.is_probe {
             let oldest = self.waiting.oldest(self.lateness, self.window);

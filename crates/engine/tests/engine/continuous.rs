@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use lockstep_engine::{ContinuousOptions, Database, Session, code};
 
+use crate::test_directory::TestDirectory;
+
 const QUERY: &str = "SELECT id, sum(x) OVER w AS s FROM orders WINDOW w AS (UNION events \
     PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 10s PRECEDING AND 5s FOLLOWING)";
 
@@ -63,39 +65,74 @@ fn late_rows_are_counted_and_change_nothing() {
 }
 
 #[test]
-fn queries_that_are_never_final_are_refused() {
+fn queries_that_are_not_computed_row_by_row_are_refused() {
     let session = session();
     let check = |sql: &str, expected: &str, message: &str| {
         let error = session.continuous_query(sql, lateness(0)).unwrap_err();
-        assert_eq!(error.code, expected, "{sql}: {error}");
-        assert!(error.message.contains(message), "{sql}: {error}");
+        assert_eq!((error.code, error.message.as_str()), (expected, message), "{sql}: {error}");
     };
     let window = "WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1s PRECEDING AND \
         CURRENT ROW)";
     let unsupported = code::FEATURE_NOT_SUPPORTED;
-    for (sql, message) in [
-        (format!("SELECT sum(x) OVER w FROM orders {window} ORDER BY 1"), "ORDER BY"),
-        (format!("SELECT sum(x) OVER w FROM orders {window} LIMIT 3"), "LIMIT"),
-        (format!("SELECT DISTINCT sum(x) OVER w FROM orders {window}"), "DISTINCT"),
-        ("SELECT k, sum(x) FROM orders GROUP BY k".to_owned(), "GROUP BY"),
-        ("SELECT id FROM orders".to_owned(), "windows"),
-        (
-            format!(
-                "SELECT sum(s) OVER w FROM (SELECT k, ts, sum(x) OVER w AS s FROM orders {window}) \
-                 AS t {window}"
-            ),
-            "window over windows",
-        ),
-    ] {
-        check(&sql, unsupported, message);
-    }
+    let refused = |sql: &str, what: &str| {
+        check(sql, unsupported, &format!("{what} is not supported in a continuous query"));
+    };
+    refused(&format!("SELECT sum(x) OVER w FROM orders {window} ORDER BY 1"), "ORDER BY");
+    refused(&format!("SELECT sum(x) OVER w FROM orders {window} LIMIT 3"), "LIMIT");
+    refused(&format!("SELECT DISTINCT sum(x) OVER w FROM orders {window}"), "DISTINCT");
+    refused("SELECT k, sum(x) FROM orders GROUP BY k", "GROUP BY");
+    let windows = format!("SELECT k, ts, sum(x) OVER w AS s FROM orders {window}");
+    let over = format!("SELECT sum(s) OVER w FROM ({windows}) AS t {window}");
+    refused(&over, "a window over windows");
+    check("SELECT id FROM orders", unsupported, "a continuous query has windows");
+    let of_system = "SELECT count(*) OVER (PARTITION BY name ORDER BY id ROWS BETWEEN 1 PRECEDING \
+        AND CURRENT ROW) FROM lockstep.jobs";
+    check(of_system, unsupported, "a continuous query cannot read a system table");
+    check("SHOW TABLES", code::SYNTAX_ERROR, "a query is expected");
+    check("SELECT 1; SELECT 2", code::SYNTAX_ERROR, "one query is expected");
     let unbounded = QUERY.replace("5s FOLLOWING", "UNBOUNDED FOLLOWING");
-    check(&unbounded, code::WINDOWING_ERROR, "UNBOUNDED FOLLOWING");
+    check(
+        &unbounded,
+        code::WINDOWING_ERROR,
+        "a window with UNBOUNDED FOLLOWING is not final before its stream ends",
+    );
     check(
         "SELECT sum(x) OVER (PARTITION BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM orders",
         code::WINDOWING_ERROR,
-        "ORDER BY",
+        "all windows of a continuous query require ORDER BY the same event time",
     );
+    let twice = window.replace("(PARTITION", "(UNION events, events PARTITION");
+    check(
+        &format!("SELECT sum(x) OVER w FROM orders {twice}"),
+        unsupported,
+        "a continuous query cannot name a UNION source twice",
+    );
+}
+
+#[test]
+fn files_are_not_followed() {
+    let (session, directory) = (session(), TestDirectory::new("continuous"));
+    let file = directory.0.display();
+    session.execute(&format!("SELECT 1 AS k, 2 AS ts INTO OUTFILE '{file}.csv'")).unwrap();
+    let sql = format!(
+        "SELECT count(*) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) \
+         FROM '{file}.csv'"
+    );
+    let error = session.continuous_query(&sql, lateness(0)).unwrap_err();
+    assert_eq!(error.message, "a continuous query cannot read files");
+}
+
+#[test]
+fn a_query_that_would_keep_too_many_removed_rows_says_so() {
+    let session = session();
+    let options = ContinuousOptions { tail_bytes_max: 0, ..lateness(0) };
+    let mut query = session.continuous_query(QUERY, options).unwrap();
+    session.execute("INSERT INTO orders VALUES (1, 1, 100000, 1); TRUNCATE TABLE orders").unwrap();
+    let error = query.poll().unwrap_err();
+    assert_eq!(error.message, "the rows of table `default.orders` cannot be followed");
+    let hint = "Begin the query again, and remove rows later than they are read.";
+    assert_eq!((error.code, error.hint.as_deref()), (code::OUT_OF_MEMORY, Some(hint)));
+    assert!(query.poll().is_ok(), "it goes on behind them");
 }
 
 #[test]
