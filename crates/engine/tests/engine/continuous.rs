@@ -85,7 +85,7 @@ fn queries_that_are_not_computed_row_by_row_are_refused() {
     let over = format!("SELECT sum(s) OVER w FROM ({windows}) AS t {window}");
     refused(&over, "a window over windows");
     check("SELECT id FROM orders", unsupported, "a continuous query has windows");
-    let of_system = "SELECT count(*) OVER (PARTITION BY name ORDER BY id ROWS BETWEEN 1 PRECEDING \
+    let of_system = "SELECT count(*) OVER (PARTITION BY id ORDER BY started ROWS BETWEEN 1 PRECEDING \
         AND CURRENT ROW) FROM lockstep.jobs";
     check(of_system, unsupported, "a continuous query cannot read a system table");
     check("SHOW TABLES", code::SYNTAX_ERROR, "a query is expected");
@@ -112,11 +112,13 @@ fn queries_that_are_not_computed_row_by_row_are_refused() {
 #[test]
 fn files_are_not_followed() {
     let (session, directory) = (session(), TestDirectory::new("continuous"));
-    let file = directory.0.display();
-    session.execute(&format!("SELECT 1 AS k, 2 AS ts INTO OUTFILE '{file}.csv'")).unwrap();
+    std::fs::create_dir(&directory.0).unwrap();
+    let file = directory.0.join("rows.csv");
+    let file = file.display();
+    session.execute(&format!("SELECT 1 AS k, 2 AS ts INTO OUTFILE '{file}'")).unwrap();
     let sql = format!(
         "SELECT count(*) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) \
-         FROM '{file}.csv'"
+         FROM '{file}'"
     );
     let error = session.continuous_query(&sql, lateness(0)).unwrap_err();
     assert_eq!(error.message, "a continuous query cannot read files");
