@@ -28,7 +28,7 @@ use lockstep_table::{TableTail, TailError, TailOptions, TailRow, TailSignal};
 
 use self::plan::{ContinuousPlan, SourcePlan};
 use crate::{
-    Session, append::table_error, catalog::TableEntry, database::TableSet, output::schema_of,
+    Database, Session, append::table_error, database::TableSet, output::schema_of,
     prepared_request::BatchModeFallback,
 };
 
@@ -123,34 +123,16 @@ impl Session {
             return Diagnostic::new(code::SYNTAX_ERROR, "a query is expected").err();
         };
         let bound = self.bind(query)?;
-        let entries = self.entries_of(&bound)?;
-        ContinuousQuery::new(&bound, &entries, self, options)
-    }
-
-    fn entries_of(&self, query: &BoundQuery) -> Result<Vec<TableEntry>> {
-        let objects = self.database.objects();
-        let tables = lockstep_plan::stored_tables(&query.plan);
-        let tables = tables.iter().filter(|table| !crate::system::is_system(table.id));
-        tables
-            .map(|table| {
-                let reference = crate::catalog::TableReference::of(table);
-                objects.entry(&reference).cloned()
-            })
-            .collect()
+        ContinuousQuery::new(&bound, &self.database, options)
     }
 }
 
 impl ContinuousQuery {
-    fn new(
-        query: &BoundQuery,
-        entries: &[TableEntry],
-        session: &Session,
-        options: ContinuousOptions,
-    ) -> Result<Self> {
+    fn new(query: &BoundQuery, database: &Database, options: ContinuousOptions) -> Result<Self> {
         let plan = ContinuousPlan::new(query)?;
-        let database = &session.database;
+        let entries = database.entries_of(&query.plan)?;
         let clock = Arc::clone(database.clock());
-        let mut tables = TableSet::of(entries);
+        let mut tables = TableSet::of(&entries);
         let joined =
             database.make_unlogged_table(lockstep_row::TableSchema::clone(&plan.joined.schema));
         let joined = joined.map_err(|error| table_error(&error))?;
@@ -179,8 +161,10 @@ impl ContinuousQuery {
             Lateness { lateness_ms: options.lateness_ms, idle_after_ms: options.idle_after_ms };
         let output = OutputRows::new(compile(&plan.output)?, query.columns.clone());
         let join = WindowJoin::new(plan.join, plan.width, lateness, clock.now_ms());
-        let join = join
-            .map_err(|error| Box::new(Diagnostic::new(code::WINDOWING_ERROR, error.to_string())))?;
+        let join = join.map_err(|error| {
+            Diagnostic::new(code::WINDOWING_ERROR, error.to_string())
+                .with_hint("End the frame at a distance: 10s FOLLOWING, for example.")
+        })?;
         Ok(Self { sources, join, output, signal, clock })
     }
 

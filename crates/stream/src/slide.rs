@@ -189,11 +189,9 @@ impl StateSpec {
         rows: Range<usize>,
         arena: &Arena,
     ) {
-        for row in rows {
-            with_arguments(candidates.row(row), &self.lanes, arena, |arguments| {
-                self.bound().add(state, arguments, RowsEnd::Newest);
-            });
-        }
+        self.for_each(candidates, rows, arena, |arguments| {
+            self.bound().add(state, arguments, RowsEnd::Newest);
+        });
     }
 
     /// Removes candidates at the oldest end.
@@ -204,10 +202,20 @@ impl StateSpec {
         rows: Range<usize>,
         arena: &Arena,
     ) {
+        self.for_each(candidates, rows, arena, |arguments| self.bound().remove(state, arguments));
+    }
+
+    /// Calls a function with the arguments of each of some candidates.
+    #[inline]
+    fn for_each(
+        &self,
+        candidates: &Candidates<'_>,
+        rows: Range<usize>,
+        arena: &Arena,
+        mut apply: impl FnMut(&[Datum<'_>]),
+    ) {
         for row in rows {
-            with_arguments(candidates.row(row), &self.lanes, arena, |arguments| {
-                self.bound().remove(state, arguments);
-            });
+            with_arguments(candidates.row(row), &self.lanes, arena, &mut apply);
         }
     }
 

@@ -85,7 +85,7 @@ impl WindowJoinSpec {
     }
 
     /// Checks that each window's results are final at some time.
-    pub fn check(&self) -> Result<(), SpecError> {
+    pub(crate) fn check(&self) -> Result<(), SpecError> {
         let is_unbounded = |group: &GroupSpec| {
             matches!(group.window.ahead, Some(FrameAhead { farthest: None, .. }))
         };
@@ -93,20 +93,6 @@ impl WindowJoinSpec {
             return Err(SpecError::UnboundedFollowing);
         }
         Ok(())
-    }
-
-    /// Returns how far before the watermark a row may be and still count, in milliseconds; `None` where there is no
-    /// bound.
-    pub fn reach_ms(&self) -> Option<i64> {
-        let reaches = self.groups().map(|group| {
-            let back = back_ms(&group.window)?;
-            match (group.window.frame, group.window.ahead) {
-                (Frame::Rows { .. }, _) => None,
-                (Frame::Range { .. }, None) => Some(back),
-                (Frame::Range { .. }, Some(ahead)) => back.checked_add(ahead.farthest?),
-            }
-        });
-        reaches.into_iter().try_fold(0, |most: i64, reach| Some(most.max(reach?)))
     }
 
     fn groups(&self) -> impl Iterator<Item = &GroupSpec> {

@@ -264,13 +264,7 @@ impl<'n> RowExprs<'n> {
             "all calls"
         );
         let scans = scans.into_iter().map(|(_, scan)| scan).collect();
-        let join = WindowJoinSpec { sources: node.unions.len() + 1, order, scans };
-        match join.check() {
-            Ok(()) => Ok(join),
-            Err(error) => Diagnostic::new(code::WINDOWING_ERROR, error.to_string())
-                .with_hint("End the frame at a distance: 10s FOLLOWING, for example.")
-                .err(),
-        }
+        Ok(WindowJoinSpec { sources: node.unions.len() + 1, order, scans })
     }
 
     /// Returns the column with the event time, by which all windows are ordered.
