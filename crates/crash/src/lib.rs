@@ -10,7 +10,8 @@
 //! | [`failpoints`] | the same at every failpoint |
 //! | [`replay`] | drawn statements in one process: closed, opened, compared |
 //! | [`soak`] | a served directory under mixed load, with disconnects and kills |
-//! | [`bugs`] | the bugs that the three are to find |
+//! | [`streams`] | streams under kills: each result once, with the bits of batch mode |
+//! | [`bugs`] | the bugs that the others are to find |
 //! | [`workload`], [`objects`], [`rows`] | the operations, and how often each is drawn |
 //! | [`operation`] | an operation as data |
 //! | [`child`], [`process`] | the child process, and the driver's handle of it |
@@ -35,4 +36,5 @@ pub mod report;
 pub mod rows;
 pub mod scripts;
 pub mod soak;
+pub mod streams;
 pub mod workload;

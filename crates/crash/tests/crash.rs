@@ -11,6 +11,7 @@ use lockstep_crash::{
     kill::{self, KillOptions},
     replay::{self, ReplayOptions},
     report::Report,
+    streams::{self, STREAM_BUGS, STREAM_FAILPOINTS, StreamKillOptions},
 };
 
 const SEED: u64 = 1;
@@ -59,6 +60,28 @@ fn a_directory_that_is_opened_again_is_as_before() {
     let directory = folder("replay");
     let options = ReplayOptions { directory, cases: 300, seed: SEED, stops_early: true };
     check(&replay::run(&options));
+}
+
+fn stream_options(name: &str, cycles: u64) -> StreamKillOptions {
+    let KillOptions { program, directory, seed, .. } = options(name, 0);
+    let failpoints = STREAM_FAILPOINTS;
+    StreamKillOptions { program, directory, cycles, seed, failpoints, bug: None }
+}
+
+#[test]
+fn streams_that_are_killed_give_each_row_once() {
+    let report = streams::run(&stream_options("streams", 40));
+    assert!(report.violations.is_empty(), "{report}");
+    assert!(report.results > 1_000 && report.late > 0, "{report}");
+}
+
+#[test]
+fn bugs_of_streams_are_found() {
+    for bug in STREAM_BUGS {
+        let bug = Some((*bug).to_owned());
+        let report = streams::run(&StreamKillOptions { bug, ..stream_options("stream-bugs", 200) });
+        assert!(!report.violations.is_empty(), "{report}");
+    }
 }
 
 /// A bug is given to other processes: this one runs other tests.

@@ -1,4 +1,4 @@
-//! The catalog: databases with their tables, deployments and procedures; variables and users.
+//! The catalog: databases with their tables, views, streams, deployments and procedures; variables and users.
 //!
 //! [`crate::Database`] has it behind one lock, which a statement takes for a look-up, never while
 //! it runs. Only a [`CatalogCommand`] (`catalog/command.rs`) changes it.
@@ -6,6 +6,7 @@
 mod cascade;
 mod command;
 mod record;
+mod stream;
 
 use std::{
     collections::BTreeMap,
@@ -30,6 +31,7 @@ use crate::{
     named_source::{NamedSources, not_stored},
     offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
+    stream::Stream,
     system::{self, SYSTEM_DATABASE},
     user::{Privilege, Securable, Users},
     variables::Variables,
@@ -68,6 +70,7 @@ pub(crate) struct Objects {
 pub(crate) struct DatabaseObjects {
     pub(crate) tables: BTreeMap<String, TableEntry>,
     pub(crate) views: BTreeMap<String, Arc<View>>,
+    pub(crate) streams: BTreeMap<String, Arc<Stream>>,
     pub(crate) deployments: BTreeMap<String, Arc<Deployment>>,
     pub(crate) procedures: BTreeMap<String, Arc<Procedure>>,
 }
@@ -76,6 +79,7 @@ impl DatabaseObjects {
     fn is_empty(&self) -> bool {
         self.tables.is_empty()
             && self.views.is_empty()
+            && self.streams.is_empty()
             && self.deployments.is_empty()
             && self.procedures.is_empty()
     }
@@ -108,6 +112,7 @@ impl fmt::Display for QualifiedName {
 pub(crate) enum ObjectKind {
     Table,
     View,
+    Stream,
     Deployment,
     Procedure,
 }
@@ -117,6 +122,7 @@ impl fmt::Display for ObjectKind {
         f.write_str(match self {
             Self::Table => "table",
             Self::View => "view",
+            Self::Stream => "stream",
             Self::Deployment => "deployment",
             Self::Procedure => "procedure",
         })
@@ -149,7 +155,7 @@ impl Definition {
     pub(crate) fn requirement(&self) -> Requirement {
         let name = self.name.clone();
         match self.kind {
-            ObjectKind::Table | ObjectKind::View => {
+            ObjectKind::Table | ObjectKind::View | ObjectKind::Stream => {
                 Requirement::new(Privilege::Select, Securable::Table(name))
             }
             ObjectKind::Deployment | ObjectKind::Procedure => {
@@ -223,7 +229,7 @@ impl TableEntry {
         CatalogCommand::SetTableOptions { table: self.reference(), options }
     }
 
-    fn reference(&self) -> TableReference {
+    pub(crate) fn reference(&self) -> TableReference {
         TableReference { id: self.id, name: self.definition.name().clone() }
     }
 
@@ -314,6 +320,15 @@ impl Objects {
 
     pub(crate) fn find_view(&self, name: &QualifiedName) -> Option<&Arc<View>> {
         self.databases.get(&name.database)?.views.get(&name.name)
+    }
+
+    pub(crate) fn find_stream(&self, name: &QualifiedName) -> Option<&Arc<Stream>> {
+        self.databases.get(&name.database)?.streams.get(&name.name)
+    }
+
+    /// Returns the streams of all databases.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &Arc<Stream>> {
+        self.databases.values().flat_map(|found| found.streams.values())
     }
 
     /// Returns whether a name is that of the system tables' database.

@@ -193,6 +193,9 @@ impl Database {
                 tables.insert(id, Arc::clone(rows));
             }
         }
+        for stream in objects.streams() {
+            tables.insert(stream.progress.id(), Arc::clone(stream.progress.table()));
+        }
         let listed: BTreeSet<u64> = objects.table_ids().collect();
         for (id, table) in tables.iter().filter(|(id, _)| !listed.contains(id)) {
             let schema = columns_of(table);

@@ -7,8 +7,15 @@
 //!
 //! Of its tables, the one whose rows are the oldest is read first, so that the rows of the others do not wait in
 //! memory: it has the rows of the lateness and of the longest frame, however many are stored.
+//!
+//! # Going on after an end
+//!
+//! [`ContinuousQuery::progress`] says how far it is. Whoever stores that together with the rows that were given makes
+//! another one of it which goes on: it reads the rows again that count for main rows which were not given
+//! ([`source`]), and gives each of these once.
 
 mod plan;
+mod source;
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,10 +30,15 @@ use lockstep_plan::BoundQuery;
 use lockstep_request::{CompileOptions, Program};
 use lockstep_row::{Arena, DataType, Datum, arrow::ColumnBuilder};
 use lockstep_sql::ast::Statement;
-use lockstep_stream::{JoinCounts, Lateness, StreamRow, WindowJoin, WindowedRow};
-use lockstep_table::{TableTail, TailError, TailOptions, TailRow, TailSignal};
+use lockstep_stream::{JoinCounts, JoinProgress, Lateness, WindowJoin, WindowedRow};
+use lockstep_table::{TailError, TailOptions, TailSignal};
+use serde::{Deserialize, Serialize};
 
-use self::plan::{ContinuousPlan, SourcePlan};
+pub(crate) use self::source::LateSourceRow;
+use self::{
+    plan::{ContinuousPlan, SourcePlan},
+    source::{FollowedSource, SourcePlace},
+};
 use crate::{
     Database, Session, append::table_error, database::TableSet, output::schema_of,
     prepared_request::BatchModeFallback,
@@ -34,6 +46,9 @@ use crate::{
 
 /// How many rows of a source are read before another one may be behind.
 const ROWS_AT_ONCE: usize = 1_024;
+
+/// How often rows are read for one call at most.
+const READS_MAX: usize = 64;
 
 /// A batch of rows is given when it has so many.
 const ROWS_PER_BATCH: usize = 8_192;
@@ -52,11 +67,19 @@ pub struct ContinuousOptions {
     pub from_earliest: bool,
     /// How many bytes of rows may be kept for each table that were removed before they were read.
     pub tail_bytes_max: u64,
+    /// Whether late rows are given, and not only counted.
+    pub keeps_late_rows: bool,
 }
 
 impl Default for ContinuousOptions {
     fn default() -> Self {
-        Self { lateness_ms: 0, idle_after_ms: None, from_earliest: true, tail_bytes_max: 256 << 20 }
+        Self {
+            lateness_ms: 0,
+            idle_after_ms: None,
+            from_earliest: true,
+            tail_bytes_max: 256 << 20,
+            keeps_late_rows: false,
+        }
     }
 }
 
@@ -65,23 +88,26 @@ impl Default for ContinuousOptions {
 pub struct ContinuousQuery {
     sources: Vec<FollowedSource>,
     join: WindowJoin,
+    /// The column of a source's rows that has the event time.
+    order: usize,
     output: OutputRows,
     signal: Arc<TailSignal>,
     clock: Arc<dyn Clock>,
+    /// How far the query was with which it goes on, as long as it reads that one's rows again.
+    replayed: Option<ContinuousProgress>,
+    /// Why it cannot go on.
+    failed: Option<Box<Diagnostic>>,
 }
 
-/// A source of a continuous query.
-#[derive(Debug)]
-struct FollowedSource {
-    number: usize,
-    /// The name of its table.
-    table: String,
-    tail: TableTail,
-    /// Computes the columns of a row.
-    program: Program,
-    arena: Arena,
-    /// Whether the last read found no more rows.
-    is_read: bool,
+/// How far a continuous query is. Whoever stores it with the rows that were given can go on from there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContinuousProgress {
+    /// Of each source, the main rows' first.
+    sources: Vec<SourcePlace>,
+    watermark: Option<i64>,
+    /// The main rows that wait although the watermark has passed them, where their number of rows decides it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<u64>,
 }
 
 /// The rows that are given next.
@@ -123,13 +149,39 @@ impl Session {
             return Diagnostic::new(code::SYNTAX_ERROR, "a query is expected").err();
         };
         let bound = self.bind(query)?;
-        ContinuousQuery::new(&bound, &self.database, options)
+        ContinuousQuery::new(&bound, &self.database, options, None)
+    }
+
+    /// Goes on with a continuous query that was this far when it ended.
+    #[doc(hidden)]
+    pub fn continue_query(
+        &self,
+        sql: &str,
+        options: ContinuousOptions,
+        progress: &ContinuousProgress,
+    ) -> Result<ContinuousQuery> {
+        let statements = lockstep_sql::parse(sql)?;
+        let Some(Statement::Query(query)) = statements.first().map(|parsed| &parsed.statement)
+        else {
+            return Diagnostic::internal("a query that ran is a query").err();
+        };
+        let bound = self.bind(query)?;
+        ContinuousQuery::new(&bound, &self.database, options, Some(progress))
     }
 }
 
 impl ContinuousQuery {
-    fn new(query: &BoundQuery, database: &Database, options: ContinuousOptions) -> Result<Self> {
+    /// Begins a query, or goes on with one that was so far.
+    pub(crate) fn new(
+        query: &BoundQuery,
+        database: &Database,
+        options: ContinuousOptions,
+        progress: Option<&ContinuousProgress>,
+    ) -> Result<Self> {
         let plan = ContinuousPlan::new(query)?;
+        if progress.is_some_and(|progress| progress.sources.len() != plan.sources.len()) {
+            return Diagnostic::internal("the progress is of another query").err();
+        }
         let entries = database.entries_of(&query.plan)?;
         let clock = Arc::clone(database.clock());
         let mut tables = TableSet::of(&entries);
@@ -147,34 +199,47 @@ impl ContinuousQuery {
         };
         let signal = TailSignal::new();
         let source = |(number, SourcePlan { table, plan }): (usize, &SourcePlan)| {
-            let from = options.from_earliest.then_some(0);
+            let known = progress.map(|progress| &progress.sources[number]);
+            let earliest = options.from_earliest.then_some(0);
+            let from = known.map_or(earliest, |known| Some(known.from()));
             let tail_options = TailOptions { from, limit_bytes: options.tail_bytes_max };
             let entry = entries.iter().find(|entry| entry.id == *table);
             let entry = entry.expect("the entries are of all tables of the query");
             let (table, tail) = (entry.definition.name(), entry.table.tail(tail_options, &signal));
-            let (program, arena) = (compile(plan)?, Arena::new());
-            let table = table.to_string();
-            Ok(FollowedSource { number, table, tail, program, arena, is_read: false })
+            Ok(FollowedSource::new(number, table.to_string(), tail, compile(plan)?, known))
         };
-        let sources = plan.sources.iter().enumerate().map(source).collect::<Result<_>>()?;
+        let sources: Vec<FollowedSource> =
+            plan.sources.iter().enumerate().map(source).collect::<Result<_>>()?;
         let lateness =
             Lateness { lateness_ms: options.lateness_ms, idle_after_ms: options.idle_after_ms };
         let output = OutputRows::new(compile(&plan.output)?, query.columns.clone());
+        let order = plan.join.order;
         let join = WindowJoin::new(plan.join, plan.width, lateness, clock.now_ms());
-        let join = join.map_err(|error| {
+        let mut join = join.map_err(|error| {
             Diagnostic::new(code::WINDOWING_ERROR, error.to_string())
                 .with_hint("End the frame at a distance: 10s FOLLOWING, for example.")
         })?;
-        Ok(Self { sources, join, output, signal, clock })
+        if let Some(ContinuousProgress { sources, watermark, waiting }) = progress {
+            let newest: Vec<Option<i64>> = sources.iter().map(SourcePlace::newest).collect();
+            let of_join = JoinProgress { watermark: *watermark, waiting: waiting.clone() };
+            join.begin_replay(&newest, sources[0].reached(), &of_join);
+        }
+        let keeps_late_rows = options.keeps_late_rows;
+        let sources = sources.into_iter().map(|source| source.keeping_late_rows(keeps_late_rows));
+        let (sources, failed) = (sources.collect(), None);
+        let replayed = progress.cloned();
+        Ok(Self { sources, join, order, output, signal, clock, replayed, failed })
     }
 
     /// Returns the rows that are final and were not given yet, some thousand at most; none when there are none for
-    /// now. Does not wait.
+    /// now. Does not wait. A query that has failed once fails again.
     pub fn poll(&mut self) -> Result<FinalRows> {
-        self.sources.iter_mut().for_each(|source| source.is_read = false);
-        while self.output.len() < ROWS_PER_BATCH
-            && let Some(source) = self.next_source()
-        {
+        self.sources.iter_mut().for_each(FollowedSource::look_again);
+        for _ in 0..READS_MAX {
+            if self.output.len() >= ROWS_PER_BATCH {
+                break;
+            }
+            let Some(source) = self.next_source() else { break };
             self.read(source)?;
             self.advance()?;
         }
@@ -187,18 +252,65 @@ impl ContinuousQuery {
         self.signal.wait(longest)
     }
 
+    /// Returns what [`Self::wait`] waits for.
+    pub(crate) fn signal(&self) -> &Arc<TailSignal> {
+        &self.signal
+    }
+
+    /// Returns whether the last call has read all rows that there were.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.replayed.is_none() && self.sources.iter().all(FollowedSource::is_read)
+    }
+
     /// Reads all rows that there are and takes them for the last ones: all rows are final. Returns those that were not
     /// given yet.
     pub fn end(&mut self) -> Result<FinalRows> {
-        self.sources.iter_mut().for_each(|source| source.is_read = false);
+        self.sources.iter_mut().for_each(FollowedSource::look_again);
         while let Some(source) = self.next_source() {
             self.read(source)?;
         }
         for source in &self.sources {
-            self.join.end(source.number);
+            self.join.end(source.number());
         }
         self.advance()?;
         self.output.take()
+    }
+
+    /// Returns how far it is, the rows of the last [`Self::poll`] included.
+    pub fn progress(&mut self) -> ContinuousProgress {
+        if let Some(replayed) = &self.replayed {
+            return replayed.clone();
+        }
+        let JoinProgress { watermark, waiting } = self.join.progress();
+        let needed_from = self.join.needed_from();
+        let sources = self.sources.iter_mut().map(|source| source.progress(needed_from));
+        ContinuousProgress { sources: sources.collect(), watermark, waiting }
+    }
+
+    /// Returns no rows, with the columns of all others.
+    pub(crate) fn no_rows(&mut self) -> Result<FinalRows> {
+        debug_assert_eq!(self.output.len(), 0, "a poll returns all rows");
+        self.output.take()
+    }
+
+    /// Counts the rows that were read of all sources, each once.
+    pub(crate) fn rows_read(&self) -> u64 {
+        self.sources.iter().map(FollowedSource::rows_read).sum()
+    }
+
+    /// Returns the newest event time of all sources.
+    pub(crate) fn newest(&self) -> Option<i64> {
+        self.join.sources().iter().filter_map(|source| source.newest).max()
+    }
+
+    /// Takes the late rows that were read since the last call, if they are kept.
+    pub(crate) fn take_late_rows(&mut self) -> Vec<LateSourceRow> {
+        self.sources.iter_mut().flat_map(FollowedSource::take_late_rows).collect()
+    }
+
+    /// Returns how many rows were late since it was made, those that were read again not counted.
+    pub(crate) fn rows_late(&self) -> u64 {
+        self.sources.iter().map(FollowedSource::rows_late).sum()
     }
 
     /// Returns what it has done, and has.
@@ -212,46 +324,47 @@ impl ContinuousQuery {
     }
 
     /// Returns the source that is behind, of those that may have rows.
-    fn next_source(&self) -> Option<usize> {
-        let unread = self.sources.iter().filter(|source| !source.is_read);
-        let behind = unread.min_by_key(|source| self.join.sources()[source.number].newest);
-        behind.map(|source| source.number)
+    fn next_source(&mut self) -> Option<usize> {
+        if self.replayed.is_some() && !self.sources.iter().any(FollowedSource::is_replaying) {
+            self.replayed = None;
+            self.join.end_replay(self.clock.now_ms());
+        }
+        let is_next = |source: &&FollowedSource| match self.replayed.is_some() {
+            true => source.is_replaying(),
+            false => !source.is_read(),
+        };
+        let unread = self.sources.iter().filter(is_next);
+        let behind = unread.min_by_key(|source| self.join.sources()[source.number()].newest);
+        behind.map(FollowedSource::number)
     }
 
     fn read(&mut self, source: usize) -> Result<()> {
-        let Self { sources, join, output, clock, .. } = self;
-        let now_ms = clock.now_ms();
-        let FollowedSource { number, table, tail, program, arena, is_read } = &mut sources[source];
-        let mut failed = None;
-        let columns_of_table = program.input().map_or(0, |schema| schema.columns.len());
-        let read = tail.read(ROWS_AT_ONCE, |TailRow { arrival, row, .. }| {
-            if failed.is_some() {
-                return;
-            }
-            let columns = (0..columns_of_table).map(|column| row.get_in(column, arena));
-            let columns = arena.alloc_slice_fill_iter(columns);
-            match program.answer_at(columns, arrival, arena) {
-                Ok(None) => {}
-                Ok(Some(columns)) => {
-                    let row = StreamRow { source: *number, arrival, columns };
-                    join.push(row, now_ms, &mut |joined| output.add(joined));
-                }
-                Err(error) => failed = Some(error),
-            }
-        });
-        arena.reset();
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        let count = read.map_err(|error| lost(&error, table))?;
-        *is_read = count < ROWS_AT_ONCE;
-        Ok(())
+        self.check()?;
+        let Self { sources, join, output, order, clock, .. } = self;
+        let (now_ms, order) = (clock.now_ms(), *order);
+        let read = sources[source].read((join, order, now_ms), &mut |joined| output.add(joined));
+        self.note(read)
     }
 
     fn advance(&mut self) -> Result<()> {
+        self.check()?;
         let Self { join, output, clock, .. } = self;
         join.advance(clock.now_ms(), &mut |joined| output.add(joined));
-        output.failed.take().map_or(Ok(()), Err)
+        let advanced = output.failed.take().map_or(Ok(()), Err);
+        self.note(advanced)
+    }
+
+    /// Fails once it has failed.
+    fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Takes note of a failure.
+    fn note(&mut self, done: Result<()>) -> Result<()> {
+        if let Err(error) = &done {
+            self.failed = Some(error.clone());
+        }
+        done
     }
 }
 
@@ -327,5 +440,21 @@ fn lost(error: &TailError, table: &str) -> Box<Diagnostic> {
             .with_kind(Kind::FreeResources)
             .with_detail(format!("{error}."))
             .with_hint("Begin the query again, and remove rows later than they are read."),
+    )
+}
+
+/// Makes the error of a query some of whose rows were removed before they were read again.
+fn removed(table: &str) -> Box<Diagnostic> {
+    let message = format!("rows of table `{table}` were removed that its windows require");
+    Box::new(
+        Diagnostic::new(code::UNDEFINED_OBJECT, message)
+            .with_detail(
+                "A stream that continues reads the rows again that its windows contain, as far \
+                 back as their frames and the lateness reach.",
+            )
+            .with_hint(
+                "Keep the rows for longer, and create the stream again; it starts with the rows \
+                 that are stored.",
+            ),
     )
 }

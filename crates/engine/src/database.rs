@@ -13,7 +13,7 @@ use std::{
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::{
-    Clock, FileAccess, Host, QueryContext, failpoint,
+    Clock, FileAccess, Host, QueryContext, Threads, failpoint,
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
     temporary::{TemporarySpace, TemporaryStorage},
 };
@@ -45,6 +45,7 @@ use crate::{
     session_list::SessionList,
     statement::TableOptions,
     store::OpenDirectory,
+    stream::{Stream, StreamWorker},
     system,
     user::User,
     variables::{Variables, memory_without_limit},
@@ -54,6 +55,9 @@ use crate::{
 const UNFLUSHED_PART: u64 = 8;
 /// They are flushed when these rows take so many bytes, whatever the limit.
 const UNFLUSHED_BYTES_MAX: u64 = 128 << 20;
+
+/// SHOW MEMORY waits so long for readers that keep removed rows.
+const FREED_WAIT_MS: u32 = 50;
 
 /// A database engine: several databases of tables and deployments. Cheap to clone; all clones
 /// are the same engine.
@@ -71,6 +75,7 @@ struct EngineOwner(Arc<EngineState>);
 
 impl Drop for EngineOwner {
     fn drop(&mut self) {
+        Database::unowned(Arc::clone(&self.0)).end_streams();
         self.0.pre_aggregates.end();
         // What deployments release is removed with the tables: no index is built without it.
         let objects = self.0.objects.read();
@@ -304,6 +309,16 @@ impl Database {
         self.state.budget.memory_use()
     }
 
+    /// Waits a moment for readers that keep removed rows from being freed: a thread may be interrupted while it reads.
+    pub(crate) fn await_freed_memory(&self) {
+        for _ in 0..FREED_WAIT_MS {
+            if lockstep_table::reclaim() {
+                break;
+            }
+            lockstep_host::pause(1);
+        }
+    }
+
     /// Limits the bytes that the tables may hold, as SET GLOBAL `max_memory` does; `None` is no
     /// limit. Rows that are stored already stay; reads, deletes and retention go on.
     pub fn set_max_memory(&self, bytes: Option<u64>) {
@@ -426,6 +441,32 @@ impl Database {
         }
     }
 
+    /// Starts the streams that were not stopped.
+    pub(crate) fn start_streams(&self) {
+        let streams: Vec<Arc<Stream>> = self.objects().streams().cloned().collect();
+        streams.iter().for_each(|stream| StreamWorker::start(stream, self));
+    }
+
+    /// Waits until all streams have read the rows that are stored now; in an engine without threads, runs them. For tests
+    /// and simulations.
+    #[doc(hidden)]
+    pub fn settle_streams(&self) {
+        let streams: Vec<Arc<Stream>> = self.objects().streams().cloned().collect();
+        // What one writes another one may read.
+        for _ in &streams {
+            streams.iter().for_each(|stream| match self.host().threads {
+                Threads::System => stream.worker.settle(),
+                Threads::None => StreamWorker::run_here(stream, self),
+            });
+        }
+    }
+
+    /// Ends the threads of all streams, which go on when the directory is opened again.
+    pub(crate) fn end_streams(&self) {
+        let streams: Vec<Arc<Stream>> = self.objects().streams().cloned().collect();
+        streams.iter().for_each(|stream| stream.worker.end());
+    }
+
     /// Starts the thread that puts memory tables into memory which were opened from their files.
     pub(crate) fn start_loading(&self) {
         if let Some(store) = self.store().filter(|_| !self.tables_to_load().is_empty()) {
@@ -473,7 +514,7 @@ impl Database {
         Ok(())
     }
 
-    /// Returns the tables, those of offline rows included.
+    /// Returns the tables, those of offline rows and of the progress of streams included.
     pub(crate) fn stored_tables(&self) -> Vec<Arc<Table>> {
         let objects = self.objects();
         let entries = objects.databases().values().flat_map(|found| found.tables.values());
@@ -481,7 +522,7 @@ impl Database {
             let offline = entry.offline.logged_rows().map(|(_, rows)| rows);
             std::iter::once(&entry.table).chain(offline)
         });
-        tables.cloned().collect()
+        tables.chain(objects.streams().map(|stream| stream.progress.table())).cloned().collect()
     }
 
     /// Returns whether disk tables have so many rows in memory that they are to be flushed.

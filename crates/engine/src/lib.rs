@@ -28,6 +28,7 @@
 //! | [`session_list`](SessionInfo), [`audit`](AuditEvent) | the open sessions, what users did, slow requests |
 //! | `statement`, `options`, `statement_description` | what each statement does, the reader of its options, what it will return |
 //! | `append`, [`appender`](Appender), `offline_data`, [`conversion`](Conversion), `literal`, `constant` | rows into tables |
+//! | [`continuous`](ContinuousQuery), `stream` | continuous queries, and the streams that they are |
 //! | `relation`, `query_stream`, `index_read`, `named_source` | queries in batch mode, and what they read that is not stored |
 //! | `point_read` | whether a statement reads a few rows by key |
 //! | `request`, `prepared_request`, `request_cache`, `deployment` | request mode |
@@ -61,6 +62,7 @@ mod guard;
 mod index_read;
 mod inspect;
 mod job;
+pub mod json_text;
 mod known;
 pub mod lint;
 mod literal;
@@ -86,6 +88,7 @@ mod session_list;
 mod statement;
 mod statement_description;
 mod store;
+mod stream;
 mod system;
 mod temporary;
 mod training_set;

@@ -32,7 +32,7 @@ use self::{
     writers::{ReplayedTable, RowWork, RowWriters},
 };
 use crate::{
-    Database,
+    Database, Session,
     append::table_error,
     audit::AuditFiles,
     catalog::{
@@ -44,6 +44,7 @@ use crate::{
     offline_data::{OfflineData, OfflineRecord},
     statement::{LoggedCondition, TableOptions, deploy_script},
     store::{DirectoryLog, OpenDirectory},
+    stream::{StreamProgress, StreamRecord},
     view::{FileViewRecord, view_script},
 };
 
@@ -153,6 +154,7 @@ impl Database {
         if host.threads == Threads::System {
             database.start_checkpoints();
             database.start_loading();
+            database.start_streams();
         }
         Ok(database)
     }
@@ -167,6 +169,8 @@ struct EngineRecovery<'d> {
     views: Vec<(QualifiedName, StoredQuery)>,
     /// Deployments and procedures, which are compiled at the end, in the order of their names.
     queries: BTreeMap<(QueryKind, QualifiedName), StoredQuery>,
+    /// Streams, each with the table of its progress.
+    streams: BTreeMap<QualifiedName, RecoveredStream>,
     variables: BTreeMap<String, String>,
     next_table_id: u64,
     /// Records of the catalog before this position are in the checkpoint.
@@ -185,6 +189,13 @@ struct RecoveredTable {
     owner: RowsOwner,
 }
 
+/// A stream, which is made again at the end.
+struct RecoveredStream {
+    source: QuerySource,
+    record: StreamRecord,
+    progress: Arc<Table>,
+}
+
 /// What the catalog has rows for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowsOwner {
@@ -194,6 +205,8 @@ enum RowsOwner {
     Table,
     /// The offline data of the table with this id.
     OfflineDataOf(u64),
+    /// A stream, of whose progress they are.
+    Stream,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -224,6 +237,7 @@ impl<'d> EngineRecovery<'d> {
             tables: BTreeMap::new(),
             views: Vec::new(),
             queries: BTreeMap::new(),
+            streams: BTreeMap::new(),
             variables: BTreeMap::new(),
             next_table_id: 1,
             catalog_position: 0,
@@ -475,6 +489,18 @@ impl<'d> EngineRecovery<'d> {
             CatalogRecord::CreateOfflineRows { id, schema } => {
                 self.make_table(id, &schema, position)
             }
+            CatalogRecord::CreateStream { name, source, stream } => {
+                let columns = StreamProgress::schema().columns;
+                let progress =
+                    self.take_rows(stream.progress, RowsOwner::Stream, &columns, position)?;
+                let recovered = RecoveredStream { source, record: stream, progress };
+                self.streams.insert(name, recovered);
+                Ok(())
+            }
+            CatalogRecord::DropStream { name } => {
+                self.forget_stream(&name);
+                Ok(())
+            }
             CatalogRecord::ChangeOffline { table, data } => {
                 self.change_offline(table, data, position)
             }
@@ -579,7 +605,15 @@ impl<'d> EngineRecovery<'d> {
             ObjectKind::Procedure => {
                 self.queries.remove(&(QueryKind::Procedure, name.clone()));
             }
+            ObjectKind::Stream => self.forget_stream(name),
             ObjectKind::View | ObjectKind::Table => self.views.retain(|(known, _)| known != name),
+        }
+    }
+
+    /// Forgets a stream that was dropped, with its progress.
+    fn forget_stream(&mut self, name: &QualifiedName) {
+        if let Some(dropped) = self.streams.remove(name) {
+            self.tables.remove(&dropped.record.progress);
         }
     }
 
@@ -629,7 +663,8 @@ impl<'d> EngineRecovery<'d> {
         let Some(found) = self.tables.get_mut(&id) else {
             return Err(damaged(position, &format!("table {id} does not exist")));
         };
-        let keeps = matches!(owner, RowsOwner::OfflineDataOf(_)) && found.owner == owner;
+        let keeps = matches!(owner, RowsOwner::OfflineDataOf(_) | RowsOwner::Stream)
+            && found.owner == owner;
         if found.owner != RowsOwner::None && !keeps {
             return Err(damaged(position, &format!("table {id} already exists")));
         }
@@ -667,17 +702,22 @@ impl<'d> EngineRecovery<'d> {
         self.database.jobs().mark_lost();
         failpoint::reach("recovery.compile");
         // What a query or a view reads comes before it.
+        let mut note = |of: &str, name: &QualifiedName, compiled: Result<()>| {
+            let Err(error) = compiled else { return Ok(()) };
+            let message = format!("could not compile {of} `{name}`: {}", error.message);
+            refuse(Box::new(Diagnostic { message, span: None, ..*error }))
+        };
         let views = self.views.into_iter().map(|(name, query)| ((QueryKind::View, name), query));
         for ((kind, name), query) in views.chain(self.queries) {
-            if let Err(error) = compile(self.database, kind, &name, &query) {
-                let of = match kind {
-                    QueryKind::View => "view",
-                    QueryKind::Deployment => "deployment",
-                    QueryKind::Procedure => "procedure",
-                };
-                let message = format!("could not compile {of} `{name}`: {}", error.message);
-                refuse(Box::new(Diagnostic { message, span: None, ..*error }))?;
-            }
+            let of = match kind {
+                QueryKind::View => "view",
+                QueryKind::Deployment => "deployment",
+                QueryKind::Procedure => "procedure",
+            };
+            note(of, &name, compile(self.database, kind, &name, &query))?;
+        }
+        for (name, stream) in self.streams {
+            note("stream", &name, stream.restore(self.database, &name))?;
         }
         for (name, value) in self.variables {
             let name = Ident { text: name, span: lockstep_diagnostic::Span::default() };
@@ -690,14 +730,18 @@ impl<'d> EngineRecovery<'d> {
     }
 }
 
-/// Makes a view, a deployment or a procedure again, in a session like the one that made it.
-fn compile(
-    database: &Database,
-    kind: QueryKind,
-    name: &QualifiedName,
-    query: &StoredQuery,
-) -> Result<()> {
-    let StoredQuery { source, options, files } = query;
+impl RecoveredStream {
+    /// Makes the stream again. Its thread is not started.
+    fn restore(self, database: &Database, name: &QualifiedName) -> Result<()> {
+        let Self { source, record, progress } = self;
+        let session = session_like(database, &source)?;
+        let progress = StreamProgress::of_table(progress);
+        QueryContext::new().run(|| session.restore_stream(name, &source, &record, progress))
+    }
+}
+
+/// Opens a session like the one that made an object.
+fn session_like(database: &Database, source: &QuerySource) -> Result<Session> {
     let session = database.session();
     if !failpoint::is_seeded("query_database_forgotten") {
         session.set_current_database(&source.current_database);
@@ -711,6 +755,18 @@ fn compile(
             Ident { text: variable.to_owned(), span: lockstep_diagnostic::Span::default() };
         session.set_variable(&variable, &OptionValue::Literal(Literal::String(value.clone())))?;
     }
+    Ok(session)
+}
+
+/// Makes a view, a deployment or a procedure again, in a session like the one that made it.
+fn compile(
+    database: &Database,
+    kind: QueryKind,
+    name: &QualifiedName,
+    query: &StoredQuery,
+) -> Result<()> {
+    let StoredQuery { source, options, files } = query;
+    let session = session_like(database, source)?;
     let statement = match kind {
         QueryKind::View => {
             if let Some(known) = files {

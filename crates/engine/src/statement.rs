@@ -39,6 +39,7 @@ mod query;
 mod query_config;
 mod set;
 mod show;
+mod stream;
 mod table;
 mod user;
 mod verify;
@@ -106,6 +107,11 @@ pub(crate) fn action_of(statement: &Statement) -> &'static str {
         }
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::DropView { .. } => "DROP VIEW",
+        Statement::CreateStream(_) => "CREATE STREAM",
+        Statement::DropStream { .. } => "DROP STREAM",
+        Statement::AlterStream { .. } => "ALTER STREAM",
+        Statement::StartStream(_) => "START STREAM",
+        Statement::StopStream(_) => "STOP STREAM",
         Statement::CreateIndex(_) => "CREATE INDEX",
         Statement::DropIndex { .. } => "DROP INDEX",
         Statement::Insert(_) => "INSERT",

@@ -11,7 +11,7 @@
 mod catalog;
 mod operation;
 
-pub(crate) use catalog::table_figures;
+pub(crate) use catalog::{STREAM_COLUMNS, stream_row, table_figures};
 
 use std::sync::Arc;
 
@@ -53,6 +53,7 @@ const TABLES: &[&SystemTable] = &[
     &catalog::SETTINGS,
     &operation::SLOW_REQUESTS,
     &catalog::STORAGE,
+    &catalog::STREAMS,
     &catalog::TABLES,
     &catalog::USERS,
     &catalog::VIEWS,

@@ -16,7 +16,8 @@ pub use query::{
 };
 pub use statement::{
     AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,
-    CreateTable, CreateToken, CreateView, Deploy, Estimate, IgnoredRows, IndexDefinition, Insert,
-    InsertRow, LoadData, ObjectPart, OptionItem, OptionValue, ParameterDefinition, PrimaryKey,
-    Privileges, RoleMembership, Show, Statement, UserDefinition, VerifyAgainst, ViewForm,
+    CreateStream, CreateTable, CreateToken, CreateView, Deploy, Estimate, IgnoredRows,
+    IndexDefinition, Insert, InsertRow, LoadData, ObjectPart, OptionItem, OptionValue,
+    ParameterDefinition, PrimaryKey, Privileges, RoleMembership, Show, Statement, UserDefinition,
+    VerifyAgainst, ViewForm,
 };

@@ -52,6 +52,9 @@ impl Parser<'_> {
             let if_not_exists = self.if_not_exists();
             return Ok(Statement::CreateDatabase { name: self.ident()?, if_not_exists });
         }
+        if self.eat_word("STREAM") {
+            return self.create_stream();
+        }
         if self.eat_word("INDEX") {
             return self.create_index();
         }
@@ -64,7 +67,7 @@ impl Parser<'_> {
         }
     }
 
-    fn if_not_exists(&mut self) -> bool {
+    pub(crate) fn if_not_exists(&mut self) -> bool {
         self.eat_words(&["IF", "NOT", "EXISTS"])
     }
 
@@ -375,6 +378,9 @@ impl Parser<'_> {
             };
             return Ok(Statement::AlterUser(UserDefinition { name, conditional, options }));
         }
+        if self.eat_word("STREAM") {
+            return self.alter_stream();
+        }
         self.expect_word("TABLE")?;
         let table = self.object_name()?;
         if self.at_word("SET") {
@@ -444,6 +450,10 @@ impl Parser<'_> {
             let if_exists = self.if_exists();
             let (name, cascade) = (self.object_name()?, self.cascade());
             return Ok(Statement::DropView { name, if_exists, cascade });
+        }
+        if self.eat_word("STREAM") {
+            let if_exists = self.if_exists();
+            return Ok(Statement::DropStream { name: self.object_name()?, if_exists });
         }
         if self.eat_word("DATABASE") {
             let if_exists = self.if_exists();

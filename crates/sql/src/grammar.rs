@@ -26,6 +26,7 @@ mod operation;
 mod page;
 mod query;
 mod show;
+mod stream;
 mod token;
 
 pub use notation::Notation;
@@ -121,6 +122,7 @@ pub const STATEMENTS: &[StatementChapter] = &[
     definition::TABLES,
     data::STATEMENTS,
     deployment::STATEMENTS,
+    stream::STATEMENTS,
     show::STATEMENTS,
     access::STATEMENTS,
     operation::SESSION,
@@ -158,6 +160,11 @@ pub fn rule_of(statement: &Statement) -> &'static StatementRule {
         }
         Statement::CreateView(_) => &definition::CREATE_VIEW,
         Statement::DropView { .. } => &definition::DROP_VIEW,
+        Statement::CreateStream(_) => &stream::CREATE_STREAM,
+        Statement::DropStream { .. } => &stream::DROP_STREAM,
+        Statement::AlterStream { .. } => &stream::ALTER_STREAM,
+        Statement::StartStream(_) => &stream::START_STREAM,
+        Statement::StopStream(_) => &stream::STOP_STREAM,
         Statement::AlterTable { .. } => &definition::ALTER_TABLE,
         Statement::CreateIndex(_) => &definition::CREATE_INDEX,
         Statement::DropIndex { .. } => &definition::DROP_INDEX,
@@ -202,6 +209,8 @@ fn rule_of_show(show: &Show) -> &'static StatementRule {
         Show::CreateTable(_) => &show::CREATE_TABLE,
         Show::Views => &show::VIEWS,
         Show::CreateView(_) => &show::CREATE_VIEW,
+        Show::Streams => &stream::SHOW_STREAMS,
+        Show::CreateStream(_) => &stream::SHOW_CREATE_STREAM,
         Show::TableStatus(_) => &show::TABLE_STATUS,
         Show::Indexes(_) => &show::INDEXES,
         Show::Deployments => &show::DEPLOYMENTS,

@@ -20,6 +20,7 @@ mod print_openmldb;
 mod query;
 mod secret;
 mod statement;
+mod stream;
 mod token;
 mod type_name;
 mod window;

@@ -19,6 +19,7 @@ const SHOWN: &[(&[&str], Show)] = &[
     (&["DATABASES"], Show::Databases),
     (&["TABLES"], Show::Tables),
     (&["VIEWS"], Show::Views),
+    (&["STREAMS"], Show::Streams),
     (&["DEPLOYMENTS"], Show::Deployments),
     (&["FUNCTIONS"], Show::Functions),
     (&["VARIABLES"], Show::Variables),
@@ -105,6 +106,8 @@ impl Parser<'_> {
                 let (path, span) = self.string()?;
                 Ok(Statement::Backup { path, span })
             }
+            "START" if self.nth_is_word(1, "STREAM") => self.start_stream(),
+            "STOP" if self.nth_is_word(1, "STREAM") => self.stop_stream(),
             "STOP" | "CANCEL" => {
                 self.advance();
                 self.expect_word("JOB")?;
@@ -247,6 +250,8 @@ impl Parser<'_> {
             Show::CreateTable(self.object_name()?)
         } else if self.eat_words(&["CREATE", "VIEW"]) {
             Show::CreateView(self.object_name()?)
+        } else if self.eat_words(&["CREATE", "STREAM"]) {
+            Show::CreateStream(self.object_name()?)
         } else if self.eat_words(&["CREATE", "PROCEDURE"]) {
             Show::CreateProcedure(self.object_name()?)
         } else if self.eat_word("DEPLOYMENT") {

@@ -28,6 +28,14 @@ pub(crate) enum StreamBug {
     KeyDropped,
     /// The rows that arrive in a bucket which is being settled are settled after it.
     StragglersLast,
+    /// The watermark that was reached before a replay is forgotten.
+    WatermarkForgotten,
+    /// Rows are given again that were given before a replay.
+    GivenTwice,
+    /// Main rows whose windows waited when a stream ended are taken for given.
+    WaitingTakenForGiven,
+    /// A replay begins at the rows of the frames, without those of the rows that wait.
+    ReplayedTooLittle,
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The windows of a stream, as rows arrive and the watermark passes them.
 
+use std::collections::BTreeSet;
+
 use lockstep_row::{Arena, Datum, Value};
 
 use crate::{
@@ -8,7 +10,7 @@ use crate::{
     results::{PendingResults, PendingRow, RowId},
     scan::{Scan, SettledRow, Settling},
     spec::{SpecError, WindowJoinSpec},
-    watermark::{Lateness, PassedTimes, SourceProgress, Watermark},
+    watermark::{Lateness, PassedTimes, SourceProgress, Timeliness, Watermark},
 };
 
 /// The arena is reset when it has allocated more bytes than this.
@@ -31,8 +33,31 @@ pub struct WindowJoin {
     keeps_rows: bool,
     /// The main rows among those that are being settled, with their places there.
     main: Vec<(usize, RowId)>,
+    /// The main rows that were given before a replay.
+    given: Option<GivenMainRows>,
     arena: Arena,
     counts: JoinCounts,
+}
+
+/// How far a join is: which main rows it has given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JoinProgress {
+    /// The time before which all rows have come, if one is known.
+    pub watermark: Option<i64>,
+    /// The arrivals of the main rows that the watermark has passed and whose windows are not final, where the number
+    /// of rows that come decides it. Empty where the watermark says when windows are final.
+    pub waiting: Vec<u64>,
+}
+
+/// The main rows that a join has given before it reads rows again.
+#[derive(Debug)]
+struct GivenMainRows {
+    passed: PassedTimes,
+    /// How long after its time a main row is final; `None` where `waiting` has those that were not.
+    ahead_ms: Option<i64>,
+    waiting: BTreeSet<u64>,
+    /// The rows without an event time with a smaller arrival.
+    before_arrival: u64,
 }
 
 /// A row of a source.
@@ -53,6 +78,8 @@ pub enum Pushed {
     Taken,
     /// It is late, and counts for nothing.
     Late,
+    /// It is late because the stream did not wait for its source, which was idle; and counts for nothing.
+    LateAfterIdle,
     /// It is a row of a UNION source without an event time, which no frame holds.
     Ignored,
 }
@@ -110,6 +137,7 @@ impl WindowJoin {
             pending: PendingResults::default(),
             keeps_rows: spec.waits(),
             main: Vec::new(),
+            given: None,
             arena: Arena::new(),
             counts: JoinCounts::default(),
             spec,
@@ -131,8 +159,9 @@ impl WindowJoin {
             }
             None => Pushed::Ignored,
             Some(time) => match self.watermark.see(source, time, now_ms) {
-                true if !bug::is_seeded(StreamBug::LateRowCounts) => Pushed::Late,
-                _ => {
+                Timeliness::Late if !bug::is_seeded(StreamBug::LateRowCounts) => Pushed::Late,
+                Timeliness::LateAfterIdle => Pushed::LateAfterIdle,
+                Timeliness::InTime | Timeliness::Late => {
                     self.buffer(time, row);
                     Pushed::Taken
                 }
@@ -140,10 +169,53 @@ impl WindowJoin {
         };
         *match pushed {
             Pushed::Taken => &mut self.counts.taken,
-            Pushed::Late => &mut self.counts.late,
+            Pushed::Late | Pushed::LateAfterIdle => &mut self.counts.late,
             Pushed::Ignored => &mut self.counts.ignored,
         } += 1;
         pushed
+    }
+
+    /// Returns how far it is. Whoever stores it with the rows that were given, and for each source a place from which
+    /// on rows are read again, goes on in another join with [`Self::begin_replay`].
+    pub fn progress(&self) -> JoinProgress {
+        let mut waiting: Vec<u64> = match self.spec.ahead_ms() {
+            Some(_) => Vec::new(),
+            None => self.pending.arrivals().collect(),
+        };
+        waiting.sort_unstable();
+        JoinProgress { watermark: self.watermark(), waiting }
+    }
+
+    /// Returns the time before which rows count for no main row that is still to be given; `None` as long as all count.
+    pub fn needed_from(&self) -> Option<i64> {
+        let ahead_ms = match bug::is_seeded(StreamBug::ReplayedTooLittle) {
+            true => 0,
+            false => self.spec.ahead_ms()?,
+        };
+        let reach_ms = self.spec.reach_ms()?;
+        Some(self.watermark()?.saturating_sub(ahead_ms).saturating_sub(reach_ms))
+    }
+
+    /// Begins to take rows again that another join has had, which was so far; to be called before any row is pushed.
+    ///
+    /// `newest` has for each source the newest event time of the rows before those that are pushed again, and main rows
+    /// with an arrival from `reached` on were not pushed. What was [`Pushed::LateAfterIdle`] is not pushed again.
+    pub fn begin_replay(&mut self, newest: &[Option<i64>], reached: u64, progress: &JoinProgress) {
+        assert_eq!(self.counts, JoinCounts::default(), "it is new");
+        let JoinProgress { watermark, waiting } = progress;
+        let passed = PassedTimes::Before(watermark.unwrap_or(i64::MIN));
+        self.watermark.begin_replay(newest, passed);
+        self.given = Some(GivenMainRows {
+            passed,
+            ahead_ms: self.spec.ahead_ms(),
+            waiting: waiting.iter().copied().collect(),
+            before_arrival: reached,
+        });
+    }
+
+    /// Takes note that all rows were pushed again which the other join has had.
+    pub fn end_replay(&mut self, now_ms: i64) {
+        self.watermark.end_replay(now_ms);
     }
 
     fn buffer(&mut self, time: i64, row: StreamRow<'_>) {
@@ -168,9 +240,14 @@ impl WindowJoin {
     /// none come.
     pub fn advance(&mut self, now_ms: i64, emit: &mut dyn FnMut(WindowedRow<'_>)) {
         let passed = self.watermark.advance(now_ms);
-        let Self { reorder, scans, pending, main, arena, counts, outputs, keeps_rows, .. } = self;
+        let Self {
+            reorder, scans, pending, main, given, arena, counts, outputs, keeps_rows, ..
+        } = self;
         let mut joined = 0;
         let mut emit = |row: WindowedRow<'_>| {
+            if given.as_mut().is_some_and(|given| given.has(&row)) {
+                return;
+            }
             joined += 1;
             emit(row);
         };
@@ -213,9 +290,12 @@ impl WindowJoin {
                 self.pending.set(row, output, value);
             });
         }
-        emit(self.pending.row(row).joined(Some(&columns)));
+        let joined = self.pending.row(row).joined(Some(&columns));
+        if !self.given.as_mut().is_some_and(|given| given.has(&joined)) {
+            emit(joined);
+            self.counts.joined += 1;
+        }
         self.pending.end(row);
-        self.counts.joined += 1;
     }
 
     /// Returns how far the sources are.
@@ -244,6 +324,21 @@ impl WindowJoin {
             keys,
             bytes: bytes + self.reorder.bytes() + self.pending.bytes(),
             ..self.counts
+        }
+    }
+}
+
+impl GivenMainRows {
+    /// Returns whether a main row was given.
+    fn has(&mut self, row: &WindowedRow<'_>) -> bool {
+        if bug::is_seeded(StreamBug::GivenTwice) {
+            return false;
+        }
+        let Some(time) = row.time else { return row.arrival < self.before_arrival };
+        match self.ahead_ms {
+            _ if bug::is_seeded(StreamBug::WaitingTakenForGiven) => self.passed.includes(time),
+            Some(ahead_ms) => self.passed.includes_after(time, ahead_ms),
+            None => self.passed.includes(time) && !self.waiting.remove(&row.arrival),
         }
     }
 }

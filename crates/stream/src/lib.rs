@@ -40,6 +40,6 @@ mod spec;
 mod tests;
 mod watermark;
 
-pub use join::{JoinCounts, Pushed, StreamRow, WindowJoin, WindowedRow};
+pub use join::{JoinCounts, JoinProgress, Pushed, StreamRow, WindowJoin, WindowedRow};
 pub use spec::{CallSpec, GroupSpec, ScanSpec, SpecError, WindowJoinSpec};
 pub use watermark::{Lateness, SourceProgress};

@@ -1,5 +1,7 @@
 //! Main rows whose windows are not all computed.
 
+use std::collections::VecDeque;
+
 use lockstep_row::Value;
 
 /// The number of a main row, as long as it has not been joined.
@@ -10,8 +12,8 @@ pub(crate) type RowId = u32;
 pub(crate) struct PendingResults {
     rows: Vec<PendingRow>,
     free: Vec<RowId>,
-    /// The rows that lack nothing any more.
-    complete: Vec<RowId>,
+    /// The rows that lack nothing any more, in the order in which they were completed.
+    complete: VecDeque<RowId>,
 }
 
 /// A row that waits for results.
@@ -51,7 +53,7 @@ impl PendingResults {
         row.results[output] = value;
         row.missing -= 1;
         if row.missing == 0 && row.is_kept {
-            self.complete.push(id);
+            self.complete.push_back(id);
         }
     }
 
@@ -81,7 +83,7 @@ impl PendingResults {
 
     /// Returns the next of the rows that were kept and lack nothing any more.
     pub(crate) fn next_complete(&mut self) -> Option<RowId> {
-        self.complete.pop()
+        self.complete.pop_front()
     }
 
     /// Forgets a row that was joined.
@@ -91,6 +93,11 @@ impl PendingResults {
         row.columns.clear();
         row.results.clear();
         self.free.push(id);
+    }
+
+    /// Returns the arrivals of the rows that wait.
+    pub(crate) fn arrivals(&self) -> impl Iterator<Item = u64> {
+        self.rows.iter().filter(|row| !row.results.is_empty()).map(|row| row.arrival)
     }
 
     /// Returns how many rows wait.

@@ -95,6 +95,24 @@ impl WindowJoinSpec {
         Ok(())
     }
 
+    /// Returns how far before a time there are rows that count for main rows of this time or later; `None` where rows
+    /// may count whatever their age.
+    pub(crate) fn reach_ms(&self) -> Option<i64> {
+        self.groups().try_fold(0, |most: i64, group| Some(most.max(back_ms(&group.window)?)))
+    }
+
+    /// Returns how long after its own time a main row is final at most; `None` where rows decide it, not times.
+    pub(crate) fn ahead_ms(&self) -> Option<i64> {
+        self.groups().try_fold(0, |most: i64, group| {
+            let ahead = match (group.window.frame, group.window.ahead) {
+                (_, None) => 0,
+                (Frame::Range { .. }, Some(FrameAhead { farthest, .. })) => farthest?,
+                (Frame::Rows { .. }, Some(_)) => return None,
+            };
+            Some(most.max(ahead))
+        })
+    }
+
     fn groups(&self) -> impl Iterator<Item = &GroupSpec> {
         self.scans.iter().flat_map(|scan| &scan.groups)
     }

@@ -21,10 +21,68 @@ use crate::{
 /// What a stream gave: for each main row by its arrival its columns and results.
 type Joined = BTreeMap<u64, (Vec<String>, Vec<String>)>;
 
-/// Runs a case. Returns what was joined, the arrivals of late rows, and the counts at the end.
-fn run(case: &Case) -> (Joined, Vec<u64>, JoinCounts) {
+/// A source as those see it who read its rows again: for each row of the case whether it was read, and where.
+struct ReadSource {
+    /// The positions of its rows among those of the case, each with the newest event time before.
+    rows: Vec<(usize, Option<i64>)>,
+    newest: Option<i64>,
+}
+
+/// Ends a join behind so many rows of a case, and makes another one that has had the same.
+fn replace(
+    case: &Case,
+    join: &WindowJoin,
+    (sources, count): (&[ReadSource], usize),
+    emit: &mut dyn FnMut(crate::WindowedRow<'_>),
+) -> WindowJoin {
+    let lateness = Lateness { lateness_ms: case.lateness_ms, idle_after_ms: None };
+    let (progress, needed_from) = (join.progress(), join.needed_from());
+    // The last place before which no row counts any more.
+    let is_over = |newest: &Option<i64>| match (newest, needed_from) {
+        (Some(newest), Some(needed_from)) => *newest < needed_from,
+        (None, Some(_)) => true,
+        (_, None) => false,
+    };
+    let from = |source: &ReadSource| {
+        let places = source.rows.iter().copied().chain([(count, source.newest)]);
+        places.clone().filter(|(_, newest)| is_over(newest)).last().or(places.clone().next())
+    };
+    let from: Vec<(usize, Option<i64>)> = sources.iter().filter_map(from).collect();
+    let newest: Vec<Option<i64>> = from.iter().map(|(_, newest)| *newest).collect();
+    let mut again = WindowJoin::new(case.spec(), draw::WIDTH, lateness, 0).unwrap();
+    again.begin_replay(&newest, draw::arrival(count), &progress);
+    let is_read = |at: &usize| *at >= from[case.rows[*at].source].0;
+    for at in (0..count).filter(is_read) {
+        push_row(case, &mut again, at, emit);
+        if at % case.step == 0 {
+            again.advance(0, emit);
+        }
+    }
+    again.end_replay(0);
+    again.advance(0, emit);
+    assert_eq!(again.progress(), progress, "it is as far as the other one: {case:#?}");
+    again
+}
+
+fn push_row(
+    case: &Case,
+    join: &mut WindowJoin,
+    at: usize,
+    emit: &mut dyn FnMut(crate::WindowedRow<'_>),
+) -> Pushed {
+    let (row, arena) = (&case.rows[at], lockstep_row::Arena::new());
+    let columns: Vec<Datum<'_>> = row.columns.iter().map(|v| v.as_datum(&arena)).collect();
+    let row = StreamRow { source: row.source, arrival: draw::arrival(at), columns: &columns };
+    join.push(row, 0, emit)
+}
+
+/// Runs a case; behind so many rows another join takes over. Returns what was joined, the arrivals of late rows, and
+/// the counts at the end.
+fn run(case: &Case, ends: &[usize]) -> (Joined, Vec<u64>, JoinCounts) {
     let lateness = Lateness { lateness_ms: case.lateness_ms, idle_after_ms: None };
     let mut join = WindowJoin::new(case.spec(), draw::WIDTH, lateness, 0).unwrap();
+    let mut sources: Vec<ReadSource> =
+        (0..case.sources).map(|_| ReadSource { rows: Vec::new(), newest: None }).collect();
     let (mut joined, mut late) = (Joined::new(), Vec::new());
     let text = |values: &[Value]| values.iter().map(|value| format!("{value:?}")).collect();
     let mut emit = |row: crate::WindowedRow<'_>| {
@@ -32,13 +90,17 @@ fn run(case: &Case) -> (Joined, Vec<u64>, JoinCounts) {
         assert!(joined.insert(row.arrival, values).is_none(), "row {} twice", row.arrival);
     };
     for (at, row) in case.rows.iter().enumerate() {
-        let arena = lockstep_row::Arena::new();
-        let columns: Vec<Datum<'_>> = row.columns.iter().map(|v| v.as_datum(&arena)).collect();
-        let arrival = draw::arrival(at);
-        let row = StreamRow { source: row.source, arrival, columns: &columns };
-        if join.push(row, 0, &mut emit) == Pushed::Late {
-            late.push(arrival);
+        if ends.contains(&at) {
+            // All that is final is given before the progress is taken.
+            join.advance(0, &mut emit);
+            join = replace(case, &join, (&sources, at), &mut emit);
         }
+        let source = &mut sources[row.source];
+        source.rows.push((at, source.newest));
+        if push_row(case, &mut join, at, &mut emit) == Pushed::Late {
+            late.push(draw::arrival(at));
+        }
+        source.newest = join.sources()[row.source].newest;
         if at % case.step == 0 {
             join.advance(0, &mut emit);
         }
@@ -51,7 +113,16 @@ fn run(case: &Case) -> (Joined, Vec<u64>, JoinCounts) {
 
 /// Compares a stream with the naive evaluation.
 fn check(case: &Case) {
-    let (joined, late, counts) = run(case);
+    let counts = compare(case, &[]);
+    assert_eq!(counts.taken + counts.late + counts.ignored, case.rows.len() as u64);
+    let count = case.rows.len();
+    compare(case, &[count / 2]);
+    compare(case, &[count / 4, count / 2, count / 2 + 1, count - count / 4]);
+}
+
+/// Compares a stream that ended behind so many rows, and went on, with the naive evaluation.
+fn compare(case: &Case, ends: &[usize]) -> JoinCounts {
+    let (joined, late, counts) = run(case, ends);
     let expected = naive::evaluate(case);
     assert_eq!(late, expected.late, "late rows of {case:#?}");
     for (arrival, (columns, results)) in &expected.joined {
@@ -61,9 +132,11 @@ fn check(case: &Case) {
     }
     assert_eq!(joined.len(), expected.joined.len(), "{case:#?}");
     assert_eq!((counts.unsettled, counts.pending), (0, 0), "all rows were joined");
-    assert_eq!(counts.joined, u64::try_from(joined.len()).unwrap());
-    assert_eq!(counts.late, u64::try_from(late.len()).unwrap());
-    assert_eq!(counts.taken + counts.late + counts.ignored, case.rows.len() as u64);
+    if ends.is_empty() {
+        assert_eq!(counts.joined, u64::try_from(joined.len()).unwrap());
+        assert_eq!(counts.late, u64::try_from(late.len()).unwrap());
+    }
+    counts
 }
 
 /// A runner that draws the same each time.
@@ -89,7 +162,7 @@ fn streams_give_what_a_naive_evaluation_gives() {
 
 #[test]
 fn seeded_bugs_are_found() {
-    const BUGS: [StreamBug; 10] = [
+    const BUGS: [StreamBug; 13] = [
         StreamBug::WatermarkTooFar,
         StreamBug::DecidedTooEarly,
         StreamBug::DroppedRowInState,
@@ -100,6 +173,9 @@ fn seeded_bugs_are_found() {
         StreamBug::PositionsNotMoved,
         StreamBug::KeyDropped,
         StreamBug::StragglersLast,
+        StreamBug::GivenTwice,
+        StreamBug::WaitingTakenForGiven,
+        StreamBug::ReplayedTooLittle,
     ];
     let mut runner = runner(1);
     let find = |bug: StreamBug| {
@@ -157,7 +233,7 @@ fn an_idle_source_does_not_hold_the_watermark_up() {
         assert_eq!(join.watermark(), Some(290));
         assert!(join.sources()[1].is_idle);
         // What it has before the watermark is late; then it holds it up again.
-        assert_eq!(push(&mut join, 1, 5, 60, 1_001), (Pushed::Late, 0));
+        assert_eq!(push(&mut join, 1, 5, 60, 1_001), (Pushed::LateAfterIdle, 0));
         assert_eq!(push(&mut join, 1, 6, 295, 1_001), (Pushed::Taken, 0));
         assert_eq!(push(&mut join, 0, 7, 900, 1_002).0, Pushed::Taken);
         let watermark = join.watermark();
@@ -168,6 +244,34 @@ fn an_idle_source_does_not_hold_the_watermark_up() {
     };
     assert_eq!(check_return(None), Some(290));
     assert_eq!(check_return(Some(StreamBug::IdleForEver)), Some(890));
+}
+
+#[test]
+fn what_an_idle_source_gave_too_late_is_late_after_a_replay() {
+    let idle = Lateness { lateness_ms: 10, idle_after_ms: Some(1_000) };
+    let mut join = WindowJoin::new(draw::simple(2), draw::WIDTH, idle, 0).unwrap();
+    let rows = [(0, 1, 100, 0), (1, 2, 50, 0), (0, 3, 200, 500), (0, 4, 300, 1_000)];
+    for (source, arrival, time, now_ms) in rows {
+        assert_eq!(push(&mut join, source, arrival, time, now_ms).0, Pushed::Taken);
+    }
+    let progress = join.progress();
+    assert_eq!(progress.watermark, Some(290));
+    let go_on = |seeded: Option<StreamBug>| {
+        let mut again = WindowJoin::new(draw::simple(2), draw::WIDTH, idle, 2_000).unwrap();
+        again.begin_replay(&[None, None], 5, &progress);
+        bug::seed(seeded);
+        for (source, arrival, time, _) in rows {
+            let now_ms = 9_000;
+            assert_eq!(push(&mut again, source, arrival, time, now_ms), (Pushed::Taken, 0));
+            assert!(again.watermark().is_none_or(|watermark| watermark < 290), "it waits");
+        }
+        again.end_replay(9_000);
+        let pushed = push(&mut again, 1, 5, 60, 9_001).0;
+        bug::seed(None);
+        pushed
+    };
+    assert_eq!(go_on(None), Pushed::LateAfterIdle);
+    assert_eq!(go_on(Some(StreamBug::WatermarkForgotten)), Pushed::Taken);
 }
 
 #[test]

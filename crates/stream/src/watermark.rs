@@ -35,6 +35,19 @@ pub(crate) struct Watermark {
     lateness: Lateness,
     sources: Vec<SourceProgress>,
     reached: PassedTimes,
+    /// What it had reached before its rows are read again; `None` unless they are.
+    replayed_to: Option<PassedTimes>,
+}
+
+/// Whether a row counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timeliness {
+    /// It does.
+    InTime,
+    /// It is before the watermark of its own source.
+    Late,
+    /// It is before the watermark of the stream, which did not wait for its source.
+    LateAfterIdle,
 }
 
 /// The times that a watermark has passed.
@@ -71,20 +84,44 @@ impl Watermark {
     pub(crate) fn new(sources: usize, lateness: Lateness, now_ms: i64) -> Self {
         let source =
             SourceProgress { newest: None, is_idle: false, is_ended: false, last_row_ms: now_ms };
-        Self { lateness, sources: vec![source; sources], reached: PassedTimes::Before(i64::MIN) }
+        let reached = PassedTimes::Before(i64::MIN);
+        Self { lateness, sources: vec![source; sources], reached, replayed_to: None }
     }
 
-    /// Takes note of a row, and returns whether it is late. Rows that are settled already are late.
-    pub(crate) fn see(&mut self, source: usize, time: i64, now_ms: i64) -> bool {
+    /// Goes back to where the sources had these newest event times. Until [`Self::end_replay`] is called, a source is
+    /// waited for however long nothing comes from it.
+    pub(crate) fn begin_replay(&mut self, newest: &[Option<i64>], reached: PassedTimes) {
+        assert_eq!(newest.len(), self.sources.len(), "each source has a newest row or none");
+        for (source, newest) in self.sources.iter_mut().zip(newest) {
+            source.newest = *newest;
+        }
+        self.replayed_to = Some(reached);
+    }
+
+    /// Goes on from where it was before: all rows were read again.
+    pub(crate) fn end_replay(&mut self, now_ms: i64) {
+        let Some(reached) = self.replayed_to.take() else { return };
+        self.sources.iter_mut().for_each(|source| source.last_row_ms = now_ms);
+        if !bug::is_seeded(StreamBug::WatermarkForgotten) {
+            self.reached = self.reached.max(reached);
+        }
+    }
+
+    /// Takes note of a row, and returns whether it counts. Rows whose time was passed are late.
+    pub(crate) fn see(&mut self, source: usize, time: i64, now_ms: i64) -> Timeliness {
         let own = self.of_source(source);
         let of = &mut self.sources[source];
         of.last_row_ms = now_ms;
         of.is_idle = of.is_idle && bug::is_seeded(StreamBug::IdleForEver);
-        if self.reached.includes(time) || own.is_some_and(|own| time < own) {
-            return true;
+        if own.is_some_and(|own| time < own) {
+            return Timeliness::Late;
+        }
+        if self.reached.includes(time) {
+            debug_assert!(self.replayed_to.is_none(), "each source is waited for");
+            return Timeliness::LateAfterIdle;
         }
         of.newest = Some(of.newest.map_or(time, |newest| newest.max(time)));
-        false
+        Timeliness::InTime
     }
 
     /// Takes note that no row will come from a source.
@@ -95,7 +132,7 @@ impl Watermark {
 
     /// Moves on as far as the sources allow, and returns what was passed.
     pub(crate) fn advance(&mut self, now_ms: i64) -> PassedTimes {
-        if let Some(idle_after_ms) = self.lateness.idle_after_ms {
+        if let (Some(idle_after_ms), None) = (self.lateness.idle_after_ms, self.replayed_to) {
             for source in &mut self.sources {
                 source.is_idle |= now_ms.saturating_sub(source.last_row_ms) >= idle_after_ms;
             }

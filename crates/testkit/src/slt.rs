@@ -25,7 +25,7 @@
 //!
 //! `{folder}` is a temporary folder of the file; a record `file NAME` writes a file there, or
 //! in a folder in it, whose lines follow; `link NAME TARGET` makes a link there, `socket NAME` a socket. Every file runs under each of [`CONFIGURATIONS`], with the same results. A comment
-//! `# not under NAME: why` excludes it from one.
+//! `# not under NAME: why` excludes it from one. After each statement, streams read all rows that there are.
 
 use std::{
     fs,
@@ -333,6 +333,7 @@ impl Player {
         let sql = record.sql.replace("{folder}", &folder);
         let mut outcome = outcome_of_statement(self.execute(&sql), &sql, &record.header);
         name_folder(&mut outcome.lines, &folder);
+        self.database.settle_streams();
         if self.makes_nodes {
             self.database.make_pre_aggregates();
         }

@@ -2,7 +2,8 @@
 //! mode over all rows that were not late, bit for bit.
 //!
 //! The rows of a scenario arrive in the order in which they were drawn, which has nothing to do with their event times;
-//! a drawn lateness decides which of them are late. What is late is found here again, from the rows alone.
+//! a drawn lateness decides which of them are late. What is late is found here again, from the rows alone. Now and then
+//! the query ends, and another one goes on from its progress.
 
 use std::{cell::RefCell, collections::BTreeMap, fmt};
 
@@ -32,19 +33,22 @@ pub struct StreamScenario {
     pub turns: Vec<usize>,
     /// How many rows arrive before the query is polled.
     pub rows_per_poll: usize,
+    /// After how many polls the query ends, and another one goes on; `None` for never.
+    pub polls_per_end: Option<usize>,
 }
 
 /// Proptest prints the shrunk scenario with this.
 impl fmt::Debug for StreamScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lateness_ms, turns, rows_per_poll, .. } = self;
+        let Self { lateness_ms, turns, rows_per_poll, polls_per_end, .. } = self;
         write!(f, "{:?}", self.scenario)?;
-        write!(f, "-- lateness {lateness_ms} ms, turns {turns:?}, polled after {rows_per_poll}")
+        write!(f, "-- lateness {lateness_ms} ms, turns {turns:?}, polled after {rows_per_poll}, ")?;
+        write!(f, "ended after {polls_per_end:?}")
     }
 }
 
 /// The constructs of continuous queries.
-const CONSTRUCTS: [&str; 19] = [
+const CONSTRUCTS: [&str; 20] = [
     "ROWS",
     "ROWS_RANGE",
     "from UNBOUNDED PRECEDING",
@@ -64,6 +68,7 @@ const CONSTRUCTS: [&str; 19] = [
     "equal times",
     "NULL times",
     "a row for each poll",
+    "ended and continued",
 ];
 
 /// How often each construct was drawn, and how many values were compared.
@@ -108,6 +113,7 @@ impl StreamCounts {
             }),
             times().flatten().any(|time| integer(time).is_none()),
             drawn.rows_per_poll == 1,
+            drawn.polls_per_end.is_some(),
         ];
         for (construct, _) in CONSTRUCTS.iter().zip(drawn).filter(|(_, is_drawn)| *is_drawn) {
             *self.constructs.entry(*construct).or_default() += 1;
@@ -149,12 +155,17 @@ pub fn scenario() -> impl Strategy<Value = StreamScenario> {
     let scenario = scenario.prop_filter("the query may run continuously", is_continuous);
     let lateness = prop_oneof![Just(0), Just(1), Just(1_000), Just(3_000), Just(1 << 40)];
     let turns = vec(0..3_usize, 1..9);
-    (scenario, lateness, turns, prop_oneof![Just(1), Just(3), Just(1_000)]).prop_map(
-        |(scenario, lateness_ms, turns, rows_per_poll)| StreamScenario {
+    let polls = (
+        prop_oneof![Just(1), Just(3), Just(1_000)],
+        prop_oneof![Just(None), Just(Some(1)), Just(Some(2)), Just(Some(5))],
+    );
+    (scenario, lateness, turns, polls).prop_map(
+        |(scenario, lateness_ms, turns, (rows_per_poll, polls_per_end))| StreamScenario {
             scenario,
             lateness_ms,
             turns,
             rows_per_poll,
+            polls_per_end,
         },
     )
 }
@@ -193,7 +204,7 @@ pub fn check(drawn: &StreamScenario) -> Result<u64, String> {
 
 /// Runs the query while the rows arrive. Returns its results by the first column, the id.
 fn stream(drawn: &StreamScenario) -> Result<Vec<OracleRow>, String> {
-    let StreamScenario { scenario, lateness_ms, turns, rows_per_poll } = drawn;
+    let StreamScenario { scenario, lateness_ms, turns, rows_per_poll, polls_per_end } = drawn;
     let session = replay::open(scenario)?;
     let sql = script::query(scenario);
     let options = ContinuousOptions { lateness_ms: *lateness_ms, ..ContinuousOptions::default() };
@@ -201,7 +212,7 @@ fn stream(drawn: &StreamScenario) -> Result<Vec<OracleRow>, String> {
     let mut query = session.continuous_query(&sql, options).map_err(render)?;
     let mut rows = Vec::new();
     let mut next = vec![0; scenario.tables.len()];
-    let mut appended = 0;
+    let (mut appended, mut polls) = (0, 0);
     for turn in turns.iter().cycle() {
         let is_left = |table: &usize| next[*table] < scenario.tables[*table].rows.len();
         let preferred = Some(turn % scenario.tables.len()).filter(is_left);
@@ -214,6 +225,11 @@ fn stream(drawn: &StreamScenario) -> Result<Vec<OracleRow>, String> {
         appended += 1;
         if appended % rows_per_poll == 0 {
             rows.extend(values(&query.poll().map_err(render)?));
+            polls += 1;
+            if polls_per_end.is_some_and(|per_end| polls % per_end == 0) {
+                let progress = query.progress();
+                query = session.continue_query(&sql, options, &progress).map_err(render)?;
+            }
         }
     }
     rows.extend(values(&query.end().map_err(render)?));

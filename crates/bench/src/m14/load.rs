@@ -54,8 +54,8 @@ struct LoadState<'a> {
     measured: RefCell<Measured>,
 }
 
-trait Stream: AsyncRead + AsyncWrite + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
+trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Unpin> ByteStream for S {}
 
 /// Puts a load on a server.
 pub(super) fn run_load(
@@ -139,7 +139,7 @@ fn whole(count: usize) -> u64 {
     u64::try_from(count).expect("a count fits 64 bits")
 }
 
-async fn connect(address: &ListenAddress) -> Result<Box<dyn Stream>> {
+async fn connect(address: &ListenAddress) -> Result<Box<dyn ByteStream>> {
     match address {
         ListenAddress::Tcp(address) => {
             let stream = TcpStream::connect(address).await;
@@ -166,7 +166,7 @@ async fn connect(address: &ListenAddress) -> Result<Box<dyn Stream>> {
 
 /// An open connection.
 struct LoadConnection {
-    stream: Box<dyn Stream>,
+    stream: Box<dyn ByteStream>,
     exchanges: Exchanges,
 }
 

@@ -11,6 +11,7 @@ use lockstep_crash::{
     replay::{self, ReplayOptions},
     report::Report,
     soak::{self, SoakOptions},
+    streams::{self, STREAM_FAILPOINTS, StreamKillOptions},
 };
 
 /// Tries to make a database in a directory lose or invent something.
@@ -61,6 +62,17 @@ enum CrashCommand {
         #[command(flatten)]
         run: RunArguments,
     },
+    /// Kill a process whose streams run, at random moments and at failpoints.
+    Streams {
+        /// The number of kills.
+        #[arg(long, default_value_t = 100)]
+        cycles: u64,
+        /// A bug that is to be found.
+        #[arg(long)]
+        bug: Option<String>,
+        #[command(flatten)]
+        run: RunArguments,
+    },
     /// Give processes a bug and look for it.
     Bug {
         /// Its name.
@@ -71,6 +83,19 @@ enum CrashCommand {
     /// Open a directory and do what the standard input says.
     #[command(hide = true)]
     Child(ChildArguments),
+    /// Open a directory and let streams work on it.
+    #[command(hide = true)]
+    StreamChild {
+        directory: PathBuf,
+        #[arg(long)]
+        seed: u64,
+        #[arg(long)]
+        failpoint: Option<String>,
+        #[arg(long, default_value_t = 1)]
+        count: u64,
+        #[arg(long)]
+        bug: Option<String>,
+    },
     /// Serve a directory until the standard input ends.
     #[command(hide = true)]
     Serve {
@@ -150,6 +175,18 @@ fn main() -> ExitCode {
             let options = SoakOptions { program, directory, seconds, kill_ms_max, seed, bug };
             finish_soak(&options)
         }
+        CrashCommand::Streams { cycles, bug, run } => {
+            let RunArguments { seed, directory, .. } = run;
+            let program = std::env::current_exe().expect("the program has a path");
+            let failpoints = STREAM_FAILPOINTS;
+            let options = StreamKillOptions { program, directory, cycles, seed, failpoints, bug };
+            finish_streams(&options)
+        }
+        CrashCommand::StreamChild { directory, seed, failpoint, count, bug } => {
+            let failpoint = failpoint.as_deref().map(|name| (name, count));
+            streams::child(&directory, seed, failpoint, bug.as_deref());
+            ExitCode::SUCCESS
+        }
         CrashCommand::Serve { directory, bug } => {
             match soak::server::serve(&directory, bug.as_deref()) {
                 Ok(()) => ExitCode::SUCCESS,
@@ -187,6 +224,13 @@ fn finish(report: &Report, run: &RunArguments) -> ExitCode {
     }
     println!("seed {}: the directories are in {}", run.seed, run.directory.display());
     ExitCode::FAILURE
+}
+
+#[expect(clippy::print_stdout, reason = "a command speaks on its output")]
+fn finish_streams(options: &StreamKillOptions) -> ExitCode {
+    let report = streams::run(options);
+    print!("{report}");
+    if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[expect(clippy::print_stdout, reason = "a command speaks on its output")]

@@ -108,6 +108,11 @@ impl Session {
             Statement::DropTable { names, .. } => self.needs_on_tables(Privilege::Drop, names),
             Statement::DropView { name, .. } => on_table(Privilege::Drop, name),
             Statement::CreateView(create) => created(&create.name, create.or_replace),
+            Statement::CreateStream(create) => created(&create.name, false),
+            Statement::DropStream { name, .. } => on_table(Privilege::Drop, name),
+            Statement::AlterStream { name, .. }
+            | Statement::StartStream(name)
+            | Statement::StopStream(name) => on_table(Privilege::Alter, name),
             Statement::CreateIndex(create) => on_table(Privilege::Index, &create.table),
             Statement::DropIndex { table, .. } => on_table(Privilege::Index, table),
             Statement::Insert(insert) => on_table(Privilege::Insert, &insert.table),
@@ -179,7 +184,10 @@ impl Session {
 
     fn needs_of_show(&self, show: &Show) -> Needs {
         match show {
-            Show::CreateTable(name) | Show::CreateView(name) | Show::Indexes(name) => {
+            Show::CreateTable(name)
+            | Show::CreateView(name)
+            | Show::CreateStream(name)
+            | Show::Indexes(name) => {
                 Needs::any(Securable::Table(self.qualified(name)), name.name.span)
             }
             Show::Deployment(name) | Show::CreateProcedure(name) => {
@@ -199,6 +207,7 @@ impl Session {
             Show::Databases
             | Show::Tables
             | Show::Views
+            | Show::Streams
             | Show::TableStatus(_)
             | Show::Deployments
             | Show::Procedures

@@ -26,7 +26,7 @@ impl DroppedObject {
     pub(crate) fn drop_requirement(&self) -> Requirement {
         let name = self.name.clone();
         let object = match self.kind {
-            ObjectKind::Table | ObjectKind::View => Securable::Table(name),
+            ObjectKind::Table | ObjectKind::View | ObjectKind::Stream => Securable::Table(name),
             ObjectKind::Deployment | ObjectKind::Procedure => Securable::Deployment(name),
         };
         Requirement::new(Privilege::Drop, object)
@@ -77,6 +77,12 @@ impl Objects {
             for view in database.views.values().filter(|view| reads(&view.tables, &view.views)) {
                 note(ObjectKind::View, view.name());
             }
+            for stream in database.streams.values() {
+                let writes: Vec<TableReference> = stream.written_tables().cloned().collect();
+                if reads(&stream.tables, &stream.views) || reads(&writes, &[]) {
+                    note(ObjectKind::Stream, stream.name());
+                }
+            }
             for deployment in database.deployments.values() {
                 let reads_it = reads(&deployment.tables, &deployment.views);
                 if reads_it || reads(deployment.answers.as_slice(), &[]) {
@@ -121,6 +127,7 @@ impl Objects {
         for object in queries {
             removed.push(match object.kind {
                 ObjectKind::Deployment => self.drop_deployment(&object.name)?,
+                ObjectKind::Stream => self.drop_stream(&object.name)?,
                 _ => self.drop_procedure(&object.name)?,
             });
         }

@@ -23,6 +23,7 @@ use crate::{
     deployment::{Deployment, Procedure},
     offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
+    stream::Stream,
     user::UserCommand,
     view::View,
 };
@@ -30,20 +31,77 @@ use crate::{
 /// A change of the catalog.
 #[derive(Debug)]
 pub(crate) enum CatalogCommand {
-    CreateDatabase { name: String },
-    DropDatabase { name: String },
-    CreateTable { name: QualifiedName, table: Arc<Table>, options: TableOptions, or_replace: bool },
-    ReplaceTable { entry: TableEntry, replaced: u64, readers: Vec<ReplacedReader> },
-    DropTable { name: QualifiedName, id: u64, with: Cascade },
-    CreateView { view: Arc<View>, or_replace: bool, seen: CatalogEpoch },
-    DropView { name: QualifiedName, with: Cascade },
-    ChangeOffline { table: TableReference, change: OfflineChange },
-    SetTableOptions { table: TableReference, options: TableOptions },
-    CreateDeployment { deployment: Arc<Deployment>, or_replace: bool, seen: CatalogEpoch },
-    DropDeployment { name: QualifiedName },
-    CreateProcedure { procedure: Arc<Procedure>, or_replace: bool, seen: CatalogEpoch },
-    DropProcedure { name: QualifiedName },
-    SetVariable { name: Ident, value: OptionValue },
+    CreateDatabase {
+        name: String,
+    },
+    DropDatabase {
+        name: String,
+    },
+    CreateTable {
+        name: QualifiedName,
+        table: Arc<Table>,
+        options: TableOptions,
+        or_replace: bool,
+    },
+    ReplaceTable {
+        entry: TableEntry,
+        replaced: u64,
+        readers: Vec<ReplacedReader>,
+    },
+    DropTable {
+        name: QualifiedName,
+        id: u64,
+        with: Cascade,
+    },
+    CreateView {
+        view: Arc<View>,
+        or_replace: bool,
+        seen: CatalogEpoch,
+    },
+    DropView {
+        name: QualifiedName,
+        with: Cascade,
+    },
+    CreateStream {
+        stream: Arc<Stream>,
+        seen: CatalogEpoch,
+    },
+    /// Puts a stream in the place of the one from which it was made.
+    ReplaceStream {
+        stream: Arc<Stream>,
+        before: Arc<Stream>,
+    },
+    DropStream {
+        name: QualifiedName,
+    },
+    ChangeOffline {
+        table: TableReference,
+        change: OfflineChange,
+    },
+    SetTableOptions {
+        table: TableReference,
+        options: TableOptions,
+    },
+    CreateDeployment {
+        deployment: Arc<Deployment>,
+        or_replace: bool,
+        seen: CatalogEpoch,
+    },
+    DropDeployment {
+        name: QualifiedName,
+    },
+    CreateProcedure {
+        procedure: Arc<Procedure>,
+        or_replace: bool,
+        seen: CatalogEpoch,
+    },
+    DropProcedure {
+        name: QualifiedName,
+    },
+    SetVariable {
+        name: Ident,
+        value: OptionValue,
+    },
     ChangeUsers(UserCommand),
 }
 
@@ -55,6 +113,7 @@ impl CatalogCommand {
             Self::CreateDatabase { name } => ("a database", name),
             Self::CreateTable { name, .. } => ("a table", &name.name),
             Self::CreateView { view, .. } => ("a view", &view.name().name),
+            Self::CreateStream { stream, .. } => ("a stream", &stream.name().name),
             Self::CreateDeployment { deployment, .. } => ("a deployment", &deployment.name().name),
             Self::CreateProcedure { procedure, .. } => ("a procedure", &procedure.name().name),
             Self::ChangeUsers(UserCommand::Create(change)) => ("a user", &change.name.text),
@@ -63,6 +122,8 @@ impl CatalogCommand {
             | Self::ReplaceTable { .. }
             | Self::DropTable { .. }
             | Self::DropView { .. }
+            | Self::ReplaceStream { .. }
+            | Self::DropStream { .. }
             | Self::ChangeOffline { .. }
             | Self::SetTableOptions { .. }
             | Self::DropDeployment { .. }
@@ -110,6 +171,7 @@ pub(crate) enum Removed {
     TableAndReaders(TableEntry, Vec<Arc<Deployment>>),
     Table(TableEntry),
     View(Arc<View>),
+    Stream(Arc<Stream>),
     Deployment(Arc<Deployment>),
     Procedure(Arc<Procedure>),
     Several(Vec<Self>),
@@ -125,6 +187,7 @@ impl Removed {
             }
             Self::Table(entry) => entry.definition.mark_dropped(),
             Self::View(view) => view.definition.mark_dropped(),
+            Self::Stream(stream) => stream.definition.mark_dropped(),
             Self::Deployment(deployment) => deployment.definition.mark_dropped(),
             Self::Procedure(procedure) => procedure.definition.mark_dropped(),
             Self::Several(removed) => removed.iter().for_each(Self::mark),
@@ -144,6 +207,7 @@ impl Removed {
             }
             Self::Table(entry) => entry.table.close(),
             Self::View(view) => drop(view),
+            Self::Stream(stream) => stream.worker.end(),
             Self::Deployment(deployment) => {
                 let dropped = deployment.dropped.watch();
                 release(deployment, &dropped);
@@ -216,6 +280,9 @@ impl Objects {
             CatalogCommand::DropView { name, with } => {
                 self.with_cascade(with, |objects| objects.drop_view(name))
             }
+            CatalogCommand::CreateStream { stream, seen } => self.create_stream(stream, *seen),
+            CatalogCommand::ReplaceStream { stream, before } => self.replace_stream(stream, before),
+            CatalogCommand::DropStream { name } => self.drop_stream(name),
             CatalogCommand::ChangeOffline { table, change } => self.change_offline(table, change),
             CatalogCommand::SetTableOptions { table, options } => {
                 self.entry(table)?;
@@ -256,7 +323,7 @@ impl Objects {
         if !self.database(name)?.is_empty() {
             let message = format!("database `{name}` is not empty");
             return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
-                .with_hint("Drop its deployments, views and tables first.")
+                .with_hint("Drop its deployments, streams, views and tables first.")
                 .err();
         }
         let removed = self.databases.remove(name);
@@ -272,6 +339,7 @@ impl Objects {
         or_replace: bool,
     ) -> Result<Removed> {
         let id = table.log_id().expect("a table of the catalog has an id");
+        self.check_no_stream(&name)?;
         if self.find_view(&name).is_some() {
             let message = format!("view `{}` already exists", name.name);
             return Diagnostic::new(code::DUPLICATE_TABLE, message)
@@ -366,6 +434,7 @@ impl Objects {
         id: u64,
         known: &[Arc<Deployment>],
     ) -> Result<()> {
+        self.check_unstreamed(name, id)?;
         let (queries, views) = self.readers_of(id, known);
         if queries.is_empty() && views.is_empty() {
             return Ok(());
@@ -390,6 +459,7 @@ impl Objects {
                 .with_detail("Tables and views share a namespace.")
                 .err();
         }
+        self.check_no_stream(name)?;
         match found.views.get(&name.name) {
             Some(_) if !or_replace => {
                 let message = format!("view `{}` already exists", name.name);
@@ -411,6 +481,8 @@ impl Objects {
         for database in self.databases.values() {
             let views = database.views.values().filter(|found| reads(&found.views));
             readers.extend(views.map(|found| format!("`{}`", found.name().name)));
+            let streams = database.streams.values().filter(|found| reads(&found.views));
+            readers.extend(streams.map(|found| format!("`{}`", found.name().name)));
             let deployments = database.deployments.values().filter(|found| reads(&found.views));
             readers.extend(deployments.map(|found| format!("`{}`", found.name().name)));
             let procedures = database.procedures.values().filter(|found| reads(&found.views));
@@ -470,7 +542,7 @@ impl Objects {
     }
 
     /// Checks that the views that a query was compiled with are those of the catalog.
-    fn check_views(&self, views: &[Arc<View>], seen: CatalogEpoch) -> Result<()> {
+    pub(super) fn check_views(&self, views: &[Arc<View>], seen: CatalogEpoch) -> Result<()> {
         if seen == self.epoch {
             return Ok(());
         }
@@ -636,7 +708,7 @@ impl Objects {
 
     /// Checks that the tables that a query was compiled against still exist. Their names were
     /// looked up when the catalog was at the epoch `seen`, or later.
-    fn check_tables(&self, tables: &[TableReference], seen: CatalogEpoch) -> Result<()> {
+    pub(super) fn check_tables(&self, tables: &[TableReference], seen: CatalogEpoch) -> Result<()> {
         if seen == self.epoch {
             return Ok(());
         }
@@ -648,7 +720,7 @@ impl Objects {
         self.databases.get(name).ok_or_else(|| Box::new(self.no_database(name)))
     }
 
-    fn database_mut(&mut self, name: &str) -> Result<&mut DatabaseObjects> {
+    pub(super) fn database_mut(&mut self, name: &str) -> Result<&mut DatabaseObjects> {
         if !self.databases.contains_key(name) {
             return self.no_database(name).err();
         }
@@ -679,8 +751,9 @@ impl Objects {
 
 /// Makes the error about an object that others read.
 fn still_read(message: String) -> Diagnostic {
-    Diagnostic::new(code::DEPENDENT_OBJECTS, message)
-        .with_hint("Drop them first with DROP DEPLOYMENT, DROP PROCEDURE or DROP VIEW.")
+    Diagnostic::new(code::DEPENDENT_OBJECTS, message).with_hint(
+        "Drop them first with DROP DEPLOYMENT, DROP PROCEDURE, DROP STREAM or DROP VIEW.",
+    )
 }
 
 fn missing(kind: &str, name: &QualifiedName) -> Diagnostic {

@@ -20,6 +20,7 @@ use crate::{
     job::Job,
     offline_data::OfflineRecord,
     statement::TableOptions,
+    stream::StreamRecord,
     user::{User, UserCommand},
     view::FileViewRecord,
 };
@@ -67,8 +68,8 @@ pub(crate) enum CatalogRecord {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         with: Vec<DroppedObject>,
     },
-    /// A table of rows which nobody sees until `ChangeOffline` gives it to a table of the catalog, or
-    /// `CreateTable` makes it one.
+    /// A table of rows which nobody sees until `ChangeOffline` gives it to a table of the catalog,
+    /// `CreateStream` to a stream, or `CreateTable` makes it one.
     CreateOfflineRows {
         id: u64,
         schema: TableSchema,
@@ -80,6 +81,15 @@ pub(crate) enum CatalogRecord {
     SetTableOptions {
         table: u64,
         options: TableOptions,
+    },
+    /// Also replaces one of this name.
+    CreateStream {
+        name: QualifiedName,
+        source: QuerySource,
+        stream: StreamRecord,
+    },
+    DropStream {
+        name: QualifiedName,
     },
     /// Also replaces one of this name.
     CreateDeployment {
@@ -152,6 +162,9 @@ impl CatalogRecord {
             CatalogCommand::SetTableOptions { table, options } => {
                 Self::SetTableOptions { table: table.id, options: options.clone() }
             }
+            CatalogCommand::CreateStream { stream, .. }
+            | CatalogCommand::ReplaceStream { stream, .. } => stream.record(),
+            CatalogCommand::DropStream { name } => Self::DropStream { name: name.clone() },
             CatalogCommand::CreateDeployment { deployment, .. } => deployment.record(),
             CatalogCommand::DropDeployment { name } => Self::DropDeployment { name: name.clone() },
             CatalogCommand::CreateProcedure { procedure, .. } => procedure.record(),
@@ -210,13 +223,14 @@ pub(crate) fn columns_of(table: &Table) -> TableSchema {
 }
 
 impl Objects {
-    /// Returns the ids of the tables, and of those of their offline rows.
+    /// Returns the ids of the tables, of those of their offline rows, and of those of the progress of streams.
     pub(crate) fn table_ids(&self) -> impl Iterator<Item = u64> {
         let entries = self.databases.values().flat_map(|found| found.tables.values());
-        entries.flat_map(|entry| {
+        let of_tables = entries.flat_map(|entry| {
             let offline = entry.offline.logged_rows().map(|(id, _)| id);
             std::iter::once(entry.id).chain(offline)
-        })
+        });
+        of_tables.chain(self.streams().map(|stream| stream.progress.id()))
     }
 
     /// Returns whether a change of offline data would leave everything as it is.
@@ -270,6 +284,11 @@ impl Objects {
         // What a view reads comes before it.
         views.sort_by_key(|view| view.height());
         records.extend(views.iter().map(|view| view.record()));
+        for stream in self.streams() {
+            let schema = columns_of(stream.progress.table());
+            records.push(CatalogRecord::CreateOfflineRows { id: stream.progress.id(), schema });
+            records.push(stream.record());
+        }
         for found in self.databases.values() {
             records.extend(found.deployments.values().map(|deployment| deployment.record()));
             records.extend(found.procedures.values().map(|procedure| procedure.record()));
@@ -311,9 +330,14 @@ mod tests {
                 of_users.extend(fields.cloned());
             }
         };
-        for name in
-            ["format-1", "format-1-views", "format-1-jobs", "format-1-users", "format-1-disk"]
-        {
+        for name in [
+            "format-1",
+            "format-1-views",
+            "format-1-jobs",
+            "format-1-users",
+            "format-1-disk",
+            "format-1-streams",
+        ] {
             let (disk, path) = (Arc::new(SystemDisk), Path::new("tests/golden").join(name));
             let directory = DatabaseDirectory::open(disk, &path, Access::ReadOnly).unwrap();
             let read = directory.read_log(&mut |entries| {

@@ -441,6 +441,11 @@ fn catalog_record(tables: &mut BTreeMap<u64, InspectedTable>, record: &CatalogRe
                 rows.name = format!("offline rows of {owner}");
             }
         }
+        CatalogRecord::CreateStream { name, stream, .. } => {
+            if let Some(progress) = tables.get_mut(&stream.progress) {
+                progress.name = format!("progress of {name}");
+            }
+        }
         CatalogRecord::DropTable { id, .. } => {
             if let Some(dropped) = tables.get_mut(id) {
                 dropped.is_dropped = true;

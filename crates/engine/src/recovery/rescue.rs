@@ -281,6 +281,10 @@ impl Database {
             }
             tables.push((name, Arc::clone(&entry.table)));
         }
+        for stream in objects.streams() {
+            let name = format!("progress of {}", stream.name());
+            tables.push((name, Arc::clone(stream.progress.table())));
+        }
         tables
     }
 }

@@ -161,7 +161,7 @@ impl Session {
     ) -> Result<Output> {
         self.require_online("CREATE TABLE … AS", create.name.name.span)?;
         let rows = self.relation(query, parameters, None)?.collect(None)?;
-        let schema = schema_of_query(&rows, query.span)?;
+        let schema = schema_of_query(&rows.columns, query.span)?;
         let names: Vec<String> = rows.columns.iter().map(|(name, _)| name.clone()).collect();
         let (options, mut warnings) = self.read_table_options(&create.options)?;
         let batches = rows.batches.iter().map(|batch| renamed(batch, &names));
@@ -373,10 +373,10 @@ pub(super) fn column(definition: &ColumnDefinition, settings: Settings) -> Resul
 }
 
 /// Returns the schema of a query's columns.
-fn schema_of_query(rows: &Output, span: Span) -> Result<TableSchema> {
+pub(super) fn schema_of_query(columns: &[(String, DataType)], span: Span) -> Result<TableSchema> {
     let mut schema = TableSchema::default();
     let mut names = HashSet::new();
-    for (name, data_type) in &rows.columns {
+    for (name, data_type) in columns {
         if !names.insert(name.as_str()) {
             let message = format!("the query has more than one column named `{name}`");
             return Diagnostic::new(code::DUPLICATE_OBJECT, message)

@@ -44,6 +44,7 @@ const TEXT_BYTES_DEFAULT: u64 = 16;
 impl Session {
     /// Runs SHOW MEMORY: the engine as a whole, then each table of every database with its parts.
     pub(crate) fn show_memory(&self) -> Result<Output> {
+        self.database.await_freed_memory();
         let now = self.database.memory_use();
         let mut rows = vec![vec![
             text("engine"),

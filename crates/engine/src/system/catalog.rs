@@ -101,6 +101,28 @@ pub(super) const STORAGE: SystemTable = SystemTable {
     rows: storage,
 };
 
+pub(super) const STREAMS: SystemTable =
+    SystemTable { name: "streams", columns: STREAM_COLUMNS, rows: streams };
+
+/// The columns of `streams`, and of SHOW STREAMS.
+pub(crate) const STREAM_COLUMNS: &[(&str, DataType)] = &[
+    ("database_name", DataType::String),
+    ("name", DataType::String),
+    ("state", DataType::String),
+    ("target", DataType::String),
+    ("rows_read", DataType::BigInt),
+    ("rows_written", DataType::BigInt),
+    ("rows_late", DataType::BigInt),
+    ("watermark", DataType::Timestamp),
+    ("lag_ms", DataType::BigInt),
+    ("rows_waiting", DataType::BigInt),
+    ("rows_kept", DataType::BigInt),
+    ("keys", DataType::BigInt),
+    ("memory_bytes", DataType::BigInt),
+    ("error", DataType::String),
+    ("statement", DataType::String),
+];
+
 pub(super) const PAGE_CACHE: SystemTable = SystemTable {
     name: "page_cache",
     columns: &[
@@ -161,6 +183,40 @@ fn views(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
         vec![text(&name.database), text(&name.name), text(&statement), Value::Int(columns)]
     };
     seen.map(row).collect()
+}
+
+fn streams(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
+    let objects = database.objects();
+    let is_seen = |stream: &&std::sync::Arc<crate::stream::Stream>| {
+        caller.sees_table(&objects, &stream.name().database, &stream.name().name)
+    };
+    objects.streams().filter(is_seen).map(|stream| stream_row(stream)).collect()
+}
+
+/// Makes the row of a stream.
+pub(crate) fn stream_row(stream: &crate::stream::Stream) -> Vec<Value> {
+    let figures = stream.worker.figures(|figures| figures.clone());
+    let name = stream.name();
+    let size = |count: usize| number(u64::try_from(count).unwrap_or(u64::MAX));
+    let lag = figures.newest.zip(figures.watermark);
+    let lag = lag.map(|(newest, watermark)| newest.saturating_sub(watermark));
+    vec![
+        text(&name.database),
+        text(&name.name),
+        text(figures.state.name()),
+        text(&stream.target.name.to_string()),
+        number(figures.rows_read),
+        number(figures.rows_written),
+        number(figures.rows_late),
+        figures.watermark.map_or(Value::Null, Value::Timestamp),
+        lag.map_or(Value::Null, Value::BigInt),
+        size(figures.rows_waiting),
+        size(figures.rows_kept),
+        size(figures.keys),
+        size(figures.bytes),
+        optional(figures.error.as_deref()),
+        text(&stream.script()),
+    ]
 }
 
 fn deployments(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {

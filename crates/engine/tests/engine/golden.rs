@@ -35,7 +35,7 @@ struct GoldenDirectory {
 /// What makes the directories that are not there yet.
 const MAKE: &str = "cargo test -p lockstep-engine --test engine golden -- --ignored";
 
-const DIRECTORIES: [GoldenDirectory; 7] = [
+const DIRECTORIES: [GoldenDirectory; 8] = [
     GoldenDirectory {
         name: "format-1",
         statements: include_str!("../golden/format-1.sql"),
@@ -141,6 +141,22 @@ const DIRECTORIES: [GoldenDirectory; 7] = [
             "SELECT * FROM m WHERE ts = 2000",
         ],
         writes: &["INSERT INTO t VALUES ('d', 4, 4000, 1)", "DELETE FROM t WHERE k = 'a'"],
+    },
+    // Streams: with rows in the log and in files, changed, stopped and dropped.
+    GoldenDirectory {
+        name: "format-1-streams",
+        statements: include_str!("../golden/format-1-streams.sql"),
+        shows: &[
+            "SELECT * FROM sums",
+            "SELECT * FROM counts",
+            "SELECT * FROM last",
+            "SELECT stream, source, event_time, source_row FROM late",
+            "SHOW CREATE STREAM s",
+            "SHOW CREATE STREAM c",
+            "SELECT name, target, statement FROM lockstep.streams",
+            "SHOW TABLES",
+        ],
+        writes: &["INSERT INTO t VALUES (8, 'a', 20000, 1), (9, 'a', 1000, 1)", "DROP STREAM c"],
     },
     // Users with all that they may have: passwords, grants, roles and tokens.
     GoldenDirectory {
@@ -289,7 +305,9 @@ impl Sessions {
             Some(sql) => (&self.offline, sql),
             None => (&self.online, statement),
         };
-        match session.execute(sql) {
+        let executed = session.execute(sql);
+        session.database().settle_streams();
+        match executed {
             Ok(output) => output
                 .batches
                 .iter()

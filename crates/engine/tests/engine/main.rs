@@ -20,6 +20,7 @@ mod privileges;
 mod robustness;
 mod serial_order;
 mod statements;
+mod streams;
 mod test_directory;
 mod user_messages;
 mod users;

@@ -8,16 +8,19 @@ use axum::{
     response::Response,
 };
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::Output;
+use lockstep_engine::{
+    Output,
+    json_text::{push_json, write_json, write_json_array},
+};
 use lockstep_row::{
     Arena, DataType, Datum,
     arrow::{ColumnReader, read_stream},
 };
 
 use super::{
+    csv_text::{write_csv, write_csv_text},
     error::{HttpError, HttpResult},
     json_rows::JsonRowForm,
-    json_text::{push_json, write_csv, write_csv_text, write_json, write_json_array},
 };
 
 /// A format of a body.

@@ -15,7 +15,10 @@ use axum::{
     response::Response,
 };
 use lockstep_diagnostic::Diagnostic;
-use lockstep_engine::{Output, PreparedRequest, Session};
+use lockstep_engine::{
+    Output, PreparedRequest, Session,
+    json_text::{write_json, write_json_array},
+};
 use lockstep_host::QueryContext;
 use lockstep_row::{Arena, Datum};
 
@@ -24,7 +27,6 @@ use super::{
     call::{DeadlineKind, HttpCall, lap, run_here, run_in_pool},
     error::{HttpError, HttpResult},
     json_rows::{BodyForm, JsonRowForm},
-    json_text::{write_json, write_json_array},
     path_names::PathNames,
     row_batches::RowBatches,
 };

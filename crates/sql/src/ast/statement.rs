@@ -115,6 +115,21 @@ pub struct CreateView {
     pub query: Query,
 }
 
+/// CREATE STREAM name INTO TABLE t [OPTIONS(…)] AS SELECT ….
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateStream {
+    /// The name.
+    pub name: ObjectName,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// The table that takes the rows.
+    pub target: ObjectName,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+    /// The query.
+    pub query: Query,
+}
+
 /// How a view is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ViewForm {
@@ -234,6 +249,10 @@ pub enum Show {
     Views,
     /// SHOW CREATE VIEW v.
     CreateView(ObjectName),
+    /// SHOW STREAMS.
+    Streams,
+    /// SHOW CREATE STREAM s.
+    CreateStream(ObjectName),
     /// SHOW DEPLOYMENTS.
     Deployments,
     /// SHOW DEPLOYMENT d.
@@ -498,6 +517,26 @@ pub enum Statement {
         /// CASCADE: also drops what reads the view.
         cascade: bool,
     },
+    /// CREATE STREAM.
+    CreateStream(Box<CreateStream>),
+    /// DROP STREAM.
+    DropStream {
+        /// The name.
+        name: ObjectName,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// ALTER STREAM … SET OPTIONS(…).
+    AlterStream {
+        /// The name.
+        name: ObjectName,
+        /// OPTIONS(…).
+        options: Vec<OptionItem>,
+    },
+    /// START STREAM.
+    StartStream(ObjectName),
+    /// STOP STREAM.
+    StopStream(ObjectName),
     /// CREATE INDEX.
     CreateIndex(Box<CreateIndex>),
     /// INSERT.

@@ -5,7 +5,7 @@
 
 use lockstep_row::{DataType, Datum, calendar::civil_from_days};
 
-use super::super::json_text::{push_json, write_json};
+use lockstep_engine::json_text::{push_json, write_json};
 
 /// How a number that is not finite is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,20 +1,20 @@
-//! Values as JSON and as CSV: straight from values of the engine into bytes.
+//! Values as JSON: straight from values of the engine into bytes.
 //!
-//! | type | JSON | CSV |
-//! |---|---|---|
-//! | BOOL | `true`, `false` | the same |
-//! | SMALLINT, INT, BIGINT | number, with all digits | the same |
-//! | FLOAT, DOUBLE | number, with the fewest digits that read back the same; `"NaN"`, `"Infinity"`, `"-Infinity"` | the same without quotes |
-//! | STRING | string | the text |
-//! | TIMESTAMP | number, milliseconds since the epoch | the same |
-//! | DATE | `"2020-05-01"` | the same without quotes |
-//! | ARRAY, MAP | array; object whose keys are texts | the JSON |
-//! | NULL | `null` | nothing |
+//! | type | JSON |
+//! |---|---|
+//! | BOOL | `true`, `false` |
+//! | SMALLINT, INT, BIGINT | number, with all digits |
+//! | FLOAT, DOUBLE | number, with the fewest digits that read back the same; `"NaN"`, `"Infinity"`, `"-Infinity"` |
+//! | STRING | string |
+//! | TIMESTAMP | number, milliseconds since the epoch |
+//! | DATE | `"2020-05-01"` |
+//! | ARRAY, MAP | array; object whose keys are texts |
+//! | NULL | `null` |
 
 use lockstep_row::{Datum, calendar};
 
 /// Appends a value as JSON.
-pub(crate) fn write_json(out: &mut Vec<u8>, value: &Datum<'_>) {
+pub fn write_json(out: &mut Vec<u8>, value: &Datum<'_>) {
     match *value {
         Datum::Null => out.extend_from_slice(b"null"),
         Datum::Bool(value) => push_json(out, &value),
@@ -45,7 +45,7 @@ pub(crate) fn write_json(out: &mut Vec<u8>, value: &Datum<'_>) {
 }
 
 /// Appends an array of values.
-pub(crate) fn write_json_array(out: &mut Vec<u8>, items: &[Datum<'_>]) {
+pub fn write_json_array(out: &mut Vec<u8>, items: &[Datum<'_>]) {
     out.push(b'[');
     for (at, item) in items.iter().enumerate() {
         if at > 0 {
@@ -84,19 +84,20 @@ fn write_double(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-fn write_date(out: &mut Vec<u8>, days: i32) {
+/// Appends a DATE.
+pub fn write_date(out: &mut Vec<u8>, days: i32) {
     let mut text = String::new();
     calendar::write_date(i64::from(days), &mut text).expect("a text takes what is written");
     out.extend_from_slice(text.as_bytes());
 }
 
 /// Appends anything that JSON has, with its escapes.
-pub(crate) fn push_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+pub fn push_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(out, value).expect("a vector takes all bytes");
 }
 
 /// Returns the word for a number that is not finite.
-fn non_finite_word(value: f64) -> &'static str {
+pub fn non_finite_word(value: f64) -> &'static str {
     debug_assert!(!value.is_finite(), "finite numbers have digits");
     if value.is_nan() {
         "NaN"
@@ -107,43 +108,11 @@ fn non_finite_word(value: f64) -> &'static str {
     }
 }
 
-/// Appends a value as a field of a CSV row. Text is in quotes where it must be, and where it is empty,
-/// to tell it from NULL.
-pub(crate) fn write_csv(out: &mut Vec<u8>, value: &Datum<'_>) {
-    match value {
-        Datum::Null => {}
-        Datum::String(text) => write_csv_text(out, text),
-        Datum::Array(_) | Datum::Map(_) => {
-            let mut text = Vec::new();
-            write_json(&mut text, value);
-            write_csv_text(out, &String::from_utf8_lossy(&text));
-        }
-        Datum::Date(days) => write_date(out, *days),
-        Datum::Float(number) if !number.is_finite() => {
-            out.extend_from_slice(non_finite_word(f64::from(*number)).as_bytes());
-        }
-        Datum::Double(number) if !number.is_finite() => {
-            out.extend_from_slice(non_finite_word(*number).as_bytes());
-        }
-        other => write_json(out, other),
-    }
-}
-
-/// Appends a text as a field of a CSV row.
-pub(crate) fn write_csv_text(out: &mut Vec<u8>, text: &str) {
-    if !text.is_empty() && !text.contains([',', '"', '\n', '\r']) {
-        return out.extend_from_slice(text.as_bytes());
-    }
-    out.push(b'"');
-    out.extend_from_slice(text.replace('"', "\"\"").as_bytes());
-    out.push(b'"');
-}
-
 #[cfg(test)]
 mod tests {
     use lockstep_row::Datum;
 
-    use super::{write_csv, write_json};
+    use super::write_json;
 
     fn json(value: Datum<'_>) -> String {
         let mut out = Vec::new();
@@ -166,15 +135,5 @@ mod tests {
         assert_eq!(json(Datum::Timestamp(90_000)), "90000");
         let map = [(Datum::Int(1), Datum::Null), (Datum::String("k"), Datum::Bool(true))];
         assert_eq!(json(Datum::Map(&map)), "{\"1\":null,\"k\":true}");
-    }
-
-    #[test]
-    fn an_empty_text_is_not_null_in_csv() {
-        let mut out = Vec::new();
-        for value in [Datum::Null, Datum::String(""), Datum::String("a,b"), Datum::Double(1.0)] {
-            write_csv(&mut out, &value);
-            out.push(b';');
-        }
-        assert_eq!(String::from_utf8(out).unwrap(), ";\"\";\"a,b\";1.0;");
     }
 }

@@ -1,0 +1,362 @@
+//! Streams under SIGKILL: each main row has one result, and each late row is stored once.
+//!
+//! # Life of a cycle
+//!
+//! 1. A child opens the directory, inserts rows whose event times are out of order, some of them late, and stops,
+//!    starts and changes the streams, until it is killed at a random moment or at a failpoint.
+//! 2. The driver opens the directory, lets the streams read what is left, and compares their tables with batch mode
+//!    over the rows that were not late. What is late it finds from the rows alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use lockstep_engine::{Database, OpenOptions, Session, StorageTuning};
+use lockstep_host::failpoint;
+use lockstep_row::Value;
+use lockstep_testkit::{random::Random, rows::of_batch};
+
+/// A row may be so much older than the newest one of its table.
+const LATENESS_MS: i64 = 500;
+/// How far the windows over event time go on.
+const FOLLOWING_MS: i64 = 700;
+/// The most milliseconds until a child is killed.
+const KILL_MS_MAX: usize = 400;
+/// The failpoints that appends, commands and checkpoints reach, and those of opening.
+pub const STREAM_FAILPOINTS: &[&str] = &[
+    "stream.stored",
+    "wal.before_copy",
+    "wal.after_copy",
+    "wal.after_sync",
+    "wal.segment_created",
+    "wal.truncate",
+    "table.rows_logged",
+    "table.rows_stored",
+    "catalog.logged",
+    "checkpoint.written",
+    "checkpoint.committed",
+    "recovery.record",
+    "recovery.compile",
+];
+
+/// The bugs of streams, each of which is found.
+pub const STREAM_BUGS: &[&str] = &["stream_progress_first", "stream_progress_forgotten"];
+
+/// The most cycles of a directory.
+const CYCLES_MAX: usize = 10;
+
+const TABLES: &str =
+    "CREATE TABLE orders (id INT, k INT, ts TIMESTAMP, x DOUBLE, INDEX(KEY=k, TS=ts));
+     CREATE TABLE events (id INT, k INT, ts TIMESTAMP, x DOUBLE, INDEX(KEY=k, TS=ts))";
+
+/// The streams: their names, and the frames of their windows.
+const STREAMS: [(&str, &str); 2] = [
+    ("timed", "ROWS_RANGE BETWEEN 1s PRECEDING AND 700 FOLLOWING"),
+    ("counted", "ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING"),
+];
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct StreamKillOptions {
+    /// This program.
+    pub program: PathBuf,
+    /// Where directories are made.
+    pub directory: PathBuf,
+    /// The number of kills.
+    pub cycles: u64,
+    /// What everything is drawn from.
+    pub seed: u64,
+    /// The failpoints at which children end now and then.
+    pub failpoints: &'static [&'static str],
+    /// The bug that each child has.
+    pub bug: Option<String>,
+}
+
+/// What was done and found.
+#[derive(Debug, Clone, Default)]
+pub struct StreamReport {
+    /// Children that were killed, or have ended at a failpoint.
+    pub kills: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Results that were compared with batch mode.
+    pub results: u64,
+    /// Late rows that were found in their table.
+    pub late: u64,
+    /// What was wrong.
+    pub violations: Vec<String>,
+}
+
+impl fmt::Display for StreamReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kills, directories, results, late, violations } = self;
+        writeln!(
+            f,
+            "{kills} kills over {directories} directories: {results} results and {late} late rows compared, \
+             {} violations",
+            violations.len()
+        )?;
+        violations.iter().try_for_each(|violation| writeln!(f, "{violation}"))
+    }
+}
+
+/// Kills children until it was done as often as said, or something is wrong.
+pub fn run(options: &StreamKillOptions) -> StreamReport {
+    assert!(options.program.is_file(), "it is this program");
+    let mut report = StreamReport::default();
+    let mut random = Random::new(options.seed);
+    while report.kills < options.cycles && report.violations.is_empty() {
+        let seed = random.number();
+        let directory = options.directory.join(format!("streams-{seed:016x}"));
+        remove(&directory);
+        fs::create_dir_all(&options.directory).expect("the folder of directories is writable");
+        report.directories += 1;
+        for _ in 0..=random.below(CYCLES_MAX) {
+            cycle(options, &directory, &mut random);
+            report.kills += 1;
+            if let Err(what) = compare(&directory, &mut report) {
+                report.violations.push(format!("{}: {what}", directory.display()));
+                break;
+            }
+        }
+        if report.violations.is_empty() {
+            remove(&directory);
+        }
+    }
+    report
+}
+
+fn remove(directory: &Path) {
+    // There may be none.
+    drop(fs::remove_dir_all(directory));
+}
+
+/// Lets a child work on a directory, and kills it.
+fn cycle(options: &StreamKillOptions, directory: &Path, random: &mut Random) {
+    let mut command = Command::new(&options.program);
+    command.arg("stream-child").arg(directory).arg(format!("--seed={}", random.number()));
+    if !options.failpoints.is_empty() && random.below(2) == 0 {
+        command.arg(format!("--failpoint={}", random.pick(options.failpoints)));
+        command.arg(format!("--count={}", 1 + random.below(40)));
+    }
+    if let Some(bug) = &options.bug {
+        command.arg(format!("--bug={bug}"));
+    }
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("this program runs");
+    let milliseconds = u64::try_from(random.below(KILL_MS_MAX)).unwrap_or(0);
+    std::thread::sleep(Duration::from_millis(milliseconds));
+    // Fails when it has ended by itself.
+    let _killed = child.kill();
+    child.wait().expect("it was started");
+}
+
+/// Runs a child, which works until it is killed.
+pub fn child(directory: &Path, seed: u64, failpoint: Option<(&str, u64)>, bug: Option<&str>) {
+    if let Some((name, count)) = failpoint {
+        failpoint::arm(name, count);
+    }
+    if let Some(bug) = bug {
+        failpoint::seed(bug);
+    }
+    let Ok(session) = open(directory) else { return };
+    let mut random = Random::new(seed);
+    // Another child may have been killed between these.
+    for (name, sql) in definitions() {
+        if !exists(&session, name) && session.execute(&sql).is_err() {
+            return;
+        }
+    }
+    while work(&session, &mut random).is_ok() {}
+}
+
+/// Returns the statements that make the objects, with the names of the last ones that they make.
+fn definitions() -> Vec<(&'static str, String)> {
+    let stream = |(name, _): &(&'static str, &str)| {
+        let query = query_of(name);
+        let sql = format!(
+            "CREATE STREAM {name} INTO TABLE {name}_results OPTIONS(lateness={LATENESS_MS}, \
+             late_rows='{name}_late') AS {query}"
+        );
+        (*name, sql)
+    };
+    let tables = TABLES.split(';').zip(["orders", "events"]);
+    let tables = tables.map(|(sql, name)| (name, sql.to_owned()));
+    tables.chain(STREAMS.iter().map(stream)).collect()
+}
+
+fn query_of(stream: &str) -> String {
+    let frame = STREAMS.iter().find(|(name, _)| *name == stream).map_or("", |(_, frame)| frame);
+    format!(
+        "SELECT id, sum(x) OVER w AS s, count(x) OVER w AS n FROM orders WINDOW w AS (UNION events \
+         PARTITION BY k ORDER BY ts {frame})"
+    )
+}
+
+fn exists(session: &Session, name: &str) -> bool {
+    let shown = format!(
+        "SELECT name FROM lockstep.streams WHERE name = '{name}' \
+         UNION ALL SELECT name FROM lockstep.tables WHERE name = '{name}'"
+    );
+    session.execute(&shown).is_ok_and(|output| output.row_count() > 0)
+}
+
+/// Opens a directory with a small log.
+fn open(directory: &Path) -> Result<Session, String> {
+    let tuning = StorageTuning {
+        segment_bytes: 32 << 10,
+        durability_window_ms: Some(20),
+        ..StorageTuning::default()
+    };
+    assert!(tuning.segment_bytes < StorageTuning::default().segment_bytes, "the log has segments");
+    let opened = Database::open_with(directory, &OpenOptions { tuning, ..OpenOptions::default() });
+    opened.map(|database| database.session()).map_err(|error| error.to_string())
+}
+
+/// Inserts some rows, or does something else.
+fn work(session: &Session, random: &mut Random) -> Result<(), String> {
+    let (stream, _) = STREAMS[random.below(STREAMS.len())];
+    let sql = match random.below(40) {
+        0 => "CHECKPOINT".to_owned(),
+        1 => format!("STOP STREAM {stream}"),
+        2..=4 => format!("START STREAM {stream}"),
+        5 => format!("ALTER STREAM {stream} SET OPTIONS(idle_after='1h')"),
+        _ => {
+            let table = *random.pick(&["orders", "events"]);
+            let first = 1 + newest_id(session, table)?;
+            let row = |id: i64| {
+                // Within the lateness, but for some.
+                let late = if random.below(60) == 0 { 2 * LATENESS_MS } else { 0 };
+                let jitter = i64::try_from(random.below(400)).unwrap_or(0);
+                let ts = 1_000_000 + 30 * id - jitter - late;
+                format!("({id}, {}, {ts}, {})", random.below(3), random.below(1_000))
+            };
+            let rows: Vec<String> = (first..=first + 5).map(row).collect();
+            format!("INSERT INTO {table} VALUES {}", rows.join(", "))
+        }
+    };
+    session.execute(&sql).map(|_| ()).map_err(|error| error.to_string())
+}
+
+fn newest_id(session: &Session, table: &str) -> Result<i64, String> {
+    let rows = query(session, &format!("SELECT max(id) FROM {table}"))?;
+    Ok(rows.first().and_then(|row| integer(&row[0])).unwrap_or(0))
+}
+
+fn query(session: &Session, sql: &str) -> Result<Vec<Vec<Value>>, String> {
+    let output = session.execute(sql).map_err(|error| format!("{sql}: {error}"))?;
+    Ok(output.batches.iter().flat_map(of_batch).collect())
+}
+
+fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(value) => Some(i64::from(*value)),
+        Value::BigInt(value) | Value::Timestamp(value) => Some(*value),
+        _ => None,
+    }
+}
+
+/// The rows of a table in order of arrival.
+struct JudgedRows {
+    in_time: Vec<Vec<Value>>,
+    late: BTreeSet<i64>,
+    newest: Option<i64>,
+}
+
+/// Reads a table, and finds which of its rows are late.
+fn arrived(session: &Session, table: &str) -> Result<JudgedRows, String> {
+    let mut rows = JudgedRows { in_time: Vec::new(), late: BTreeSet::new(), newest: None };
+    // Ids are given in order of arrival.
+    for row in query(session, &format!("SELECT id, k, ts, x FROM {table} ORDER BY id"))? {
+        let time = integer(&row[2]).ok_or("a row without a time")?;
+        if rows.newest.is_some_and(|newest| time < newest - LATENESS_MS) {
+            rows.late.extend(integer(&row[0]));
+            continue;
+        }
+        rows.newest = rows.newest.max(Some(time));
+        rows.in_time.push(row);
+    }
+    Ok(rows)
+}
+
+/// Compares what streams have written with batch mode.
+fn compare(directory: &Path, report: &mut StreamReport) -> Result<(), String> {
+    let session = open(directory)?;
+    for (name, _) in STREAMS {
+        if !exists(&session, name) {
+            return Ok(());
+        }
+        session.execute(&format!("START STREAM {name}")).map_err(|error| error.to_string())?;
+    }
+    session.database().settle_streams();
+    let sources = [arrived(&session, "orders")?, arrived(&session, "events")?];
+    let batch = Database::in_memory().session();
+    batch.execute(TABLES).map_err(|error| error.to_string())?;
+    for (table, source) in ["orders", "events"].iter().zip(&sources) {
+        for row in &source.in_time {
+            let Value::Double(x) = row[3] else { return Err("a row without a value".to_owned()) };
+            let numbers: Vec<String> =
+                row[..3].iter().filter_map(integer).map(|number| number.to_string()).collect();
+            let sql = format!("INSERT INTO {table} VALUES ({}, {x})", numbers.join(", "));
+            batch.execute(&sql).map_err(|error| error.to_string())?;
+        }
+    }
+    let watermark = sources.iter().map(|source| source.newest).min().flatten();
+    let watermark = watermark.map_or(i64::MIN, |newest| newest - LATENESS_MS);
+    for (name, _) in STREAMS {
+        let failed =
+            query(&session, &format!("SELECT error FROM lockstep.streams WHERE name = '{name}'"))?;
+        if let Some([Value::String(error)]) = failed.first().map(Vec::as_slice) {
+            return Err(format!("stream {name}: {error}"));
+        }
+        let expected = by_id(query(&batch, &query_of(name))?)?;
+        let found = by_id(query(&session, &format!("SELECT * FROM {name}_results"))?)
+            .map_err(|what| format!("stream {name}: {what}"))?;
+        for (id, row) in &found {
+            if expected.get(id) != Some(row) {
+                return Err(format!(
+                    "stream {name}: row {id} is {row:?}, not {:?}",
+                    expected.get(id)
+                ));
+            }
+        }
+        for row in &sources[0].in_time {
+            let (Some(id), Some(time)) = (integer(&row[0]), integer(&row[2])) else { continue };
+            let is_final = time + FOLLOWING_MS < watermark;
+            if name == "timed" && found.contains_key(&id) != is_final {
+                let is = if is_final { "is missing" } else { "is not final" };
+                return Err(format!(
+                    "stream {name}: row {id} of {time} {is}; watermark {watermark}"
+                ));
+            }
+        }
+        report.results += u64::try_from(found.len()).unwrap_or(0);
+        let late = query(&session, &format!("SELECT source, source_row FROM {name}_late"))?;
+        let late_count = sources.iter().map(|source| source.late.len()).sum::<usize>();
+        let distinct: BTreeSet<String> = late.iter().map(|row| format!("{row:?}")).collect();
+        if late.len() != late_count || distinct.len() != late_count {
+            let (rows, distinct) = (late.len(), distinct.len());
+            return Err(format!(
+                "stream {name}: {late_count} rows are late; {rows} are stored, {distinct} different"
+            ));
+        }
+        report.late += u64::try_from(late_count).unwrap_or(0);
+    }
+    Ok(())
+}
+
+/// Returns rows by their first column; an error where two have one.
+fn by_id(rows: Vec<Vec<Value>>) -> Result<BTreeMap<i64, Vec<Value>>, String> {
+    let mut found = BTreeMap::new();
+    for row in rows {
+        let id = integer(&row[0]).ok_or("a result without an id")?;
+        if found.insert(id, row).is_some() {
+            return Err(format!("row {id} has two results"));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,289 @@
+//! A source of a continuous query: the rows of a table as they arrive, those included that are read again when a query
+//! goes on after an end.
+//!
+//! While rows are read, *marks* are made: a place in the order of arrival, with the newest event time before it. When
+//! no row before a mark counts any more, those before are dropped; the first one is where another query begins to read.
+//! A row that was late because its source was idle is known by its arrival, since nothing else tells; what else is
+//! late is late again. The number of rows behind the mark tells whether some were removed meanwhile.
+
+use std::collections::VecDeque;
+
+use lockstep_diagnostic::Result;
+use lockstep_request::Program;
+use lockstep_row::{Arena, Datum};
+use lockstep_stream::{Pushed, StreamRow, WindowJoin, WindowedRow};
+use lockstep_table::{TableTail, TailRow};
+use serde::{Deserialize, Serialize};
+
+use super::{ROWS_AT_ONCE, lost, removed};
+use crate::json_text::{push_json, write_json};
+
+/// A source of a continuous query.
+#[derive(Debug)]
+pub(super) struct FollowedSource {
+    number: usize,
+    /// The name of its table.
+    table: String,
+    tail: TableTail,
+    /// Computes the columns of a row.
+    program: Program,
+    arena: Arena,
+    /// Whether the last read found no more rows.
+    is_read: bool,
+    /// How many rows are to be read again.
+    rows_to_replay: u64,
+    /// Rows with a smaller arrival were read before the query went on.
+    replayed_to: u64,
+    /// How many rows were read, those before the query went on included.
+    rows_read: u64,
+    marks: VecDeque<SourceMark>,
+    /// The arrivals of the rows after the first mark that were late because it was idle, in their order.
+    late_after_idle: VecDeque<u64>,
+    rows_late: u64,
+    /// The late rows that were not taken; `None` where they are only counted.
+    late_rows: Option<Vec<LateSourceRow>>,
+}
+
+/// A place in a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SourceMark {
+    /// The arrival of the next row.
+    arrival: u64,
+    /// The newest event time before it.
+    newest: Option<i64>,
+    /// How many rows were read before it.
+    rows: u64,
+}
+
+/// A row that was late.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LateSourceRow {
+    /// The name of its table.
+    pub(crate) table: String,
+    /// Its event time.
+    pub(crate) time: Option<i64>,
+    /// Its arrival.
+    pub(crate) arrival: u64,
+    /// When it arrived, in milliseconds since the epoch.
+    pub(crate) arrival_ms: i64,
+    /// Its columns, as JSON.
+    pub(crate) row: String,
+}
+
+/// How far a source is, as it is stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SourcePlace {
+    /// Rows with a smaller arrival were read.
+    reached: u64,
+    /// The arrival from which on rows are read again.
+    from: u64,
+    /// The newest event time before it.
+    newest: Option<i64>,
+    /// How many rows there are between.
+    rows: u64,
+    /// How many rows were read from the beginning.
+    rows_read: u64,
+    /// The arrivals of those between that were late because the source was idle.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    late_after_idle: Vec<u64>,
+}
+
+impl SourcePlace {
+    pub(super) fn from(&self) -> u64 {
+        self.from
+    }
+
+    pub(super) fn reached(&self) -> u64 {
+        self.reached
+    }
+
+    pub(super) fn newest(&self) -> Option<i64> {
+        self.newest
+    }
+}
+
+impl FollowedSource {
+    /// Makes a source that follows a table, and was so far before.
+    pub(super) fn new(
+        number: usize,
+        table: String,
+        tail: TableTail,
+        program: Program,
+        known: Option<&SourcePlace>,
+    ) -> Self {
+        let known = known.cloned().unwrap_or_default();
+        let rows_read = known.rows_read - known.rows;
+        let first = SourceMark { arrival: tail.position(), newest: known.newest, rows: rows_read };
+        Self {
+            number,
+            table,
+            tail,
+            program,
+            arena: Arena::new(),
+            is_read: false,
+            rows_to_replay: known.rows,
+            replayed_to: known.reached,
+            rows_read,
+            marks: VecDeque::from([first]),
+            late_after_idle: known.late_after_idle.into(),
+            rows_late: 0,
+            late_rows: None,
+        }
+    }
+
+    /// Keeps late rows until they are taken, or only counts them.
+    pub(super) fn keeping_late_rows(self, keeps: bool) -> Self {
+        Self { late_rows: keeps.then(Vec::new), ..self }
+    }
+
+    /// Returns its number among the sources of the query.
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Returns whether rows are left that were read before.
+    pub(super) fn is_replaying(&self) -> bool {
+        self.rows_to_replay > 0
+    }
+
+    /// Returns whether the last read found no more rows.
+    pub(super) fn is_read(&self) -> bool {
+        self.is_read
+    }
+
+    /// Takes note that there may be more rows.
+    pub(super) fn look_again(&mut self) {
+        self.is_read = false;
+    }
+
+    /// Counts the rows that were read, each once.
+    pub(super) fn rows_read(&self) -> u64 {
+        self.rows_read + self.rows_to_replay
+    }
+
+    pub(super) fn rows_late(&self) -> u64 {
+        self.rows_late
+    }
+
+    /// Takes the late rows since the last call.
+    pub(super) fn take_late_rows(&mut self) -> Vec<LateSourceRow> {
+        self.late_rows.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Returns how far it is when all rows were read again; those before `needed_from` count no more.
+    pub(super) fn progress(&mut self, needed_from: Option<i64>) -> SourcePlace {
+        debug_assert_eq!(self.rows_to_replay, 0, "all rows were read again");
+        let is_over = |mark: &SourceMark| match (mark.newest, needed_from) {
+            (Some(newest), Some(needed_from)) => newest < needed_from,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        while self.marks.len() > 1 && is_over(&self.marks[1]) {
+            self.marks.pop_front();
+        }
+        let SourceMark { arrival, newest, rows } = self.marks[0];
+        while self.late_after_idle.pop_front_if(|late| *late < arrival).is_some() {}
+        SourcePlace {
+            reached: self.tail.position(),
+            from: arrival,
+            newest,
+            rows: self.rows_read - rows,
+            rows_read: self.rows_read,
+            late_after_idle: self.late_after_idle.iter().copied().collect(),
+        }
+    }
+
+    /// Reads the next rows and pushes them into the join, which has the event time in the column `order`.
+    pub(super) fn read(
+        &mut self,
+        (join, order, now_ms): (&mut WindowJoin, usize, i64),
+        emit: &mut dyn FnMut(WindowedRow<'_>),
+    ) -> Result<()> {
+        self.make_mark(join.sources()[self.number].newest);
+        let Self { number, table, tail, program, arena, late_after_idle, late_rows, .. } = self;
+        let (is_replaying, replayed_to) = (self.rows_to_replay > 0, self.replayed_to);
+        let left = usize::try_from(self.rows_to_replay).unwrap_or(usize::MAX);
+        let rows_max = if is_replaying { left.min(ROWS_AT_ONCE) } else { ROWS_AT_ONCE };
+        let (mut failed, mut late) = (None, 0);
+        let columns_of_table = program.input().map_or(0, |schema| schema.columns.len());
+        let read = tail.read(rows_max, |TailRow { arrival, arrival_ms, row }| {
+            if failed.is_some() {
+                return;
+            }
+            if is_replaying && arrival >= replayed_to {
+                failed = Some(removed(table));
+                return;
+            }
+            if is_replaying && late_after_idle.binary_search(&arrival).is_ok() {
+                return;
+            }
+            let columns = (0..columns_of_table).map(|column| row.get_in(column, arena));
+            let of_table: &[Datum<'_>] = arena.alloc_slice_fill_iter(columns);
+            match program.answer_at(of_table, arrival, arena) {
+                Ok(None) => {}
+                Ok(Some(columns)) => {
+                    let row = StreamRow { source: *number, arrival, columns };
+                    let pushed = join.push(row, now_ms, emit);
+                    let is_late = matches!(pushed, Pushed::Late | Pushed::LateAfterIdle);
+                    if !is_late || is_replaying {
+                        return;
+                    }
+                    late += 1;
+                    if pushed == Pushed::LateAfterIdle {
+                        late_after_idle.push_back(arrival);
+                    }
+                    if let Some(late_rows) = late_rows {
+                        let names = program.input().map_or(&[][..], |schema| &schema.columns);
+                        let names = names.iter().map(|column| column.name.as_str());
+                        late_rows.push(LateSourceRow {
+                            table: table.clone(),
+                            time: columns[order].as_i64(),
+                            arrival,
+                            arrival_ms,
+                            row: json_of(names, of_table),
+                        });
+                    }
+                }
+                Err(error) => failed = Some(error),
+            }
+        });
+        arena.reset();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let count = read.map_err(|error| lost(&error, &self.table))?;
+        if is_replaying && count == 0 {
+            return Err(removed(&self.table));
+        }
+        self.is_read = count < rows_max;
+        self.rows_late += late;
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.rows_read += count;
+        self.rows_to_replay -= count.min(self.rows_to_replay);
+        Ok(())
+    }
+
+    /// Makes a mark where the source is, unless the last one is near.
+    fn make_mark(&mut self, newest: Option<i64>) {
+        let last = self.marks.back().map_or(0, |mark| mark.rows);
+        if self.rows_read - last >= u64::try_from(ROWS_AT_ONCE).unwrap_or(u64::MAX) {
+            let arrival = self.tail.position();
+            self.marks.push_back(SourceMark { arrival, newest, rows: self.rows_read });
+        }
+    }
+}
+
+/// Writes a row as a JSON object.
+fn json_of<'n>(names: impl Iterator<Item = &'n str>, row: &[Datum<'_>]) -> String {
+    let mut out = vec![b'{'];
+    for (at, (name, value)) in names.zip(row).enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        push_json(&mut out, name);
+        out.push(b':');
+        write_json(&mut out, value);
+    }
+    out.push(b'}');
+    String::from_utf8(out).unwrap_or_default()
+}

@@ -1,0 +1,327 @@
+//! CREATE STREAM, DROP STREAM, ALTER STREAM, START STREAM, STOP STREAM, SHOW STREAMS and SHOW CREATE STREAM.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_plan::{BoundQuery, stored_tables};
+use lockstep_row::{Column, TableSchema};
+use lockstep_sql::{
+    Parsed,
+    ast::{CreateStream, ObjectName, OptionItem, Statement},
+    parse,
+};
+use lockstep_table::Table;
+
+use super::{
+    at_name,
+    create_table::{NameRule, NewTable, TableOptions, schema_of_query},
+    outcome,
+};
+use crate::{
+    Output, Session,
+    access::{Needs, OwnedReads, Requirement},
+    append::push_batch,
+    catalog::{Cascade, CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
+    continuous::ContinuousQuery,
+    deployment::{QuerySource, query_text},
+    output::schema_of,
+    session::object_name,
+    stream::{
+        Stream, StreamOptions, StreamProgress, StreamRecord, StreamWorker, WrittenOptions,
+        schema_of_late_rows,
+    },
+    system::{self, STREAM_COLUMNS},
+    user::{Privilege, Securable},
+    view::{requirements_of, views_of},
+};
+
+impl Session {
+    /// Runs CREATE STREAM.
+    pub(crate) fn create_stream(
+        &self,
+        create: &CreateStream,
+        script: &str,
+        parameter_count: usize,
+    ) -> Result<Output> {
+        let name = self.qualified(&create.name);
+        let tolerated = create.if_not_exists.then_some(code::DUPLICATE_TABLE);
+        let free = self.database.objects().check_stream_free(&name);
+        if free.is_err() {
+            return outcome(free, tolerated, &create.name, "CREATE STREAM");
+        }
+        if parameter_count > 0 {
+            return Diagnostic::unsupported("a stream cannot have parameters")
+                .at(create.query.span)
+                .with_hint("Write the value.")
+                .err();
+        }
+        let written = WrittenOptions::read(&create.options)?;
+        let options = written.of_new();
+        let seen = self.database.objects().epoch();
+        let query = self.bind(&create.query)?;
+        // Finds what a stream cannot compute.
+        let of_query = options.of_query(false);
+        ContinuousQuery::new(&query, &self.database, of_query, None)
+            .map_err(|error| at_query(error, create.query.span))?;
+        let mut tables = TablesOfRows { session: self, created: Vec::new() };
+        let schema = schema_of_query(&query.columns, create.query.span)?;
+        let target = tables.find_or_create(&create.target, schema, create.target.name.span)?;
+        self.check_target(&target, &query, create.query.span)?;
+        let late_rows = tables.of_late_rows(&written)?;
+        let sql = query_text(script, create.query.span);
+        let new = NewStream {
+            name,
+            sql,
+            query,
+            target,
+            late_rows,
+            options,
+            progress: StreamProgress::new(&self.database)?,
+            is_stopped: false,
+        };
+        let stream = Arc::new(self.new_stream(new));
+        let command = CatalogCommand::CreateStream { stream: Arc::clone(&stream), seen };
+        let committed = self.database.commit(&command);
+        if committed.is_ok() {
+            tables.keep();
+            StreamWorker::start(&stream, &self.database);
+        }
+        outcome(committed, tolerated, &create.name, "CREATE STREAM")
+    }
+
+    /// Makes a stream again as its record says. Its thread is not started.
+    pub(crate) fn restore_stream(
+        &self,
+        name: &QualifiedName,
+        source: &QuerySource,
+        record: &StreamRecord,
+        progress: StreamProgress,
+    ) -> Result<()> {
+        let script = record.script(name, &source.sql);
+        let Some(Parsed { statement: Statement::CreateStream(create), .. }) =
+            parse(&script)?.into_iter().next()
+        else {
+            return Diagnostic::internal("the record is not of a stream").err();
+        };
+        let written = WrittenOptions::read(&create.options)?;
+        let seen = self.database.objects().epoch();
+        let reference = |name: &ObjectName| self.find_entry(name).map(|entry| entry.reference());
+        let late_rows = written.late_rows.as_ref().map(|(table, _)| reference(&object_name(table)));
+        let new = NewStream {
+            name: name.clone(),
+            sql: source.sql.clone(),
+            query: self.bind(&create.query)?,
+            target: reference(&create.target)?,
+            late_rows: late_rows.transpose()?,
+            options: written.of_new(),
+            progress,
+            is_stopped: record.is_stopped(),
+        };
+        let stream = Arc::new(self.new_stream(new));
+        self.database.commit(&CatalogCommand::CreateStream { stream, seen })
+    }
+
+    fn new_stream(&self, new: NewStream) -> Stream {
+        let NewStream { name, sql, query, target, late_rows, options, progress, is_stopped } = new;
+        debug_assert!(options.lateness_ms >= 0, "the options were read");
+        let definition = Definition::new(ObjectKind::Stream, name);
+        let tables = stored_tables(&query.plan);
+        let stored = tables.iter().filter(|table| !system::is_system(table.id));
+        Stream {
+            owned: OwnedReads::new(&definition, self.object_owner(), requirements_of(&query)),
+            definition,
+            sql,
+            target,
+            late_rows,
+            tables: stored.map(|table| TableReference::of(table)).collect(),
+            views: views_of(&query),
+            query,
+            options,
+            is_stopped,
+            settings: self.settings(),
+            current_database: self.current_database(),
+            progress,
+            worker: StreamWorker::default(),
+        }
+    }
+
+    /// Checks that a table takes the rows of a query.
+    fn check_target(&self, target: &TableReference, query: &BoundQuery, span: Span) -> Result<()> {
+        let table: Arc<Table> = Arc::clone(&self.database.objects().entry(target)?.table);
+        let none = RecordBatch::new_empty(schema_of(&query.columns));
+        let pushed = push_batch(&mut table.load_any(), &none, &table.schema(), self.conversion());
+        pushed.map_err(|error| at_query(error, span))
+    }
+
+    /// Runs DROP STREAM.
+    pub(crate) fn drop_stream(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
+        let command = CatalogCommand::DropStream { name: self.qualified(name) };
+        let tolerated = if_exists.then_some(code::UNDEFINED_OBJECT);
+        outcome(self.database.commit(&command), tolerated, name, "DROP STREAM")
+    }
+
+    /// Runs ALTER STREAM … SET OPTIONS.
+    pub(crate) fn alter_stream(&self, name: &ObjectName, items: &[OptionItem]) -> Result<Output> {
+        let before = self.find_stream(name)?;
+        let written = WrittenOptions::read(items)?;
+        let options = written.changing(before.options)?;
+        let mut tables = TablesOfRows { session: self, created: Vec::new() };
+        let late_rows = tables.of_late_rows(&written)?.or_else(|| before.late_rows.clone());
+        self.replace_stream(&before, before.changed(options, late_rows, before.is_stopped))?;
+        tables.keep();
+        Ok(Output::of_message("ALTER STREAM"))
+    }
+
+    /// Runs START STREAM.
+    pub(crate) fn start_stream(&self, name: &ObjectName) -> Result<Output> {
+        let before = self.find_stream(name)?;
+        let late_rows = before.late_rows.clone();
+        self.replace_stream(&before, before.changed(before.options, late_rows, false))?;
+        Ok(Output::of_message("START STREAM"))
+    }
+
+    /// Runs STOP STREAM.
+    pub(crate) fn stop_stream(&self, name: &ObjectName) -> Result<Output> {
+        let before = self.find_stream(name)?;
+        let late_rows = before.late_rows.clone();
+        self.replace_stream(&before, before.changed(before.options, late_rows, true))?;
+        Ok(Output::of_message("STOP STREAM"))
+    }
+
+    /// Puts a stream in the place of another one, which has ended by then, and starts it.
+    fn replace_stream(&self, before: &Arc<Stream>, stream: Stream) -> Result<()> {
+        debug_assert_eq!(stream.progress.id(), before.progress.id(), "it continues");
+        let stream = Arc::new(stream);
+        let command = CatalogCommand::ReplaceStream {
+            stream: Arc::clone(&stream),
+            before: Arc::clone(before),
+        };
+        self.database.commit(&command)?;
+        StreamWorker::start(&stream, &self.database);
+        Ok(())
+    }
+
+    fn find_stream(&self, name: &ObjectName) -> Result<Arc<Stream>> {
+        let wanted = self.qualified(name);
+        let objects = self.database.objects();
+        match objects.find_stream(&wanted) {
+            Some(stream) => Ok(Arc::clone(stream)),
+            None => at_name(objects.no_stream(&wanted), name).err(),
+        }
+    }
+
+    /// Runs SHOW STREAMS: those of the current database.
+    pub(super) fn show_streams(&self) -> Result<Output> {
+        let objects = self.database.objects();
+        let current = self.current_database();
+        let found = objects.databases().get(&current);
+        let streams = found.into_iter().flat_map(|found| found.streams.values());
+        let is_seen = |stream: &&Arc<Stream>| {
+            self.caller().sees_table(&objects, &current, &stream.name().name)
+        };
+        let rows: Vec<_> =
+            streams.filter(is_seen).map(|stream| system::stream_row(stream)).collect();
+        Output::of_values(STREAM_COLUMNS, &rows)
+    }
+
+    /// Runs SHOW CREATE STREAM.
+    pub(super) fn show_create_stream(&self, name: &ObjectName) -> Result<Output> {
+        let stream = self.find_stream(name)?;
+        let row = [&stream.name().name, &stream.script(), &stream.current_database]
+            .map(|text| Some(text.clone()));
+        Output::of_texts(&["stream", "create_stream", "current_database"], &[row.to_vec()])
+    }
+}
+
+/// What a stream is made of.
+struct NewStream {
+    name: QualifiedName,
+    sql: String,
+    query: BoundQuery,
+    target: TableReference,
+    late_rows: Option<TableReference>,
+    options: StreamOptions,
+    progress: StreamProgress,
+    is_stopped: bool,
+}
+
+/// The tables of the rows of a stream, which are made where there are none. Those that were made are dropped again
+/// unless they are kept: a statement that fails changes nothing.
+struct TablesOfRows<'s> {
+    session: &'s Session,
+    created: Vec<TableReference>,
+}
+
+impl TablesOfRows<'_> {
+    /// Returns a table with this name, which is made with these columns if there is none.
+    fn find_or_create(
+        &mut self,
+        name: &ObjectName,
+        schema: TableSchema,
+        span: Span,
+    ) -> Result<TableReference> {
+        let session = self.session;
+        let of = |privilege| {
+            Requirement::new(privilege, Securable::Table(session.qualified(name))).at(span)
+        };
+        session.permit(&Needs::of(vec![of(Privilege::Insert)]))?;
+        if session.find_table(name).is_ok() {
+            return Ok(session.find_entry(name)?.reference());
+        }
+        session.permit(&Needs::of(vec![of(Privilege::Create)]))?;
+        let options = TableOptions::default();
+        session.add_table(NewTable { name, options, rule: NameRule::Free }, schema)?;
+        let created = session.find_entry(name)?.reference();
+        self.created.push(created.clone());
+        Ok(created)
+    }
+
+    /// Returns the table of late rows, if one is named.
+    fn of_late_rows(&mut self, written: &WrittenOptions) -> Result<Option<TableReference>> {
+        let Some((name, span)) = &written.late_rows else { return Ok(None) };
+        let schema = schema_of_late_rows();
+        let table = self.find_or_create(&object_name(name.trim()), schema.clone(), *span);
+        let table = table.map_err(|error| Box::new(error.at(*span)))?;
+        let found = self.session.database.objects().entry(&table)?.table.schema();
+        let has = |column: &Column| {
+            let at = found.find_column(&column.name);
+            at.is_some_and(|at| found.columns[at].data_type == column.data_type)
+        };
+        if schema.columns.iter().all(has) {
+            return Ok(Some(table));
+        }
+        let message = format!("table `{}` cannot take late rows", table.name.name);
+        Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
+            .at(*span)
+            .with_detail(
+                "Its columns must include stream STRING, source STRING, event_time TIMESTAMP, \
+                 arrival BIGINT, arrived TIMESTAMP and source_row STRING.",
+            )
+            .with_hint("Name a table that does not exist, which is then created.")
+            .err()
+    }
+
+    /// Keeps the tables that were made.
+    fn keep(&mut self) {
+        self.created.clear();
+    }
+}
+
+impl Drop for TablesOfRows<'_> {
+    fn drop(&mut self) {
+        for TableReference { id, name } in self.created.drain(..) {
+            let command = CatalogCommand::DropTable { name, id, with: Cascade::default() };
+            // Somebody may read it by now; then it stays.
+            drop(self.session.database.commit(&command));
+        }
+    }
+}
+
+/// Says that an error is about the query, unless it says more.
+fn at_query(error: Box<Diagnostic>, span: Span) -> Box<Diagnostic> {
+    match error.span {
+        Some(_) => error,
+        None => Box::new(error.at(span)),
+    }
+}

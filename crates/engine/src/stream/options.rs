@@ -1,0 +1,166 @@
+//! The options of CREATE STREAM and ALTER STREAM.
+
+use std::fmt::Write;
+
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_sql::ast::{Literal, OptionItem, OptionValue};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    catalog::QualifiedName,
+    continuous::ContinuousOptions,
+    options::{OptionArgument, OptionSpec, OptionTable, UnknownOption, word},
+    variables::duration_ms,
+};
+
+/// How a stream is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StreamOptions {
+    pub(crate) lateness_ms: i64,
+    pub(crate) idle_after_ms: Option<i64>,
+    pub(crate) from_earliest: bool,
+}
+
+/// Options as they were written.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WrittenOptions {
+    lateness_ms: Option<i64>,
+    idle_after_ms: Option<i64>,
+    start: Option<(bool, Span)>,
+    emit: Option<Span>,
+    /// The name of the table, and where it is.
+    pub(crate) late_rows: Option<(String, Span)>,
+}
+
+const OPTIONS: OptionTable<'_, WrittenOptions> = OptionTable {
+    specs: SPECS,
+    unknown: UnknownOption::Error,
+    error_code: code::INVALID_PARAMETER,
+};
+
+const SPECS: &[OptionSpec<WrittenOptions>] = &[
+    OptionSpec {
+        name: "lateness",
+        set: |options, argument| {
+            options.lateness_ms = Some(milliseconds(argument)?);
+            Ok(())
+        },
+    },
+    OptionSpec {
+        name: "idle_after",
+        set: |options, argument| {
+            options.idle_after_ms = Some(milliseconds(argument)?);
+            Ok(())
+        },
+    },
+    OptionSpec {
+        name: "start",
+        set: |options, argument| {
+            let is_earliest = argument.one_of(&["earliest", "latest"])? == 0;
+            options.start = Some((is_earliest, argument.item().span));
+            Ok(())
+        },
+    },
+    OptionSpec {
+        name: "emit",
+        set: |options, argument| {
+            argument.one_of(&["watermark"])?;
+            options.emit = Some(argument.item().span);
+            Ok(())
+        },
+    },
+    OptionSpec {
+        name: "late_rows",
+        set: |options, argument| {
+            let name = argument.string()?;
+            if name.trim().is_empty() {
+                return argument.invalid("must be the name of a table");
+            }
+            options.late_rows = Some((name, argument.item().span));
+            Ok(())
+        },
+    },
+];
+
+impl WrittenOptions {
+    /// Reads the options of a statement.
+    pub(crate) fn read(items: &[OptionItem]) -> Result<Self> {
+        let mut options = Self::default();
+        let warnings = OPTIONS.read(items, &mut options)?;
+        debug_assert!(warnings.is_empty(), "an option that does not exist is an error");
+        Ok(options)
+    }
+
+    /// Returns the options of a new stream.
+    pub(crate) fn of_new(&self) -> StreamOptions {
+        StreamOptions {
+            lateness_ms: self.lateness_ms.unwrap_or(0),
+            idle_after_ms: self.idle_after_ms,
+            from_earliest: self.start.is_none_or(|(is_earliest, _)| is_earliest),
+        }
+    }
+
+    /// Returns the options of a stream with these changed. Fails where one cannot be changed.
+    pub(crate) fn changing(&self, options: StreamOptions) -> Result<StreamOptions> {
+        let fixed = [("start", self.start.map(|(_, span)| span)), ("emit", self.emit)];
+        if let Some((name, span)) = fixed.iter().find_map(|(name, span)| Some((name, (*span)?))) {
+            let message = format!("option `{name}` of a stream cannot be changed");
+            return Diagnostic::new(code::INVALID_PARAMETER, message)
+                .at(span)
+                .with_hint("Drop the stream, and create it again.")
+                .err();
+        }
+        Ok(StreamOptions {
+            lateness_ms: self.lateness_ms.unwrap_or(options.lateness_ms),
+            idle_after_ms: self.idle_after_ms.or(options.idle_after_ms),
+            ..options
+        })
+    }
+}
+
+impl StreamOptions {
+    /// Returns the options of its query.
+    pub(crate) fn of_query(self, keeps_late_rows: bool) -> ContinuousOptions {
+        ContinuousOptions {
+            lateness_ms: self.lateness_ms,
+            idle_after_ms: self.idle_after_ms,
+            from_earliest: self.from_earliest,
+            keeps_late_rows,
+            ..ContinuousOptions::default()
+        }
+    }
+
+    /// Writes the options as OPTIONS(…) takes them.
+    pub(crate) fn script(self, late_rows: Option<&QualifiedName>) -> String {
+        let mut script = format!("lateness={}", self.lateness_ms);
+        // A text takes what is written to it.
+        if let Some(idle_after_ms) = self.idle_after_ms {
+            let _written = write!(script, ", idle_after={idle_after_ms}");
+        }
+        if !self.from_earliest {
+            script.push_str(", start='latest'");
+        }
+        if let Some(late_rows) = late_rows {
+            let name = late_rows.to_string().replace('\\', "\\\\").replace('\'', "\\'");
+            let _written = write!(script, ", late_rows='{name}'");
+        }
+        script
+    }
+}
+
+/// Reads a duration: a text, an interval, or a number of milliseconds.
+fn milliseconds(argument: &OptionArgument<'_>) -> Result<i64> {
+    let value = argument.value();
+    let read = match value {
+        OptionValue::Literal(Literal::Int(count)) => Some(i64::from(*count)),
+        OptionValue::Literal(Literal::BigInt(count)) => Some(*count),
+        OptionValue::Literal(Literal::Interval(interval)) => interval.milliseconds(),
+        _ => word(value)
+            .and_then(|text| duration_ms(&text.trim().to_ascii_lowercase()))
+            .and_then(|ms| i64::try_from(ms).ok()),
+    };
+    match read {
+        Some(ms @ 0..) => Ok(ms),
+        _ => argument.invalid("must be a duration such as '10s', or a number of milliseconds"),
+    }
+}

@@ -1,0 +1,93 @@
+//! The stored progress of a stream: the rows of a table that nobody names, of which the last one counts.
+
+use std::sync::Arc;
+
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_row::{Column, DataType, Datum, IndexSpec, Retention, TableSchema};
+use lockstep_table::{BulkLoad, Table, TailOptions, TailSignal};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Database, append::table_error, catalog::CatalogRecord, continuous::ContinuousProgress,
+};
+
+/// The table with the progress of a stream.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamProgress(Arc<Table>);
+
+/// How far a stream is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredProgress {
+    pub(crate) query: ContinuousProgress,
+    /// How many rows it has written.
+    pub(crate) rows_written: u64,
+    /// How many rows were late.
+    pub(crate) rows_late: u64,
+}
+
+impl StreamProgress {
+    /// Makes the table of a stream that has not begun.
+    pub(crate) fn new(database: &Database) -> Result<Self> {
+        let made = database.make_table(Self::schema()).map_err(|error| table_error(&error))?;
+        let table = made.shared(database.host().threads);
+        let (id, schema) = (table.log_id().unwrap_or(0), TableSchema::clone(&table.schema()));
+        database.log_unnamed_table(id, &table, &CatalogRecord::CreateOfflineRows { id, schema })?;
+        Ok(Self(table))
+    }
+
+    /// Takes the table of a stream whose directory is opened.
+    pub(crate) fn of_table(table: Arc<Table>) -> Self {
+        Self(table)
+    }
+
+    /// Returns the columns and indexes of such a table. Of its rows it keeps the last one.
+    pub(crate) fn schema() -> TableSchema {
+        let columns = [("stream", DataType::Int), ("progress", DataType::String)];
+        let columns = columns.map(|(name, data_type)| Column::new(name, data_type));
+        let index = IndexSpec {
+            name: "progress".to_owned(),
+            keys: vec![0],
+            event_time: None,
+            retention: Retention::Latest { latest: 1 },
+            declared: true,
+        };
+        TableSchema { columns: columns.into(), indexes: vec![index] }
+    }
+
+    /// Returns the id under which it is logged.
+    pub(crate) fn id(&self) -> u64 {
+        self.0.log_id().unwrap_or(0)
+    }
+
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.0
+    }
+
+    /// Reads what was stored last; `None` where the stream has not begun.
+    pub(crate) fn read(&self) -> Result<Option<StoredProgress>> {
+        let options = TailOptions { from: Some(0), limit_bytes: u64::MAX };
+        let mut tail = self.0.tail(options, &TailSignal::new());
+        let mut last = None;
+        let read = tail.read(usize::MAX, |found| {
+            let arena = lockstep_row::Arena::new();
+            if let Datum::String(text) = found.row.get_in(1, &arena) {
+                last = Some(text.to_owned());
+            }
+        });
+        let failed = |what: String| {
+            let message = format!("the progress of the stream cannot be read: {what}");
+            Box::new(Diagnostic::internal(message))
+        };
+        read.map_err(|error| failed(error.to_string()))?;
+        let parse = |text: String| serde_json::from_str(&text);
+        last.map(parse).transpose().map_err(|error| failed(error.to_string()))
+    }
+
+    /// Adds the row that says how far the stream is.
+    pub(crate) fn push(load: &mut BulkLoad<'_>, progress: &StoredProgress) -> Result<()> {
+        let text = serde_json::to_string(progress);
+        let text = text.map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
+        let row = vec![Datum::Int(1), Datum::String(&text)];
+        load.push([row]).map_err(|error| table_error(&error))
+    }
+}

@@ -1,0 +1,174 @@
+//! Streams in directories: each main row has one result however often the engine ends, and nothing is lost without an
+//! error.
+
+use lockstep_engine::{ClientInfo, Database, Proof, Session, code};
+
+use crate::test_directory::TestDirectory;
+
+const TABLES: &str =
+    "CREATE TABLE orders (id INT, k INT, ts TIMESTAMP, x DOUBLE, INDEX(KEY=k, TS=ts));
+     CREATE TABLE events (id INT, k INT, ts TIMESTAMP, x DOUBLE, INDEX(KEY=k, TS=ts))";
+
+const QUERY: &str = "SELECT id, sum(x) OVER w AS s, count(x) OVER w AS n FROM orders WINDOW w AS \
+    (UNION events PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 10s PRECEDING AND 5s FOLLOWING)";
+
+/// Returns the rows of a query as text.
+fn rows(session: &Session, sql: &str) -> String {
+    let batches = session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).batches;
+    batches.iter().map(|batch| format!("{:?}", batch.columns())).collect()
+}
+
+/// Returns a value of the only stream.
+fn shown(session: &Session, column: &str) -> String {
+    let text =
+        rows(session, &format!("SELECT CAST({column} AS STRING) AS c FROM lockstep.streams"));
+    let line = text.lines().find(|line| line.starts_with("  ")).unwrap_or_default();
+    line.trim().trim_end_matches(',').trim_matches('"').to_owned()
+}
+
+/// Inserts a row of each table with this number.
+fn insert(session: &Session, number: i32) {
+    // Disorder within the lateness.
+    let ts = i64::from(number) * 700 - i64::from(number % 4) * 1_000 + 100_000;
+    let (k, x) = (number % 3, f64::from(number) / 7.0);
+    let values = format!("({number}, {k}, {ts}, {x})");
+    session.execute(&format!("INSERT INTO orders VALUES {values}")).unwrap();
+    session.execute(&format!("INSERT INTO events VALUES {values}")).unwrap();
+}
+
+#[test]
+fn each_row_has_one_result_however_often_the_directory_is_opened() {
+    for frame in ["", "ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING"] {
+        let query = match frame {
+            "" => QUERY.to_owned(),
+            frame => QUERY.replace("ROWS_RANGE BETWEEN 10s PRECEDING AND 5s FOLLOWING", frame),
+        };
+        let directory = TestDirectory::new("streams-reopened");
+        directory.open().execute(TABLES).unwrap();
+        let create =
+            format!("CREATE STREAM s INTO TABLE results OPTIONS(lateness='4s') AS {query}");
+        directory.open().execute(&create).unwrap();
+        for number in 0..60 {
+            let session = directory.open();
+            for part in 0..3 {
+                insert(&session, 3 * number + part);
+            }
+            if number % 3 == 0 {
+                session.database().settle_streams();
+            }
+            if number % 10 == 0 {
+                session.execute("CHECKPOINT").unwrap();
+            }
+            if number % 7 == 0 {
+                session.database().close().unwrap();
+            }
+        }
+        let session = directory.open();
+        // The watermark passes the last windows.
+        let row = |number: i32| {
+            format!("({}, {}, {}, 1)", 1_000 + number, number % 3, 900_000 + 10_000 * number)
+        };
+        let last = (0..9).map(row).collect::<Vec<_>>().join(", ");
+        session.execute(&format!("INSERT INTO orders VALUES {last}")).unwrap();
+        session.execute(&format!("INSERT INTO events VALUES {last}")).unwrap();
+        session.database().settle_streams();
+        let results = rows(&session, "SELECT * FROM results WHERE id < 1000 ORDER BY id");
+        let expected =
+            rows(&session, &format!("SELECT * FROM ({query}) AS q WHERE id < 180 ORDER BY id"));
+        assert_eq!(results, expected, "{query}");
+        assert_eq!(shown(&session, "rows_late"), "0");
+        assert_eq!(shown(&session, "rows_read"), "378", "each row is counted once");
+        assert_eq!(shown(&session, "state"), "running");
+    }
+}
+
+#[test]
+fn late_rows_are_stored_once() {
+    let directory = TestDirectory::new("streams-late");
+    let session = directory.open();
+    session.execute(TABLES).unwrap();
+    let create = format!("CREATE STREAM s INTO TABLE results OPTIONS(late_rows='late') AS {QUERY}");
+    session.execute(&create).unwrap();
+    session.execute("INSERT INTO orders VALUES (1, 1, 2000, 1), (2, 1, 1000, 2)").unwrap();
+    session.database().settle_streams();
+    drop(session);
+    let session = directory.open();
+    session.execute("INSERT INTO orders VALUES (3, 1, 1999, 3), (4, 1, 2000, 4)").unwrap();
+    session.database().settle_streams();
+    assert_eq!(shown(&session, "rows_late"), "2");
+    let late = rows(&session, "SELECT source_row FROM late");
+    let late = late.replace('\\', "");
+    assert!(late.contains(r#"{"id":2,"k":1,"ts":1000,"x":2.0}"#), "{late}");
+    assert_eq!(late.matches("\"id\"").count(), 2, "{late}");
+}
+
+#[test]
+fn rows_that_are_gone_are_an_error() {
+    let directory = TestDirectory::new("streams-gone");
+    let session = directory.open();
+    session.execute(TABLES).unwrap();
+    session.execute(&format!("CREATE STREAM s INTO TABLE results AS {QUERY}")).unwrap();
+    insert(&session, 1);
+    session.database().settle_streams();
+    session.execute("STOP STREAM s; TRUNCATE TABLE events; START STREAM s").unwrap();
+    session.database().settle_streams();
+    assert_eq!(shown(&session, "state"), "failed");
+    let error = shown(&session, "error");
+    assert!(error.contains("rows of table `default.events` were removed"), "{error}");
+    // It fails again, and loses nothing by that.
+    session.execute("START STREAM s").unwrap();
+    session.database().settle_streams();
+    assert_eq!(shown(&session, "state"), "failed");
+}
+
+#[test]
+fn a_stream_waits_for_memory() {
+    let session = Database::in_memory().session();
+    session.execute(TABLES).unwrap();
+    session.execute("CREATE TABLE results (id INT, s DOUBLE, n BIGINT, INDEX(KEY=id))").unwrap();
+    session.execute("INSERT INTO orders VALUES (1, 1, 1000, 1), (2, 1, 90000, 1)").unwrap();
+    session.execute("INSERT INTO events VALUES (1, 1, 1000, 1), (2, 1, 90000, 1)").unwrap();
+    session.execute("SET GLOBAL max_memory = '1kB'").unwrap();
+    session.execute(&format!("CREATE STREAM s INTO TABLE results AS {QUERY}")).unwrap();
+    while shown(&session, "state") != "waiting" {
+        lockstep_host::pause(1);
+    }
+    assert!(shown(&session, "error").contains("max_memory exceeded"));
+    session.execute("SET GLOBAL max_memory = 0").unwrap();
+    while shown(&session, "rows_written") != "1" {
+        lockstep_host::pause(1);
+    }
+    session.database().settle_streams();
+    assert_eq!(shown(&session, "state"), "running");
+    assert_eq!(shown(&session, "error"), "null");
+}
+
+#[test]
+fn a_stream_has_the_privileges_of_its_owner() {
+    let database = Database::in_memory();
+    let root = database.session();
+    root.execute(TABLES).unwrap();
+    root.execute("CREATE USER ann OPTIONS(password='p')").unwrap();
+    let ann = database.authenticate("ann", Proof::Checked, ClientInfo::default()).unwrap();
+    let create = format!("CREATE STREAM s INTO TABLE results AS {QUERY}");
+    for (needed, on) in [
+        ("CREATE", "default.s"),
+        ("SELECT", "default.orders"),
+        ("SELECT", "default.events"),
+        ("INSERT", "default.results"),
+        ("CREATE", "default.results"),
+    ] {
+        let error = ann.execute(&create).unwrap_err();
+        assert_eq!(error.code, code::INSUFFICIENT_PRIVILEGE, "{needed} {on}: {error}");
+        root.execute(&format!("GRANT {needed} ON {on} TO ann")).unwrap();
+    }
+    ann.execute(&create).unwrap();
+    assert_eq!(shown(&ann, "state"), "running");
+    let refused = ann.execute("STOP STREAM s").unwrap_err();
+    assert_eq!(refused.code, code::INSUFFICIENT_PRIVILEGE);
+    root.execute("REVOKE SELECT ON default.events FROM ann").unwrap();
+    insert(&root, 1);
+    root.database().settle_streams();
+    assert_eq!(shown(&root, "state"), "failed");
+    assert!(shown(&root, "error").contains("owner `ann` lacks privileges"));
+}

@@ -1,0 +1,16 @@
+-- Streams: progress and rows in files and in the log; one changed, one stopped, one dropped.
+CREATE TABLE t (id INT, k STRING, ts TIMESTAMP, x INT, INDEX(KEY=k, TS=ts))
+CREATE TABLE u (id INT, k STRING, ts TIMESTAMP, x INT, INDEX(KEY=k, TS=ts))
+CREATE STREAM s INTO TABLE sums OPTIONS(lateness='1s', late_rows='late') AS SELECT id, sum(x) OVER w AS s FROM t WINDOW w AS (UNION u PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 2s PRECEDING AND 1s FOLLOWING)
+CREATE STREAM c INTO TABLE counts AS SELECT id, count(x) OVER w AS n FROM t WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)
+CREATE STREAM dropped INTO TABLE last OPTIONS(start='latest') AS SELECT id, max(x) OVER w AS m FROM u WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)
+INSERT INTO t VALUES (1, 'a', 1000, 1), (2, 'b', 1500, 2), (3, 'a', 3000, 3)
+INSERT INTO u VALUES (1, 'a', 1500, 10), (2, 'a', 4000, 20)
+CHECKPOINT
+INSERT INTO t VALUES (4, 'a', 500, 4), (5, 'a', 5000, 5)
+INSERT INTO u VALUES (3, 'b', 6000, 30)
+ALTER STREAM s SET OPTIONS(lateness='2s', idle_after='1h')
+STOP STREAM c
+DROP STREAM dropped
+INSERT INTO t VALUES (6, 'a', 7000, 6), (7, 'b', 9000, 7)
+INSERT INTO u VALUES (4, 'b', 9000, 40)

@@ -1,0 +1,139 @@
+//! Streams: queries that run.
+
+use super::{DocumentedOption, OptionList, StatementChapter, StatementRule};
+
+/// The statements about streams.
+pub(super) const STATEMENTS: StatementChapter = StatementChapter {
+    title: "Streams",
+    rules: &[
+        &CREATE_STREAM,
+        &DROP_STREAM,
+        &ALTER_STREAM,
+        &STOP_STREAM,
+        &START_STREAM,
+        &SHOW_STREAMS,
+        &SHOW_CREATE_STREAM,
+    ],
+};
+
+pub(super) const CREATE_STREAM: StatementRule = StatementRule {
+    name: "CREATE STREAM",
+    description: "Creates a query that runs until it is stopped: it follows the tables that it \
+        reads, computes its windows over each row of the first table once no row in their frames \
+        can still arrive in time, and appends the result to the table behind `INTO`. \
+        Each row has one result, which is the result of batch mode over all rows that were not \
+        late, bit for bit; see [Streams](../guide/streams.md). \
+        The query has windows that are all ordered by the same event time, over tables with \
+        their filters; `UNION` sources are other streams of rows. \
+        The table is created with the columns of the query if it does not exist. \
+        A table that a stream reads or writes to can be dropped only after the stream.",
+    grammar: "CREATE STREAM [ IF NOT EXISTS ] table_name INTO TABLE table_name\n\
+        [ OPTIONS option_list ] AS query",
+    privileges: "`CREATE` on the stream, `INSERT` on the table behind `INTO` and on that of \
+        `late_rows`, `CREATE` if they do not exist, and `SELECT` on each table that the query \
+        reads.",
+    options: &[OptionList { clause: "OPTIONS", others: "is an error", options: STREAM_OPTIONS }],
+    examples: &["CREATE STREAM around INTO TABLE action_features OPTIONS(lateness = '10s') AS\n\
+         SELECT user, ts, sum(price) OVER w AS spent, count(*) OVER w AS n FROM actions\n\
+         WINDOW w AS (UNION orders PARTITION BY user ORDER BY ts\n\
+         ROWS_RANGE BETWEEN 1s PRECEDING AND 1s FOLLOWING INSTANCE_NOT_IN_WINDOW)"],
+};
+
+const STREAM_OPTIONS: &[DocumentedOption] = &[
+    DocumentedOption {
+        name: "lateness",
+        values: "a duration, or a number of milliseconds",
+        default: "0",
+        meaning: "How much later than the newest row of its table a row may arrive and still \
+            count, in event time.",
+    },
+    DocumentedOption {
+        name: "late_rows",
+        values: "the name of a table",
+        default: "none",
+        meaning: "The table to which late rows are appended, with the stream, their table, their \
+            event time, their arrival and their columns as JSON. \
+            It is created if it does not exist. \
+            Late rows are counted in any case.",
+    },
+    DocumentedOption {
+        name: "idle_after",
+        values: "a duration, or a number of milliseconds",
+        default: "none",
+        meaning: "The time without a new row after which a table no longer delays the results. \
+            Otherwise the stream waits for each of its tables.",
+    },
+    DocumentedOption {
+        name: "start",
+        values: "`earliest`, `latest`",
+        default: "`earliest`",
+        meaning: "Whether the stream reads the rows that are stored when it is created.",
+    },
+    DocumentedOption {
+        name: "emit",
+        values: "`watermark`",
+        default: "`watermark`",
+        meaning: "When results are appended: once they are final.",
+    },
+];
+
+pub(super) const DROP_STREAM: StatementRule = StatementRule {
+    name: "DROP STREAM",
+    description: "Ends a stream and removes it. The rows that it has written stay.",
+    grammar: "DROP STREAM [ IF EXISTS ] table_name",
+    privileges: "`DROP` on the stream.",
+    options: &[],
+    examples: &["DROP STREAM around", "DROP STREAM IF EXISTS shop.around"],
+};
+
+pub(super) const ALTER_STREAM: StatementRule = StatementRule {
+    name: "ALTER STREAM",
+    description: "Changes the options `lateness`, `idle_after` and `late_rows` of a stream, which continues \
+        from its progress. \
+        A longer lateness applies to later rows.",
+    grammar: "ALTER STREAM table_name SET OPTIONS option_list",
+    privileges: "`ALTER` on the stream; for `late_rows`, also `INSERT` on that table, and `CREATE` \
+        if it does not exist.",
+    options: &[],
+    examples: &["ALTER STREAM around SET OPTIONS(lateness = '1m')"],
+};
+
+pub(super) const STOP_STREAM: StatementRule = StatementRule {
+    name: "STOP STREAM",
+    description: "Stops a stream, which stays stopped when the database is opened again. \
+        START STREAM continues it.",
+    grammar: "STOP STREAM table_name",
+    privileges: "`ALTER` on the stream.",
+    options: &[],
+    examples: &["STOP STREAM around"],
+};
+
+pub(super) const START_STREAM: StatementRule = StatementRule {
+    name: "START STREAM",
+    description: "Continues a stream that was stopped or has failed from its progress: each row \
+        still has one result.",
+    grammar: "START STREAM table_name",
+    privileges: "`ALTER` on the stream.",
+    options: &[],
+    examples: &["START STREAM around"],
+};
+
+pub(super) const SHOW_STREAMS: StatementRule = StatementRule {
+    name: "SHOW STREAMS",
+    description: "Lists the streams of the current database with their state, the rows that they \
+        have read and written, late rows, the watermark, and the memory that they use.",
+    grammar: "SHOW STREAMS",
+    privileges: "None; the list contains the objects on which the user has a privilege.",
+    options: &[],
+    examples: &["SHOW STREAMS"],
+};
+
+pub(super) const SHOW_CREATE_STREAM: StatementRule = StatementRule {
+    name: "SHOW CREATE STREAM",
+    description: "Returns the statement that creates the stream, and the database that was \
+        current when the stream was created.",
+    grammar: "SHOW CREATE STREAM table_name",
+    privileges: "Any privilege on the stream.",
+    options: &[],
+    examples: &["SHOW CREATE STREAM around"],
+};

@@ -1,0 +1,45 @@
+//! The statements about streams.
+//!
+//! `statement` and `definition` call it.
+
+use lockstep_diagnostic::Result;
+
+use crate::ast::{CreateStream, Statement};
+use crate::cursor::Parser;
+
+impl Parser<'_> {
+    /// Parses CREATE STREAM behind STREAM.
+    pub(crate) fn create_stream(&mut self) -> Result<Statement> {
+        let if_not_exists = self.if_not_exists();
+        let name = self.object_name()?;
+        self.expect_word("INTO")?;
+        self.expect_word("TABLE")?;
+        let target = self.object_name()?;
+        let options = self.options_clause("OPTIONS")?;
+        self.expect_word("AS")?;
+        let query = self.query()?;
+        debug_assert!(query.span.start < query.span.end, "a query has a text");
+        let stream = CreateStream { name, if_not_exists, target, options, query };
+        Ok(Statement::CreateStream(Box::new(stream)))
+    }
+
+    /// Parses ALTER STREAM behind STREAM.
+    pub(crate) fn alter_stream(&mut self) -> Result<Statement> {
+        let name = self.object_name()?;
+        self.expect_word("SET")?;
+        self.expect_word("OPTIONS")?;
+        Ok(Statement::AlterStream { name, options: self.option_list()? })
+    }
+
+    pub(crate) fn start_stream(&mut self) -> Result<Statement> {
+        self.expect_word("START")?;
+        self.expect_word("STREAM")?;
+        self.object_name().map(Statement::StartStream)
+    }
+
+    pub(crate) fn stop_stream(&mut self) -> Result<Statement> {
+        self.expect_word("STOP")?;
+        self.expect_word("STREAM")?;
+        self.object_name().map(Statement::StopStream)
+    }
+}
