@@ -54,10 +54,14 @@ const TABLES: &str =
      CREATE TABLE events (id INT, k INT, ts TIMESTAMP, x DOUBLE, INDEX(KEY=k, TS=ts))";
 
 /// The streams: their names, and the frames of their windows.
-const STREAMS: [(&str, &str); 2] = [
+const STREAMS: [(&str, &str); 3] = [
     ("timed", "ROWS_RANGE BETWEEN 1s PRECEDING AND 700 FOLLOWING"),
     ("counted", "ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING"),
+    (AT_ARRIVAL, "ROWS_RANGE BETWEEN 1s PRECEDING AND CURRENT ROW"),
 ];
+
+/// The stream that gives its rows when they arrive.
+const AT_ARRIVAL: &str = "known";
 
 /// What is run.
 #[derive(Debug, Clone)]
@@ -178,10 +182,12 @@ pub fn child(directory: &Path, seed: u64, failpoint: Option<(&str, u64)>, bug: O
 fn definitions() -> Vec<(&'static str, String)> {
     let stream = |(name, _): &(&'static str, &str)| {
         let query = query_of(name);
-        let sql = format!(
-            "CREATE STREAM {name} INTO TABLE {name}_results OPTIONS(lateness={LATENESS_MS}, \
-             late_rows='{name}_late') AS {query}"
-        );
+        let options = match *name {
+            AT_ARRIVAL => "emit='arrival'".to_owned(),
+            name => format!("lateness={LATENESS_MS}, late_rows='{name}_late'"),
+        };
+        let sql =
+            format!("CREATE STREAM {name} INTO TABLE {name}_results OPTIONS({options}) AS {query}");
         (*name, sql)
     };
     let tables = TABLES.split(';').zip(["orders", "events"]);
@@ -224,7 +230,9 @@ fn work(session: &Session, random: &mut Random) -> Result<(), String> {
         0 => "CHECKPOINT".to_owned(),
         1 => format!("STOP STREAM {stream}"),
         2..=4 => format!("START STREAM {stream}"),
-        5 => format!("ALTER STREAM {stream} SET OPTIONS(idle_after='1h')"),
+        5 if stream != AT_ARRIVAL => {
+            format!("ALTER STREAM {stream} SET OPTIONS(idle_after='1h')")
+        }
         _ => {
             let table = *random.pick(&["orders", "events"]);
             let first = 1 + newest_id(session, table)?;
@@ -313,7 +321,11 @@ fn compare(directory: &Path, report: &mut StreamReport) -> Result<(), String> {
         if let Some([Value::String(error)]) = failed.first().map(Vec::as_slice) {
             return Err(format!("stream {name}: {error}"));
         }
-        let expected = by_id(query(&batch, &query_of(name))?)?;
+        let expected = match name {
+            AT_ARRIVAL => query(&session, &format!("{} AS KNOWN AT ARRIVAL", query_of(name)))?,
+            name => query(&batch, &query_of(name))?,
+        };
+        let expected = by_id(expected)?;
         let found = by_id(query(&session, &format!("SELECT * FROM {name}_results"))?)
             .map_err(|what| format!("stream {name}: {what}"))?;
         for (id, row) in &found {
@@ -334,7 +346,14 @@ fn compare(directory: &Path, report: &mut StreamReport) -> Result<(), String> {
                 ));
             }
         }
+        if name == AT_ARRIVAL && found.len() != expected.len() {
+            let (found, expected) = (found.len(), expected.len());
+            return Err(format!("stream {name}: {found} rows instead of {expected}"));
+        }
         report.results += u64::try_from(found.len()).unwrap_or(0);
+        if name == AT_ARRIVAL {
+            continue;
+        }
         let late = query(&session, &format!("SELECT source, source_row FROM {name}_late"))?;
         let late_count = sources.iter().map(|source| source.late.len()).sum::<usize>();
         let distinct: BTreeSet<String> = late.iter().map(|row| format!("{row:?}")).collect();

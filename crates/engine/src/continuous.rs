@@ -8,40 +8,41 @@
 //! Of its tables, the one whose rows are the oldest is read first, so that the rows of the others do not wait in
 //! memory: it has the rows of the lateness and of the longest frame, however many are stored.
 //!
+//! An [`ArrivalQuery`] gives the row of each main row at once instead, as a request.
+//!
 //! # Going on after an end
 //!
 //! [`ContinuousQuery::progress`] says how far it is. Whoever stores that together with the rows that were given makes
 //! another one of it which goes on: it reads the rows again that count for main rows which were not given
 //! ([`source`]), and gives each of these once.
 
+mod arrival;
 mod plan;
+mod rows;
 mod source;
 
 use std::{sync::Arc, time::Duration};
 
-use arrow::{
-    array::{ArrayRef, RecordBatch, RecordBatchOptions},
-    datatypes::SchemaRef,
-};
+use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::Clock;
 use lockstep_plan::BoundQuery;
 use lockstep_request::{CompileOptions, Program};
-use lockstep_row::{Arena, DataType, Datum, arrow::ColumnBuilder};
+use lockstep_row::{Arena, DataType, Datum};
 use lockstep_sql::ast::Statement;
 use lockstep_stream::{JoinCounts, JoinProgress, Lateness, WindowJoin, WindowedRow};
 use lockstep_table::{TailError, TailOptions, TailSignal};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::source::LateSourceRow;
+pub(crate) use self::{arrival::ArrivalQuery, source::LateSourceRow};
 use self::{
     plan::{ContinuousPlan, SourcePlan},
+    rows::RowBuffer,
     source::{FollowedSource, SourcePlace},
 };
 use crate::{
-    Database, Session, append::table_error, database::TableSet, output::schema_of,
-    prepared_request::BatchModeFallback,
+    Database, Session, append::table_error, database::TableSet, prepared_request::BatchModeFallback,
 };
 
 /// How many rows of a source are read before another one may be behind.
@@ -115,10 +116,7 @@ pub struct ContinuousProgress {
 struct OutputRows {
     /// Computes them from joined rows.
     program: Program,
-    columns: Vec<(String, DataType)>,
-    schema: SchemaRef,
-    builders: Vec<ColumnBuilder>,
-    arrivals: Vec<u64>,
+    rows: RowBuffer,
     arena: Arena,
     /// Why no more rows can be computed.
     failed: Option<Box<Diagnostic>>,
@@ -236,7 +234,7 @@ impl ContinuousQuery {
     pub fn poll(&mut self) -> Result<FinalRows> {
         self.sources.iter_mut().for_each(FollowedSource::look_again);
         for _ in 0..READS_MAX {
-            if self.output.len() >= ROWS_PER_BATCH {
+            if self.output.rows.len() >= ROWS_PER_BATCH {
                 break;
             }
             let Some(source) = self.next_source() else { break };
@@ -244,7 +242,7 @@ impl ContinuousQuery {
             self.advance()?;
         }
         self.advance()?;
-        self.output.take()
+        self.output.rows.take()
     }
 
     /// Waits until there are rows to read, as long as said at most.
@@ -273,7 +271,7 @@ impl ContinuousQuery {
             self.join.end(source.number());
         }
         self.advance()?;
-        self.output.take()
+        self.output.rows.take()
     }
 
     /// Returns how far it is, the rows of the last [`Self::poll`] included.
@@ -289,8 +287,8 @@ impl ContinuousQuery {
 
     /// Returns no rows, with the columns of all others.
     pub(crate) fn no_rows(&mut self) -> Result<FinalRows> {
-        debug_assert_eq!(self.output.len(), 0, "a poll returns all rows");
-        self.output.take()
+        debug_assert_eq!(self.output.rows.len(), 0, "a poll returns all rows");
+        self.output.rows.take()
     }
 
     /// Counts the rows that were read of all sources, each once.
@@ -370,14 +368,7 @@ impl ContinuousQuery {
 
 impl OutputRows {
     fn new(program: Program, columns: Vec<(String, DataType)>) -> Self {
-        let schema = schema_of(&columns);
-        let builders = builders(&columns);
-        let (arrivals, arena) = (Vec::new(), Arena::new());
-        Self { program, columns, schema, builders, arrivals, arena, failed: None }
-    }
-
-    fn len(&self) -> usize {
-        self.arrivals.len()
+        Self { program, rows: RowBuffer::new(columns), arena: Arena::new(), failed: None }
     }
 
     /// Computes the row of a joined row, if there is one.
@@ -391,13 +382,7 @@ impl OutputRows {
             values.chain(joined.results).map(|value| value.as_datum(arena)).collect();
         match self.program.answer_at(&values, joined.arrival, arena) {
             Ok(None) => {}
-            Ok(Some(row)) => {
-                debug_assert_eq!(row.len(), self.builders.len(), "a row has all columns");
-                for (builder, value) in self.builders.iter_mut().zip(row) {
-                    builder.push(*value);
-                }
-                self.arrivals.push(joined.arrival);
-            }
+            Ok(Some(row)) => self.rows.push(row, joined.arrival),
             Err(error) => self.failed = Some(error),
         }
         if self.arena.allocated_bytes() > ARENA_BYTES_MAX {
@@ -409,27 +394,6 @@ impl OutputRows {
     fn width(&self) -> usize {
         self.program.input().map_or(0, |schema| schema.columns.len())
     }
-
-    /// Takes the rows.
-    fn take(&mut self) -> Result<FinalRows> {
-        debug_assert_eq!(
-            self.builders.len(),
-            self.schema.fields().len(),
-            "each column has a builder"
-        );
-        let mut builders = std::mem::replace(&mut self.builders, builders(&self.columns));
-        let columns: Vec<ArrayRef> = builders.iter_mut().map(ColumnBuilder::finish).collect();
-        let arrivals = std::mem::take(&mut self.arrivals);
-        let options = RecordBatchOptions::new().with_row_count(Some(arrivals.len()));
-        let schema = Arc::clone(&self.schema);
-        let batch = RecordBatch::try_new_with_options(schema, columns, &options);
-        let batch = batch.map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
-        Ok(FinalRows { batch, arrivals })
-    }
-}
-
-fn builders(columns: &[(String, DataType)]) -> Vec<ColumnBuilder> {
-    columns.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 0)).collect()
 }
 
 /// Makes the error of a query that cannot go on from where it is in a table.

@@ -490,12 +490,7 @@ impl<'d> EngineRecovery<'d> {
                 self.make_table(id, &schema, position)
             }
             CatalogRecord::CreateStream { name, source, stream } => {
-                let columns = StreamProgress::schema().columns;
-                let progress =
-                    self.take_rows(stream.progress, RowsOwner::Stream, &columns, position)?;
-                let recovered = RecoveredStream { source, record: stream, progress };
-                self.streams.insert(name, recovered);
-                Ok(())
+                self.note_stream(name, source, stream, position)
             }
             CatalogRecord::DropStream { name } => {
                 self.forget_stream(&name);
@@ -608,6 +603,20 @@ impl<'d> EngineRecovery<'d> {
             ObjectKind::Stream => self.forget_stream(name),
             ObjectKind::View | ObjectKind::Table => self.views.retain(|(known, _)| known != name),
         }
+    }
+
+    /// Notes a stream, which is made again at the end.
+    fn note_stream(
+        &mut self,
+        name: QualifiedName,
+        source: QuerySource,
+        record: StreamRecord,
+        position: u64,
+    ) -> Result<()> {
+        let columns = StreamProgress::schema().columns;
+        let progress = self.take_rows(record.progress, RowsOwner::Stream, &columns, position)?;
+        self.streams.insert(name, RecoveredStream { source, record, progress });
+        Ok(())
     }
 
     /// Forgets a stream that was dropped, with its progress.

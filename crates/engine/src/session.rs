@@ -172,13 +172,7 @@ impl Session {
             Statement::DropView { name, if_exists, cascade } => {
                 self.drop_view(name, DropOptions { if_exists: *if_exists, cascade: *cascade })
             }
-            Statement::CreateStream(create) => {
-                self.create_stream(create, script, parsed.parameter_count)
-            }
-            Statement::DropStream { name, if_exists } => self.drop_stream(name, *if_exists),
-            Statement::AlterStream { name, options } => self.alter_stream(name, options),
-            Statement::StartStream(name) => self.start_stream(name),
-            Statement::StopStream(name) => self.stop_stream(name),
+            Statement::Stream(statement) => self.run_stream_statement(statement, parsed, script),
             Statement::CreateIndex(create) => self.create_index(create),
             Statement::DropIndex { table, name } => self.drop_index(table, name),
             Statement::Deploy(deploy) => self.deploy(deploy, script),
@@ -532,11 +526,7 @@ fn is_immediate_change(statement: &Statement) -> bool {
         Statement::Query(_)
             | Statement::CreateTable(_)
             | Statement::CreateView(_)
-            | Statement::CreateStream(_)
-            | Statement::DropStream { .. }
-            | Statement::AlterStream { .. }
-            | Statement::StartStream(_)
-            | Statement::StopStream(_)
+            | Statement::Stream(_)
             | Statement::AlterTable { .. }
             | Statement::Explain { .. }
             | Statement::VerifyDeployment { .. }

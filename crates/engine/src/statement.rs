@@ -107,11 +107,7 @@ pub(crate) fn action_of(statement: &Statement) -> &'static str {
         }
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::DropView { .. } => "DROP VIEW",
-        Statement::CreateStream(_) => "CREATE STREAM",
-        Statement::DropStream { .. } => "DROP STREAM",
-        Statement::AlterStream { .. } => "ALTER STREAM",
-        Statement::StartStream(_) => "START STREAM",
-        Statement::StopStream(_) => "STOP STREAM",
+        Statement::Stream(statement) => stream::action_of(statement),
         Statement::CreateIndex(_) => "CREATE INDEX",
         Statement::DropIndex { .. } => "DROP INDEX",
         Statement::Insert(_) => "INSERT",

@@ -12,6 +12,7 @@
 
 mod options;
 mod progress;
+mod query;
 mod run;
 mod worker;
 
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::{
     options::{StreamOptions, WrittenOptions},
     progress::StreamProgress,
+    query::StreamQuery,
     worker::StreamWorker,
 };
 use crate::{

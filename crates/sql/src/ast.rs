@@ -18,6 +18,6 @@ pub use statement::{
     AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,
     CreateStream, CreateTable, CreateToken, CreateView, Deploy, Estimate, IgnoredRows,
     IndexDefinition, Insert, InsertRow, LoadData, ObjectPart, OptionItem, OptionValue,
-    ParameterDefinition, PrimaryKey, Privileges, RoleMembership, Show, Statement, UserDefinition,
-    VerifyAgainst, ViewForm,
+    ParameterDefinition, PrimaryKey, Privileges, RoleMembership, Show, Statement, StreamStatement,
+    UserDefinition, VerifyAgainst, ViewForm,
 };

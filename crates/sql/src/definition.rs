@@ -7,7 +7,7 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use crate::ast::{
     AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,
     CreateTable, CreateView, Ident, IndexDefinition, Literal, ObjectName, OptionItem, OptionValue,
-    ParameterDefinition, PrimaryKey, Query, Statement, UserDefinition, ViewForm,
+    ParameterDefinition, PrimaryKey, Query, Statement, StreamStatement, UserDefinition, ViewForm,
 };
 use crate::cursor::Parser;
 use crate::elsewhere;
@@ -452,8 +452,8 @@ impl Parser<'_> {
             return Ok(Statement::DropView { name, if_exists, cascade });
         }
         if self.eat_word("STREAM") {
-            let if_exists = self.if_exists();
-            return Ok(Statement::DropStream { name: self.object_name()?, if_exists });
+            let (if_exists, name) = (self.if_exists(), self.object_name()?);
+            return Ok(Statement::Stream(StreamStatement::Drop { name, if_exists }));
         }
         if self.eat_word("DATABASE") {
             let if_exists = self.if_exists();

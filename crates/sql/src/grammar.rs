@@ -160,11 +160,7 @@ pub fn rule_of(statement: &Statement) -> &'static StatementRule {
         }
         Statement::CreateView(_) => &definition::CREATE_VIEW,
         Statement::DropView { .. } => &definition::DROP_VIEW,
-        Statement::CreateStream(_) => &stream::CREATE_STREAM,
-        Statement::DropStream { .. } => &stream::DROP_STREAM,
-        Statement::AlterStream { .. } => &stream::ALTER_STREAM,
-        Statement::StartStream(_) => &stream::START_STREAM,
-        Statement::StopStream(_) => &stream::STOP_STREAM,
+        Statement::Stream(statement) => stream::rule_of(statement),
         Statement::AlterTable { .. } => &definition::ALTER_TABLE,
         Statement::CreateIndex(_) => &definition::CREATE_INDEX,
         Statement::DropIndex { .. } => &definition::DROP_INDEX,

@@ -4,7 +4,7 @@
 
 use lockstep_diagnostic::Result;
 
-use crate::ast::{CreateStream, Statement};
+use crate::ast::{CreateStream, Statement, StreamStatement};
 use crate::cursor::Parser;
 
 impl Parser<'_> {
@@ -20,7 +20,7 @@ impl Parser<'_> {
         let query = self.query()?;
         debug_assert!(query.span.start < query.span.end, "a query has a text");
         let stream = CreateStream { name, if_not_exists, target, options, query };
-        Ok(Statement::CreateStream(Box::new(stream)))
+        Ok(Statement::Stream(StreamStatement::Create(Box::new(stream))))
     }
 
     /// Parses ALTER STREAM behind STREAM.
@@ -28,18 +28,19 @@ impl Parser<'_> {
         let name = self.object_name()?;
         self.expect_word("SET")?;
         self.expect_word("OPTIONS")?;
-        Ok(Statement::AlterStream { name, options: self.option_list()? })
+        let options = self.option_list()?;
+        Ok(Statement::Stream(StreamStatement::Alter { name, options }))
     }
 
     pub(crate) fn start_stream(&mut self) -> Result<Statement> {
         self.expect_word("START")?;
         self.expect_word("STREAM")?;
-        self.object_name().map(Statement::StartStream)
+        Ok(Statement::Stream(StreamStatement::Start(self.object_name()?)))
     }
 
     pub(crate) fn stop_stream(&mut self) -> Result<Statement> {
         self.expect_word("STOP")?;
         self.expect_word("STREAM")?;
-        self.object_name().map(Statement::StopStream)
+        Ok(Statement::Stream(StreamStatement::Stop(self.object_name()?)))
     }
 }

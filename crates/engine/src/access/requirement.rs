@@ -6,7 +6,7 @@
 use lockstep_diagnostic::Span;
 use lockstep_sql::ast::{
     AlterTableAction, CreateLike, Ident, ObjectName, OptionValue, Privileges, Query, Show,
-    Statement, UserDefinition,
+    Statement, StreamStatement, UserDefinition,
 };
 
 use super::Requirement;
@@ -108,11 +108,7 @@ impl Session {
             Statement::DropTable { names, .. } => self.needs_on_tables(Privilege::Drop, names),
             Statement::DropView { name, .. } => on_table(Privilege::Drop, name),
             Statement::CreateView(create) => created(&create.name, create.or_replace),
-            Statement::CreateStream(create) => created(&create.name, false),
-            Statement::DropStream { name, .. } => on_table(Privilege::Drop, name),
-            Statement::AlterStream { name, .. }
-            | Statement::StartStream(name)
-            | Statement::StopStream(name) => on_table(Privilege::Alter, name),
+            Statement::Stream(statement) => self.needs_of_stream(statement),
             Statement::CreateIndex(create) => on_table(Privilege::Index, &create.table),
             Statement::DropIndex { table, .. } => on_table(Privilege::Index, table),
             Statement::Insert(insert) => on_table(Privilege::Insert, &insert.table),
@@ -155,6 +151,17 @@ impl Session {
             | Statement::Checkpoint => Needs::admin(),
             Statement::Backup { path, span } => Needs::admin().with_file(path, *span),
         }
+    }
+
+    fn needs_of_stream(&self, statement: &StreamStatement) -> Needs {
+        let (privilege, name) = match statement {
+            StreamStatement::Create(create) => (Privilege::Create, &create.name),
+            StreamStatement::Drop { name, .. } => (Privilege::Drop, name),
+            StreamStatement::Alter { name, .. }
+            | StreamStatement::Start(name)
+            | StreamStatement::Stop(name) => (Privilege::Alter, name),
+        };
+        Needs::one(privilege, Securable::Table(self.qualified(name)), name.name.span)
     }
 
     fn needs_on_tables(&self, privilege: Privilege, names: &[ObjectName]) -> Needs {

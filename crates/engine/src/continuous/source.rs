@@ -100,6 +100,15 @@ impl SourcePlace {
     pub(super) fn newest(&self) -> Option<i64> {
         self.newest
     }
+
+    pub(super) fn rows_read(&self) -> u64 {
+        self.rows_read
+    }
+
+    /// Makes the place of a source none of whose rows is read again.
+    pub(super) fn without_rows(reached: u64, rows_read: u64) -> Self {
+        Self { reached, from: reached, rows_read, ..Self::default() }
+    }
 }
 
 impl FollowedSource {

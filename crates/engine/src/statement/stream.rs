@@ -8,7 +8,7 @@ use lockstep_plan::{BoundQuery, stored_tables};
 use lockstep_row::{Column, TableSchema};
 use lockstep_sql::{
     Parsed,
-    ast::{CreateStream, ObjectName, OptionItem, Statement},
+    ast::{CreateStream, ObjectName, OptionItem, Statement, StreamStatement},
     parse,
 };
 use lockstep_table::Table;
@@ -23,22 +23,50 @@ use crate::{
     access::{Needs, OwnedReads, Requirement},
     append::push_batch,
     catalog::{Cascade, CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
-    continuous::ContinuousQuery,
     deployment::{QuerySource, query_text},
     output::schema_of,
     session::object_name,
     stream::{
-        Stream, StreamOptions, StreamProgress, StreamRecord, StreamWorker, WrittenOptions,
-        schema_of_late_rows,
+        Stream, StreamOptions, StreamProgress, StreamQuery, StreamRecord, StreamWorker,
+        WrittenOptions, schema_of_late_rows,
     },
     system::{self, STREAM_COLUMNS},
     user::{Privilege, Securable},
     view::{requirements_of, views_of},
 };
 
+/// Returns what a statement does, as it is recorded.
+pub(super) fn action_of(statement: &StreamStatement) -> &'static str {
+    match statement {
+        StreamStatement::Create(_) => "CREATE STREAM",
+        StreamStatement::Drop { .. } => "DROP STREAM",
+        StreamStatement::Alter { .. } => "ALTER STREAM",
+        StreamStatement::Start(_) => "START STREAM",
+        StreamStatement::Stop(_) => "STOP STREAM",
+    }
+}
+
 impl Session {
+    /// Runs a statement about a stream.
+    pub(crate) fn run_stream_statement(
+        &self,
+        statement: &StreamStatement,
+        parsed: &Parsed,
+        script: &str,
+    ) -> Result<Output> {
+        match statement {
+            StreamStatement::Create(create) => {
+                self.create_stream(create, script, parsed.parameter_count)
+            }
+            StreamStatement::Drop { name, if_exists } => self.drop_stream(name, *if_exists),
+            StreamStatement::Alter { name, options } => self.alter_stream(name, options),
+            StreamStatement::Start(name) => self.start_stream(name),
+            StreamStatement::Stop(name) => self.stop_stream(name),
+        }
+    }
+
     /// Runs CREATE STREAM.
-    pub(crate) fn create_stream(
+    fn create_stream(
         &self,
         create: &CreateStream,
         script: &str,
@@ -60,9 +88,9 @@ impl Session {
         let options = written.of_new();
         let seen = self.database.objects().epoch();
         let query = self.bind(&create.query)?;
+        written.check_lateness(&create.options, options)?;
         // Finds what a stream cannot compute.
-        let of_query = options.of_query(false);
-        ContinuousQuery::new(&query, &self.database, of_query, None)
+        StreamQuery::new(&query, &self.database, options.of_query(false), (options, None))
             .map_err(|error| at_query(error, create.query.span))?;
         let mut tables = TablesOfRows { session: self, created: Vec::new() };
         let schema = schema_of_query(&query.columns, create.query.span)?;
@@ -99,7 +127,7 @@ impl Session {
         progress: StreamProgress,
     ) -> Result<()> {
         let script = record.script(name, &source.sql);
-        let Some(Parsed { statement: Statement::CreateStream(create), .. }) =
+        let Some(Parsed { statement: Statement::Stream(StreamStatement::Create(create)), .. }) =
             parse(&script)?.into_iter().next()
         else {
             return Diagnostic::internal("the record is not of a stream").err();
@@ -155,17 +183,18 @@ impl Session {
     }
 
     /// Runs DROP STREAM.
-    pub(crate) fn drop_stream(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
+    fn drop_stream(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
         let command = CatalogCommand::DropStream { name: self.qualified(name) };
         let tolerated = if_exists.then_some(code::UNDEFINED_OBJECT);
         outcome(self.database.commit(&command), tolerated, name, "DROP STREAM")
     }
 
     /// Runs ALTER STREAM … SET OPTIONS.
-    pub(crate) fn alter_stream(&self, name: &ObjectName, items: &[OptionItem]) -> Result<Output> {
+    fn alter_stream(&self, name: &ObjectName, items: &[OptionItem]) -> Result<Output> {
         let before = self.find_stream(name)?;
         let written = WrittenOptions::read(items)?;
         let options = written.changing(before.options)?;
+        written.check_lateness(items, options)?;
         let mut tables = TablesOfRows { session: self, created: Vec::new() };
         let late_rows = tables.of_late_rows(&written)?.or_else(|| before.late_rows.clone());
         self.replace_stream(&before, before.changed(options, late_rows, before.is_stopped))?;
@@ -174,7 +203,7 @@ impl Session {
     }
 
     /// Runs START STREAM.
-    pub(crate) fn start_stream(&self, name: &ObjectName) -> Result<Output> {
+    fn start_stream(&self, name: &ObjectName) -> Result<Output> {
         let before = self.find_stream(name)?;
         let late_rows = before.late_rows.clone();
         self.replace_stream(&before, before.changed(before.options, late_rows, false))?;
@@ -182,7 +211,7 @@ impl Session {
     }
 
     /// Runs STOP STREAM.
-    pub(crate) fn stop_stream(&self, name: &ObjectName) -> Result<Output> {
+    fn stop_stream(&self, name: &ObjectName) -> Result<Output> {
         let before = self.find_stream(name)?;
         let late_rows = before.late_rows.clone();
         self.replace_stream(&before, before.changed(before.options, late_rows, true))?;

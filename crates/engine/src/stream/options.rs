@@ -19,6 +19,9 @@ pub(crate) struct StreamOptions {
     pub(crate) lateness_ms: i64,
     pub(crate) idle_after_ms: Option<i64>,
     pub(crate) from_earliest: bool,
+    /// Whether the row of each main row is given when it arrives.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) emits_at_arrival: bool,
 }
 
 /// Options as they were written.
@@ -27,7 +30,8 @@ pub(crate) struct WrittenOptions {
     lateness_ms: Option<i64>,
     idle_after_ms: Option<i64>,
     start: Option<(bool, Span)>,
-    emit: Option<Span>,
+    /// Whether it is `arrival`, and where it is.
+    emit: Option<(bool, Span)>,
     /// The name of the table, and where it is.
     pub(crate) late_rows: Option<(String, Span)>,
 }
@@ -64,8 +68,8 @@ const SPECS: &[OptionSpec<WrittenOptions>] = &[
     OptionSpec {
         name: "emit",
         set: |options, argument| {
-            argument.one_of(&["watermark"])?;
-            options.emit = Some(argument.item().span);
+            let is_arrival = argument.one_of(&["watermark", "arrival"])? == 1;
+            options.emit = Some((is_arrival, argument.item().span));
             Ok(())
         },
     },
@@ -94,15 +98,37 @@ impl WrittenOptions {
     /// Returns the options of a new stream.
     pub(crate) fn of_new(&self) -> StreamOptions {
         StreamOptions {
+            emits_at_arrival: self.emit.is_some_and(|(is_arrival, _)| is_arrival),
             lateness_ms: self.lateness_ms.unwrap_or(0),
             idle_after_ms: self.idle_after_ms,
             from_earliest: self.start.is_none_or(|(is_earliest, _)| is_earliest),
         }
     }
 
+    /// Fails where an option is about rows that are late, which none is for a stream that does not wait.
+    pub(crate) fn check_lateness(
+        &self,
+        items: &[OptionItem],
+        options: StreamOptions,
+    ) -> Result<()> {
+        let of_late_rows = ["lateness", "late_rows", "idle_after"];
+        let is_of_late_rows = |item: &&OptionItem| of_late_rows.contains(&item.key.text.as_str());
+        let Some(item) = items.iter().find(is_of_late_rows).filter(|_| options.emits_at_arrival)
+        else {
+            return Ok(());
+        };
+        debug_assert!(self.emit.is_none_or(|(is_arrival, _)| is_arrival), "it does not wait");
+        let message = format!("option `{}` cannot be used with emit='arrival'", item.key.text);
+        Diagnostic::new(code::INVALID_PARAMETER, message)
+            .at(item.key.span)
+            .with_detail("A stream that emits at arrival does not wait for rows, and none is late.")
+            .err()
+    }
+
     /// Returns the options of a stream with these changed. Fails where one cannot be changed.
     pub(crate) fn changing(&self, options: StreamOptions) -> Result<StreamOptions> {
-        let fixed = [("start", self.start.map(|(_, span)| span)), ("emit", self.emit)];
+        let span = |written: Option<(bool, Span)>| written.map(|(_, span)| span);
+        let fixed = [("start", span(self.start)), ("emit", span(self.emit))];
         if let Some((name, span)) = fixed.iter().find_map(|(name, span)| Some((name, (*span)?))) {
             let message = format!("option `{name}` of a stream cannot be changed");
             return Diagnostic::new(code::INVALID_PARAMETER, message)
@@ -132,6 +158,10 @@ impl StreamOptions {
 
     /// Writes the options as OPTIONS(…) takes them.
     pub(crate) fn script(self, late_rows: Option<&QualifiedName>) -> String {
+        if self.emits_at_arrival {
+            let start = if self.from_earliest { "" } else { ", start='latest'" };
+            return format!("emit='arrival'{start}");
+        }
         let mut script = format!("lateness={}", self.lateness_ms);
         // A text takes what is written to it.
         if let Some(idle_after_ms) = self.idle_after_ms {

@@ -12,14 +12,15 @@ use lockstep_row::{Datum, arrow::ColumnBuilder};
 use lockstep_table::{BulkLoad, TailSignal, with_durability};
 
 use super::{
-    Stream, StreamProgress, progress::StoredProgress, schema_of_late_rows, worker::StreamFigures,
+    Stream, StreamProgress, StreamQuery, progress::StoredProgress, schema_of_late_rows,
+    worker::StreamFigures,
 };
 use crate::{
     Conversion, Database,
     access::OwnerGuard,
     append::{push_batch, table_error},
     catalog::TableEntry,
-    continuous::{ContinuousQuery, FinalRows, LateSourceRow},
+    continuous::{FinalRows, LateSourceRow},
 };
 
 /// Progress without a row to write is stored after so long.
@@ -29,7 +30,7 @@ const COUNTED_AFTER_NS: u64 = 1_000_000_000;
 
 /// A run of a stream.
 pub(super) struct StreamRun {
-    query: ContinuousQuery,
+    query: StreamQuery,
     owners: Option<OwnerGuard>,
     /// What is to be stored next: it is tried again where memory is lacking.
     unstored: Option<UnstoredRows>,
@@ -63,7 +64,8 @@ impl StreamRun {
         let stored = stream.progress.read()?;
         let options = stream.options.of_query(stream.late_rows.is_some());
         let progress = stored.as_ref().map(|stored| &stored.query);
-        let query = ContinuousQuery::new(&stream.query, database, options, progress)?;
+        let going_on = (stream.options, progress);
+        let query = StreamQuery::new(&stream.query, database, options, going_on)?;
         let stored = stored.unwrap_or_default();
         Ok(Self {
             query,
@@ -176,8 +178,7 @@ impl StreamRun {
         stream.worker.figures(|figures: &mut StreamFigures| {
             (figures.rows_read, figures.rows_late) = (rows_read, rows_late);
             figures.rows_written = self.stored.rows_written;
-            figures.watermark = self.query.watermark();
-            figures.newest = self.query.newest();
+            (figures.newest, figures.watermark) = self.query.times();
             if let Some(counts) = counts {
                 figures.rows_waiting = counts.unsettled + counts.pending;
                 figures.rows_kept = counts.candidates;

@@ -83,6 +83,37 @@ fn each_row_has_one_result_however_often_the_directory_is_opened() {
 }
 
 #[test]
+fn a_row_that_is_given_at_arrival_has_the_values_that_were_known() {
+    let query = "SELECT orders.id, sum(orders.x) OVER w AS s, count(*) OVER w AS n, e.id AS last_event \
+        FROM orders LAST JOIN events AS e ORDER BY e.ts ON orders.k = e.k AND e.ts <= orders.ts \
+        WINDOW w AS (PARTITION BY orders.k ORDER BY orders.ts ROWS_RANGE BETWEEN 3s PRECEDING AND \
+        CURRENT ROW)";
+    let directory = TestDirectory::new("streams-known");
+    directory.open().execute(TABLES).unwrap();
+    let create = format!("CREATE STREAM s INTO TABLE results OPTIONS(emit='arrival') AS {query}");
+    directory.open().execute(&create).unwrap();
+    for number in 0..40 {
+        let session = directory.open();
+        for part in 0..3 {
+            insert(&session, 3 * number + part);
+        }
+        if number % 3 == 0 {
+            session.database().settle_streams();
+        }
+    }
+    let session = directory.open();
+    session.database().settle_streams();
+    let known = format!("SELECT * FROM ({query}) AS q AS KNOWN AT ARRIVAL");
+    let results = rows(&session, "SELECT * FROM results");
+    assert_eq!(results, rows(&session, &known));
+    assert_ne!(results, rows(&session, &format!("SELECT * FROM ({query}) AS q")), "rows come late");
+    assert_eq!(
+        (shown(&session, "rows_read"), shown(&session, "rows_written")),
+        ("120".to_owned(), "120".to_owned())
+    );
+}
+
+#[test]
 fn late_rows_are_stored_once() {
     let directory = TestDirectory::new("streams-late");
     let session = directory.open();

@@ -458,6 +458,31 @@ pub enum VerifyAgainst {
     Answers,
 }
 
+/// A statement about a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StreamStatement {
+    /// CREATE STREAM.
+    Create(Box<CreateStream>),
+    /// DROP STREAM.
+    Drop {
+        /// The name.
+        name: ObjectName,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// ALTER STREAM … SET OPTIONS(…).
+    Alter {
+        /// The name.
+        name: ObjectName,
+        /// OPTIONS(…).
+        options: Vec<OptionItem>,
+    },
+    /// START STREAM.
+    Start(ObjectName),
+    /// STOP STREAM.
+    Stop(ObjectName),
+}
+
 /// A statement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statement {
@@ -517,26 +542,8 @@ pub enum Statement {
         /// CASCADE: also drops what reads the view.
         cascade: bool,
     },
-    /// CREATE STREAM.
-    CreateStream(Box<CreateStream>),
-    /// DROP STREAM.
-    DropStream {
-        /// The name.
-        name: ObjectName,
-        /// IF EXISTS.
-        if_exists: bool,
-    },
-    /// ALTER STREAM … SET OPTIONS(…).
-    AlterStream {
-        /// The name.
-        name: ObjectName,
-        /// OPTIONS(…).
-        options: Vec<OptionItem>,
-    },
-    /// START STREAM.
-    StartStream(ObjectName),
-    /// STOP STREAM.
-    StopStream(ObjectName),
+    /// A statement about a stream.
+    Stream(StreamStatement),
     /// CREATE INDEX.
     CreateIndex(Box<CreateIndex>),
     /// INSERT.

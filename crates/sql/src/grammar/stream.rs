@@ -1,6 +1,7 @@
 //! Streams: queries that run.
 
 use super::{DocumentedOption, OptionList, StatementChapter, StatementRule};
+use crate::ast::StreamStatement;
 
 /// The statements about streams.
 pub(super) const STATEMENTS: StatementChapter = StatementChapter {
@@ -16,7 +17,18 @@ pub(super) const STATEMENTS: StatementChapter = StatementChapter {
     ],
 };
 
-pub(super) const CREATE_STREAM: StatementRule = StatementRule {
+/// Returns the rule of a statement about a stream.
+pub(super) fn rule_of(statement: &StreamStatement) -> &'static StatementRule {
+    match statement {
+        StreamStatement::Create(_) => &CREATE_STREAM,
+        StreamStatement::Drop { .. } => &DROP_STREAM,
+        StreamStatement::Alter { .. } => &ALTER_STREAM,
+        StreamStatement::Start(_) => &START_STREAM,
+        StreamStatement::Stop(_) => &STOP_STREAM,
+    }
+}
+
+const CREATE_STREAM: StatementRule = StatementRule {
     name: "CREATE STREAM",
     description: "Creates a query that runs until it is stopped: it follows the tables that it \
         reads, computes its windows over each row of the first table once no row in their frames \
@@ -71,13 +83,15 @@ const STREAM_OPTIONS: &[DocumentedOption] = &[
     },
     DocumentedOption {
         name: "emit",
-        values: "`watermark`",
+        values: "`watermark`, `arrival`",
         default: "`watermark`",
-        meaning: "When results are appended: once they are final.",
+        meaning: "When results are appended: once they are final, or when the row arrives. \
+            With `arrival`, the query is any that request mode answers, and the result is that of \
+            `AS KNOWN AT ARRIVAL`: over the rows that arrived before it, without `FOLLOWING`.",
     },
 ];
 
-pub(super) const DROP_STREAM: StatementRule = StatementRule {
+const DROP_STREAM: StatementRule = StatementRule {
     name: "DROP STREAM",
     description: "Ends a stream and removes it. The rows that it has written stay.",
     grammar: "DROP STREAM [ IF EXISTS ] table_name",
@@ -86,7 +100,7 @@ pub(super) const DROP_STREAM: StatementRule = StatementRule {
     examples: &["DROP STREAM around", "DROP STREAM IF EXISTS shop.around"],
 };
 
-pub(super) const ALTER_STREAM: StatementRule = StatementRule {
+const ALTER_STREAM: StatementRule = StatementRule {
     name: "ALTER STREAM",
     description: "Changes the options `lateness`, `idle_after` and `late_rows` of a stream, which continues \
         from its progress. \
@@ -98,7 +112,7 @@ pub(super) const ALTER_STREAM: StatementRule = StatementRule {
     examples: &["ALTER STREAM around SET OPTIONS(lateness = '1m')"],
 };
 
-pub(super) const STOP_STREAM: StatementRule = StatementRule {
+const STOP_STREAM: StatementRule = StatementRule {
     name: "STOP STREAM",
     description: "Stops a stream, which stays stopped when the database is opened again. \
         START STREAM continues it.",
@@ -108,7 +122,7 @@ pub(super) const STOP_STREAM: StatementRule = StatementRule {
     examples: &["STOP STREAM around"],
 };
 
-pub(super) const START_STREAM: StatementRule = StatementRule {
+const START_STREAM: StatementRule = StatementRule {
     name: "START STREAM",
     description: "Continues a stream that was stopped or has failed from its progress: each row \
         still has one result.",

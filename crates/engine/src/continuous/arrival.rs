@@ -1,0 +1,143 @@
+//! Queries whose rows are given at once: each main row is answered as a request, over the rows that had arrived before
+//! it, with the values of AS KNOWN AT ARRIVAL.
+//!
+//! The state is that of the tables and their indexes, so that the place in the order of arrival is all that has to be
+//! stored to go on: whenever a row is answered, the tables are cut where it arrived.
+
+use std::sync::Arc;
+
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_plan::BoundQuery;
+use lockstep_row::{Arena, Datum};
+use lockstep_table::{TableTail, TailOptions, TailRow, TailSignal};
+
+use super::{
+    ContinuousOptions, ContinuousProgress, FinalRows, ROWS_AT_ONCE, RowBuffer, lost,
+    source::SourcePlace,
+};
+use crate::{
+    Database, PreparedRequest, catalog::TableEntry, database::TableSet, known::KnownTables,
+};
+
+/// A query that gives the row of each main row when it arrives.
+#[derive(Debug)]
+pub(crate) struct ArrivalQuery {
+    request: PreparedRequest,
+    tables: TableSet,
+    main_table: u64,
+    /// The name of the main table.
+    name: String,
+    tail: TableTail,
+    output: RowBuffer,
+    signal: Arc<TailSignal>,
+    rows_read: u64,
+    is_read: bool,
+    failed: Option<Box<Diagnostic>>,
+}
+
+impl ArrivalQuery {
+    /// Begins a query, or goes on with one that was so far.
+    pub(crate) fn new(
+        query: &BoundQuery,
+        database: &Database,
+        options: ContinuousOptions,
+        progress: Option<&ContinuousProgress>,
+    ) -> Result<Self> {
+        let entries = database.entries_of(&query.plan)?;
+        let temporary = database.temporary_storage();
+        let request = PreparedRequest::compile(query, database, &entries, temporary.clone())?;
+        let is_main = |entry: &&TableEntry| {
+            query.request_table.as_ref().is_some_and(|table| table.id == entry.id)
+        };
+        let Some(main) = entries.iter().find(is_main) else {
+            return Diagnostic::unsupported("a continuous query has a table in FROM").err();
+        };
+        let known = progress.and_then(|progress| progress.sources.first());
+        let earliest = options.from_earliest.then_some(0);
+        let from = known.map_or(earliest, |known| Some(known.reached()));
+        let signal = TailSignal::new();
+        let tail_options = TailOptions { from, limit_bytes: options.tail_bytes_max };
+        Ok(Self {
+            request,
+            tables: TableSet::of(&entries).spilling_to(temporary),
+            main_table: main.id,
+            name: main.definition.name().to_string(),
+            tail: main.table.tail(tail_options, &signal),
+            output: RowBuffer::new(query.columns.clone()),
+            signal,
+            rows_read: known.map_or(0, SourcePlace::rows_read),
+            is_read: false,
+            failed: None,
+        })
+    }
+
+    /// Returns the rows of the next main rows, some thousand at most; none when no more have arrived. A query that has
+    /// failed once fails again.
+    pub(crate) fn poll(&mut self) -> Result<FinalRows> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let polled = self.answer_some();
+        if let Err(error) = &polled {
+            self.failed = Some(error.clone());
+        }
+        polled
+    }
+
+    fn answer_some(&mut self) -> Result<FinalRows> {
+        let Self { request, tables, main_table, tail, output, .. } = self;
+        let program = request.program();
+        let mut known = KnownTables::new(program, tables, std::collections::BTreeMap::new());
+        let mut answers = program.known_answers();
+        let columns = request.input().len();
+        debug_assert!(known.now(*main_table).is_some(), "the main table is one of them");
+        let mut failed = None;
+        let mut arena = Arena::new();
+        let read = tail.read(ROWS_AT_ONCE, |TailRow { arrival, arrival_ms, row }| {
+            if failed.is_some() {
+                return;
+            }
+            let values: Vec<Datum<'_>> =
+                (0..columns).map(|column| row.get_in(column, &arena)).collect();
+            known.go_to(arrival, arrival_ms);
+            let answered = answers.answer(&values, known.moment(), &mut |row| {
+                output.push(row, arrival);
+            });
+            failed = answered.err();
+            drop(values);
+            arena.reset();
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let count = read.map_err(|error| lost(&error, &self.name))?;
+        self.is_read = count < ROWS_AT_ONCE;
+        self.rows_read += u64::try_from(count).unwrap_or(u64::MAX);
+        self.output.take()
+    }
+
+    /// Returns no rows, with the columns of all others.
+    pub(crate) fn no_rows(&mut self) -> Result<FinalRows> {
+        self.output.take()
+    }
+
+    /// Returns how far it is, the rows of the last [`Self::poll`] included.
+    pub(crate) fn progress(&self) -> ContinuousProgress {
+        let source = SourcePlace::without_rows(self.tail.position(), self.rows_read);
+        ContinuousProgress { sources: vec![source], ..ContinuousProgress::default() }
+    }
+
+    pub(crate) fn signal(&self) -> &Arc<TailSignal> {
+        &self.signal
+    }
+
+    /// Returns whether the last call has read all rows that there were.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.is_read
+    }
+
+    /// Counts the rows that were read, each once.
+    pub(crate) fn rows_read(&self) -> u64 {
+        self.rows_read
+    }
+}
