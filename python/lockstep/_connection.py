@@ -9,17 +9,20 @@ import re
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _lockstep
 from ._arrow import is_table, library_of, require, to_arrow, to_pandas
 from ._error import Error, LockstepWarning
 from ._frames import finder
 from ._progress import reporter, watched
-from ._relation import Relation
+from ._relation import Relation, batches_of
 from ._rows import is_path, is_series, rows_of
+
+if TYPE_CHECKING:
+    import pyarrow
 
 Row = Mapping[str, Any]
 
@@ -739,6 +742,36 @@ class Connection:
         ([2.0, 5.0], [7.0, 5.0])
         """
         return Relation(query=self._session.training_set(deployment, main_table, as_known))
+
+    def subscribe(
+        self, name: str, *, start: Literal["latest", "earliest"] = "latest"
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """Returns an iterator over the rows of a stream, or of a table, as they are appended.
+
+        - ``name``: name of the stream or table.
+        - ``start``: ``"latest"`` for the rows that are appended from now on; ``"earliest"`` to
+          begin with the rows that are stored.
+
+        Each item is a ``pyarrow.RecordBatch`` of the rows that were appended since the last one.
+        The iterator waits for rows, and has no end; interrupt it, or stop iterating.
+
+        Raises ``Error``: 42P01 if there is no such stream or table; 42501 if the user lacks SELECT
+        on it; 53200 if rows of more than 64 MB were removed before they were read.
+
+        Cost: copies each row once; removed rows are held until they are read.
+
+        >>> import lockstep
+        >>> db = lockstep.connect()
+        >>> _ = db.append("clicks", [{"user": "ann", "ts": 1_000}, {"user": "bob", "ts": 2_000}])
+        >>> rows = db.subscribe("clicks", start="earliest")
+        >>> next(rows).num_rows
+        2
+        >>> _ = db.append("clicks", [{"user": "ann", "ts": 3_000}])
+        >>> next(rows)["user"].to_pylist()
+        ['ann']
+        """
+        pyarrow = require("pyarrow", "to create Arrow batches")
+        return batches_of(self._session.subscribe(name, start), pyarrow)
 
     def verify(
         self,

@@ -248,7 +248,7 @@ class Relation:
         if self._query is None or self._output is not None:
             whole = self.arrow().combine_chunks()
             return iter(whole.to_batches(max_chunksize=rows))
-        return _batches(self._query.batches(rows), pyarrow)
+        return batches_of(self._query.batches(rows), pyarrow)
 
     def to_torch(
         self,
@@ -628,7 +628,8 @@ class Relation:
         return output
 
 
-def _batches(found: _lockstep.Batches, pyarrow: Any) -> Iterator[pyarrow.RecordBatch]:
+def batches_of(found: _lockstep.Batches, pyarrow: Any) -> Iterator[pyarrow.RecordBatch]:
+    """Yields the batches of a running query."""
     for batch in found:
         yield pyarrow.record_batch(batch)
     for text in found.take_warnings():

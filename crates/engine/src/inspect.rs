@@ -14,7 +14,7 @@ use crate::{
     catalog::QualifiedName,
     entrance::CallDescription,
     session::object_name,
-    system::table_figures,
+    system::{stream_figures, table_figures},
     user::{Privilege, Securable},
 };
 
@@ -119,6 +119,27 @@ pub struct IndexFigures {
     pub memory_bytes: Option<u64>,
 }
 
+/// What a stream has done, and has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamInfo {
+    /// The database.
+    pub database: String,
+    /// The stream.
+    pub name: String,
+    /// `running`, `stopped`, `waiting` or `failed`.
+    pub state: &'static str,
+    /// The rows that it has read.
+    pub rows_read: u64,
+    /// The rows that it has written.
+    pub rows_written: u64,
+    /// The rows that were late.
+    pub rows_late: u64,
+    /// The newest event time less the watermark, in milliseconds; `None` as long as one is not known.
+    pub lag_ms: Option<i64>,
+    /// The memory of its rows, in bytes.
+    pub memory_bytes: u64,
+}
+
 impl TableIndex {
     fn of(spec: &IndexSpec, schema: &TableSchema) -> Self {
         let name = |position: &usize| schema.columns[*position].name.clone();
@@ -192,6 +213,12 @@ impl Session {
     pub fn table_figures(&self) -> Result<Vec<TableFigures>> {
         let operation = || CallDescription::look_at_all("TABLE FIGURES");
         self.enter(operation, || Ok(table_figures(&self.database, self.caller())))
+    }
+
+    /// Returns what the streams have done that the caller sees. It is not recorded in the audit record either.
+    pub fn stream_figures(&self) -> Result<Vec<StreamInfo>> {
+        let operation = || CallDescription::look_at_all("STREAM FIGURES");
+        self.enter(operation, || Ok(stream_figures(&self.database, self.caller())))
     }
 
     /// Whether a database exists, also one that the caller does not see.

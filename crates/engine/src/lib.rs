@@ -28,7 +28,7 @@
 //! | [`session_list`](SessionInfo), [`audit`](AuditEvent) | the open sessions, what users did, slow requests |
 //! | `statement`, `options`, `statement_description` | what each statement does, the reader of its options, what it will return |
 //! | `append`, [`appender`](Appender), `offline_data`, [`conversion`](Conversion), `literal`, `constant` | rows into tables |
-//! | [`continuous`](ContinuousQuery), `stream` | continuous queries, and the streams that they are |
+//! | [`continuous`](ContinuousQuery), `stream`, [`subscription`](Subscription) | continuous queries, the streams that they are, and rows as they are appended |
 //! | `relation`, `query_stream`, `index_read`, `named_source` | queries in batch mode, and what they read that is not stored |
 //! | `point_read` | whether a statement reads a few rows by key |
 //! | `request`, `prepared_request`, `request_cache`, `deployment` | request mode |
@@ -89,6 +89,7 @@ mod statement;
 mod statement_description;
 mod store;
 mod stream;
+mod subscription;
 mod system;
 mod temporary;
 mod training_set;
@@ -120,7 +121,7 @@ pub use database::Database;
 pub use entrance::CallOptions;
 pub use guard::guarded;
 pub use inspect::{
-    DatabaseInfo, DeploymentInfo, IndexFigures, ProcedureInfo, TableFigures, TableIndex,
+    DatabaseInfo, DeploymentInfo, IndexFigures, ProcedureInfo, StreamInfo, TableFigures, TableIndex,
 };
 #[doc(hidden)]
 pub use lockstep_batch::{SpillAlways, set_parallel_rows_min, set_spill_always};
@@ -149,5 +150,6 @@ pub use statement::{
     CreationOptions, IfExists, PassedRows, StorageMode, only_writes_rows, verification_columns,
 };
 pub use statement_description::{StatementDescription, StatementEffect};
+pub use subscription::{Subscription, SubscriptionStart, is_subscription};
 pub use training_set::TrainingSetOptions;
 pub use verify::{Difference, Verification, VerifyOptions};

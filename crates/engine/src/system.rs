@@ -11,7 +11,7 @@
 mod catalog;
 mod operation;
 
-pub(crate) use catalog::{STREAM_COLUMNS, stream_row, table_figures};
+pub(crate) use catalog::{STREAM_COLUMNS, stream_figures, stream_row, table_figures};
 
 use std::sync::Arc;
 

@@ -18,8 +18,10 @@ use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{
     Conversion, CreationOptions, Database, Difference, Durability, FeatureRole, FindObject,
     IfExists, Limits, Opened, Output, Parameter, PassedRows, PreparedRequest, ProgressCallback,
-    Relation, Session, StorageMode, TableBatches, TrainingSetOptions, Verification, VerifyOptions,
+    Relation, Session, StorageMode, Subscription, SubscriptionStart, TableBatches,
+    TrainingSetOptions, Verification, VerifyOptions,
 };
+use lockstep_host::sync::Mutex;
 use lockstep_row::{
     Arena, DataType, Datum, Value,
     arrow::{ColumnBuilder, ColumnReader, arrow_type},
@@ -51,6 +53,8 @@ pub(crate) enum BackendQuery {
     Engine(Box<Relation>),
     /// On a server, which binds it again when it runs.
     Server(ServerQuery),
+    /// Rows as they are appended, in the process.
+    Subscription(Box<Mutex<Subscription>>),
 }
 
 /// A query of a server.
@@ -96,6 +100,11 @@ impl ServerQuery {
         }
         Ok(rows.collect()?.warnings)
     }
+}
+
+/// Makes the error for what needs all rows of a subscription.
+fn no_end() -> Result<Output> {
+    Diagnostic::unsupported("the rows of a subscription have no end").err()
 }
 
 /// A compiled request.
@@ -190,6 +199,30 @@ impl Backend {
                 let columns = client.describe(sql, parameters.as_ref())?;
                 let text = ServerQueryText::Sql { sql: sql.to_owned(), parameters };
                 ServerQuery::new(client, text, &columns).map(BackendQuery::Server)
+            }
+        }
+    }
+
+    /// Follows the rows of a table or a stream.
+    pub(crate) fn subscribe(&self, name: &str, start: SubscriptionStart) -> Result<BackendQuery> {
+        match self {
+            Self::Engine(session) => {
+                let rows = session.subscribe(name, start)?;
+                Ok(BackendQuery::Subscription(Box::new(Mutex::new(rows))))
+            }
+            Self::Server(client) => {
+                let quoted = |part: &str| format!("`{}`", part.replace('`', "``"));
+                let name: Vec<String> = name.trim().splitn(2, '.').map(quoted).collect();
+                let start = match start {
+                    SubscriptionStart::Latest => "'latest'".to_owned(),
+                    SubscriptionStart::Earliest => "'earliest'".to_owned(),
+                    SubscriptionStart::Position(position) => format!("'{position}'"),
+                };
+                let name = name.join(".");
+                let sql = format!("SUBSCRIBE TO {name} OPTIONS(start = {start})");
+                let text = ServerQueryText::Sql { sql, parameters: None };
+                let (client, columns, roles) = (client.clone(), Vec::new(), Vec::new());
+                Ok(BackendQuery::Server(ServerQuery { client, text, columns, roles }))
             }
         }
     }
@@ -402,6 +435,7 @@ impl BackendQuery {
         match self {
             Self::Engine(relation) => relation.run_each(None, consume),
             Self::Server(query) => query.run_each(consume),
+            Self::Subscription(rows) => rows.lock().run_each(consume).map(|()| Vec::new()),
         }
     }
 
@@ -415,6 +449,7 @@ impl BackendQuery {
                 let rows = PassedRows { columns, roles, settings };
                 rows.write(path, options, &mut |write| query.run_each(write))
             }
+            Self::Subscription(_) => no_end(),
         }
     }
 
@@ -423,6 +458,7 @@ impl BackendQuery {
         match self {
             Self::Engine(relation) => relation.columns(),
             Self::Server(query) => &query.columns,
+            Self::Subscription(_) => &[],
         }
     }
 
@@ -434,6 +470,7 @@ impl BackendQuery {
                 let output = output_of(&query.client, query.run()?.collect()?)?;
                 Ok(Output { roles: query.roles.clone(), ..output })
             }
+            Self::Subscription(_) => no_end(),
         }
     }
 }

@@ -48,13 +48,15 @@ pub(crate) struct PyBatches {
 }
 
 impl PyBatches {
-    /// Starts a query, whose batches have `rows` rows, and fewer at the end.
+    /// Starts a query, whose batches have `rows` rows, and fewer at the end; as many as arrive together if there is no
+    /// number.
     pub(crate) fn start(
         py: Python<'_>,
         run: Arc<BackendQuery>,
         sql: &str,
-        rows: usize,
+        rows: Option<usize>,
     ) -> PyResult<Self> {
+        debug_assert!(rows != Some(0), "a batch has rows");
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let context = QueryContext::new();
         let own = context.clone();
@@ -119,7 +121,7 @@ impl PyBatches {
 /// Runs a query, and sends its rows.
 fn produce(
     run: &BackendQuery,
-    rows: usize,
+    rows: Option<usize>,
     sender: &SyncSender<StreamPart>,
 ) -> Result<Vec<Diagnostic>> {
     let send = |batch: RecordBatch| {
@@ -128,6 +130,7 @@ fn produce(
     };
     let failed =
         |error: arrow::error::ArrowError| Box::new(Diagnostic::internal(error.to_string()));
+    let Some(rows) = rows else { return run.run_each(&mut |batch| send(batch)) };
     let mut begun: Option<BatchCoalescer> = None;
     let warnings = run.run_each(&mut |batch| {
         query::checkpoint().map_err(|cause| Box::new(Diagnostic::interrupted(cause.limit_ms())))?;

@@ -12,7 +12,7 @@ use lockstep_client::{RemoteClient, ServerAddress, TlsMode};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{
     ArrowRows, Conversion, Database, Durability, OpenListener, OpenOptions, OpenProgress, Output,
-    Parameter, StorageMode, TableBatches, TrainingSetOptions, VerifyOptions,
+    Parameter, StorageMode, SubscriptionStart, TableBatches, TrainingSetOptions, VerifyOptions,
 };
 use lockstep_host::sync::Mutex;
 use lockstep_row::{DataType, Value};
@@ -148,6 +148,25 @@ impl PySession {
             return Err(error);
         }
         Ok(PyRelation { relation: Arc::new(bound?), sql: sql.to_owned() })
+    }
+
+    /// Returns an iterator over the rows of a table or a stream as they are appended; `start` is
+    /// `latest`, `earliest` or a position.
+    fn subscribe(&self, py: Python<'_>, name: &str, start: &str) -> PyResult<PyBatches> {
+        let start = match start {
+            "latest" => Some(SubscriptionStart::Latest),
+            "earliest" => Some(SubscriptionStart::Earliest),
+            position => position.parse().ok().map(SubscriptionStart::Position),
+        };
+        let Some(start) = start else {
+            let error = Diagnostic::new(
+                code::INVALID_PARAMETER,
+                "start must be 'latest', 'earliest' or a position",
+            );
+            return Err(raise(py, &error, None));
+        };
+        let rows = detached(py, None, || self.session.subscribe(name, start))?;
+        PyBatches::start(py, Arc::new(rows), "", None)
     }
 
     /// Returns a relation for the training set of a deployment.
@@ -529,7 +548,7 @@ impl PyRelation {
 
     /// Runs the query and returns an iterator over batches of `rows` rows.
     fn batches(&self, py: Python<'_>, rows: usize) -> PyResult<PyBatches> {
-        PyBatches::start(py, Arc::clone(&self.relation), &self.sql, rows)
+        PyBatches::start(py, Arc::clone(&self.relation), &self.sql, Some(rows))
     }
 }
 

@@ -20,6 +20,7 @@ mod origin;
 mod path_names;
 mod row_batches;
 mod sql_call;
+mod subscription;
 mod watched_body;
 
 use std::sync::Arc;
@@ -66,6 +67,7 @@ pub(crate) fn routes(state: Arc<ServerState>) -> Router {
         .route("/openapi.json", get(openapi::document))
         .route("/v1/deployments/{name}", post(deployment_call::answer))
         .route("/v1/sql", post(sql_call::run))
+        .route("/v1/subscriptions/{name}", get(subscription::follow))
         .route("/v1/tables/{name}", post(append_call::append))
         .merge(openmldb::routes())
         .fallback(not_found)

@@ -106,6 +106,7 @@ impl Parser<'_> {
                 let (path, span) = self.string()?;
                 Ok(Statement::Backup { path, span })
             }
+            "SUBSCRIBE" => self.subscribe(),
             "START" if self.nth_is_word(1, "STREAM") => self.start_stream(),
             "STOP" if self.nth_is_word(1, "STREAM") => self.stop_stream(),
             "STOP" | "CANCEL" => {

@@ -38,6 +38,14 @@ impl Parser<'_> {
         Ok(Statement::Stream(StreamStatement::Start(self.object_name()?)))
     }
 
+    pub(crate) fn subscribe(&mut self) -> Result<Statement> {
+        self.expect_word("SUBSCRIBE")?;
+        self.expect_word("TO")?;
+        let name = self.object_name()?;
+        let options = self.options_clause("OPTIONS")?;
+        Ok(Statement::Stream(StreamStatement::Subscribe { name, options }))
+    }
+
     pub(crate) fn stop_stream(&mut self) -> Result<Statement> {
         self.expect_word("STOP")?;
         self.expect_word("STREAM")?;

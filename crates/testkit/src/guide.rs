@@ -82,7 +82,9 @@ fn played(text: &str) -> (String, usize) {
 
 /// Formats the output of a block as a user would see it.
 fn output_of(session: &Session, sql: &str) -> String {
-    match session.execute(sql) {
+    let executed = session.execute(sql);
+    session.database().settle_streams();
+    match executed {
         Err(error) => error.render(Some(sql)),
         Ok(output) => {
             let warning =

@@ -157,6 +157,7 @@ impl Session {
         let (privilege, name) = match statement {
             StreamStatement::Create(create) => (Privilege::Create, &create.name),
             StreamStatement::Drop { name, .. } => (Privilege::Drop, name),
+            StreamStatement::Subscribe { name, .. } => (Privilege::Select, name),
             StreamStatement::Alter { name, .. }
             | StreamStatement::Start(name)
             | StreamStatement::Stop(name) => (Privilege::Alter, name),

@@ -43,6 +43,7 @@ pub(super) fn action_of(statement: &StreamStatement) -> &'static str {
         StreamStatement::Alter { .. } => "ALTER STREAM",
         StreamStatement::Start(_) => "START STREAM",
         StreamStatement::Stop(_) => "STOP STREAM",
+        StreamStatement::Subscribe { .. } => "SUBSCRIBE",
     }
 }
 
@@ -62,6 +63,15 @@ impl Session {
             StreamStatement::Alter { name, options } => self.alter_stream(name, options),
             StreamStatement::Start(name) => self.start_stream(name),
             StreamStatement::Stop(name) => self.stop_stream(name),
+            StreamStatement::Subscribe { name, .. } => {
+                Diagnostic::unsupported("this client cannot run SUBSCRIBE")
+                    .at(name.name.span)
+                    .with_detail("Its rows have no end.")
+                    .with_hint(
+                        "Use subscribe() in Python, Arrow Flight, or GET /v1/subscriptions/{name}.",
+                    )
+                    .err()
+            }
         }
     }
 

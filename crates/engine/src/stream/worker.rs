@@ -83,6 +83,13 @@ pub(crate) struct StreamFigures {
     pub(crate) bytes: usize,
 }
 
+impl StreamFigures {
+    /// Returns the newest event time less the watermark.
+    pub(crate) fn lag_ms(&self) -> Option<i64> {
+        Some(self.newest?.saturating_sub(self.watermark?))
+    }
+}
+
 impl StreamWorker {
     /// Returns a worker for the stream that takes the place of this one's.
     pub(crate) fn successor(&self) -> Self {

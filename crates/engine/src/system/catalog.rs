@@ -5,7 +5,7 @@ use lockstep_table::{TableParts, part::PageCacheUse};
 
 use super::{SystemTable, number, optional, text};
 use crate::{
-    Database, IndexFigures, TableFigures, access::Caller, catalog::TableEntry,
+    Database, IndexFigures, StreamInfo, TableFigures, access::Caller, catalog::TableEntry,
     statement::retention_text,
 };
 
@@ -198,8 +198,6 @@ pub(crate) fn stream_row(stream: &crate::stream::Stream) -> Vec<Value> {
     let figures = stream.worker.figures(|figures| figures.clone());
     let name = stream.name();
     let size = |count: usize| number(u64::try_from(count).unwrap_or(u64::MAX));
-    let lag = figures.newest.zip(figures.watermark);
-    let lag = lag.map(|(newest, watermark)| newest.saturating_sub(watermark));
     vec![
         text(&name.database),
         text(&name.name),
@@ -209,7 +207,7 @@ pub(crate) fn stream_row(stream: &crate::stream::Stream) -> Vec<Value> {
         number(figures.rows_written),
         number(figures.rows_late),
         figures.watermark.map_or(Value::Null, Value::Timestamp),
-        lag.map_or(Value::Null, Value::BigInt),
+        figures.lag_ms().map_or(Value::Null, Value::BigInt),
         size(figures.rows_waiting),
         size(figures.rows_kept),
         size(figures.keys),
@@ -364,6 +362,28 @@ fn indexes(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
         }
     }
     rows
+}
+
+/// Returns what the streams have done that a caller sees.
+pub(crate) fn stream_figures(database: &Database, caller: &Caller) -> Vec<StreamInfo> {
+    let objects = database.objects();
+    let is_seen = |stream: &&std::sync::Arc<crate::stream::Stream>| {
+        caller.sees_table(&objects, &stream.name().database, &stream.name().name)
+    };
+    let info = |stream: &std::sync::Arc<crate::stream::Stream>| {
+        let figures = stream.worker.figures(|figures| figures.clone());
+        StreamInfo {
+            database: stream.name().database.clone(),
+            name: stream.name().name.clone(),
+            state: figures.state.name(),
+            rows_read: figures.rows_read,
+            rows_written: figures.rows_written,
+            rows_late: figures.rows_late,
+            lag_ms: figures.lag_ms(),
+            memory_bytes: u64::try_from(figures.bytes).unwrap_or(u64::MAX),
+        }
+    };
+    objects.streams().filter(is_seen).map(info).collect()
 }
 
 /// Returns the sizes of the tables that a caller sees.

@@ -139,6 +139,28 @@ fn a_query_that_would_keep_too_many_removed_rows_says_so() {
 }
 
 #[test]
+fn a_query_cannot_go_on_without_the_rows_that_its_windows_require() {
+    let session = session();
+    let mut query = session.continuous_query(QUERY, lateness(2)).unwrap();
+    session.execute("INSERT INTO orders VALUES (1, 1, 100000, 1)").unwrap();
+    session.execute("INSERT INTO events VALUES (1, 1, 100000, 1)").unwrap();
+    assert_eq!(query.poll().unwrap().arrivals.len(), 0);
+    let progress = query.progress();
+    drop(query);
+    session.execute("TRUNCATE TABLE events").unwrap();
+    let mut again = session.continue_query(QUERY, lateness(2), &progress).unwrap();
+    let error = again.poll().unwrap_err();
+    let message = "rows of table `default.events` were removed that its windows require";
+    assert_eq!((error.code, error.message.as_str()), (code::UNDEFINED_OBJECT, message));
+    let detail = "A stream that continues reads the rows again that its windows contain, as far back as \
+        their frames and the lateness reach.";
+    assert_eq!(error.detail.as_deref(), Some(detail));
+    let hint = "Keep the rows for longer, and create the stream again; it starts with the rows that \
+        are stored.";
+    assert_eq!(error.hint.as_deref(), Some(hint));
+}
+
+#[test]
 fn filters_and_views_are_below_and_above_the_windows() {
     let session = session();
     let sql = "SELECT id + 1 AS next, s FROM (SELECT id, sum(x) OVER w AS s FROM some_orders \

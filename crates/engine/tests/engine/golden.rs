@@ -156,7 +156,7 @@ const DIRECTORIES: [GoldenDirectory; 8] = [
             "SELECT name, target, statement FROM lockstep.streams",
             "SHOW TABLES",
         ],
-        writes: &["INSERT INTO t VALUES (8, 'a', 20000, 1), (9, 'a', 1000, 1)", "DROP STREAM c"],
+        writes: &["INSERT INTO t VALUES (8, 'a', 20000, 1), (9, 'a', 1000, 1)", "START STREAM c"],
     },
     // Users with all that they may have: passwords, grants, roles and tokens.
     GoldenDirectory {

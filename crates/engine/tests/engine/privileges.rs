@@ -9,7 +9,9 @@ use arrow::{
     array::{RecordBatch, StringArray},
     datatypes::{DataType as ArrowType, Field, Schema},
 };
-use lockstep_engine::{ClientInfo, Database, Proof, Result, Session, TrainingSetOptions, code};
+use lockstep_engine::{
+    ClientInfo, Database, Proof, Result, Session, SubscriptionStart, TrainingSetOptions, code,
+};
 
 /// What a user does, and the grants each of which is enough. An empty list: nobody needs a grant; the
 /// words `AND` join grants that are all needed.
@@ -153,6 +155,11 @@ const DEEDS: &[Deed] = &[
         enough: SELECT,
     },
     Deed { text: "db.t", run: |session, text| session.arrivals_of(text), enough: SELECT },
+    Deed {
+        text: "db.t",
+        run: |session, text| session.subscribe(text, SubscriptionStart::Latest).map(drop),
+        enough: SELECT,
+    },
     Deed { text: "INSERT INTO db.t VALUES ('b')", run: sql, enough: INSERT },
     Deed {
         text: "db.t",

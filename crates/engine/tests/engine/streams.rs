@@ -1,7 +1,7 @@
 //! Streams in directories: each main row has one result however often the engine ends, and nothing is lost without an
 //! error.
 
-use lockstep_engine::{ClientInfo, Database, Proof, Session, code};
+use lockstep_engine::{ClientInfo, Database, Proof, Session, Subscription, code};
 
 use crate::test_directory::TestDirectory;
 
@@ -202,4 +202,44 @@ fn a_stream_has_the_privileges_of_its_owner() {
     root.database().settle_streams();
     assert_eq!(shown(&root, "state"), "failed");
     assert!(shown(&root, "error").contains("owner `ann` lacks privileges"));
+}
+
+#[test]
+fn a_subscriber_that_would_keep_too_many_removed_rows_is_told() {
+    let session = Database::in_memory().session();
+    session.execute(TABLES).unwrap();
+    let mut rows = Subscription::holding(&session, "orders", 0).unwrap();
+    insert(&session, 1);
+    session.execute("TRUNCATE TABLE orders").unwrap();
+    let error = rows.next_batch().unwrap_err();
+    assert_eq!(error.message, "rows of table `default.orders` were not given");
+    let hint =
+        "Read the rows sooner, or remove them later; subscribe again to continue behind them.";
+    assert_eq!((error.code, error.hint.as_deref()), (code::OUT_OF_MEMORY, Some(hint)));
+    // It goes on behind them.
+    insert(&session, 2);
+    assert_eq!(rows.next_batch().unwrap().map(|batch| batch.num_rows()), Some(1));
+    assert!(rows.next_batch().unwrap().is_none());
+}
+
+#[test]
+fn subscriptions_begin_where_they_are_told() {
+    let session = Database::in_memory().session();
+    session.execute(TABLES).unwrap();
+    insert(&session, 1);
+    let count = |sql: &str| {
+        let mut rows = session.subscription(sql).unwrap().unwrap();
+        let batch = rows.next_batch().unwrap();
+        (batch.map_or(0, |batch| batch.num_rows()), rows.position())
+    };
+    let (all, position) = count("SUBSCRIBE TO orders OPTIONS(start='earliest')");
+    assert_eq!((all, count("subscribe to default.orders").0), (1, 0));
+    insert(&session, 2);
+    let behind = format!("SUBSCRIBE TO orders OPTIONS(start='{position}')");
+    assert_eq!(count(&behind).0, 1);
+    let refused = session.subscription("SUBSCRIBE TO orders OPTIONS(start='now')").unwrap_err();
+    assert_eq!(refused.message, "option `start` must be 'latest', 'earliest' or a position");
+    let missing = session.subscription("SUBSCRIBE TO missing").unwrap_err();
+    assert!(missing.span.is_some(), "{missing}");
+    assert!(session.subscription("SELECT 1").unwrap().is_none());
 }

@@ -340,6 +340,7 @@ fn system_tables_show_each_user_what_it_may_see() {
         ("sessions", 2, 1),
         ("slow_requests", 0, 0),
         ("storage", 2, 1),
+        ("streams", 0, 0),
         ("tables", 2, 1),
         ("users", 3, 1),
         ("views", 0, 0),

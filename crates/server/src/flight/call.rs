@@ -55,6 +55,8 @@ pub(crate) enum CallDeadline {
     Request,
     /// `limits.statement_timeout_ms`.
     Statement,
+    /// None: the call ends with its client.
+    Never,
 }
 
 /// A call.
@@ -148,7 +150,17 @@ impl FlightCall {
         id: &str,
         work: impl FnOnce(&Session, &mut RowSender) -> Result<()> + Send + 'static,
     ) -> Result<RowStream, Status> {
-        let begun = self.begin(CallDeadline::Statement, id);
+        self.stream_until(CallDeadline::Statement, (class, id), work)
+    }
+
+    /// Runs work that sends rows as [`Self::stream`] does, within a deadline.
+    pub(crate) fn stream_until(
+        &self,
+        deadline: CallDeadline,
+        (class, id): (WorkClass, &str),
+        work: impl FnOnce(&Session, &mut RowSender) -> Result<()> + Send + 'static,
+    ) -> Result<RowStream, Status> {
+        let begun = self.begin(deadline, id);
         let (context, running) = begun.map_err(|error| self.status(&error))?;
         let (sender, receiver) = mpsc::channel(PARTS_AHEAD);
         let mut rows = RowSender::new(sender.clone(), &self.server.state, class);
@@ -184,6 +196,9 @@ impl FlightCall {
         let timeout_max_ms = match deadline {
             CallDeadline::Request => settings.request_timeout_ms,
             CallDeadline::Statement => settings.statement_timeout_ms,
+            CallDeadline::Never => {
+                return Ok(QueryContext::limited(&state.clock, QueryLimits::default()));
+            }
         };
         let limit_ms = self.timeout_ms.unwrap_or(timeout_max_ms).min(timeout_max_ms);
         let took_ms = state.clock.monotonic_ns().saturating_sub(self.begun_ns) / 1_000_000;

@@ -111,6 +111,15 @@ impl RowSender {
         self.send(FlightRowPart::Outcome(Box::new(outcome)))
     }
 
+    /// Waits for rows to send; the call leaves its place in the pool to others. Fails if the client is gone.
+    pub(crate) fn parked(&self, wait: impl FnOnce()) -> Result<()> {
+        self.state.pools.parked(self.class, wait);
+        match self.sender.is_closed() {
+            true => Diagnostic::interrupted(None).err(),
+            false => Ok(()),
+        }
+    }
+
     fn send(&self, part: FlightRowPart) -> Result<()> {
         match self.sender.try_send(part) {
             Ok(()) => Ok(()),

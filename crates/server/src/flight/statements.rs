@@ -3,7 +3,7 @@
 //! A ticket has the text of its statement, so that the server keeps nothing between `GetFlightInfo`, which
 //! tells the columns, and `DoGet`, which runs it.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow_flight::{
@@ -13,9 +13,10 @@ use arrow_flight::{
 use bytes::Bytes;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{
-    Output, Parameter, ParsedScript, Relation, Session, StatementEffect, TrainingSetOptions,
-    guarded,
+    Output, Parameter, ParsedScript, Relation, Session, StatementEffect, Subscription,
+    TrainingSetOptions, guarded, is_subscription,
 };
+use lockstep_host::query::checkpoint;
 use lockstep_protocol::{DiagnosticMessage, Execute, SessionView, StatementOutcome, TrainingSet};
 use prost::Message;
 use tonic::Status;
@@ -24,7 +25,7 @@ use super::{
     arrow_bytes::{names_of, parameters_in, schema_bytes, schema_of},
     call::{CallDeadline, FlightCall},
     prepared::{FlightStatement, ParameterRows},
-    rows::{FlightDataStream, RowSender},
+    rows::{CHECK_INTERVAL, FlightDataStream, RowSender},
     status::malformed,
 };
 use crate::work_pool::WorkClass;
@@ -161,7 +162,11 @@ impl FlightCall {
         let parameters = parameters_in(&execute.parameters);
         let parameters = parameters.map_err(|error| self.status(&error))?;
         let class = self.class_of(&execute.sql, std::slice::from_ref(&parameters));
-        let stream = self.stream(class, self.id(), move |session, sender| {
+        let deadline = match is_subscription(&execute.sql) {
+            true => CallDeadline::Never,
+            false => CallDeadline::Statement,
+        };
+        let stream = self.stream_until(deadline, (class, self.id()), move |session, sender| {
             let mut outcome = if execute.is_query {
                 run_query(session, &execute.sql, &parameters, sender)?
             } else {
@@ -294,6 +299,24 @@ pub(crate) fn training_set(session: &Session, set: TrainingSet) -> Result<Relati
     session.training_set(&deployment, &TrainingSetOptions { main_table, as_known })
 }
 
+/// Sends the rows of a subscription as they are appended, until the client ends it. Leaves its place in the pool to
+/// others while there are none.
+fn run_subscription(
+    session: &Session,
+    mut rows: Subscription,
+    sender: &mut RowSender,
+) -> Result<Infallible> {
+    sender.begin(rows.columns())?;
+    loop {
+        session.database().check_open()?;
+        checkpoint().map_err(|reason| Diagnostic::interrupted(reason.limit_ms()))?;
+        match rows.next_batch()? {
+            Some(batch) => sender.rows(&batch)?,
+            None => sender.parked(|| rows.wait(CHECK_INTERVAL))?,
+        }
+    }
+}
+
 /// Runs one query and sends its rows as they are computed.
 fn run_query(
     session: &Session,
@@ -301,6 +324,9 @@ fn run_query(
     parameters: &[Parameter],
     sender: &mut RowSender,
 ) -> Result<StatementOutcome> {
+    if let Some(rows) = session.subscription(sql)? {
+        match run_subscription(session, rows, sender)? {}
+    }
     let sender = std::cell::RefCell::new(sender);
     let mut names = Vec::new();
     let warnings = session.query_each(

@@ -47,6 +47,8 @@ pub(crate) struct CallParameters {
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) database: Option<String>,
     pub(crate) durability: Option<String>,
+    /// Where a subscription begins.
+    pub(crate) start: Option<String>,
 }
 
 /// A call of a client that has logged in, whose body is not read yet.
@@ -81,7 +83,7 @@ impl HttpCall {
         let Query(parameters) = parameters.map_err(|error| {
             let message = format!("invalid query parameters: {error}");
             Diagnostic::new(code::INVALID_PARAMETER, message)
-                .with_hint("Use only the parameters timeout_ms, database and durability.")
+                .with_hint("Use only the parameters timeout_ms, database, durability and start.")
         })?;
         let id = parts.extensions.get::<CallId>().cloned();
         if let Some(trace) = id.as_ref().and_then(CallId::trace) {
@@ -202,6 +204,11 @@ impl HttpCall {
             DeadlineKind::Request => settings.request_timeout_ms,
             DeadlineKind::Statement => settings.statement_timeout_ms,
         };
+        Ok(self.given_limit_ms()?.unwrap_or(timeout_max_ms).min(timeout_max_ms))
+    }
+
+    /// Returns how long the call may take as its client says.
+    fn given_limit_ms(&self) -> HttpResult<Option<u64>> {
         let header = self.headers.get(TIMEOUT_MS).map(|value| {
             let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
             number.ok_or_else(|| {
@@ -209,8 +216,7 @@ impl HttpCall {
                 HttpError::from(Diagnostic::new(code::INVALID_PARAMETER, message))
             })
         });
-        let given = header.transpose()?.or(self.parameters.timeout_ms);
-        Ok(given.unwrap_or(timeout_max_ms).min(timeout_max_ms))
+        Ok(header.transpose()?.or(self.parameters.timeout_ms))
     }
 
     /// Makes what the engine runs in a pool: the context, and what it is told of the call.
@@ -227,6 +233,24 @@ impl HttpCall {
         let deadline =
             HttpDeadline { kind, limit_ms: self.limit_ms(kind)?, left_ms: self.left_ms(kind)? };
         let context = self.context_of(deadline.left_ms);
+        let trace = self.trace().cloned();
+        let login = Arc::clone(&self.login);
+        Ok(EngineCall { login, context, deadline, call, database: None, trace })
+    }
+
+    /// Makes a call that ends with its client, or when the deadline has passed that this one names.
+    pub(crate) fn endless_call(&self) -> HttpResult<EngineCall> {
+        let request_id = self.id.as_ref().map(|id| id.text().to_owned());
+        let call = CallOptions { request_id, ..CallOptions::default() };
+        let kind = DeadlineKind::Statement;
+        let limit_ms = self.given_limit_ms()?.unwrap_or(u64::MAX);
+        if limit_ms == 0 {
+            return Err(past_deadline(limit_ms, kind).into());
+        }
+        let timeout_ms = Some(limit_ms).filter(|limit_ms| *limit_ms < u64::MAX);
+        let limits = QueryLimits { timeout_ms, ..QueryLimits::default() };
+        let context = QueryContext::limited(&self.state.clock, limits);
+        let deadline = HttpDeadline { kind, limit_ms, left_ms: limit_ms };
         let trace = self.trace().cloned();
         let login = Arc::clone(&self.login);
         Ok(EngineCall { login, context, deadline, call, database: None, trace })

@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use lockstep_engine::{Session, TableFigures};
+use lockstep_engine::{Session, StreamInfo, TableFigures};
 
 use super::{
     call::{DeadlineKind, HttpCall, run_in_pool},
@@ -98,7 +98,29 @@ fn figures(state: &ServerState, session: &Session) -> HttpResult<String> {
         definition::TRACED_CALLS.line(text, &[outcome], count);
     }
     write_tables(text, &session.table_figures()?);
+    write_streams(text, &session.stream_figures()?);
     Ok(std::mem::take(text))
+}
+
+/// Writes what streams have done, and have.
+fn write_streams(text: &mut String, streams: &[StreamInfo]) {
+    let mut write = |metric: &Metric, value: &dyn Fn(&StreamInfo) -> Option<u64>| {
+        metric.head(text);
+        for stream in streams {
+            let name = format!("{}.{}", stream.database, stream.name);
+            if let Some(value) = value(stream) {
+                metric.line(text, &[&name], value);
+            }
+        }
+    };
+    write(&definition::STREAM_ROWS_READ, &|stream| Some(stream.rows_read));
+    write(&definition::STREAM_ROWS_WRITTEN, &|stream| Some(stream.rows_written));
+    write(&definition::STREAM_ROWS_LATE, &|stream| Some(stream.rows_late));
+    write(&definition::STREAM_RUNNING, &|stream| Some(u64::from(stream.state == "running")));
+    write(&definition::STREAM_LAG, &|stream| {
+        stream.lag_ms.map(|lag_ms| u64::try_from(lag_ms).unwrap_or(0))
+    });
+    write(&definition::STREAM_BYTES, &|stream| Some(stream.memory_bytes));
 }
 
 /// Writes the rows and the memory of tables and of their indexes.

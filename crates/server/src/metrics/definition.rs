@@ -224,6 +224,48 @@ pub(crate) const INDEX_BYTES: Metric = Metric {
     help: "Memory used by each index, in bytes.",
 };
 
+pub(crate) const STREAM_ROWS_READ: Metric = Metric {
+    name: "lockstep_stream_rows_read_total",
+    kind: MetricKind::Counter,
+    labels: &["stream"],
+    help: "Rows that each stream has read.",
+};
+
+pub(crate) const STREAM_ROWS_WRITTEN: Metric = Metric {
+    name: "lockstep_stream_rows_written_total",
+    kind: MetricKind::Counter,
+    labels: &["stream"],
+    help: "Results that each stream has written.",
+};
+
+pub(crate) const STREAM_ROWS_LATE: Metric = Metric {
+    name: "lockstep_stream_rows_late_total",
+    kind: MetricKind::Counter,
+    labels: &["stream"],
+    help: "Rows of each stream that were late.",
+};
+
+pub(crate) const STREAM_RUNNING: Metric = Metric {
+    name: "lockstep_stream_running",
+    kind: MetricKind::Gauge,
+    labels: &["stream"],
+    help: "1 for a stream that runs, 0 for one that is stopped, waits for memory or has failed.",
+};
+
+pub(crate) const STREAM_LAG: Metric = Metric {
+    name: "lockstep_stream_lag_milliseconds",
+    kind: MetricKind::Gauge,
+    labels: &["stream"],
+    help: "Newest event time of each stream less its watermark.",
+};
+
+pub(crate) const STREAM_BYTES: Metric = Metric {
+    name: "lockstep_stream_bytes",
+    kind: MetricKind::Gauge,
+    labels: &["stream"],
+    help: "Memory used by the rows of each stream, in bytes.",
+};
+
 /// Every metric, in the order of the page.
 const METRICS: &[Metric] = &[
     HTTP_RESPONSES,
@@ -253,6 +295,12 @@ const METRICS: &[Metric] = &[
     TABLE_ROWS,
     TABLE_BYTES,
     INDEX_BYTES,
+    STREAM_ROWS_READ,
+    STREAM_ROWS_WRITTEN,
+    STREAM_ROWS_LATE,
+    STREAM_RUNNING,
+    STREAM_LAG,
+    STREAM_BYTES,
 ];
 
 impl Metric {

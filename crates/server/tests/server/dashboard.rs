@@ -12,6 +12,9 @@ const MANUAL: &str = include_str!("../../../../docs/reference/metrics.md");
 const SETUP: &str = "
     CREATE TABLE t (k STRING, v BIGINT, ts TIMESTAMP, INDEX(KEY=k, TS=ts));
     DEPLOY d AS SELECT k, v FROM t;
+    CREATE STREAM s INTO TABLE counts AS SELECT k, count(*) OVER w AS n FROM t
+        WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW);
+    INSERT INTO t VALUES ('a', 1, 1000);
     SET GLOBAL max_memory = '1GB';";
 
 /// Returns the names of metrics in a text: those of histograms without the parts.
@@ -29,6 +32,7 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 /// Returns the metrics that a server gives, each of which has a value.
 fn served_metrics() -> BTreeSet<String> {
     let server = TestServer::start(&[], SETUP);
+    server.database.settle_streams();
     assert_eq!(server.send(post("/v1/deployments/d", r#"["a",1,1]"#)).status, 200);
     let text = server.send(get("/metrics")).text().to_owned();
     let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));

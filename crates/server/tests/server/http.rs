@@ -573,3 +573,30 @@ fn requests_follow_each_other_on_a_connection() {
         assert_eq!(client.reply().unwrap().text(), expected);
     }
 }
+
+#[test]
+fn rows_are_sent_as_they_are_appended() {
+    let setup = "CREATE TABLE t (a INT, b STRING); INSERT INTO t VALUES (1, 'x')";
+    let server = TestServer::start(&[], setup);
+    let mut client = server.connect();
+    let head = client.begin(get("/v1/subscriptions/t?start=earliest"));
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/event-stream"), "{head}");
+    let mut event = || String::from_utf8(client.chunk().unwrap()).unwrap();
+    assert_eq!(event(), ": subscribed\n\n");
+    let first = event();
+    assert!(first.ends_with("event: rows\ndata: [{\"a\":1,\"b\":\"x\"}]\n\n"), "{first}");
+    let session = server.database.session();
+    session.execute("INSERT INTO t VALUES (2, NULL), (3, 'z')").unwrap();
+    let second = event();
+    assert!(second.contains("[{\"a\":2,\"b\":null},{\"a\":3,\"b\":\"z\"}]"), "{second}");
+    // Another call goes on behind the first event.
+    let id = first.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+    let headers = [("Last-Event-ID", id)];
+    let again = server.send(get("/v1/subscriptions/t?timeout_ms=50").with(&headers));
+    assert_eq!(again.text().matches("event: rows").count(), 1, "{again:?}");
+    assert!(again.text().contains("\"a\":2"), "{again:?}");
+    session.execute("DROP TABLE t").unwrap();
+    assert!(event().starts_with("event: error\ndata: {"));
+    let missing = server.send(get("/v1/subscriptions/t"));
+    assert_eq!((missing.status, missing.code().as_str()), (404, "42P01"));
+}

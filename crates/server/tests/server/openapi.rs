@@ -189,7 +189,16 @@ fn calls_of(description: &Value) -> Vec<DescribedCall> {
         for (method, operation) in operations.as_object().unwrap() {
             let has_body = operation.get("requestBody").is_some();
             let paths = paths_of(endpoint).into_iter();
-            let with_query = |path: String| QUERIES.map(|query| format!("{path}{query}"));
+            // What has no end of its own is given one.
+            let is_endless =
+                operation.pointer("/responses/200/content/text~1event-stream").is_some();
+            let with_query = |path: String| {
+                QUERIES.map(|query| match (is_endless, query) {
+                    (false, query) => format!("{path}{query}"),
+                    (true, "") => format!("{path}?timeout_ms=5"),
+                    (true, query) => format!("{path}{query}&start=earliest&timeout_ms=5"),
+                })
+            };
             calls.push(DescribedCall {
                 operation: operation.clone(),
                 method: method.to_uppercase(),

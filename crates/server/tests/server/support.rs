@@ -140,10 +140,35 @@ impl<S: Read + Write> Client<S> {
             headers.push((name.to_ascii_lowercase(), value.to_owned()));
         }
         let mut reply = Reply { status, headers, body: Vec::new() };
+        if reply.header("transfer-encoding") == Some("chunked") {
+            while let Some(chunk) = self.chunk() {
+                reply.body.extend_from_slice(&chunk);
+            }
+            return Some(reply);
+        }
         let size = reply.header("content-length").map_or(0, |text| text.parse().unwrap());
         reply.body = vec![0; size];
         self.stream.read_exact(&mut reply.body).ok()?;
         Some(reply)
+    }
+
+    /// Reads the next part of a body that is sent in chunks; `None` after the last one.
+    pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).ok()?;
+        let size = usize::from_str_radix(line.trim_end(), 16).ok()?;
+        let mut chunk = vec![0; size + 2];
+        self.stream.read_exact(&mut chunk).ok()?;
+        chunk.truncate(size);
+        (size > 0).then_some(chunk)
+    }
+
+    /// Sends a request and reads the status and the headers of the reply.
+    pub(crate) fn begin(&mut self, request: Request<'_>) -> String {
+        self.stream.get_mut().write_all(&request.bytes()).unwrap();
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") && self.stream.read_line(&mut head).unwrap() > 0 {}
+        head
     }
 
     /// Returns whether the server closes the connection without another reply.

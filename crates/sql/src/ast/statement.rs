@@ -481,6 +481,13 @@ pub enum StreamStatement {
     Start(ObjectName),
     /// STOP STREAM.
     Stop(ObjectName),
+    /// SUBSCRIBE TO name [OPTIONS(…)].
+    Subscribe {
+        /// The stream or the table.
+        name: ObjectName,
+        /// OPTIONS(…).
+        options: Vec<OptionItem>,
+    },
 }
 
 /// A statement.

@@ -12,6 +12,7 @@ pub(super) const STATEMENTS: StatementChapter = StatementChapter {
         &ALTER_STREAM,
         &STOP_STREAM,
         &START_STREAM,
+        &SUBSCRIBE,
         &SHOW_STREAMS,
         &SHOW_CREATE_STREAM,
     ],
@@ -25,6 +26,7 @@ pub(super) fn rule_of(statement: &StreamStatement) -> &'static StatementRule {
         StreamStatement::Alter { .. } => &ALTER_STREAM,
         StreamStatement::Start(_) => &START_STREAM,
         StreamStatement::Stop(_) => &STOP_STREAM,
+        StreamStatement::Subscribe { .. } => &SUBSCRIBE,
     }
 }
 
@@ -130,6 +132,29 @@ const START_STREAM: StatementRule = StatementRule {
     privileges: "`ALTER` on the stream.",
     options: &[],
     examples: &["START STREAM around"],
+};
+
+const SUBSCRIBE: StatementRule = StatementRule {
+    name: "SUBSCRIBE",
+    description: "Returns the rows of a stream or of a table as they are appended, without an \
+        end: over Arrow Flight, with `subscribe` in Python, and as server-sent events over HTTP. \
+        Other clients cannot run it. \
+        A client that reads too slowly gets an error if rows of more than 64 MB were removed \
+        before it has read them.",
+    grammar: "SUBSCRIBE TO table_name [ OPTIONS option_list ]",
+    privileges: "`SELECT` on the stream or the table.",
+    options: &[OptionList {
+        clause: "OPTIONS",
+        others: "is an error",
+        options: &[DocumentedOption {
+            name: "start",
+            values: "`latest`, `earliest`, or a position",
+            default: "`latest`",
+            meaning: "The first row: the next one that is appended, the first one that is stored, \
+                or the one behind a position that an earlier subscription returned.",
+        }],
+    }],
+    examples: &["SUBSCRIBE TO around", "SUBSCRIBE TO shop.around OPTIONS(start = 'earliest')"],
 };
 
 pub(super) const SHOW_STREAMS: StatementRule = StatementRule {
