@@ -12,7 +12,6 @@ use std::{
     fmt, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use lockstep_engine::{Database, OpenOptions, Session, StorageTuning};
@@ -152,8 +151,7 @@ fn cycle(options: &StreamKillOptions, directory: &Path, random: &mut Random) {
     }
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().expect("this program runs");
-    let milliseconds = u64::try_from(random.below(KILL_MS_MAX)).unwrap_or(0);
-    std::thread::sleep(Duration::from_millis(milliseconds));
+    lockstep_host::pause(u32::try_from(random.below(KILL_MS_MAX)).unwrap_or(0));
     // Fails when it has ended by itself.
     let _killed = child.kill();
     child.wait().expect("it was started");
@@ -302,9 +300,44 @@ fn compare(directory: &Path, report: &mut StreamReport) -> Result<(), String> {
     }
     session.database().settle_streams();
     let sources = [arrived(&session, "orders")?, arrived(&session, "events")?];
+    let batch = without_late(&sources)?;
+    let watermark = sources.iter().map(|source| source.newest).min().flatten();
+    let watermark = watermark.map_or(i64::MIN, |newest| newest - LATENESS_MS);
+    for (name, _) in STREAMS {
+        let of_stream = |what: String| format!("stream {name}: {what}");
+        let state = format!("SELECT error FROM lockstep.streams WHERE name = '{name}'");
+        if let Some([Value::String(error)]) = query(&session, &state)?.first().map(Vec::as_slice) {
+            return Err(of_stream(error.to_string()));
+        }
+        let expected = match name {
+            AT_ARRIVAL => query(&session, &format!("{} AS KNOWN AT ARRIVAL", query_of(name)))?,
+            name => query(&batch, &query_of(name))?,
+        };
+        let expected = by_id(expected)?;
+        let found = query(&session, &format!("SELECT * FROM {name}_results"))?;
+        let found = by_id(found).map_err(of_stream)?;
+        if let Some((id, row)) = found.iter().find(|(id, row)| expected.get(*id) != Some(*row)) {
+            let expected = expected.get(id);
+            return Err(of_stream(format!("row {id} is {row:?}, not {expected:?}")));
+        }
+        check_complete(name, &found, (&sources, watermark)).map_err(of_stream)?;
+        report.results += u64::try_from(found.len()).unwrap_or(0);
+        if name == AT_ARRIVAL {
+            if found.len() != expected.len() {
+                return Err(of_stream(format!("{} rows, not {}", found.len(), expected.len())));
+            }
+            continue;
+        }
+        report.late += compare_late(&session, name, &sources).map_err(of_stream)?;
+    }
+    Ok(())
+}
+
+/// Makes a database of the rows that were not late.
+fn without_late(sources: &[JudgedRows; 2]) -> Result<Session, String> {
     let batch = Database::in_memory().session();
     batch.execute(TABLES).map_err(|error| error.to_string())?;
-    for (table, source) in ["orders", "events"].iter().zip(&sources) {
+    for (table, source) in ["orders", "events"].iter().zip(sources) {
         for row in &source.in_time {
             let Value::Double(x) = row[3] else { return Err("a row without a value".to_owned()) };
             let numbers: Vec<String> =
@@ -313,59 +346,46 @@ fn compare(directory: &Path, report: &mut StreamReport) -> Result<(), String> {
             batch.execute(&sql).map_err(|error| error.to_string())?;
         }
     }
-    let watermark = sources.iter().map(|source| source.newest).min().flatten();
-    let watermark = watermark.map_or(i64::MIN, |newest| newest - LATENESS_MS);
-    for (name, _) in STREAMS {
-        let failed =
-            query(&session, &format!("SELECT error FROM lockstep.streams WHERE name = '{name}'"))?;
-        if let Some([Value::String(error)]) = failed.first().map(Vec::as_slice) {
-            return Err(format!("stream {name}: {error}"));
-        }
-        let expected = match name {
-            AT_ARRIVAL => query(&session, &format!("{} AS KNOWN AT ARRIVAL", query_of(name)))?,
-            name => query(&batch, &query_of(name))?,
+    Ok(batch)
+}
+
+/// Checks that the results are there that have to be: those that no row can change which is still to come.
+fn check_complete(
+    name: &str,
+    found: &BTreeMap<i64, Vec<Value>>,
+    (sources, watermark): (&[JudgedRows; 2], i64),
+) -> Result<(), String> {
+    let rows = || sources.iter().flat_map(|source| &source.in_time);
+    for row in &sources[0].in_time {
+        let (Some(id), Some(time)) = (integer(&row[0]), integer(&row[2])) else { continue };
+        let later = rows().filter(|other| {
+            let settled = time + 1..watermark;
+            other[1] == row[1] && integer(&other[2]).is_some_and(|time| settled.contains(&time))
+        });
+        let (has, is_final) = match name {
+            "timed" => (found.contains_key(&id), Some(time + FOLLOWING_MS < watermark)),
+            // Others of its time may be later ones, too.
+            "counted" => (found.contains_key(&id), (later.count() >= 2).then_some(true)),
+            _ => continue,
         };
-        let expected = by_id(expected)?;
-        let found = by_id(query(&session, &format!("SELECT * FROM {name}_results"))?)
-            .map_err(|what| format!("stream {name}: {what}"))?;
-        for (id, row) in &found {
-            if expected.get(id) != Some(row) {
-                return Err(format!(
-                    "stream {name}: row {id} is {row:?}, not {:?}",
-                    expected.get(id)
-                ));
-            }
+        if is_final.is_some_and(|is_final| is_final != has) {
+            let is = if has { "is not final" } else { "is missing" };
+            return Err(format!("row {id} of {time} {is}; watermark {watermark}"));
         }
-        for row in &sources[0].in_time {
-            let (Some(id), Some(time)) = (integer(&row[0]), integer(&row[2])) else { continue };
-            let is_final = time + FOLLOWING_MS < watermark;
-            if name == "timed" && found.contains_key(&id) != is_final {
-                let is = if is_final { "is missing" } else { "is not final" };
-                return Err(format!(
-                    "stream {name}: row {id} of {time} {is}; watermark {watermark}"
-                ));
-            }
-        }
-        if name == AT_ARRIVAL && found.len() != expected.len() {
-            let (found, expected) = (found.len(), expected.len());
-            return Err(format!("stream {name}: {found} rows instead of {expected}"));
-        }
-        report.results += u64::try_from(found.len()).unwrap_or(0);
-        if name == AT_ARRIVAL {
-            continue;
-        }
-        let late = query(&session, &format!("SELECT source, source_row FROM {name}_late"))?;
-        let late_count = sources.iter().map(|source| source.late.len()).sum::<usize>();
-        let distinct: BTreeSet<String> = late.iter().map(|row| format!("{row:?}")).collect();
-        if late.len() != late_count || distinct.len() != late_count {
-            let (rows, distinct) = (late.len(), distinct.len());
-            return Err(format!(
-                "stream {name}: {late_count} rows are late; {rows} are stored, {distinct} different"
-            ));
-        }
-        report.late += u64::try_from(late_count).unwrap_or(0);
     }
     Ok(())
+}
+
+/// Compares the table of late rows with those that were late. Returns how many there are.
+fn compare_late(session: &Session, name: &str, sources: &[JudgedRows; 2]) -> Result<u64, String> {
+    let late = query(session, &format!("SELECT source, source_row FROM {name}_late"))?;
+    let count = sources.iter().map(|source| source.late.len()).sum::<usize>();
+    let distinct: BTreeSet<String> = late.iter().map(|row| format!("{row:?}")).collect();
+    if late.len() != count || distinct.len() != count {
+        let (rows, distinct) = (late.len(), distinct.len());
+        return Err(format!("{count} rows are late; {rows} are stored, {distinct} different"));
+    }
+    Ok(u64::try_from(count).unwrap_or(0))
 }
 
 /// Returns rows by their first column; an error where two have one.

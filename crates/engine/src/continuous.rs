@@ -17,6 +17,7 @@
 //! ([`source`]), and gives each of these once.
 
 mod arrival;
+mod explain;
 mod plan;
 mod rows;
 mod source;
@@ -35,7 +36,7 @@ use lockstep_stream::{JoinCounts, JoinProgress, Lateness, WindowJoin, WindowedRo
 use lockstep_table::{TailError, TailOptions, TailSignal};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{arrival::ArrivalQuery, source::LateSourceRow};
+pub(crate) use self::{arrival::ArrivalQuery, explain::explain, source::LateSourceRow};
 use self::{
     plan::{ContinuousPlan, SourcePlan},
     rows::RowBuffer,

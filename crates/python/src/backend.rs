@@ -55,6 +55,8 @@ pub(crate) enum BackendQuery {
     Server(ServerQuery),
     /// Rows as they are appended, in the process.
     Subscription(Box<Mutex<Subscription>>),
+    /// Rows as they are appended, on a server that sends them already.
+    ServerSubscription(Box<Mutex<Rows>>),
 }
 
 /// A query of a server.
@@ -220,9 +222,9 @@ impl Backend {
                 };
                 let name = name.join(".");
                 let sql = format!("SUBSCRIBE TO {name} OPTIONS(start = {start})");
-                let text = ServerQueryText::Sql { sql, parameters: None };
-                let (client, columns, roles) = (client.clone(), Vec::new(), Vec::new());
-                Ok(BackendQuery::Server(ServerQuery { client, text, columns, roles }))
+                // The columns arrive when the server follows the rows.
+                let rows = client.query(&sql, None)?;
+                Ok(BackendQuery::ServerSubscription(Box::new(Mutex::new(rows))))
             }
         }
     }
@@ -436,6 +438,13 @@ impl BackendQuery {
             Self::Engine(relation) => relation.run_each(None, consume),
             Self::Server(query) => query.run_each(consume),
             Self::Subscription(rows) => rows.lock().run_each(consume).map(|()| Vec::new()),
+            Self::ServerSubscription(rows) => {
+                let mut rows = rows.lock();
+                while let Some(batch) = rows.next_batch()? {
+                    consume(batch)?;
+                }
+                Ok(Vec::new())
+            }
         }
     }
 
@@ -449,7 +458,7 @@ impl BackendQuery {
                 let rows = PassedRows { columns, roles, settings };
                 rows.write(path, options, &mut |write| query.run_each(write))
             }
-            Self::Subscription(_) => no_end(),
+            Self::Subscription(_) | Self::ServerSubscription(_) => no_end(),
         }
     }
 
@@ -458,7 +467,7 @@ impl BackendQuery {
         match self {
             Self::Engine(relation) => relation.columns(),
             Self::Server(query) => &query.columns,
-            Self::Subscription(_) => &[],
+            Self::Subscription(_) | Self::ServerSubscription(_) => &[],
         }
     }
 
@@ -470,7 +479,7 @@ impl BackendQuery {
                 let output = output_of(&query.client, query.run()?.collect()?)?;
                 Ok(Output { roles: query.roles.clone(), ..output })
             }
-            Self::Subscription(_) => no_end(),
+            Self::Subscription(_) | Self::ServerSubscription(_) => no_end(),
         }
     }
 }

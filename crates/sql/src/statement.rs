@@ -8,7 +8,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use crate::Parsed;
 use crate::ast::{
     Deploy, Estimate, Ident, IgnoredRows, Insert, InsertRow, LoadData, Show, Statement,
-    VerifyAgainst,
+    StreamStatement, VerifyAgainst,
 };
 use crate::cursor::Parser;
 use crate::elsewhere;
@@ -126,6 +126,10 @@ impl Parser<'_> {
         let analyze = self.eat_word("ANALYZE");
         if analyze && self.at_word("CALL") {
             return self.call_procedure(true);
+        }
+        if !analyze && self.eat_word("STREAM") {
+            let name = self.object_name()?;
+            return Ok(Statement::Stream(StreamStatement::Explain(name)));
         }
         let _is_detailed = !analyze && (self.eat_word("LOGICAL") || self.eat_word("PHYSICAL"));
         self.top_level_query().map(|query| Statement::Explain { query: Box::new(query), analyze })

@@ -177,6 +177,12 @@ impl Table {
         TableTail { table: Arc::clone(self), state, reached }
     }
 
+    /// Returns an arrival before which no row becomes visible any more: all that there will be are. The snapshots of
+    /// several tables that are taken afterwards show what had arrived before the least of theirs.
+    pub fn arrived_before(&self) -> u64 {
+        self.commit_queue.first_in_flight(|| self.arrivals.next())
+    }
+
     /// Lets the tails take what they have not read of a state, some of whose rows are about to be removed.
     pub(crate) fn hold_for_tails(&self, state: &TableState) {
         let mut tails = self.tails.lock();
@@ -230,14 +236,26 @@ impl TableTail {
     pub fn read(
         &mut self,
         rows_max: usize,
+        visit: impl FnMut(TailRow<'_>),
+    ) -> Result<usize, TailError> {
+        self.read_before(u64::MAX, rows_max, visit)
+    }
+
+    /// Visits rows as [`Self::read`] does, those with a smaller arrival than `end`.
+    pub fn read_before(
+        &mut self,
+        end: u64,
+        rows_max: usize,
         mut visit: impl FnMut(TailRow<'_>),
     ) -> Result<usize, TailError> {
         let mut count = 0;
         while count < rows_max
+            && self.reached < end
             && let Some(part) = self.next_part()?
         {
             let (mut reached, mut is_full) = (self.reached, false);
-            let visited = part.rows.visit_stored(self.reached..part.end, true, |found| {
+            let part_end = part.end.min(end);
+            let visited = part.rows.visit_stored(self.reached..part_end, true, |found| {
                 let arrival = found.row.arrival();
                 debug_assert!(arrival >= reached, "rows are in order of arrival");
                 let (arrival_ms, row) = (found.arrival_ms, part.rows.view(found.row));
@@ -246,7 +264,7 @@ impl TableTail {
                 is_full = count == rows_max;
                 Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             });
-            self.reached = if visited.is_ok() && !is_full { part.end } else { reached };
+            self.reached = if visited.is_ok() && !is_full { part_end } else { reached };
             self.state.place.lock().pass(self.reached);
             visited.map_err(TailError::Read)?;
         }

@@ -155,6 +155,9 @@ impl Session {
 
     fn needs_of_stream(&self, statement: &StreamStatement) -> Needs {
         let (privilege, name) = match statement {
+            StreamStatement::Explain(name) => {
+                return Needs::any(Securable::Table(self.qualified(name)), name.name.span);
+            }
             StreamStatement::Create(create) => (Privilege::Create, &create.name),
             StreamStatement::Drop { name, .. } => (Privilege::Drop, name),
             StreamStatement::Subscribe { name, .. } => (Privilege::Select, name),

@@ -2,7 +2,8 @@
 //! it, with the values of AS KNOWN AT ARRIVAL.
 //!
 //! The state is that of the tables and their indexes, so that the place in the order of arrival is all that has to be
-//! stored to go on: whenever a row is answered, the tables are cut where it arrived.
+//! stored to go on: whenever a row is answered, the tables are cut where it arrived. A row is answered when no row that
+//! has arrived before it, in any of the tables, can become visible any more.
 
 use std::sync::Arc;
 
@@ -87,26 +88,32 @@ impl ArrivalQuery {
     fn answer_some(&mut self) -> Result<FinalRows> {
         let Self { request, tables, main_table, tail, output, .. } = self;
         let program = request.program();
+        // Before the snapshots: what has arrived before a row and is not visible yet is waited for.
+        let end = tables.by_id.values().map(|table| table.arrived_before()).min();
         let mut known = KnownTables::new(program, tables, std::collections::BTreeMap::new());
         let mut answers = program.known_answers();
         let columns = request.input().len();
         debug_assert!(known.now(*main_table).is_some(), "the main table is one of them");
         let mut failed = None;
         let mut arena = Arena::new();
-        let read = tail.read(ROWS_AT_ONCE, |TailRow { arrival, arrival_ms, row }| {
-            if failed.is_some() {
-                return;
-            }
-            let values: Vec<Datum<'_>> =
-                (0..columns).map(|column| row.get_in(column, &arena)).collect();
-            known.go_to(arrival, arrival_ms);
-            let answered = answers.answer(&values, known.moment(), &mut |row| {
-                output.push(row, arrival);
-            });
-            failed = answered.err();
-            drop(values);
-            arena.reset();
-        });
+        let read = tail.read_before(
+            end.unwrap_or(0),
+            ROWS_AT_ONCE,
+            |TailRow { arrival, arrival_ms, row }| {
+                if failed.is_some() {
+                    return;
+                }
+                let values: Vec<Datum<'_>> =
+                    (0..columns).map(|column| row.get_in(column, &arena)).collect();
+                known.go_to(arrival, arrival_ms);
+                let answered = answers.answer(&values, known.moment(), &mut |row| {
+                    output.push(row, arrival);
+                });
+                failed = answered.err();
+                drop(values);
+                arena.reset();
+            },
+        );
         if let Some(error) = failed {
             return Err(error);
         }
@@ -114,6 +121,11 @@ impl ArrivalQuery {
         self.is_read = count < ROWS_AT_ONCE;
         self.rows_read += u64::try_from(count).unwrap_or(u64::MAX);
         self.output.take()
+    }
+
+    /// Describes how a row is answered.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        self.request.explain().lines().map(str::to_owned).collect()
     }
 
     /// Returns no rows, with the columns of all others.

@@ -72,7 +72,7 @@ impl ContinuousPlan {
 }
 
 /// Finds the windows of a query, above which there are only filters and projections.
-fn windows_of(plan: &LogicalPlan) -> Result<&WindowAggregate> {
+pub(super) fn windows_of(plan: &LogicalPlan) -> Result<&WindowAggregate> {
     if let Some(node) = window(plan) {
         return Ok(node);
     }

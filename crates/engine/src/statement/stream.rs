@@ -23,6 +23,7 @@ use crate::{
     access::{Needs, OwnedReads, Requirement},
     append::push_batch,
     catalog::{Cascade, CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
+    continuous::explain,
     deployment::{QuerySource, query_text},
     output::schema_of,
     session::object_name,
@@ -44,6 +45,7 @@ pub(super) fn action_of(statement: &StreamStatement) -> &'static str {
         StreamStatement::Start(_) => "START STREAM",
         StreamStatement::Stop(_) => "STOP STREAM",
         StreamStatement::Subscribe { .. } => "SUBSCRIBE",
+        StreamStatement::Explain(_) => "EXPLAIN STREAM",
     }
 }
 
@@ -63,6 +65,7 @@ impl Session {
             StreamStatement::Alter { name, options } => self.alter_stream(name, options),
             StreamStatement::Start(name) => self.start_stream(name),
             StreamStatement::Stop(name) => self.stop_stream(name),
+            StreamStatement::Explain(name) => self.explain_stream(name),
             StreamStatement::Subscribe { name, .. } => {
                 Diagnostic::unsupported("this client cannot run SUBSCRIBE")
                     .at(name.name.span)
@@ -248,6 +251,27 @@ impl Session {
             Some(stream) => Ok(Arc::clone(stream)),
             None => at_name(objects.no_stream(&wanted), name).err(),
         }
+    }
+
+    /// Runs EXPLAIN STREAM.
+    fn explain_stream(&self, name: &ObjectName) -> Result<Output> {
+        let stream = self.find_stream(name)?;
+        let options = stream.options;
+        let of_query = options.of_query(false);
+        let query = StreamQuery::new(&stream.query, &self.database, of_query, (options, None))?;
+        let (first, lines) = match &query {
+            StreamQuery::Final(_) => {
+                let lateness_ms = options.lateness_ms;
+                let first = format!("results when they are final, lateness {lateness_ms} ms");
+                (first, explain(&stream.query)?)
+            }
+            StreamQuery::AtArrival(query) => {
+                ("results at arrival, answered in request mode".to_owned(), query.explain())
+            }
+        };
+        let lines = lines.iter().map(|line| format!("  {line}"));
+        let lines: Vec<String> = std::iter::once(first).chain(lines).collect();
+        Output::of_list("plan", lines.iter().map(String::as_str))
     }
 
     /// Runs SHOW STREAMS: those of the current database.

@@ -1,6 +1,8 @@
 //! Streams in directories: each main row has one result however often the engine ends, and nothing is lost without an
 //! error.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use lockstep_engine::{ClientInfo, Database, Proof, Session, Subscription, code};
 
 use crate::test_directory::TestDirectory;
@@ -242,4 +244,32 @@ fn subscriptions_begin_where_they_are_told() {
     let missing = session.subscription("SUBSCRIBE TO missing").unwrap_err();
     assert!(missing.span.is_some(), "{missing}");
     assert!(session.subscription("SELECT 1").unwrap().is_none());
+}
+
+#[test]
+fn what_is_given_at_arrival_beside_many_writers_is_what_was_known() {
+    let query = "SELECT id, sum(x) OVER w AS s, count(*) OVER w AS n FROM orders WINDOW w AS \
+        (UNION events PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 10s PRECEDING AND CURRENT ROW)";
+    let database = Database::in_memory();
+    let session = database.session();
+    session.execute(TABLES).unwrap();
+    let create = format!("CREATE STREAM s INTO TABLE results OPTIONS(emit='arrival') AS {query}");
+    session.execute(&create).unwrap();
+    let write = |writer: i32| {
+        let session = database.session();
+        for number in 0..200 {
+            let table = if (number + writer) % 3 == 0 { "orders" } else { "events" };
+            let (id, k, ts) = (1_000 * writer + number, number % 2, 100_000 + 10 * number);
+            let sql = format!("INSERT INTO {table} VALUES ({id}, {k}, {ts}, 0.5)");
+            session.execute(&sql).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            scope.spawn(move || write(writer));
+        }
+    });
+    database.settle_streams();
+    let known = rows(&session, &format!("SELECT * FROM ({query}) AS q AS KNOWN AT ARRIVAL"));
+    assert_eq!(rows(&session, "SELECT * FROM results"), known);
 }

@@ -481,6 +481,8 @@ pub enum StreamStatement {
     Start(ObjectName),
     /// STOP STREAM.
     Stop(ObjectName),
+    /// EXPLAIN STREAM.
+    Explain(ObjectName),
     /// SUBSCRIBE TO name [OPTIONS(…)].
     Subscribe {
         /// The stream or the table.

@@ -13,6 +13,7 @@ pub(super) const STATEMENTS: StatementChapter = StatementChapter {
         &STOP_STREAM,
         &START_STREAM,
         &SUBSCRIBE,
+        &EXPLAIN_STREAM,
         &SHOW_STREAMS,
         &SHOW_CREATE_STREAM,
     ],
@@ -27,6 +28,7 @@ pub(super) fn rule_of(statement: &StreamStatement) -> &'static StatementRule {
         StreamStatement::Start(_) => &START_STREAM,
         StreamStatement::Stop(_) => &STOP_STREAM,
         StreamStatement::Subscribe { .. } => &SUBSCRIBE,
+        StreamStatement::Explain(_) => &EXPLAIN_STREAM,
     }
 }
 
@@ -155,6 +157,17 @@ const SUBSCRIBE: StatementRule = StatementRule {
         }],
     }],
     examples: &["SUBSCRIBE TO around", "SUBSCRIBE TO shop.around OPTIONS(start = 'earliest')"],
+};
+
+const EXPLAIN_STREAM: StatementRule = StatementRule {
+    name: "EXPLAIN STREAM",
+    description: "Returns the tables that a stream reads, its windows with the time at which \
+        their results are final, and for each call whether its state slides from one row to the \
+        next or is recomputed; with `emit='arrival'`, the program in request mode.",
+    grammar: "EXPLAIN STREAM table_name",
+    privileges: "Any privilege on the stream.",
+    options: &[],
+    examples: &["EXPLAIN STREAM around"],
 };
 
 pub(super) const SHOW_STREAMS: StatementRule = StatementRule {

@@ -72,6 +72,24 @@ fn a_tail_begins_where_it_is_told_to() {
 }
 
 #[test]
+fn rows_are_read_up_to_an_arrival() {
+    let (table, mut tail) = followed(u64::MAX);
+    assert_eq!(table.arrived_before(), 0);
+    table.append(rows(0..5)).unwrap();
+    let end = table.arrived_before();
+    assert_eq!(end, 5, "all rows are visible");
+    table.append(rows(5..9)).unwrap();
+    let mut numbers = Vec::new();
+    let mut read_before = |end, rows_max| {
+        let mut visit = |found: crate::TailRow<'_>| numbers.push(found.arrival);
+        tail.read_before(end, rows_max, &mut visit).unwrap()
+    };
+    assert_eq!((read_before(end, 3), read_before(end, 3), read_before(end, 3)), (3, 2, 0));
+    assert_eq!((read_before(2, 3), read_before(7, 3), read_before(u64::MAX, 9)), (0, 2, 2));
+    assert_eq!(numbers, (0..9).collect::<Vec<_>>());
+}
+
+#[test]
 fn rows_of_many_blocks_are_read_in_parts() {
     let (table, mut tail) = followed(u64::MAX);
     for first in (0..5_000).step_by(100) {

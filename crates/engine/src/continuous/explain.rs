@@ -1,0 +1,69 @@
+//! EXPLAIN STREAM: the sources of a continuous query, its windows, and how each call is computed.
+
+use lockstep_diagnostic::Result;
+use lockstep_function::aggregate::state::StateClass;
+use lockstep_plan::{BoundQuery, Frame, FrameAhead, Window, lineage::leftmost_table};
+
+use super::plan::windows_of;
+
+/// Describes a query whose rows are given when they are final.
+pub(crate) fn explain(query: &BoundQuery) -> Result<Vec<String>> {
+    let node = windows_of(&query.plan)?;
+    let mut lines = Vec::new();
+    let inputs = std::iter::once(&node.input).chain(&node.unions);
+    for (at, input) in inputs.enumerate() {
+        let table = leftmost_table(input);
+        let table = table.map_or_else(String::new, |t| format!("{}.{}", t.database, t.name));
+        lines.push(match at {
+            0 => format!("main rows of {table}"),
+            number => format!("union {number}, rows of {table}"),
+        });
+        let plan = input.display_indent().to_string();
+        lines.extend(plan.lines().map(|line| format!("  {line}")));
+    }
+    for group in &node.groups {
+        let mut line = format!("window {}", group.window);
+        if !group.unions.is_empty() {
+            let unions: Vec<String> =
+                group.unions.iter().map(|union| (union + 1).to_string()).collect();
+            line.push_str(&format!(" union {}", unions.join(", ")));
+        }
+        lines.push(line);
+        lines.push(format!("  final {}", finality(&group.window)));
+        for call in &group.calls {
+            lines.push(format!("  {call}: {}", computation(&group.window, call.bound.class())));
+        }
+    }
+    Ok(lines)
+}
+
+/// Says when the results of a window are final.
+fn finality(window: &Window) -> String {
+    match (window.frame, window.ahead) {
+        (_, None) => "when the watermark has passed the row".to_owned(),
+        (_, Some(FrameAhead { farthest: None, .. })) => "never".to_owned(),
+        (Frame::Rows { .. }, Some(FrameAhead { farthest: Some(rows), .. })) => {
+            format!("when the watermark has passed {rows} rows after the row")
+        }
+        (Frame::Range { .. }, Some(FrameAhead { farthest: Some(ms), .. })) => {
+            format!("when the watermark has passed the row by {ms} ms")
+        }
+    }
+}
+
+/// Says how the results of a call are computed from one row of a key to the next.
+fn computation(window: &Window, class: StateClass) -> String {
+    let has_hole = window.exclude_current_row || window.exclude_current_time;
+    let any_order = matches!(class, StateClass::Retractable | StateClass::Mergeable);
+    let is_between = window.instance_not_in_window && !any_order;
+    match class {
+        _ if window.ahead.is_some() && has_hole => {
+            "recomputed for each row: its frame leaves rows out in the middle".to_owned()
+        }
+        _ if window.ahead.is_some() && is_between => {
+            "recomputed for each row: the current row is in the middle of its frame".to_owned()
+        }
+        StateClass::Rows(reason) => format!("slides over the rows of its frame: {reason}"),
+        class => format!("slides ({})", class.name()),
+    }
+}
