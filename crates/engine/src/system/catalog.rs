@@ -101,27 +101,30 @@ pub(super) const STORAGE: SystemTable = SystemTable {
     rows: storage,
 };
 
-pub(super) const STREAMS: SystemTable =
-    SystemTable { name: "streams", columns: STREAM_COLUMNS, rows: streams };
+pub(super) const STREAMS: SystemTable = SystemTable {
+    name: "streams",
+    columns: &[
+        ("database_name", DataType::String),
+        ("name", DataType::String),
+        ("state", DataType::String),
+        ("target", DataType::String),
+        ("rows_read", DataType::BigInt),
+        ("rows_written", DataType::BigInt),
+        ("rows_late", DataType::BigInt),
+        ("watermark", DataType::Timestamp),
+        ("lag_ms", DataType::BigInt),
+        ("rows_waiting", DataType::BigInt),
+        ("rows_kept", DataType::BigInt),
+        ("keys", DataType::BigInt),
+        ("memory_bytes", DataType::BigInt),
+        ("error", DataType::String),
+        ("statement", DataType::String),
+    ],
+    rows: streams,
+};
 
-/// The columns of `streams`, and of SHOW STREAMS.
-pub(crate) const STREAM_COLUMNS: &[(&str, DataType)] = &[
-    ("database_name", DataType::String),
-    ("name", DataType::String),
-    ("state", DataType::String),
-    ("target", DataType::String),
-    ("rows_read", DataType::BigInt),
-    ("rows_written", DataType::BigInt),
-    ("rows_late", DataType::BigInt),
-    ("watermark", DataType::Timestamp),
-    ("lag_ms", DataType::BigInt),
-    ("rows_waiting", DataType::BigInt),
-    ("rows_kept", DataType::BigInt),
-    ("keys", DataType::BigInt),
-    ("memory_bytes", DataType::BigInt),
-    ("error", DataType::String),
-    ("statement", DataType::String),
-];
+/// The columns of `streams`, which SHOW STREAMS has as well.
+pub(crate) const STREAM_COLUMNS: &[(&str, DataType)] = STREAMS.columns;
 
 pub(super) const PAGE_CACHE: SystemTable = SystemTable {
     name: "page_cache",

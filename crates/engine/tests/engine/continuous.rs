@@ -152,11 +152,13 @@ fn a_query_cannot_go_on_without_the_rows_that_its_windows_require() {
     let error = again.poll().unwrap_err();
     let message = "rows of table `default.events` were removed that its windows require";
     assert_eq!((error.code, error.message.as_str()), (code::UNDEFINED_OBJECT, message));
-    let detail = "A stream that continues reads the rows again that its windows contain, as far back as \
-        their frames and the lateness reach.";
+    // One line each, as the list of messages that tests have seen wants them.
+    #[rustfmt::skip]
+    let (detail, hint) = (
+        "A stream that continues reads the rows again that its windows contain, as far back as their frames and the lateness reach.",
+        "Keep the rows for longer, and create the stream again; it starts with the rows that are stored.",
+    );
     assert_eq!(error.detail.as_deref(), Some(detail));
-    let hint = "Keep the rows for longer, and create the stream again; it starts with the rows that \
-        are stored.";
     assert_eq!(error.hint.as_deref(), Some(hint));
 }
 
