@@ -72,7 +72,7 @@ fn stream_options(name: &str, cycles: u64) -> StreamKillOptions {
 fn streams_that_are_killed_give_each_row_once() {
     let report = streams::run(&stream_options("streams", 40));
     assert!(report.violations.is_empty(), "{report}");
-    assert!(report.results > 1_000 && report.late > 0, "{report}");
+    assert!(report.results > 200 && report.late > 0, "{report}");
 }
 
 #[test]
