@@ -45,7 +45,7 @@ fn replace(
     };
     let from = |source: &ReadSource| {
         let places = source.rows.iter().copied().chain([(count, source.newest)]);
-        places.clone().filter(|(_, newest)| is_over(newest)).next_back().or(places.clone().next())
+        places.clone().rfind(|(_, newest)| is_over(newest)).or(places.clone().next())
     };
     let from: Vec<(usize, Option<i64>)> = sources.iter().filter_map(from).collect();
     let newest: Vec<Option<i64>> = from.iter().map(|(_, newest)| *newest).collect();
