@@ -140,15 +140,7 @@ impl Session {
         sql: &str,
         options: ContinuousOptions,
     ) -> Result<ContinuousQuery> {
-        let statements = lockstep_sql::parse(sql)?;
-        let [parsed] = statements.as_slice() else {
-            return Diagnostic::new(code::SYNTAX_ERROR, "one query is expected").err();
-        };
-        let Statement::Query(query) = &parsed.statement else {
-            return Diagnostic::new(code::SYNTAX_ERROR, "a query is expected").err();
-        };
-        let bound = self.bind(query)?;
-        ContinuousQuery::new(&bound, &self.database, options, None)
+        self.new_continuous(sql, options, None)
     }
 
     /// Goes on with a continuous query that was this far when it ended.
@@ -159,13 +151,24 @@ impl Session {
         options: ContinuousOptions,
         progress: &ContinuousProgress,
     ) -> Result<ContinuousQuery> {
+        self.new_continuous(sql, options, Some(progress))
+    }
+
+    fn new_continuous(
+        &self,
+        sql: &str,
+        options: ContinuousOptions,
+        progress: Option<&ContinuousProgress>,
+    ) -> Result<ContinuousQuery> {
         let statements = lockstep_sql::parse(sql)?;
-        let Some(Statement::Query(query)) = statements.first().map(|parsed| &parsed.statement)
-        else {
-            return Diagnostic::internal("a query that ran is a query").err();
+        let [parsed] = statements.as_slice() else {
+            return Diagnostic::new(code::SYNTAX_ERROR, "one query is expected").err();
+        };
+        let Statement::Query(query) = &parsed.statement else {
+            return Diagnostic::new(code::SYNTAX_ERROR, "a query is expected").err();
         };
         let bound = self.bind(query)?;
-        ContinuousQuery::new(&bound, &self.database, options, Some(progress))
+        ContinuousQuery::new(&bound, &self.database, options, progress)
     }
 }
 

@@ -18,21 +18,16 @@ impl Objects {
         } else {
             return self.check_no_stream(name);
         };
-        let message = format!("{taken_by} `{}` already exists", name.name);
-        Diagnostic::new(code::DUPLICATE_TABLE, message)
-            .with_detail("Tables, views and streams share a namespace.")
-            .err()
+        taken(taken_by, name).err()
     }
 
     /// Checks that no stream has a name.
     pub(super) fn check_no_stream(&self, name: &QualifiedName) -> Result<()> {
-        if self.find_stream(name).is_none() {
-            return Ok(());
+        if self.find_stream(name).is_some() {
+            taken(ObjectKind::Stream, name).err()
+        } else {
+            Ok(())
         }
-        let message = format!("stream `{}` already exists", name.name);
-        Diagnostic::new(code::DUPLICATE_TABLE, message)
-            .with_detail("Tables, views and streams share a namespace.")
-            .err()
     }
 
     /// Checks that no stream reads a table, or writes to it.
@@ -135,4 +130,9 @@ impl Objects {
         Diagnostic::new(code::UNDEFINED_OBJECT, message)
             .with_nearest(&name.name, names.map(String::as_str))
     }
+}
+
+fn taken(by: ObjectKind, name: &QualifiedName) -> Diagnostic {
+    Diagnostic::new(code::DUPLICATE_TABLE, format!("{by} `{}` already exists", name.name))
+        .with_detail("Tables, views and streams share a namespace.")
 }

@@ -111,9 +111,8 @@ impl StreamRun {
         self.store(stream, database)?;
         // What was read and is not final is read again.
         if self.query.progress() != self.stored.query {
-            let batch = self.query.no_rows();
-            let late = self.query.take_late_rows();
-            self.unstored = Some(self.unstored_rows(batch?, late));
+            let (rows, late) = (self.query.no_rows()?, self.query.take_late_rows());
+            self.unstored = Some(self.unstored_rows(rows, late));
             self.store(stream, database)?;
         }
         Ok(())

@@ -301,14 +301,9 @@ pub(crate) fn training_set(session: &Session, set: TrainingSet) -> Result<Relati
 
 /// Sends the rows of a subscription as they are appended, until the client ends it. Leaves its place in the pool to
 /// others while there are none.
-fn run_subscription(
-    session: &Session,
-    mut rows: Subscription,
-    sender: &mut RowSender,
-) -> Result<Infallible> {
+fn run_subscription(mut rows: Subscription, sender: &mut RowSender) -> Result<Infallible> {
     sender.begin(rows.columns())?;
     loop {
-        session.database().check_open()?;
         checkpoint().map_err(|reason| Diagnostic::interrupted(reason.limit_ms()))?;
         match rows.next_batch()? {
             Some(batch) => sender.rows(&batch)?,
@@ -325,7 +320,7 @@ fn run_query(
     sender: &mut RowSender,
 ) -> Result<StatementOutcome> {
     if let Some(rows) = session.subscription(sql)? {
-        match run_subscription(session, rows, sender)? {}
+        match run_subscription(rows, sender)? {}
     }
     let sender = std::cell::RefCell::new(sender);
     let mut names = Vec::new();
