@@ -55,6 +55,27 @@ def test_appends(served):
     assert json.loads(curl(served, "/v1/sql", "--data", call)[1])["rows"] == [[4, 6.5]]
 
 
+def test_bodies_that_are_no_rows(served):
+    """What is wrong is said, and nothing is stored."""
+    made = json.dumps({"sql": "CREATE TABLE curl_refused (name STRING, n SMALLINT)"})
+    assert curl(served, "/v1/sql", "--data", made)[0] == 200
+    csv, lines = "text/csv", "application/x-ndjson"
+    for kind, body, message in [
+        (csv, "name,name\na,b\n", "column `name` specified more than once in the header"),
+        (csv, "name,n\na\n", "line 2 of the body: expected 2 fields, found 1"),
+        (lines, '{"n": 1, "n": 2}', "column `n` specified more than once in the row"),
+        (lines, '{"n": 40000}', "column `n`: value 40000 is out of range for type SMALLINT"),
+        (lines, "[1]", "column `name` is of type STRING but the value is the number 1"),
+        (lines, '["a", 1, 2]', "the row has 3 values but 2 columns are expected"),
+    ]:
+        given = ["--header", f"Content-Type: {kind}", "--data-binary", body]
+        status, answer = curl(served, "/v1/tables/curl_refused", *given)
+        assert status == 400, answer
+        assert json.loads(answer)["error"]["message"] == message
+    call = json.dumps({"sql": "SELECT count(*) FROM curl_refused"})
+    assert json.loads(curl(served, "/v1/sql", "--data", call)[1])["rows"] == [[0]]
+
+
 @pytest.mark.client("curl", "health and metrics")
 def test_health(served):
     assert curl(served, "/healthz")[0] == 200

@@ -11,6 +11,7 @@
 //! | [`replay`] | drawn statements in one process: closed, opened, compared |
 //! | [`soak`] | a served directory under mixed load, with disconnects and kills |
 //! | [`streams`] | streams under kills: each result once, with the bits of batch mode |
+//! | [`kafka`] | sources and sinks under kills, over a broker in the driver: each message one row, each row one message |
 //! | [`bugs`] | the bugs that the others are to find |
 //! | [`workload`], [`objects`], [`rows`] | the operations, and how often each is drawn |
 //! | [`operation`] | an operation as data |
@@ -24,6 +25,7 @@ pub mod bugs;
 pub mod child;
 pub mod difference;
 pub mod failpoints;
+pub mod kafka;
 pub mod kill;
 pub mod merge;
 pub mod model;

@@ -8,6 +8,7 @@ use std::{
 use lockstep_crash::{
     bugs::{BUGS, FoundBy},
     failpoints,
+    kafka::{self, KAFKA_BUGS, KAFKA_FAILPOINTS},
     kill::{self, KillOptions},
     replay::{self, ReplayOptions},
     report::Report,
@@ -80,6 +81,24 @@ fn bugs_of_streams_are_found() {
     for bug in STREAM_BUGS {
         let bug = Some((*bug).to_owned());
         let report = streams::run(&StreamKillOptions { bug, ..stream_options("stream-bugs", 200) });
+        assert!(!report.violations.is_empty(), "{report}");
+    }
+}
+
+#[test]
+fn sources_and_sinks_that_are_killed_move_each_row_once() {
+    let options = StreamKillOptions { failpoints: KAFKA_FAILPOINTS, ..stream_options("kafka", 25) };
+    let report = kafka::run(&options);
+    assert!(report.violations.is_empty(), "{report}");
+    assert!(report.written > 200 && report.bad > 0, "{report}");
+}
+
+#[test]
+fn bugs_of_sources_and_sinks_are_found() {
+    for bug in KAFKA_BUGS {
+        let (bug, failpoints) = (Some((*bug).to_owned()), KAFKA_FAILPOINTS);
+        let options = stream_options("kafka-bugs", 200);
+        let report = kafka::run(&StreamKillOptions { bug, failpoints, ..options });
         assert!(!report.violations.is_empty(), "{report}");
     }
 }

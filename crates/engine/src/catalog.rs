@@ -1,10 +1,11 @@
-//! The catalog: databases with their tables, views, streams, deployments and procedures; variables and users.
+//! The catalog: databases with their tables, views, streams, sources, sinks, deployments and procedures; variables and users.
 //!
 //! [`crate::Database`] has it behind one lock, which a statement takes for a look-up, never while
 //! it runs. Only a [`CatalogCommand`] (`catalog/command.rs`) changes it.
 
 mod cascade;
 mod command;
+mod connector;
 mod record;
 mod stream;
 
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     access::{Caller, Requirement},
+    connector::Connector,
     deployment::{BoundIndexes, Deployment, Procedure},
     entrance::ReadObjects,
     named_source::{NamedSources, not_stored},
@@ -71,6 +73,8 @@ pub(crate) struct DatabaseObjects {
     pub(crate) tables: BTreeMap<String, TableEntry>,
     pub(crate) views: BTreeMap<String, Arc<View>>,
     pub(crate) streams: BTreeMap<String, Arc<Stream>>,
+    /// Sources and sinks.
+    pub(crate) connectors: BTreeMap<String, Arc<Connector>>,
     pub(crate) deployments: BTreeMap<String, Arc<Deployment>>,
     pub(crate) procedures: BTreeMap<String, Arc<Procedure>>,
 }
@@ -80,6 +84,7 @@ impl DatabaseObjects {
         self.tables.is_empty()
             && self.views.is_empty()
             && self.streams.is_empty()
+            && self.connectors.is_empty()
             && self.deployments.is_empty()
             && self.procedures.is_empty()
     }
@@ -113,6 +118,8 @@ pub(crate) enum ObjectKind {
     Table,
     View,
     Stream,
+    Source,
+    Sink,
     Deployment,
     Procedure,
 }
@@ -123,6 +130,8 @@ impl fmt::Display for ObjectKind {
             Self::Table => "table",
             Self::View => "view",
             Self::Stream => "stream",
+            Self::Source => "source",
+            Self::Sink => "sink",
             Self::Deployment => "deployment",
             Self::Procedure => "procedure",
         })
@@ -155,9 +164,11 @@ impl Definition {
     pub(crate) fn requirement(&self) -> Requirement {
         let name = self.name.clone();
         match self.kind {
-            ObjectKind::Table | ObjectKind::View | ObjectKind::Stream => {
-                Requirement::new(Privilege::Select, Securable::Table(name))
-            }
+            ObjectKind::Table
+            | ObjectKind::View
+            | ObjectKind::Stream
+            | ObjectKind::Source
+            | ObjectKind::Sink => Requirement::new(Privilege::Select, Securable::Table(name)),
             ObjectKind::Deployment | ObjectKind::Procedure => {
                 Requirement::new(Privilege::Execute, Securable::Deployment(name))
             }

@@ -193,8 +193,8 @@ impl Database {
                 tables.insert(id, Arc::clone(rows));
             }
         }
-        for stream in objects.streams() {
-            tables.insert(stream.progress.id(), Arc::clone(stream.progress.table()));
+        for (_, progress) in objects.progress_tables() {
+            tables.insert(progress.id(), Arc::clone(progress.table()));
         }
         let listed: BTreeSet<u64> = objects.table_ids().collect();
         for (id, table) in tables.iter().filter(|(id, _)| !listed.contains(id)) {

@@ -32,6 +32,7 @@ use crate::{
     append::table_error,
     audit::CallRecords,
     catalog::{CatalogCommand, CatalogRecord, Objects, QualifiedName, TableEntry, TableReference},
+    connector::Connector,
     context,
     deployment::source_of,
     entrance::QueryMemory,
@@ -45,10 +46,11 @@ use crate::{
     session_list::SessionList,
     statement::TableOptions,
     store::OpenDirectory,
-    stream::{Stream, StreamWorker},
+    stream::Stream,
     system,
     user::User,
     variables::{Variables, memory_without_limit},
+    worker::Worker,
 };
 
 /// Disk tables are flushed when they have this part of the memory limit in rows that are in no file.
@@ -75,7 +77,7 @@ struct EngineOwner(Arc<EngineState>);
 
 impl Drop for EngineOwner {
     fn drop(&mut self) {
-        Database::unowned(Arc::clone(&self.0)).end_streams();
+        Database::unowned(Arc::clone(&self.0)).end_work();
         self.0.pre_aggregates.end();
         // What deployments release is removed with the tables: no index is built without it.
         let objects = self.0.objects.read();
@@ -441,10 +443,17 @@ impl Database {
         }
     }
 
-    /// Starts the streams that were not stopped.
-    pub(crate) fn start_streams(&self) {
-        let streams: Vec<Arc<Stream>> = self.objects().streams().cloned().collect();
-        streams.iter().for_each(|stream| StreamWorker::start(stream, self));
+    /// Starts the streams, sources and sinks that were not stopped.
+    pub(crate) fn start_work(&self) {
+        let (streams, connectors) = self.work();
+        streams.iter().for_each(|stream| Worker::start(stream, self));
+        connectors.iter().for_each(|connector| Worker::start(connector, self));
+    }
+
+    /// Returns the streams, and the sources and sinks.
+    fn work(&self) -> (Vec<Arc<Stream>>, Vec<Arc<Connector>>) {
+        let objects = self.objects();
+        (objects.streams().cloned().collect(), objects.connectors().cloned().collect())
     }
 
     /// Waits until all streams have read the rows that are stored now; in an engine without threads, runs them. For tests
@@ -456,15 +465,16 @@ impl Database {
         for _ in &streams {
             streams.iter().for_each(|stream| match self.host().threads {
                 Threads::System => stream.worker.settle(),
-                Threads::None => StreamWorker::run_here(stream, self),
+                Threads::None => Worker::run_here(&**stream, self),
             });
         }
     }
 
-    /// Ends the threads of all streams, which go on when the directory is opened again.
-    pub(crate) fn end_streams(&self) {
-        let streams: Vec<Arc<Stream>> = self.objects().streams().cloned().collect();
-        streams.iter().for_each(|stream| stream.worker.end());
+    /// Ends the threads of all streams, sources and sinks, which go on when the directory is opened again.
+    pub(crate) fn end_work(&self) {
+        let (streams, connectors) = self.work();
+        connectors.iter().for_each(|connector| Worker::end(&**connector));
+        streams.iter().for_each(|stream| Worker::end(&**stream));
     }
 
     /// Starts the thread that puts memory tables into memory which were opened from their files.

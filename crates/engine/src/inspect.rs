@@ -14,7 +14,7 @@ use crate::{
     catalog::QualifiedName,
     entrance::CallDescription,
     session::object_name,
-    system::{stream_figures, table_figures},
+    system::{connector_figures, stream_figures, table_figures},
     user::{Privilege, Securable},
 };
 
@@ -140,6 +140,26 @@ pub struct StreamInfo {
     pub memory_bytes: u64,
 }
 
+/// What a source or a sink has done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectorInfo {
+    /// The database.
+    pub database: String,
+    /// The source or the sink.
+    pub name: String,
+    /// Whether it is a source.
+    pub is_source: bool,
+    /// `running`, `stopped`, `waiting` or `failed`.
+    pub state: &'static str,
+    /// The messages that it has read or written.
+    pub messages: u64,
+    /// The messages that were not rows.
+    pub bad: u64,
+    /// Of a source: the messages that it has not read yet. Of a sink: for how many milliseconds the oldest row waits that
+    /// it has not written yet.
+    pub lag: u64,
+}
+
 impl TableIndex {
     fn of(spec: &IndexSpec, schema: &TableSchema) -> Self {
         let name = |position: &usize| schema.columns[*position].name.clone();
@@ -219,6 +239,12 @@ impl Session {
     pub fn stream_figures(&self) -> Result<Vec<StreamInfo>> {
         let operation = || CallDescription::look_at_all("STREAM FIGURES");
         self.enter(operation, || Ok(stream_figures(&self.database, self.caller())))
+    }
+
+    /// Returns what the sources and sinks have done that the caller sees. It is not recorded in the audit record either.
+    pub fn connector_figures(&self) -> Result<Vec<ConnectorInfo>> {
+        let operation = || CallDescription::look_at_all("CONNECTOR FIGURES");
+        self.enter(operation, || Ok(connector_figures(&self.database, self.caller())))
     }
 
     /// Whether a database exists, also one that the caller does not see.

@@ -29,6 +29,9 @@
 //! | `statement`, `options`, `statement_description` | what each statement does, the reader of its options, what it will return |
 //! | `append`, [`appender`](Appender), `offline_data`, [`conversion`](Conversion), `literal`, `constant` | rows into tables |
 //! | [`continuous`](ContinuousQuery), `stream`, [`subscription`](Subscription) | continuous queries, the streams that they are, and rows as they are appended |
+//! | `connector` | sources and sinks: rows from topics, and into them |
+//! | `worker`, `progress` | the threads of streams, sources and sinks, and how far they are |
+//! | [`text_rows`], [`json_text`] | rows from JSON and CSV, and values as JSON |
 //! | `relation`, `query_stream`, `index_read`, `named_source` | queries in batch mode, and what they read that is not stored |
 //! | `point_read` | whether a statement reads a few rows by key |
 //! | `request`, `prepared_request`, `request_cache`, `deployment` | request mode |
@@ -50,6 +53,7 @@ mod check;
 mod checkpoint;
 mod checkpoint_thread;
 mod compaction_thread;
+mod connector;
 mod constant;
 mod context;
 mod continuous;
@@ -78,6 +82,7 @@ mod parameters;
 mod point_read;
 mod pre_aggregate_thread;
 mod prepared_request;
+mod progress;
 mod query_stream;
 mod recovery;
 mod relation;
@@ -92,18 +97,13 @@ mod stream;
 mod subscription;
 mod system;
 mod temporary;
+pub mod text_rows;
 mod training_set;
 mod user;
 mod variables;
 mod verify;
 mod view;
-
-/// The CSV of bodies, which is read as that of files.
-pub mod csv {
-    pub use lockstep_batch::load::{
-        CsvCharacters, CsvError, CsvRecords, TEXT_AFTER_QUOTE, read_field,
-    };
-}
+mod worker;
 
 pub use access::TablePrivilege;
 pub use append_tables::TableBatches;
@@ -121,7 +121,8 @@ pub use database::Database;
 pub use entrance::CallOptions;
 pub use guard::guarded;
 pub use inspect::{
-    DatabaseInfo, DeploymentInfo, IndexFigures, ProcedureInfo, StreamInfo, TableFigures, TableIndex,
+    ConnectorInfo, DatabaseInfo, DeploymentInfo, IndexFigures, ProcedureInfo, StreamInfo,
+    TableFigures, TableIndex,
 };
 #[doc(hidden)]
 pub use lockstep_batch::{SpillAlways, set_parallel_rows_min, set_spill_always};

@@ -39,12 +39,14 @@ use crate::{
         CATALOG, Cascade, CatalogCommand, CatalogRecord, DroppedObject, ObjectKind, QualifiedName,
     },
     checkpoint::{CheckpointBody, Extent, TableCheckpoint, parts},
+    connector::ConnectorRecord,
     deployment::QuerySource,
     log_error::log_error,
     offline_data::{OfflineData, OfflineRecord},
+    progress::ProgressTable,
     statement::{LoggedCondition, TableOptions, deploy_script},
     store::{DirectoryLog, OpenDirectory},
-    stream::{StreamProgress, StreamRecord},
+    stream::StreamRecord,
     view::{FileViewRecord, view_script},
 };
 
@@ -154,7 +156,7 @@ impl Database {
         if host.threads == Threads::System {
             database.start_checkpoints();
             database.start_loading();
-            database.start_streams();
+            database.start_work();
         }
         Ok(database)
     }
@@ -169,8 +171,8 @@ struct EngineRecovery<'d> {
     views: Vec<(QualifiedName, StoredQuery)>,
     /// Deployments and procedures, which are compiled at the end, in the order of their names.
     queries: BTreeMap<(QueryKind, QualifiedName), StoredQuery>,
-    /// Streams, each with the table of its progress.
-    streams: BTreeMap<QualifiedName, RecoveredStream>,
+    /// Streams, sources and sinks, each with the table of its progress.
+    work: BTreeMap<QualifiedName, RecoveredWork>,
     variables: BTreeMap<String, String>,
     next_table_id: u64,
     /// Records of the catalog before this position are in the checkpoint.
@@ -189,11 +191,26 @@ struct RecoveredTable {
     owner: RowsOwner,
 }
 
-/// A stream, which is made again at the end.
-struct RecoveredStream {
+/// A stream, a source or a sink, which is made again at the end.
+struct RecoveredWork {
     source: QuerySource,
-    record: StreamRecord,
+    record: WorkRecord,
     progress: Arc<Table>,
+}
+
+enum WorkRecord {
+    Stream(StreamRecord),
+    Connector(ConnectorRecord),
+}
+
+impl WorkRecord {
+    /// Returns the id of the table of its progress.
+    fn progress(&self) -> u64 {
+        match self {
+            Self::Stream(record) => record.progress,
+            Self::Connector(record) => record.progress,
+        }
+    }
 }
 
 /// What the catalog has rows for.
@@ -205,8 +222,8 @@ enum RowsOwner {
     Table,
     /// The offline data of the table with this id.
     OfflineDataOf(u64),
-    /// A stream, of whose progress they are.
-    Stream,
+    /// A stream, a source or a sink, of whose progress they are.
+    Work,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -237,7 +254,7 @@ impl<'d> EngineRecovery<'d> {
             tables: BTreeMap::new(),
             views: Vec::new(),
             queries: BTreeMap::new(),
-            streams: BTreeMap::new(),
+            work: BTreeMap::new(),
             variables: BTreeMap::new(),
             next_table_id: 1,
             catalog_position: 0,
@@ -490,10 +507,13 @@ impl<'d> EngineRecovery<'d> {
                 self.make_table(id, &schema, position)
             }
             CatalogRecord::CreateStream { name, source, stream } => {
-                self.note_stream(name, source, stream, position)
+                self.note_work(name, source, WorkRecord::Stream(stream), position)
             }
-            CatalogRecord::DropStream { name } => {
-                self.forget_stream(&name);
+            CatalogRecord::CreateConnector { name, source, connector } => {
+                self.note_work(name, source, WorkRecord::Connector(connector), position)
+            }
+            CatalogRecord::DropStream { name } | CatalogRecord::DropConnector { name } => {
+                self.forget_work(&name);
                 Ok(())
             }
             CatalogRecord::ChangeOffline { table, data } => {
@@ -510,14 +530,12 @@ impl<'d> EngineRecovery<'d> {
                 self.database.restore_users(users);
                 Ok(())
             }
-            CatalogRecord::StartJob { job } => match self.database.jobs().restore(job) {
-                true => Ok(()),
-                false => Err(damaged(position, "jobs are out of order")),
-            },
-            CatalogRecord::EndJob { job } => match self.database.jobs().restore_end(job) {
-                true => Ok(()),
-                false => Err(damaged(position, "a job ends twice")),
-            },
+            CatalogRecord::StartJob { job } => {
+                require(self.database.jobs().restore(job), position, "jobs are out of order")
+            }
+            CatalogRecord::EndJob { job } => {
+                require(self.database.jobs().restore_end(job), position, "a job ends twice")
+            }
             CatalogRecord::DeleteJob { id } => {
                 self.database.jobs().remove(&id);
                 Ok(())
@@ -600,29 +618,29 @@ impl<'d> EngineRecovery<'d> {
             ObjectKind::Procedure => {
                 self.queries.remove(&(QueryKind::Procedure, name.clone()));
             }
-            ObjectKind::Stream => self.forget_stream(name),
+            ObjectKind::Stream | ObjectKind::Source | ObjectKind::Sink => self.forget_work(name),
             ObjectKind::View | ObjectKind::Table => self.views.retain(|(known, _)| known != name),
         }
     }
 
-    /// Notes a stream, which is made again at the end.
-    fn note_stream(
+    /// Notes a stream, a source or a sink, which is made again at the end.
+    fn note_work(
         &mut self,
         name: QualifiedName,
         source: QuerySource,
-        record: StreamRecord,
+        record: WorkRecord,
         position: u64,
     ) -> Result<()> {
-        let columns = StreamProgress::schema().columns;
-        let progress = self.take_rows(record.progress, RowsOwner::Stream, &columns, position)?;
-        self.streams.insert(name, RecoveredStream { source, record, progress });
+        let columns = ProgressTable::schema().columns;
+        let progress = self.take_rows(record.progress(), RowsOwner::Work, &columns, position)?;
+        self.work.insert(name, RecoveredWork { source, record, progress });
         Ok(())
     }
 
-    /// Forgets a stream that was dropped, with its progress.
-    fn forget_stream(&mut self, name: &QualifiedName) {
-        if let Some(dropped) = self.streams.remove(name) {
-            self.tables.remove(&dropped.record.progress);
+    /// Forgets a stream, a source or a sink that was dropped, with its progress.
+    fn forget_work(&mut self, name: &QualifiedName) {
+        if let Some(dropped) = self.work.remove(name) {
+            self.tables.remove(&dropped.record.progress());
         }
     }
 
@@ -672,8 +690,8 @@ impl<'d> EngineRecovery<'d> {
         let Some(found) = self.tables.get_mut(&id) else {
             return Err(damaged(position, &format!("table {id} does not exist")));
         };
-        let keeps = matches!(owner, RowsOwner::OfflineDataOf(_) | RowsOwner::Stream)
-            && found.owner == owner;
+        let keeps =
+            matches!(owner, RowsOwner::OfflineDataOf(_) | RowsOwner::Work) && found.owner == owner;
         if found.owner != RowsOwner::None && !keeps {
             return Err(damaged(position, &format!("table {id} already exists")));
         }
@@ -725,8 +743,13 @@ impl<'d> EngineRecovery<'d> {
             };
             note(of, &name, compile(self.database, kind, &name, &query))?;
         }
-        for (name, stream) in self.streams {
-            note("stream", &name, stream.restore(self.database, &name))?;
+        // A sink may write what a stream gives.
+        let is_stream = |work: &RecoveredWork| matches!(work.record, WorkRecord::Stream(_));
+        let (streams, connectors): (Vec<_>, Vec<_>) =
+            self.work.into_iter().partition(|(_, work)| is_stream(work));
+        for (name, work) in streams.into_iter().chain(connectors) {
+            let what = if is_stream(&work) { "stream" } else { "source or sink" };
+            note(what, &name, work.restore(self.database, &name))?;
         }
         for (name, value) in self.variables {
             let name = Ident { text: name, span: lockstep_diagnostic::Span::default() };
@@ -739,14 +762,24 @@ impl<'d> EngineRecovery<'d> {
     }
 }
 
-impl RecoveredStream {
-    /// Makes the stream again. Its thread is not started.
+impl RecoveredWork {
+    /// Makes it again. Its thread is not started.
     fn restore(self, database: &Database, name: &QualifiedName) -> Result<()> {
         let Self { source, record, progress } = self;
         let session = session_like(database, &source)?;
-        let progress = StreamProgress::of_table(progress);
-        QueryContext::new().run(|| session.restore_stream(name, &source, &record, progress))
+        let progress = ProgressTable::of_table(progress);
+        QueryContext::new().run(|| match record {
+            WorkRecord::Stream(record) => session.restore_stream(name, &source, &record, progress),
+            WorkRecord::Connector(record) => {
+                session.restore_connector(name, &source, record, progress)
+            }
+        })
     }
+}
+
+/// Fails where something is not so.
+fn require(is_so: bool, position: u64, otherwise: &str) -> Result<()> {
+    if is_so { Ok(()) } else { Err(damaged(position, otherwise)) }
 }
 
 /// Opens a session like the one that made an object.

@@ -166,13 +166,12 @@ impl Session {
             }
             Statement::AlterTable { table, actions } => self.alter_table(table, actions),
             Statement::Truncate(names) => self.truncate(names),
-            Statement::CreateView(create) => {
-                self.create_view(create, script, parsed.parameter_count)
-            }
+            Statement::CreateView(create) => self.create_view(create, script, parsed),
             Statement::DropView { name, if_exists, cascade } => {
                 self.drop_view(name, DropOptions { if_exists: *if_exists, cascade: *cascade })
             }
             Statement::Stream(statement) => self.run_stream_statement(statement, parsed, script),
+            Statement::Connector(statement) => self.run_connector_statement(statement),
             Statement::CreateIndex(create) => self.create_index(create),
             Statement::DropIndex { table, name } => self.drop_index(table, name),
             Statement::Deploy(deploy) => self.deploy(deploy, script),
@@ -527,6 +526,7 @@ fn is_immediate_change(statement: &Statement) -> bool {
             | Statement::CreateTable(_)
             | Statement::CreateView(_)
             | Statement::Stream(_)
+            | Statement::Connector(_)
             | Statement::AlterTable { .. }
             | Statement::Explain { .. }
             | Statement::VerifyDeployment { .. }

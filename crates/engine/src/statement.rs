@@ -22,6 +22,7 @@
 
 mod alter_columns;
 mod checkpoint;
+mod connector;
 mod create_index;
 mod create_table;
 mod database;
@@ -41,6 +42,7 @@ mod set;
 mod show;
 mod stream;
 mod table;
+mod tables_of_rows;
 mod user;
 mod verify;
 mod view;
@@ -108,6 +110,7 @@ pub(crate) fn action_of(statement: &Statement) -> &'static str {
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::DropView { .. } => "DROP VIEW",
         Statement::Stream(statement) => stream::action_of(statement),
+        Statement::Connector(statement) => connector::action_of(statement),
         Statement::CreateIndex(_) => "CREATE INDEX",
         Statement::DropIndex { .. } => "DROP INDEX",
         Statement::Insert(_) => "INSERT",

@@ -296,7 +296,7 @@ impl Database {
     /// again: if the log since the last one is larger than all tables are in memory.
     pub fn close(&self) -> Result<()> {
         if self.check_open().is_ok() {
-            self.end_streams();
+            self.end_work();
             self.checkpoint_at_end();
         }
         self.mark_closed();

@@ -1,20 +1,18 @@
 //! Streams: the continuous queries of the catalog.
 //!
-//! CREATE STREAM makes them (`statement/stream.rs`). Each has a thread ([`worker`]) which computes its query
+//! CREATE STREAM makes them (`statement/stream.rs`). Each has a thread ([`Worker`]) which computes its query
 //! (`continuous`) and appends the rows to its table. What changes a stream makes another object, with a thread of its
 //! own, that goes on from the stored progress.
 //!
 //! # Exactly once
 //!
-//! Result rows, late rows and the progress of the query ([`progress`]) are appended together, to three tables: a crash
+//! Result rows, late rows and the progress of the query ([`ProgressTable`]) are appended together, to three tables: a crash
 //! leaves all of them or none (`lockstep_table::BulkLoad::finish_all`). Whoever opens the directory goes on from the
 //! progress, so that each main row has one result.
 
 mod options;
-mod progress;
 mod query;
 mod run;
-mod worker;
 
 use std::sync::Arc;
 
@@ -25,15 +23,16 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     options::{StreamOptions, WrittenOptions},
-    progress::StreamProgress,
     query::StreamQuery,
-    worker::StreamWorker,
+    run::StreamFigures,
 };
 use crate::{
     access::OwnedReads,
     catalog::{CatalogRecord, Definition, ObjectKind, QualifiedName, TableReference},
     deployment::QuerySource,
+    progress::ProgressTable,
     view::View,
+    worker::Worker,
 };
 
 /// A query that runs.
@@ -60,8 +59,8 @@ pub(crate) struct Stream {
     pub(crate) current_database: String,
     /// What it reads with the privileges of its owner, if it has one.
     pub(crate) owned: Option<OwnedReads>,
-    pub(crate) progress: StreamProgress,
-    pub(crate) worker: StreamWorker,
+    pub(crate) progress: ProgressTable,
+    pub(crate) worker: Worker<StreamFigures>,
 }
 
 /// What the log has of a stream beside its query.

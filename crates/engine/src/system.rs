@@ -11,7 +11,10 @@
 mod catalog;
 mod operation;
 
-pub(crate) use catalog::{STREAM_COLUMNS, stream_figures, stream_row, table_figures};
+pub(crate) use catalog::{
+    SINK_COLUMNS, SOURCE_COLUMNS, STREAM_COLUMNS, connector_figures, connector_rows,
+    stream_figures, stream_row, table_figures,
+};
 
 use std::sync::Arc;
 
@@ -51,7 +54,9 @@ const TABLES: &[&SystemTable] = &[
     &catalog::PRE_AGGREGATES,
     &operation::SESSIONS,
     &catalog::SETTINGS,
+    &catalog::SINKS,
     &operation::SLOW_REQUESTS,
+    &catalog::SOURCES,
     &catalog::STORAGE,
     &catalog::STREAMS,
     &catalog::TABLES,

@@ -8,14 +8,14 @@
 use std::{collections::HashMap, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_engine::{Output, PreparedRequest, Session, WeakRequest};
+use lockstep_engine::{
+    Output, PreparedRequest, Session, WeakRequest,
+    text_rows::{KeyRule, RowSchema},
+};
 use lockstep_host::sync::RwLock;
 use lockstep_row::DataType;
 
-use crate::{
-    http::{KeyRule, RowSchema, push_json},
-    metrics::DeploymentMetrics,
-};
+use crate::{http::push_json, metrics::DeploymentMetrics};
 
 /// Maximum number of attempts of a request, each of which fails because its deployment was replaced.
 pub(crate) const ATTEMPTS_MAX: usize = 100;

@@ -8,12 +8,10 @@ mod answer_format;
 mod append_call;
 mod authorization;
 mod call;
-mod csv_rows;
 mod csv_text;
 mod deployment_call;
 mod error;
 mod health;
-mod json_rows;
 mod openapi;
 mod openmldb;
 mod origin;
@@ -54,7 +52,6 @@ use watched_body::WatchedBody;
 
 pub(crate) use authorization::log_in_as;
 pub(crate) use call::{context_of, lap};
-pub(crate) use json_rows::{KeyRule, RowSchema};
 pub(crate) use lockstep_engine::json_text::push_json;
 
 /// Makes the routes.

@@ -5,9 +5,10 @@
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 
 use crate::ast::{
-    AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,
-    CreateTable, CreateView, Ident, IndexDefinition, Literal, ObjectName, OptionItem, OptionValue,
-    ParameterDefinition, PrimaryKey, Query, Statement, StreamStatement, UserDefinition, ViewForm,
+    AlterTableAction, ColumnDefinition, ConnectorStatement, CreateFunction, CreateIndex,
+    CreateLike, CreateProcedure, CreateTable, CreateView, Ident, IndexDefinition, Literal,
+    ObjectName, OptionItem, OptionValue, ParameterDefinition, PrimaryKey, Query, Statement,
+    StreamStatement, UserDefinition, ViewForm,
 };
 use crate::cursor::Parser;
 use crate::elsewhere;
@@ -54,6 +55,9 @@ impl Parser<'_> {
         }
         if self.eat_word("STREAM") {
             return self.create_stream();
+        }
+        if let Some(kind) = self.connector_kind() {
+            return self.create_connector(kind);
         }
         if self.eat_word("INDEX") {
             return self.create_index();
@@ -381,6 +385,9 @@ impl Parser<'_> {
         if self.eat_word("STREAM") {
             return self.alter_stream();
         }
+        if let Some(kind) = self.connector_kind() {
+            return self.alter_connector(kind);
+        }
         self.expect_word("TABLE")?;
         let table = self.object_name()?;
         if self.at_word("SET") {
@@ -454,6 +461,10 @@ impl Parser<'_> {
         if self.eat_word("STREAM") {
             let (if_exists, name) = (self.if_exists(), self.object_name()?);
             return Ok(Statement::Stream(StreamStatement::Drop { name, if_exists }));
+        }
+        if let Some(kind) = self.connector_kind() {
+            let (if_exists, name) = (self.if_exists(), self.object_name()?);
+            return Ok(Statement::Connector(ConnectorStatement::Drop { kind, name, if_exists }));
         }
         if self.eat_word("DATABASE") {
             let if_exists = self.if_exists();

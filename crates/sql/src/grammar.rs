@@ -17,6 +17,7 @@
 //! | `token` | names, texts, numbers |
 
 mod access;
+mod connector;
 mod data;
 mod definition;
 mod deployment;
@@ -32,7 +33,7 @@ mod token;
 pub use notation::Notation;
 pub use page::reference;
 
-use crate::ast::{Show, Statement, ViewForm};
+use crate::ast::{ConnectorKind, Show, Statement, ViewForm};
 
 /// What is documented of one statement.
 #[derive(Debug)]
@@ -123,6 +124,7 @@ pub const STATEMENTS: &[StatementChapter] = &[
     data::STATEMENTS,
     deployment::STATEMENTS,
     stream::STATEMENTS,
+    connector::STATEMENTS,
     show::STATEMENTS,
     access::STATEMENTS,
     operation::SESSION,
@@ -161,6 +163,7 @@ pub fn rule_of(statement: &Statement) -> &'static StatementRule {
         Statement::CreateView(_) => &definition::CREATE_VIEW,
         Statement::DropView { .. } => &definition::DROP_VIEW,
         Statement::Stream(statement) => stream::rule_of(statement),
+        Statement::Connector(statement) => connector::rule_of(statement),
         Statement::AlterTable { .. } => &definition::ALTER_TABLE,
         Statement::CreateIndex(_) => &definition::CREATE_INDEX,
         Statement::DropIndex { .. } => &definition::DROP_INDEX,
@@ -207,6 +210,10 @@ fn rule_of_show(show: &Show) -> &'static StatementRule {
         Show::CreateView(_) => &show::CREATE_VIEW,
         Show::Streams => &stream::SHOW_STREAMS,
         Show::CreateStream(_) => &stream::SHOW_CREATE_STREAM,
+        Show::Connectors(ConnectorKind::Source) => &connector::SHOW_SOURCES,
+        Show::Connectors(ConnectorKind::Sink) => &connector::SHOW_SINKS,
+        Show::CreateConnector(ConnectorKind::Source, _) => &connector::SHOW_CREATE_SOURCE,
+        Show::CreateConnector(ConnectorKind::Sink, _) => &connector::SHOW_CREATE_SINK,
         Show::TableStatus(_) => &show::TABLE_STATUS,
         Show::Indexes(_) => &show::INDEXES,
         Show::Deployments => &show::DEPLOYMENTS,

@@ -6,6 +6,7 @@
 
 mod access;
 pub mod ast;
+mod connector;
 mod cursor;
 mod definition;
 mod elsewhere;

@@ -1,8 +1,9 @@
 //! Passwords in the text of statements: found without a parser, since a wrong statement has them too.
 //!
 //! A statement whose second word is USER (CREATE USER, ALTER USER) may have a password: in quotes, or
-//! as the words after `=` or `password` where the quotes were forgotten. Front ends show such a text masked, and keep
-//! it out of their histories; errors of the parser do not quote it.
+//! as the words after `=` or `password` where the quotes were forgotten. One whose second word is SOURCE or SINK may
+//! have one behind `sasl_password`. Front ends show such a text masked, and keep it out of their histories; errors of
+//! the parser do not quote it.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -39,7 +40,8 @@ pub fn may_have_secret(sql: &str) -> bool {
     let mut words = StatementWords::default();
     Pieces::new(sql).any(|piece| {
         words.next(&piece, sql);
-        words.is_of_user() || piece.is_word("PASSWORD", sql) || piece.is_word("IDENTIFIED", sql)
+        let of_password = ["PASSWORD", "IDENTIFIED", OF_CONNECTOR];
+        words.is_of_user() || of_password.iter().any(|word| piece.is_word(word, sql))
     })
 }
 
@@ -61,7 +63,7 @@ pub(crate) fn without_secrets(mut error: Box<Diagnostic>, sql: &str) -> Box<Diag
 fn secrets(sql: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut words = StatementWords::default();
-    let mut is_value = false;
+    let (mut is_value, mut is_of_connector) = (false, false);
     for piece in Pieces::new(sql) {
         words.next(&piece, sql);
         let secret = match piece.kind {
@@ -71,7 +73,12 @@ fn secrets(sql: &str) -> Vec<Range<usize>> {
             PieceKind::Word if is_value => Some(piece.range.clone()),
             _ => None,
         };
-        found.extend(secret.filter(|secret| words.is_of_user() && !secret.is_empty()));
+        let is_secret = words.is_of_user() || (words.is_of_connector() && is_of_connector);
+        found.extend(secret.filter(|secret| is_secret && !secret.is_empty()));
+        is_of_connector = match piece.text(sql) {
+            "," | ")" | ";" => false,
+            _ => is_of_connector || piece.is_word(OF_CONNECTOR, sql),
+        };
         is_value = match piece.text(sql) {
             "=" => true,
             "," | ")" | ";" => false,
@@ -81,12 +88,24 @@ fn secrets(sql: &str) -> Vec<Range<usize>> {
     found
 }
 
+/// The option of a source or a sink that is a password.
+const OF_CONNECTOR: &str = "SASL_PASSWORD";
+
 /// The first words of a statement.
 #[derive(Debug, Default)]
 struct StatementWords {
     count: usize,
     first_is_select: bool,
-    second_is_user: bool,
+    second: SecondWord,
+}
+
+/// The second word of a statement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum SecondWord {
+    User,
+    Connector,
+    #[default]
+    Another,
 }
 
 impl StatementWords {
@@ -98,7 +117,10 @@ impl StatementWords {
                 self.count += 1;
                 match self.count {
                     1 => self.first_is_select = piece.is_word("SELECT", sql),
-                    2 => self.second_is_user = piece.is_word("USER", sql),
+                    2 if piece.is_word("USER", sql) => self.second = SecondWord::User,
+                    2 if piece.is_word("SOURCE", sql) || piece.is_word("SINK", sql) => {
+                        self.second = SecondWord::Connector;
+                    }
                     _ => {}
                 }
             }
@@ -106,7 +128,11 @@ impl StatementWords {
     }
 
     fn is_of_user(&self) -> bool {
-        self.second_is_user && !self.first_is_select
+        self.second == SecondWord::User && !self.first_is_select
+    }
+
+    fn is_of_connector(&self) -> bool {
+        self.second == SecondWord::Connector && !self.first_is_select
     }
 }
 
@@ -209,6 +235,14 @@ mod tests {
         check("ALTER USER a OPTIONS(password = xy)", "ALTER USER a OPTIONS(password = **)");
         check("ALTER USER a OPTIONS(password='x)", "ALTER USER a OPTIONS(password='**");
         check("CREATE USER a OPTIONS(password='\\'é')", "CREATE USER a OPTIONS(password='****')");
+        check(
+            "CREATE SOURCE s INTO TABLE t FROM KAFKA OPTIONS(topic='x', sasl_password='ab', tls=true)",
+            "CREATE SOURCE s INTO TABLE t FROM KAFKA OPTIONS(topic='x', sasl_password='**', tls=true)",
+        );
+        check(
+            "alter sink s SET OPTIONS(Sasl_Password = ab, key='k')",
+            "alter sink s SET OPTIONS(Sasl_Password = **, key='k')",
+        );
         for same in
             ["SELECT password = 'x' FROM user", "DROP USER a; SELECT 'x'", "", "'", "USER 'x"]
         {
@@ -218,7 +252,13 @@ mod tests {
 
     #[test]
     fn what_names_a_password_is_for_no_history() {
-        for sql in ["CREATE USER a", "x;\ncreat user b", "OPTIONS(Password =", "IDENTIFIED BY"] {
+        for sql in [
+            "CREATE USER a",
+            "x;\ncreat user b",
+            "OPTIONS(Password =",
+            "IDENTIFIED BY",
+            "x OPTIONS(sasl_password=",
+        ] {
             assert!(may_have_secret(sql), "{sql}");
         }
         for sql in ["SELECT 1", "SHOW USERS", "SELECT user FROM t", "SELECT 'password'", ""] {

@@ -7,8 +7,8 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use crate::Parsed;
 use crate::ast::{
-    Deploy, Estimate, Ident, IgnoredRows, Insert, InsertRow, LoadData, Show, Statement,
-    StreamStatement, VerifyAgainst,
+    ConnectorKind, Deploy, Estimate, Ident, IgnoredRows, Insert, InsertRow, LoadData, Show,
+    Statement, StreamStatement, VerifyAgainst,
 };
 use crate::cursor::Parser;
 use crate::elsewhere;
@@ -20,6 +20,8 @@ const SHOWN: &[(&[&str], Show)] = &[
     (&["TABLES"], Show::Tables),
     (&["VIEWS"], Show::Views),
     (&["STREAMS"], Show::Streams),
+    (&["SOURCES"], Show::Connectors(ConnectorKind::Source)),
+    (&["SINKS"], Show::Connectors(ConnectorKind::Sink)),
     (&["DEPLOYMENTS"], Show::Deployments),
     (&["FUNCTIONS"], Show::Functions),
     (&["VARIABLES"], Show::Variables),
@@ -107,6 +109,9 @@ impl Parser<'_> {
                 Ok(Statement::Backup { path, span })
             }
             "SUBSCRIBE" => self.subscribe(),
+            "START" | "STOP" if self.nth_is_word(1, "SOURCE") || self.nth_is_word(1, "SINK") => {
+                self.start_or_stop_connector()
+            }
             "START" if self.nth_is_word(1, "STREAM") => self.start_stream(),
             "STOP" if self.nth_is_word(1, "STREAM") => self.stop_stream(),
             "STOP" | "CANCEL" => {
@@ -257,6 +262,10 @@ impl Parser<'_> {
             Show::CreateView(self.object_name()?)
         } else if self.eat_words(&["CREATE", "STREAM"]) {
             Show::CreateStream(self.object_name()?)
+        } else if self.eat_words(&["CREATE", "SOURCE"]) {
+            Show::CreateConnector(ConnectorKind::Source, self.object_name()?)
+        } else if self.eat_words(&["CREATE", "SINK"]) {
+            Show::CreateConnector(ConnectorKind::Sink, self.object_name()?)
         } else if self.eat_words(&["CREATE", "PROCEDURE"]) {
             Show::CreateProcedure(self.object_name()?)
         } else if self.eat_word("DEPLOYMENT") {

@@ -7,6 +7,7 @@ use lockstep_crash::{
     bugs,
     child::{self, ChildOptions},
     failpoints,
+    kafka::{self, KAFKA_FAILPOINTS},
     kill::{self, KillOptions},
     replay::{self, ReplayOptions},
     report::Report,
@@ -73,6 +74,17 @@ enum CrashCommand {
         #[command(flatten)]
         run: RunArguments,
     },
+    /// Kill a process with sources and sinks, at random moments and at failpoints.
+    Kafka {
+        /// The number of kills.
+        #[arg(long, default_value_t = 100)]
+        cycles: u64,
+        /// A bug that is to be found.
+        #[arg(long)]
+        bug: Option<String>,
+        #[command(flatten)]
+        run: RunArguments,
+    },
     /// Give processes a bug and look for it.
     Bug {
         /// Its name.
@@ -87,6 +99,20 @@ enum CrashCommand {
     #[command(hide = true)]
     StreamChild {
         directory: PathBuf,
+        #[arg(long)]
+        seed: u64,
+        #[arg(long)]
+        failpoint: Option<String>,
+        #[arg(long, default_value_t = 1)]
+        count: u64,
+        #[arg(long)]
+        bug: Option<String>,
+    },
+    /// Open a directory and let a source, a stream and a sink work on it.
+    #[command(hide = true)]
+    KafkaChild {
+        directory: PathBuf,
+        brokers: String,
         #[arg(long)]
         seed: u64,
         #[arg(long)]
@@ -155,6 +181,20 @@ impl RunArguments {
     }
 }
 
+impl RunArguments {
+    /// Makes the options of a run whose children work until they are killed.
+    fn work_options(
+        self,
+        cycles: u64,
+        failpoints: &'static [&'static str],
+        bug: Option<String>,
+    ) -> StreamKillOptions {
+        let Self { seed, directory, .. } = self;
+        let program = std::env::current_exe().expect("the program has a path");
+        StreamKillOptions { program, directory, cycles, seed, failpoints, bug }
+    }
+}
+
 fn main() -> ExitCode {
     match CrashArguments::parse().command {
         CrashCommand::Kill { cycles, run } => finish(&kill::run(&run.options(cycles)), &run),
@@ -176,15 +216,21 @@ fn main() -> ExitCode {
             finish_soak(&options)
         }
         CrashCommand::Streams { cycles, bug, run } => {
-            let RunArguments { seed, directory, .. } = run;
-            let program = std::env::current_exe().expect("the program has a path");
-            let failpoints = STREAM_FAILPOINTS;
-            let options = StreamKillOptions { program, directory, cycles, seed, failpoints, bug };
-            finish_streams(&options)
+            let report = streams::run(&run.work_options(cycles, STREAM_FAILPOINTS, bug));
+            finish_work(&report, report.violations.is_empty())
         }
         CrashCommand::StreamChild { directory, seed, failpoint, count, bug } => {
             let failpoint = failpoint.as_deref().map(|name| (name, count));
             streams::child(&directory, seed, failpoint, bug.as_deref());
+            ExitCode::SUCCESS
+        }
+        CrashCommand::Kafka { cycles, bug, run } => {
+            let report = kafka::run(&run.work_options(cycles, KAFKA_FAILPOINTS, bug));
+            finish_work(&report, report.violations.is_empty())
+        }
+        CrashCommand::KafkaChild { directory, brokers, seed, failpoint, count, bug } => {
+            let failpoint = failpoint.as_deref().map(|name| (name, count));
+            kafka::child(&directory, &brokers, seed, failpoint, bug.as_deref());
             ExitCode::SUCCESS
         }
         CrashCommand::Serve { directory, bug } => {
@@ -227,10 +273,9 @@ fn finish(report: &Report, run: &RunArguments) -> ExitCode {
 }
 
 #[expect(clippy::print_stdout, reason = "a command speaks on its output")]
-fn finish_streams(options: &StreamKillOptions) -> ExitCode {
-    let report = streams::run(options);
+fn finish_work(report: &impl std::fmt::Display, is_right: bool) -> ExitCode {
     print!("{report}");
-    if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[expect(clippy::print_stdout, reason = "a command speaks on its output")]

@@ -5,13 +5,14 @@
 
 use lockstep_diagnostic::Span;
 use lockstep_sql::ast::{
-    AlterTableAction, CreateLike, Ident, ObjectName, OptionValue, Privileges, Query, Show,
-    Statement, StreamStatement, UserDefinition,
+    AlterTableAction, ConnectorStatement, CreateLike, Ident, ObjectName, OptionItem, OptionValue,
+    Privileges, Query, Show, Statement, StreamStatement, UserDefinition,
 };
 
 use super::Requirement;
 use crate::{
     Session,
+    options::word,
     user::{Privilege, Securable},
 };
 
@@ -109,6 +110,7 @@ impl Session {
             Statement::DropView { name, .. } => on_table(Privilege::Drop, name),
             Statement::CreateView(create) => created(&create.name, create.or_replace),
             Statement::Stream(statement) => self.needs_of_stream(statement),
+            Statement::Connector(statement) => self.needs_of_connector(statement),
             Statement::CreateIndex(create) => on_table(Privilege::Index, &create.table),
             Statement::DropIndex { table, .. } => on_table(Privilege::Index, table),
             Statement::Insert(insert) => on_table(Privilege::Insert, &insert.table),
@@ -168,6 +170,19 @@ impl Session {
         Needs::one(privilege, Securable::Table(self.qualified(name)), name.name.span)
     }
 
+    fn needs_of_connector(&self, statement: &ConnectorStatement) -> Needs {
+        let (privilege, name) = match statement {
+            // The server connects to another machine, with files and passwords that the statement names.
+            ConnectorStatement::Create(create) => return files_of_options(&create.options),
+            ConnectorStatement::Alter { options, .. } => return files_of_options(options),
+            ConnectorStatement::Drop { name, .. } => (Privilege::Drop, name),
+            ConnectorStatement::Start(_, name) | ConnectorStatement::Stop(_, name) => {
+                (Privilege::Alter, name)
+            }
+        };
+        Needs::one(privilege, Securable::Table(self.qualified(name)), name.name.span)
+    }
+
     fn needs_on_tables(&self, privilege: Privilege, names: &[ObjectName]) -> Needs {
         let of = |name: &ObjectName| {
             Requirement::new(privilege, Securable::Table(self.qualified(name))).at(name.name.span)
@@ -198,6 +213,7 @@ impl Session {
             Show::CreateTable(name)
             | Show::CreateView(name)
             | Show::CreateStream(name)
+            | Show::CreateConnector(_, name)
             | Show::Indexes(name) => {
                 Needs::any(Securable::Table(self.qualified(name)), name.name.span)
             }
@@ -219,6 +235,7 @@ impl Session {
             | Show::Tables
             | Show::Views
             | Show::Streams
+            | Show::Connectors(_)
             | Show::TableStatus(_)
             | Show::Deployments
             | Show::Procedures
@@ -263,6 +280,16 @@ impl Session {
     fn has_logged_in(&self) -> bool {
         self.caller().user.as_ref().is_none_or(|user| user.token.is_none())
     }
+}
+
+/// Needs ADMIN, and the files that the options of a source or a sink name.
+fn files_of_options(options: &[OptionItem]) -> Needs {
+    const FILES: [&str; 3] = ["tls_ca", "tls_certificate", "tls_key"];
+    let files = options.iter().filter(|item| FILES.contains(&item.key.text.as_str()));
+    files.fold(Needs::admin(), |needs, item| match word(&item.value) {
+        Some(path) => needs.with_file(path, item.span),
+        None => needs,
+    })
 }
 
 /// Needs the files whose paths ALTER TABLE adds, too.

@@ -26,7 +26,11 @@ impl DroppedObject {
     pub(crate) fn drop_requirement(&self) -> Requirement {
         let name = self.name.clone();
         let object = match self.kind {
-            ObjectKind::Table | ObjectKind::View | ObjectKind::Stream => Securable::Table(name),
+            ObjectKind::Table
+            | ObjectKind::View
+            | ObjectKind::Stream
+            | ObjectKind::Source
+            | ObjectKind::Sink => Securable::Table(name),
             ObjectKind::Deployment | ObjectKind::Procedure => Securable::Deployment(name),
         };
         Requirement::new(Privilege::Drop, object)
@@ -83,6 +87,12 @@ impl Objects {
                     note(ObjectKind::Stream, stream.name());
                 }
             }
+            for connector in database.connectors.values() {
+                let tables: Vec<TableReference> = connector.tables().cloned().collect();
+                if reads(&tables, &[]) {
+                    note(connector.definition.kind(), connector.name());
+                }
+            }
             for deployment in database.deployments.values() {
                 let reads_it = reads(&deployment.tables, &deployment.views);
                 if reads_it || reads(deployment.answers.as_slice(), &[]) {
@@ -124,10 +134,16 @@ impl Objects {
         // Views are checked to be unread: those above others, and what reads them, go first.
         let is_view = |object: &&DroppedObject| object.kind == ObjectKind::View;
         let (views, queries): (Vec<_>, Vec<_>) = dropped.iter().partition(is_view);
-        for object in queries {
+        // A sink goes before its stream.
+        let is_sink = |object: &&DroppedObject| object.kind == ObjectKind::Sink;
+        let (sinks, others): (Vec<_>, Vec<_>) = queries.into_iter().partition(is_sink);
+        for object in sinks.into_iter().chain(others) {
             removed.push(match object.kind {
                 ObjectKind::Deployment => self.drop_deployment(&object.name)?,
                 ObjectKind::Stream => self.drop_stream(&object.name)?,
+                kind @ (ObjectKind::Source | ObjectKind::Sink) => {
+                    self.drop_connector(kind, &object.name)?
+                }
                 _ => self.drop_procedure(&object.name)?,
             });
         }

@@ -12,20 +12,22 @@ use std::sync::{
 };
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_sql::ast::{Ident, OptionValue};
+use lockstep_sql::ast::{ConnectorKind, Ident, OptionValue};
 use lockstep_table::Table;
 
 use super::{
     Cascade, CatalogEpoch, DatabaseObjects, Definition, ObjectKind, Objects, QualifiedName,
-    TableEntry, TableReference, stale,
+    TableEntry, TableReference, stale, stream::taken,
 };
 use crate::{
+    connector::Connector,
     deployment::{Deployment, Procedure},
     offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
     stream::Stream,
     user::UserCommand,
     view::View,
+    worker::Worker,
 };
 
 /// A change of the catalog.
@@ -74,6 +76,18 @@ pub(crate) enum CatalogCommand {
     DropStream {
         name: QualifiedName,
     },
+    CreateConnector {
+        connector: Arc<Connector>,
+    },
+    /// Puts a source or a sink in the place of the one from which it was made.
+    ReplaceConnector {
+        connector: Arc<Connector>,
+        before: Arc<Connector>,
+    },
+    DropConnector {
+        kind: ObjectKind,
+        name: QualifiedName,
+    },
     ChangeOffline {
         table: TableReference,
         change: OfflineChange,
@@ -114,6 +128,10 @@ impl CatalogCommand {
             Self::CreateTable { name, .. } => ("a table", &name.name),
             Self::CreateView { view, .. } => ("a view", &view.name().name),
             Self::CreateStream { stream, .. } => ("a stream", &stream.name().name),
+            Self::CreateConnector { connector } => match connector.kind {
+                ConnectorKind::Source => ("a source", &connector.name().name),
+                ConnectorKind::Sink => ("a sink", &connector.name().name),
+            },
             Self::CreateDeployment { deployment, .. } => ("a deployment", &deployment.name().name),
             Self::CreateProcedure { procedure, .. } => ("a procedure", &procedure.name().name),
             Self::ChangeUsers(UserCommand::Create(change)) => ("a user", &change.name.text),
@@ -124,6 +142,8 @@ impl CatalogCommand {
             | Self::DropView { .. }
             | Self::ReplaceStream { .. }
             | Self::DropStream { .. }
+            | Self::ReplaceConnector { .. }
+            | Self::DropConnector { .. }
             | Self::ChangeOffline { .. }
             | Self::SetTableOptions { .. }
             | Self::DropDeployment { .. }
@@ -172,6 +192,7 @@ pub(crate) enum Removed {
     Table(TableEntry),
     View(Arc<View>),
     Stream(Arc<Stream>),
+    Connector(Arc<Connector>),
     Deployment(Arc<Deployment>),
     Procedure(Arc<Procedure>),
     Several(Vec<Self>),
@@ -188,6 +209,7 @@ impl Removed {
             Self::Table(entry) => entry.definition.mark_dropped(),
             Self::View(view) => view.definition.mark_dropped(),
             Self::Stream(stream) => stream.definition.mark_dropped(),
+            Self::Connector(connector) => connector.definition.mark_dropped(),
             Self::Deployment(deployment) => deployment.definition.mark_dropped(),
             Self::Procedure(procedure) => procedure.definition.mark_dropped(),
             Self::Several(removed) => removed.iter().for_each(Self::mark),
@@ -207,7 +229,8 @@ impl Removed {
             }
             Self::Table(entry) => entry.table.close(),
             Self::View(view) => drop(view),
-            Self::Stream(stream) => stream.worker.end(),
+            Self::Stream(stream) => Worker::end(&*stream),
+            Self::Connector(connector) => Worker::end(&*connector),
             Self::Deployment(deployment) => {
                 let dropped = deployment.dropped.watch();
                 release(deployment, &dropped);
@@ -283,6 +306,11 @@ impl Objects {
             CatalogCommand::CreateStream { stream, seen } => self.create_stream(stream, *seen),
             CatalogCommand::ReplaceStream { stream, before } => self.replace_stream(stream, before),
             CatalogCommand::DropStream { name } => self.drop_stream(name),
+            CatalogCommand::CreateConnector { connector } => self.create_connector(connector),
+            CatalogCommand::ReplaceConnector { connector, before } => {
+                self.replace_connector(connector, before)
+            }
+            CatalogCommand::DropConnector { kind, name } => self.drop_connector(*kind, name),
             CatalogCommand::ChangeOffline { table, change } => self.change_offline(table, change),
             CatalogCommand::SetTableOptions { table, options } => {
                 self.entry(table)?;
@@ -323,7 +351,7 @@ impl Objects {
         if !self.database(name)?.is_empty() {
             let message = format!("database `{name}` is not empty");
             return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
-                .with_hint("Drop its deployments, streams, views and tables first.")
+                .with_hint("Drop its deployments, sources, sinks, streams, views and tables first.")
                 .err();
         }
         let removed = self.databases.remove(name);
@@ -339,12 +367,9 @@ impl Objects {
         or_replace: bool,
     ) -> Result<Removed> {
         let id = table.log_id().expect("a table of the catalog has an id");
-        self.check_no_stream(&name)?;
+        self.check_no_work(&name)?;
         if self.find_view(&name).is_some() {
-            let message = format!("view `{}` already exists", name.name);
-            return Diagnostic::new(code::DUPLICATE_TABLE, message)
-                .with_detail("Tables and views share a namespace.")
-                .err();
+            return taken(ObjectKind::View, &name).err();
         }
         if let Some(present) = self.database(&name.database)?.tables.get(&name.name) {
             if !or_replace {
@@ -454,12 +479,9 @@ impl Objects {
     pub(crate) fn check_view_free(&self, name: &QualifiedName, or_replace: bool) -> Result<()> {
         let found = self.database(&name.database)?;
         if found.tables.contains_key(&name.name) {
-            let message = format!("table `{}` already exists", name.name);
-            return Diagnostic::new(code::DUPLICATE_TABLE, message)
-                .with_detail("Tables and views share a namespace.")
-                .err();
+            return taken(ObjectKind::Table, name).err();
         }
-        self.check_no_stream(name)?;
+        self.check_no_work(name)?;
         match found.views.get(&name.name) {
             Some(_) if !or_replace => {
                 let message = format!("view `{}` already exists", name.name);

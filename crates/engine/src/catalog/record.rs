@@ -16,9 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{CatalogCommand, DroppedObject, Objects, QualifiedName};
 use crate::{
+    connector::ConnectorRecord,
     deployment::QuerySource,
     job::Job,
     offline_data::OfflineRecord,
+    progress::ProgressTable,
     statement::TableOptions,
     stream::StreamRecord,
     user::{User, UserCommand},
@@ -69,7 +71,7 @@ pub(crate) enum CatalogRecord {
         with: Vec<DroppedObject>,
     },
     /// A table of rows which nobody sees until `ChangeOffline` gives it to a table of the catalog,
-    /// `CreateStream` to a stream, or `CreateTable` makes it one.
+    /// `CreateStream` to a stream, `CreateConnector` to a source or a sink, or `CreateTable` makes it one.
     CreateOfflineRows {
         id: u64,
         schema: TableSchema,
@@ -89,6 +91,15 @@ pub(crate) enum CatalogRecord {
         stream: StreamRecord,
     },
     DropStream {
+        name: QualifiedName,
+    },
+    /// A source or a sink. Also replaces one of this name.
+    CreateConnector {
+        name: QualifiedName,
+        source: QuerySource,
+        connector: ConnectorRecord,
+    },
+    DropConnector {
         name: QualifiedName,
     },
     /// Also replaces one of this name.
@@ -165,6 +176,11 @@ impl CatalogRecord {
             CatalogCommand::CreateStream { stream, .. }
             | CatalogCommand::ReplaceStream { stream, .. } => stream.record(),
             CatalogCommand::DropStream { name } => Self::DropStream { name: name.clone() },
+            CatalogCommand::CreateConnector { connector }
+            | CatalogCommand::ReplaceConnector { connector, .. } => connector.record(),
+            CatalogCommand::DropConnector { name, .. } => {
+                Self::DropConnector { name: name.clone() }
+            }
             CatalogCommand::CreateDeployment { deployment, .. } => deployment.record(),
             CatalogCommand::DropDeployment { name } => Self::DropDeployment { name: name.clone() },
             CatalogCommand::CreateProcedure { procedure, .. } => procedure.record(),
@@ -230,7 +246,13 @@ impl Objects {
             let offline = entry.offline.logged_rows().map(|(id, _)| id);
             std::iter::once(entry.id).chain(offline)
         });
-        of_tables.chain(self.streams().map(|stream| stream.progress.id()))
+        of_tables.chain(self.progress_tables().map(|(_, progress)| progress.id()))
+    }
+
+    /// Returns the tables of the progress of streams, sources and sinks, with the names of these.
+    pub(crate) fn progress_tables(&self) -> impl Iterator<Item = (&QualifiedName, &ProgressTable)> {
+        let of_streams = self.streams().map(|stream| (stream.name(), &stream.progress));
+        of_streams.chain(self.connectors().map(|found| (found.name(), &found.progress)))
     }
 
     /// Returns whether a change of offline data would leave everything as it is.
@@ -284,11 +306,12 @@ impl Objects {
         // What a view reads comes before it.
         views.sort_by_key(|view| view.height());
         records.extend(views.iter().map(|view| view.record()));
-        for stream in self.streams() {
-            let schema = columns_of(stream.progress.table());
-            records.push(CatalogRecord::CreateOfflineRows { id: stream.progress.id(), schema });
-            records.push(stream.record());
+        for (_, progress) in self.progress_tables() {
+            let schema = columns_of(progress.table());
+            records.push(CatalogRecord::CreateOfflineRows { id: progress.id(), schema });
         }
+        records.extend(self.streams().map(|stream| stream.record()));
+        records.extend(self.connectors().map(|connector| connector.record()));
         for found in self.databases.values() {
             records.extend(found.deployments.values().map(|deployment| deployment.record()));
             records.extend(found.procedures.values().map(|procedure| procedure.record()));
@@ -337,6 +360,7 @@ mod tests {
             "format-1-users",
             "format-1-disk",
             "format-1-streams",
+            "format-1-connectors",
         ] {
             let (disk, path) = (Arc::new(SystemDisk), Path::new("tests/golden").join(name));
             let directory = DatabaseDirectory::open(disk, &path, Access::ReadOnly).unwrap();

@@ -8,30 +8,34 @@ use super::{CatalogEpoch, ObjectKind, Objects, QualifiedName, command::Removed, 
 use crate::stream::Stream;
 
 impl Objects {
-    /// Checks that a stream may take a name.
-    pub(crate) fn check_stream_free(&self, name: &QualifiedName) -> Result<()> {
+    /// Checks that a stream, a source or a sink may take a name.
+    pub(crate) fn check_name_free(&self, name: &QualifiedName) -> Result<()> {
         let found = self.database(&name.database)?;
         let taken_by = if found.tables.contains_key(&name.name) {
             ObjectKind::Table
         } else if found.views.contains_key(&name.name) {
             ObjectKind::View
         } else {
-            return self.check_no_stream(name);
+            return self.check_no_work(name);
         };
         taken(taken_by, name).err()
     }
 
-    /// Checks that no stream has a name.
-    pub(super) fn check_no_stream(&self, name: &QualifiedName) -> Result<()> {
-        if self.find_stream(name).is_some() {
-            taken(ObjectKind::Stream, name).err()
-        } else {
-            Ok(())
-        }
+    /// Checks that no stream, source or sink has a name.
+    pub(super) fn check_no_work(&self, name: &QualifiedName) -> Result<()> {
+        let found = self.databases.get(&name.database);
+        let connector = found.and_then(|found| found.connectors.get(&name.name));
+        let taken_by = match connector {
+            Some(connector) => connector.definition.kind(),
+            None if self.find_stream(name).is_some() => ObjectKind::Stream,
+            None => return Ok(()),
+        };
+        taken(taken_by, name).err()
     }
 
-    /// Checks that no stream reads a table, or writes to it.
+    /// Checks that no stream, source or sink reads a table, or writes to it.
     pub(super) fn check_unstreamed(&self, name: &QualifiedName, id: u64) -> Result<()> {
+        self.check_unconnected(name, id)?;
         let reads = |stream: &&Arc<Stream>| stream.tables.iter().any(|table| table.id == id);
         let writes = |stream: &&Arc<Stream>| stream.written_tables().any(|table| table.id == id);
         let (stream, does) = match self.streams().find(reads) {
@@ -86,7 +90,7 @@ impl Objects {
         seen: CatalogEpoch,
     ) -> Result<Removed> {
         let name = stream.name().clone();
-        self.check_stream_free(&name)?;
+        self.check_name_free(&name)?;
         self.check_tables(&stream.tables, seen)?;
         stream.written_tables().try_for_each(|table| self.entry(table).map(|_| ()))?;
         self.check_views(&stream.views, seen)?;
@@ -114,6 +118,7 @@ impl Objects {
     }
 
     pub(super) fn drop_stream(&mut self, name: &QualifiedName) -> Result<Removed> {
+        self.check_no_sink(name)?;
         let found = self.databases.get_mut(&name.database);
         match found.and_then(|found| found.streams.remove(&name.name)) {
             Some(stream) => Ok(Removed::Stream(stream)),
@@ -132,7 +137,8 @@ impl Objects {
     }
 }
 
-fn taken(by: ObjectKind, name: &QualifiedName) -> Diagnostic {
+/// Makes the error of a name that an object has already.
+pub(super) fn taken(by: ObjectKind, name: &QualifiedName) -> Diagnostic {
     Diagnostic::new(code::DUPLICATE_TABLE, format!("{by} `{}` already exists", name.name))
-        .with_detail("Tables, views and streams share a namespace.")
+        .with_detail("Tables, views, streams, sources and sinks share a namespace.")
 }

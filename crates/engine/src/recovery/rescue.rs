@@ -281,9 +281,8 @@ impl Database {
             }
             tables.push((name, Arc::clone(&entry.table)));
         }
-        for stream in objects.streams() {
-            let name = format!("progress of {}", stream.name());
-            tables.push((name, Arc::clone(stream.progress.table())));
+        for (name, progress) in objects.progress_tables() {
+            tables.push((format!("progress of {name}"), Arc::clone(progress.table())));
         }
         tables
     }

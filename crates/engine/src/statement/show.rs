@@ -39,6 +39,8 @@ impl Session {
             Show::CreateView(name) => self.show_create_view(name),
             Show::Streams => self.show_streams(),
             Show::CreateStream(name) => self.show_create_stream(name),
+            Show::Connectors(kind) => self.show_connectors(*kind),
+            Show::CreateConnector(kind, name) => self.show_create_connector(*kind, name),
             Show::CreateTable(name) => self.show_create_table(name),
             Show::Indexes(name) => self.show_indexes(name),
             Show::TableStatus(like) => self.show_table_status(like.as_deref()),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_plan::{BoundQuery, stored_tables};
-use lockstep_row::{Column, TableSchema};
 use lockstep_sql::{
     Parsed,
     ast::{CreateStream, ObjectName, OptionItem, Statement, StreamStatement},
@@ -13,27 +12,21 @@ use lockstep_sql::{
 };
 use lockstep_table::Table;
 
-use super::{
-    at_name,
-    create_table::{NameRule, NewTable, TableOptions, schema_of_query},
-    outcome,
-};
+use super::{at_name, create_table::schema_of_query, outcome, tables_of_rows::TablesOfRows};
 use crate::{
     Output, Session,
-    access::{Needs, OwnedReads, Requirement},
+    access::OwnedReads,
     append::push_batch,
-    catalog::{Cascade, CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
+    catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
     continuous::explain,
     deployment::{QuerySource, query_text},
     output::schema_of,
+    progress::ProgressTable,
     session::object_name,
-    stream::{
-        Stream, StreamOptions, StreamProgress, StreamQuery, StreamRecord, StreamWorker,
-        WrittenOptions, schema_of_late_rows,
-    },
+    stream::{Stream, StreamOptions, StreamQuery, StreamRecord, WrittenOptions},
     system::{self, STREAM_COLUMNS},
-    user::{Privilege, Securable},
     view::{requirements_of, views_of},
+    worker::Worker,
 };
 
 /// Returns what a statement does, as it is recorded.
@@ -87,7 +80,7 @@ impl Session {
     ) -> Result<Output> {
         let name = self.qualified(&create.name);
         let tolerated = create.if_not_exists.then_some(code::DUPLICATE_TABLE);
-        let free = self.database.objects().check_stream_free(&name);
+        let free = self.database.objects().check_name_free(&name);
         if free.is_err() {
             return outcome(free, tolerated, &create.name, "CREATE STREAM");
         }
@@ -105,11 +98,11 @@ impl Session {
         // Finds what a stream cannot compute.
         StreamQuery::new(&query, &self.database, options.of_query(false), (options, None))
             .map_err(|error| at_query(error, create.query.span))?;
-        let mut tables = TablesOfRows { session: self, created: Vec::new() };
+        let mut tables = TablesOfRows::new(self);
         let schema = schema_of_query(&query.columns, create.query.span)?;
         let target = tables.find_or_create(&create.target, schema, create.target.name.span)?;
         self.check_target(&target, &query, create.query.span)?;
-        let late_rows = tables.of_late_rows(&written)?;
+        let late_rows = tables.of_late_rows(written.late_rows.as_ref())?;
         let sql = query_text(script, create.query.span);
         let new = NewStream {
             name,
@@ -118,7 +111,7 @@ impl Session {
             target,
             late_rows,
             options,
-            progress: StreamProgress::new(&self.database)?,
+            progress: ProgressTable::new(&self.database)?,
             is_stopped: false,
         };
         let stream = Arc::new(self.new_stream(new));
@@ -126,7 +119,7 @@ impl Session {
         let committed = self.database.commit(&command);
         if committed.is_ok() {
             tables.keep();
-            StreamWorker::start(&stream, &self.database);
+            Worker::start(&stream, &self.database);
         }
         outcome(committed, tolerated, &create.name, "CREATE STREAM")
     }
@@ -137,7 +130,7 @@ impl Session {
         name: &QualifiedName,
         source: &QuerySource,
         record: &StreamRecord,
-        progress: StreamProgress,
+        progress: ProgressTable,
     ) -> Result<()> {
         let script = record.script(name, &source.sql);
         let Some(Parsed { statement: Statement::Stream(StreamStatement::Create(create)), .. }) =
@@ -183,7 +176,7 @@ impl Session {
             settings: self.settings(),
             current_database: self.current_database(),
             progress,
-            worker: StreamWorker::default(),
+            worker: Worker::default(),
         }
     }
 
@@ -208,8 +201,9 @@ impl Session {
         let written = WrittenOptions::read(items)?;
         let options = written.changing(before.options)?;
         written.check_lateness(items, options)?;
-        let mut tables = TablesOfRows { session: self, created: Vec::new() };
-        let late_rows = tables.of_late_rows(&written)?.or_else(|| before.late_rows.clone());
+        let mut tables = TablesOfRows::new(self);
+        let late_rows = tables.of_late_rows(written.late_rows.as_ref())?;
+        let late_rows = late_rows.or_else(|| before.late_rows.clone());
         self.replace_stream(&before, before.changed(options, late_rows, before.is_stopped))?;
         tables.keep();
         Ok(Output::of_message("ALTER STREAM"))
@@ -240,7 +234,7 @@ impl Session {
             before: Arc::clone(before),
         };
         self.database.commit(&command)?;
-        StreamWorker::start(&stream, &self.database);
+        Worker::start(&stream, &self.database);
         Ok(())
     }
 
@@ -305,80 +299,8 @@ struct NewStream {
     target: TableReference,
     late_rows: Option<TableReference>,
     options: StreamOptions,
-    progress: StreamProgress,
+    progress: ProgressTable,
     is_stopped: bool,
-}
-
-/// The tables of the rows of a stream, which are made where there are none. Those that were made are dropped again
-/// unless they are kept: a statement that fails changes nothing.
-struct TablesOfRows<'s> {
-    session: &'s Session,
-    created: Vec<TableReference>,
-}
-
-impl TablesOfRows<'_> {
-    /// Returns a table with this name, which is made with these columns if there is none.
-    fn find_or_create(
-        &mut self,
-        name: &ObjectName,
-        schema: TableSchema,
-        span: Span,
-    ) -> Result<TableReference> {
-        let session = self.session;
-        let of = |privilege| {
-            Requirement::new(privilege, Securable::Table(session.qualified(name))).at(span)
-        };
-        session.permit(&Needs::of(vec![of(Privilege::Insert)]))?;
-        if session.find_table(name).is_ok() {
-            return Ok(session.find_entry(name)?.reference());
-        }
-        session.permit(&Needs::of(vec![of(Privilege::Create)]))?;
-        let options = TableOptions::default();
-        session.add_table(NewTable { name, options, rule: NameRule::Free }, schema)?;
-        let created = session.find_entry(name)?.reference();
-        self.created.push(created.clone());
-        Ok(created)
-    }
-
-    /// Returns the table of late rows, if one is named.
-    fn of_late_rows(&mut self, written: &WrittenOptions) -> Result<Option<TableReference>> {
-        let Some((name, span)) = &written.late_rows else { return Ok(None) };
-        let schema = schema_of_late_rows();
-        let table = self.find_or_create(&object_name(name.trim()), schema.clone(), *span);
-        let table = table.map_err(|error| Box::new(error.at(*span)))?;
-        let found = self.session.database.objects().entry(&table)?.table.schema();
-        let has = |column: &Column| {
-            let at = found.find_column(&column.name);
-            at.is_some_and(|at| found.columns[at].data_type == column.data_type)
-        };
-        if schema.columns.iter().all(has) {
-            return Ok(Some(table));
-        }
-        let message = format!("table `{}` cannot take late rows", table.name.name);
-        Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
-            .at(*span)
-            .with_detail(
-                "Its columns must include stream STRING, source STRING, event_time TIMESTAMP, \
-                 arrival BIGINT, arrived TIMESTAMP and source_row STRING.",
-            )
-            .with_hint("Name a table that does not exist, which is then created.")
-            .err()
-    }
-
-    /// Keeps the tables that were made.
-    fn keep(&mut self) {
-        self.created.clear();
-    }
-}
-
-impl Drop for TablesOfRows<'_> {
-    fn drop(&mut self) {
-        for TableReference { id, name } in self.created.drain(..) {
-            let command = CatalogCommand::DropTable { name, id, with: Cascade::default() };
-            // Somebody may read it by now; then it stays.
-            drop(self.session.database.commit(&command));
-        }
-    }
 }
 
 /// Says that an error is about the query, unless it says more.

@@ -26,7 +26,7 @@ impl Session {
         &self,
         create: &CreateView,
         script: &str,
-        parameter_count: usize,
+        parsed: &Parsed,
     ) -> Result<Output> {
         let name = self.qualified(&create.name);
         let tolerated = create.if_not_exists.then_some(code::DUPLICATE_TABLE);
@@ -39,7 +39,7 @@ impl Session {
         if free.is_err() {
             return outcome(free, tolerated, &create.name, done);
         }
-        if parameter_count > 0 {
+        if parsed.parameter_count > 0 {
             return Diagnostic::unsupported("a view cannot have parameters")
                 .at(create.query.span)
                 .with_hint("Write the value, or filter in the query that uses the view.")

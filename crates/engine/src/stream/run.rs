@@ -10,17 +10,17 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::failpoint;
 use lockstep_row::{Datum, arrow::ColumnBuilder};
 use lockstep_table::{BulkLoad, TailSignal, with_durability};
+use serde::{Deserialize, Serialize};
 
-use super::{
-    Stream, StreamProgress, StreamQuery, progress::StoredProgress, schema_of_late_rows,
-    worker::StreamFigures,
-};
+use super::{Stream, StreamQuery, schema_of_late_rows};
 use crate::{
     Conversion, Database,
     access::OwnerGuard,
     append::{push_batch, table_error},
     catalog::TableEntry,
-    continuous::{FinalRows, LateSourceRow},
+    continuous::{ContinuousProgress, FinalRows, LateSourceRow},
+    progress::ProgressTable,
+    worker::{BackgroundWork, Retry, WorkFigures, WorkStep, Worker},
 };
 
 /// Progress without a row to write is stored after so long.
@@ -29,7 +29,7 @@ const STORED_AFTER_NS: u64 = 1_000_000_000;
 const COUNTED_AFTER_NS: u64 = 1_000_000_000;
 
 /// A run of a stream.
-pub(super) struct StreamRun {
+pub(crate) struct StreamRun {
     query: StreamQuery,
     owners: Option<OwnerGuard>,
     /// What is to be stored next: it is tried again where memory is lacking.
@@ -49,19 +49,85 @@ struct UnstoredRows {
     progress: StoredProgress,
 }
 
-/// What a step has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RunStep {
-    /// There may be more to do at once.
-    Busy,
-    /// All rows were read.
-    CaughtUp,
+/// How far a stream is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct StoredProgress {
+    query: ContinuousProgress,
+    /// How many rows it has written.
+    rows_written: u64,
+    /// How many rows were late.
+    rows_late: u64,
+}
+
+/// How far a stream is, and what it has.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StreamFigures {
+    pub(crate) rows_read: u64,
+    pub(crate) rows_written: u64,
+    pub(crate) rows_late: u64,
+    pub(crate) watermark: Option<i64>,
+    /// The newest event time of all sources.
+    newest: Option<i64>,
+    /// The rows that are not final.
+    pub(crate) rows_waiting: usize,
+    /// The rows that frames may hold.
+    pub(crate) rows_kept: usize,
+    pub(crate) keys: usize,
+    pub(crate) bytes: usize,
+}
+
+impl StreamFigures {
+    /// Returns the newest event time less the watermark.
+    pub(crate) fn lag_ms(&self) -> Option<i64> {
+        Some(self.newest?.saturating_sub(self.watermark?))
+    }
+}
+
+impl BackgroundWork for Stream {
+    type Run = StreamRun;
+    type Figures = StreamFigures;
+    const IS_INTERRUPTED: bool = false;
+
+    fn title(&self) -> String {
+        format!("stream {}", self.name())
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    fn worker(&self) -> &Worker<StreamFigures> {
+        &self.worker
+    }
+
+    fn begin(&self, database: &Database) -> Result<StreamRun> {
+        StreamRun::new(self, database)
+    }
+
+    fn step(&self, run: &mut StreamRun, database: &Database) -> Result<WorkStep> {
+        run.step(self, database)
+    }
+
+    fn end(&self, run: &mut StreamRun, database: &Database) -> Result<()> {
+        run.end(self, database)
+    }
+
+    fn signal(run: &StreamRun) -> Option<&Arc<TailSignal>> {
+        Some(run.query.signal())
+    }
+
+    fn after(&self, run: Option<&StreamRun>, error: &Diagnostic) -> Retry {
+        match run {
+            Some(run) if run.is_tried_again(error) => Retry::SameRun,
+            _ => Retry::Never,
+        }
+    }
 }
 
 impl StreamRun {
     /// Goes on where the stream was stored last.
-    pub(super) fn new(stream: &Stream, database: &Database) -> Result<Self> {
-        let stored = stream.progress.read()?;
+    fn new(stream: &Stream, database: &Database) -> Result<Self> {
+        let stored: Option<StoredProgress> = stream.progress.read()?;
         let options = stream.options.of_query(stream.late_rows.is_some());
         let progress = stored.as_ref().map(|stored| &stored.query);
         let going_on = (stream.options, progress);
@@ -78,13 +144,8 @@ impl StreamRun {
         })
     }
 
-    /// Returns what is raised when there are rows to read.
-    pub(super) fn signal(&self) -> &Arc<TailSignal> {
-        self.query.signal()
-    }
-
     /// Reads some rows and stores what is final.
-    pub(super) fn step(&mut self, stream: &Stream, database: &Database) -> Result<RunStep> {
+    fn step(&mut self, stream: &Stream, database: &Database) -> Result<WorkStep> {
         if self.unstored.is_none() {
             if let Some(owners) = &self.owners {
                 owners.check()?;
@@ -98,16 +159,16 @@ impl StreamRun {
         }
         self.store(stream, database)?;
         self.note(stream, database);
-        Ok(if self.query.is_caught_up() { RunStep::CaughtUp } else { RunStep::Busy })
+        Ok(if self.query.is_caught_up() { WorkStep::CaughtUp } else { WorkStep::Busy })
     }
 
     /// Returns whether a step that failed may succeed later: rows could not be stored for which memory was lacking.
-    pub(super) fn is_tried_again(&self, error: &Diagnostic) -> bool {
+    fn is_tried_again(&self, error: &Diagnostic) -> bool {
         self.unstored.is_some() && error.code == code::OUT_OF_MEMORY
     }
 
     /// Stores how far the stream is before the run ends.
-    pub(super) fn end(&mut self, stream: &Stream, database: &Database) -> Result<()> {
+    fn end(&mut self, stream: &Stream, database: &Database) -> Result<()> {
         self.store(stream, database)?;
         // What was read and is not final is read again.
         if self.query.progress() != self.stored.query {
@@ -174,7 +235,7 @@ impl StreamRun {
         let rows_read = self.query.rows_read();
         debug_assert!(self.unstored.is_none(), "figures are of stored rows");
         let rows_late = self.before.rows_late + self.query.rows_late();
-        stream.worker.figures(|figures: &mut StreamFigures| {
+        stream.worker.figures(|WorkFigures { own: figures, .. }| {
             (figures.rows_read, figures.rows_late) = (rows_read, rows_late);
             figures.rows_written = self.stored.rows_written;
             (figures.newest, figures.watermark) = self.query.times();
@@ -207,7 +268,7 @@ fn append(
         loads.push(load);
     }
     let mut load = stream.progress.table().load_any();
-    StreamProgress::push(&mut load, progress)?;
+    ProgressTable::push(&mut load, progress)?;
     if failpoint::is_seeded("stream_progress_first") {
         let stored = BulkLoad::finish_all(vec![load]).map_err(|error| table_error(&error));
         stored?;

@@ -1,12 +1,19 @@
 //! The system tables about what exists: tables, indexes, deployments, memory, settings, users.
 
+use std::sync::Arc;
+
 use lockstep_row::{DataType, IndexSpec, Value};
+use lockstep_sql::ast::ConnectorKind;
 use lockstep_table::{TableParts, part::PageCacheUse};
 
 use super::{SystemTable, number, optional, text};
 use crate::{
-    Database, IndexFigures, StreamInfo, TableFigures, access::Caller, catalog::TableEntry,
+    ConnectorInfo, Database, IndexFigures, StreamInfo, TableFigures,
+    access::Caller,
+    catalog::TableEntry,
+    connector::{Connector, Passwords},
     statement::retention_text,
+    worker::WorkFigures,
 };
 
 pub(super) const DEPLOYMENTS: SystemTable = SystemTable {
@@ -123,6 +130,43 @@ pub(super) const STREAMS: SystemTable = SystemTable {
     rows: streams,
 };
 
+pub(super) const SOURCES: SystemTable = SystemTable {
+    name: "sources",
+    columns: &[
+        ("database_name", DataType::String),
+        ("name", DataType::String),
+        ("state", DataType::String),
+        ("target", DataType::String),
+        ("topic", DataType::String),
+        ("messages_read", DataType::BigInt),
+        ("messages_bad", DataType::BigInt),
+        ("lag", DataType::BigInt),
+        ("error", DataType::String),
+        ("statement", DataType::String),
+    ],
+    rows: |database, caller| connector_rows(database, caller, ConnectorKind::Source, None),
+};
+
+pub(super) const SINKS: SystemTable = SystemTable {
+    name: "sinks",
+    columns: &[
+        ("database_name", DataType::String),
+        ("name", DataType::String),
+        ("state", DataType::String),
+        ("source", DataType::String),
+        ("topic", DataType::String),
+        ("messages_written", DataType::BigInt),
+        ("lag_ms", DataType::BigInt),
+        ("error", DataType::String),
+        ("statement", DataType::String),
+    ],
+    rows: |database, caller| connector_rows(database, caller, ConnectorKind::Sink, None),
+};
+
+/// The columns of `sources` and `sinks`, which SHOW SOURCES and SHOW SINKS have as well.
+pub(crate) const SOURCE_COLUMNS: &[(&str, DataType)] = SOURCES.columns;
+pub(crate) const SINK_COLUMNS: &[(&str, DataType)] = SINKS.columns;
+
 /// The columns of `streams`, which SHOW STREAMS has as well.
 pub(crate) const STREAM_COLUMNS: &[(&str, DataType)] = STREAMS.columns;
 
@@ -179,7 +223,7 @@ fn views(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
     let found = objects.databases().values().flat_map(|found| found.views.values());
     let seen =
         found.filter(|view| caller.sees_table(&objects, &view.name().database, &view.name().name));
-    let row = |view: &std::sync::Arc<crate::view::View>| {
+    let row = |view: &Arc<crate::view::View>| {
         let columns = i32::try_from(view.columns.len()).unwrap_or(i32::MAX);
         let name = view.name();
         let statement = if view.is_external_table() { view.script() } else { view.sql.clone() };
@@ -190,7 +234,7 @@ fn views(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
 
 fn streams(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
     let objects = database.objects();
-    let is_seen = |stream: &&std::sync::Arc<crate::stream::Stream>| {
+    let is_seen = |stream: &&Arc<crate::stream::Stream>| {
         caller.sees_table(&objects, &stream.name().database, &stream.name().name)
     };
     objects.streams().filter(is_seen).map(|stream| stream_row(stream)).collect()
@@ -198,13 +242,14 @@ fn streams(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
 
 /// Makes the row of a stream.
 pub(crate) fn stream_row(stream: &crate::stream::Stream) -> Vec<Value> {
-    let figures = stream.worker.figures(|figures| figures.clone());
-    let name = stream.name();
+    let WorkFigures { state, error, own: figures, .. } =
+        stream.worker.figures(|figures| figures.clone());
+    let (name, state) = (stream.name(), state.name());
     let size = |count: usize| number(u64::try_from(count).unwrap_or(u64::MAX));
     vec![
         text(&name.database),
         text(&name.name),
-        text(figures.state.name()),
+        text(state),
         text(&stream.target.name.to_string()),
         number(figures.rows_read),
         number(figures.rows_written),
@@ -215,9 +260,67 @@ pub(crate) fn stream_row(stream: &crate::stream::Stream) -> Vec<Value> {
         size(figures.rows_kept),
         size(figures.keys),
         size(figures.bytes),
-        optional(figures.error.as_deref()),
+        optional(error.as_deref()),
         text(&stream.script()),
     ]
+}
+
+/// Makes the rows of the sources or sinks that a caller sees, of one database or of all.
+pub(crate) fn connector_rows(
+    database: &Database,
+    caller: &Caller,
+    kind: ConnectorKind,
+    of_database: Option<&str>,
+) -> Vec<Vec<Value>> {
+    let row = |connector: &Connector| {
+        let WorkFigures { state, error, own, .. } =
+            connector.worker.figures(|figures| figures.clone());
+        let (name, table) = (connector.name(), connector.table.name.to_string());
+        let rows = connector.stream.as_ref().map_or(table, ToString::to_string);
+        let mut row = vec![
+            text(&name.database),
+            text(&name.name),
+            text(state.name()),
+            text(&rows),
+            text(&connector.options.topic),
+            number(own.messages),
+        ];
+        if kind == ConnectorKind::Source {
+            row.push(number(own.bad));
+        }
+        let statement = text(&connector.script(Passwords::Masked));
+        row.extend([number(own.lag), optional(error.as_deref()), statement]);
+        row
+    };
+    let objects = database.objects();
+    let is_seen = |connector: &&Arc<Connector>| {
+        let name = connector.name();
+        connector.kind == kind
+            && of_database.is_none_or(|of| of == name.database)
+            && caller.sees_table(&objects, &name.database, &name.name)
+    };
+    objects.connectors().filter(is_seen).map(|connector| row(connector)).collect()
+}
+
+/// Returns what the sources and sinks have done that a caller sees.
+pub(crate) fn connector_figures(database: &Database, caller: &Caller) -> Vec<ConnectorInfo> {
+    let objects = database.objects();
+    let is_seen = |connector: &&Arc<Connector>| {
+        caller.sees_table(&objects, &connector.name().database, &connector.name().name)
+    };
+    let info = |connector: &Arc<Connector>| {
+        let WorkFigures { state, own, .. } = connector.worker.figures(|figures| figures.clone());
+        ConnectorInfo {
+            database: connector.name().database.clone(),
+            name: connector.name().name.clone(),
+            is_source: connector.kind == ConnectorKind::Source,
+            state: state.name(),
+            messages: own.messages,
+            bad: own.bad,
+            lag: own.lag,
+        }
+    };
+    objects.connectors().filter(is_seen).map(info).collect()
 }
 
 fn deployments(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
@@ -226,7 +329,7 @@ fn deployments(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
     let seen = found.filter(|found| {
         caller.sees_deployment(&objects, &found.name().database, &found.name().name)
     });
-    let row = |found: &std::sync::Arc<crate::deployment::Deployment>| {
+    let row = |found: &Arc<crate::deployment::Deployment>| {
         let info = found.info();
         let options = info.options.iter().map(|(name, value)| format!("{name}='{value}'"));
         vec![
@@ -370,15 +473,16 @@ fn indexes(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
 /// Returns what the streams have done that a caller sees.
 pub(crate) fn stream_figures(database: &Database, caller: &Caller) -> Vec<StreamInfo> {
     let objects = database.objects();
-    let is_seen = |stream: &&std::sync::Arc<crate::stream::Stream>| {
+    let is_seen = |stream: &&Arc<crate::stream::Stream>| {
         caller.sees_table(&objects, &stream.name().database, &stream.name().name)
     };
-    let info = |stream: &std::sync::Arc<crate::stream::Stream>| {
-        let figures = stream.worker.figures(|figures| figures.clone());
+    let info = |stream: &Arc<crate::stream::Stream>| {
+        let WorkFigures { state, own: figures, .. } =
+            stream.worker.figures(|figures| figures.clone());
         StreamInfo {
             database: stream.name().database.clone(),
             name: stream.name().name.clone(),
-            state: figures.state.name(),
+            state: state.name(),
             rows_read: figures.rows_read,
             rows_written: figures.rows_written,
             rows_late: figures.rows_late,

@@ -13,8 +13,10 @@ use std::{
     sync::Arc,
 };
 
+use krafka::testing::FakeBroker;
 use lockstep_engine::{ClientInfo, Database, OpenOptions, Proof, Session, StorageTuning, code};
 use lockstep_host::{Host, ManualClock, Threads};
+use tokio::runtime::Runtime;
 
 use crate::test_directory::TestDirectory;
 
@@ -35,7 +37,7 @@ struct GoldenDirectory {
 /// What makes the directories that are not there yet.
 const MAKE: &str = "cargo test -p lockstep-engine --test engine golden -- --ignored";
 
-const DIRECTORIES: [GoldenDirectory; 8] = [
+const DIRECTORIES: [GoldenDirectory; 9] = [
     GoldenDirectory {
         name: "format-1",
         statements: include_str!("../golden/format-1.sql"),
@@ -158,6 +160,25 @@ const DIRECTORIES: [GoldenDirectory; 8] = [
         ],
         writes: &["INSERT INTO t VALUES (8, 'a', 20000, 1), (9, 'a', 1000, 1)", "START STREAM c"],
     },
+    // Sources and sinks: changed, stopped and dropped, alone and with their tables.
+    GoldenDirectory {
+        name: "format-1-connectors",
+        statements: include_str!("../golden/format-1-connectors.sql"),
+        shows: &[
+            "SELECT * FROM counts",
+            "SHOW CREATE SOURCE into_t",
+            "SHOW CREATE SINK of_stream",
+            "SHOW CREATE SINK of_table",
+            "SELECT name, target, topic, messages_read, messages_bad FROM lockstep.sources",
+            "SELECT name, source, topic, messages_written FROM lockstep.sinks",
+            "SHOW TABLES",
+        ],
+        writes: &[
+            "ALTER SOURCE into_t SET OPTIONS(on_error='stop')",
+            "INSERT INTO t VALUES (6, 'b', 9000)",
+            "START SINK of_stream",
+        ],
+    },
     // Users with all that they may have: passwords, grants, roles and tokens.
     GoldenDirectory {
         name: USERS,
@@ -237,9 +258,13 @@ impl GoldenDirectory {
     /// Runs the statements that make it. Returns the tokens that they print: a line for each, with its
     /// name and its text.
     fn make(&self, sessions: &Sessions) -> String {
+        let runtime = Runtime::new().unwrap();
+        let broker = runtime.block_on(FakeBroker::start()).unwrap();
+        assert!(broker.create_topic("in", 2) && broker.create_topic("out", 2));
         let mut tokens = String::new();
         for statement in self.statements.lines().filter(|line| !line.starts_with("--")) {
-            let shown = sessions.run(statement);
+            let statement = statement.replace("{brokers}", &broker.bootstrap_servers());
+            let shown = sessions.run(&statement);
             if let Some(rest) = statement.strip_prefix("CREATE TOKEN ") {
                 let name = rest.split(' ').next().unwrap();
                 let text = shown.split('"').find(|part| part.starts_with("lockstep_")).unwrap();

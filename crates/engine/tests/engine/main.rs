@@ -12,6 +12,7 @@ mod file_folders;
 mod golden;
 mod index_reads;
 mod jobs;
+mod kafka;
 mod known;
 mod limits;
 mod loading;

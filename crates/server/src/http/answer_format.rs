@@ -11,6 +11,7 @@ use lockstep_diagnostic::{Diagnostic, Kind, code};
 use lockstep_engine::{
     Output,
     json_text::{push_json, write_json, write_json_array},
+    text_rows::JsonRowForm,
 };
 use lockstep_row::{
     Arena, DataType, Datum,
@@ -20,7 +21,6 @@ use lockstep_row::{
 use super::{
     csv_text::{write_csv, write_csv_text},
     error::{HttpError, HttpResult},
-    json_rows::JsonRowForm,
 };
 
 /// A format of a body.

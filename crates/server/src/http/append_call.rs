@@ -9,16 +9,17 @@ use axum::{
     response::Response,
 };
 use lockstep_diagnostic::{Diagnostic, code};
-use lockstep_engine::{Durability, Session};
+use lockstep_engine::{
+    Durability, Session,
+    text_rows::{BodyForm, CsvSchema, KeyRule, RowSchema},
+};
 use lockstep_row::Arena;
 use serde_json::json;
 
 use super::{
     answer_format::{BodyFormat, read_arrow},
     call::{DeadlineKind, HttpCall, run_in_pool},
-    csv_rows::CsvSchema,
     error::HttpResult,
-    json_rows::{BodyForm, KeyRule, RowSchema},
     path_names::PathNames,
     row_batches::RowBatches,
     sql_call::warnings_json,
@@ -88,5 +89,5 @@ fn read_rows(
             schema.read_lines(body, |row| batches.push(row))?;
         }
     }
-    batches.finish()
+    Ok(batches.finish()?)
 }

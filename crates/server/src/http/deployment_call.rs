@@ -18,6 +18,7 @@ use lockstep_diagnostic::Diagnostic;
 use lockstep_engine::{
     Output, PreparedRequest, Session,
     json_text::{write_json, write_json_array},
+    text_rows::{BodyForm, JsonRowForm},
 };
 use lockstep_host::QueryContext;
 use lockstep_row::{Arena, Datum};
@@ -26,7 +27,6 @@ use super::{
     answer_format::{BodyFormat, RowWriter, check_size, read_arrow},
     call::{DeadlineKind, HttpCall, lap, run_here, run_in_pool},
     error::{HttpError, HttpResult},
-    json_rows::{BodyForm, JsonRowForm},
     path_names::PathNames,
     row_batches::RowBatches,
 };
@@ -222,7 +222,7 @@ impl ManyRows {
                     .into());
             }
         }
-        batches.finish()
+        Ok(batches.finish()?)
     }
 
     /// Writes the answers. One row in JSON has one answer.

@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use lockstep_engine::{Session, StreamInfo, TableFigures};
+use lockstep_engine::{ConnectorInfo, Session, StreamInfo, TableFigures};
 
 use super::{
     call::{DeadlineKind, HttpCall, run_in_pool},
@@ -99,6 +99,7 @@ fn figures(state: &ServerState, session: &Session) -> HttpResult<String> {
     }
     write_tables(text, &session.table_figures()?);
     write_streams(text, &session.stream_figures()?);
+    write_connectors(text, &session.connector_figures()?);
     Ok(std::mem::take(text))
 }
 
@@ -121,6 +122,29 @@ fn write_streams(text: &mut String, streams: &[StreamInfo]) {
         stream.lag_ms.map(|lag_ms| u64::try_from(lag_ms).unwrap_or(0))
     });
     write(&definition::STREAM_BYTES, &|stream| Some(stream.memory_bytes));
+}
+
+/// Writes what sources and sinks have done.
+fn write_connectors(text: &mut String, connectors: &[ConnectorInfo]) {
+    let mut write = |metric: &Metric, value: &dyn Fn(&ConnectorInfo) -> Option<u64>| {
+        metric.head(text);
+        for connector in connectors {
+            let kind = if connector.is_source { "source" } else { "sink" };
+            let name = format!("{}.{}", connector.database, connector.name);
+            let labels = [kind, name.as_str()];
+            let labels = if metric.labels.len() == 2 { &labels[..] } else { &labels[1..] };
+            if let Some(value) = value(connector) {
+                metric.line(text, labels, value);
+            }
+        }
+    };
+    write(&definition::CONNECTOR_MESSAGES, &|connector| Some(connector.messages));
+    write(&definition::CONNECTOR_RUNNING, &|connector| {
+        Some(u64::from(connector.state == "running"))
+    });
+    write(&definition::SOURCE_BAD_MESSAGES, &|found| found.is_source.then_some(found.bad));
+    write(&definition::SOURCE_LAG, &|found| found.is_source.then_some(found.lag));
+    write(&definition::SINK_LAG, &|found| (!found.is_source).then_some(found.lag));
 }
 
 /// Writes the rows and the memory of tables and of their indexes.

@@ -6,15 +6,11 @@ use arrow::{
     array::{RecordBatch, RecordBatchOptions},
     datatypes::{Field, Schema},
 };
-use lockstep_diagnostic::Diagnostic;
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_engine::text_rows::JsonRow;
 use lockstep_row::{
     DataType,
     arrow::{ColumnBuilder, arrow_type},
-};
-
-use super::{
-    error::{HttpError, HttpResult},
-    json_rows::JsonRow,
 };
 
 /// Collects rows. A new batch begins where a row has other columns than the one before: a column that
@@ -34,7 +30,7 @@ impl<'s> RowBatches<'s> {
     }
 
     /// Adds a row, whose values have the types of the columns.
-    pub(crate) fn push(&mut self, row: &JsonRow<'_>) -> HttpResult<()> {
+    pub(crate) fn push(&mut self, row: &JsonRow<'_>) -> Result<()> {
         debug_assert_eq!(row.values.len(), self.columns.len(), "a row has all values");
         if self.rows == 0 || self.present != row.present {
             self.end_batch()?;
@@ -50,7 +46,7 @@ impl<'s> RowBatches<'s> {
     }
 
     /// Returns the batches: at least one.
-    pub(crate) fn finish(mut self) -> HttpResult<Vec<RecordBatch>> {
+    pub(crate) fn finish(mut self) -> Result<Vec<RecordBatch>> {
         if self.rows == 0 {
             self.present = vec![true; self.columns.len()];
             let columns = self.columns.iter();
@@ -62,7 +58,7 @@ impl<'s> RowBatches<'s> {
         Ok(self.batches)
     }
 
-    fn end_batch(&mut self) -> HttpResult<()> {
+    fn end_batch(&mut self) -> Result<()> {
         if self.rows > 0 {
             let batch = self.batch()?;
             self.batches.push(batch);
@@ -71,7 +67,7 @@ impl<'s> RowBatches<'s> {
         Ok(())
     }
 
-    fn batch(&mut self) -> HttpResult<RecordBatch> {
+    fn batch(&mut self) -> Result<RecordBatch> {
         let (mut fields, mut arrays) = (Vec::new(), Vec::new());
         let columns = self.columns.iter().zip(&mut self.builders).zip(&self.present);
         for (((name, data_type), builder), _) in columns.filter(|(_, is_present)| **is_present) {
@@ -81,6 +77,6 @@ impl<'s> RowBatches<'s> {
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         let schema = Arc::new(Schema::new(fields));
         RecordBatch::try_new_with_options(schema, arrays, &options)
-            .map_err(|error| HttpError::from(Diagnostic::internal(error.to_string())))
+            .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))
     }
 }

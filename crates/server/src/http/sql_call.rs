@@ -7,7 +7,10 @@ use axum::{
     response::Response,
 };
 use lockstep_diagnostic::{Diagnostic, code};
-use lockstep_engine::{Output, Parameter, ParsedScript, QueryContext, guarded};
+use lockstep_engine::{
+    Output, Parameter, ParsedScript, QueryContext, guarded,
+    text_rows::{JsonRowForm, number},
+};
 use lockstep_row::{DataType, Value};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
@@ -16,7 +19,6 @@ use super::{
     answer_format::{BodyFormat, RowWriter},
     call::{DeadlineKind, HttpCall, run_in_pool},
     error::HttpResult,
-    json_rows::{JsonRowForm, number},
 };
 use crate::{server_state::ServerState, work_pool::WorkClass};
 

@@ -266,6 +266,42 @@ pub(crate) const STREAM_BYTES: Metric = Metric {
     help: "Memory used by the rows of each stream, in bytes.",
 };
 
+pub(crate) const CONNECTOR_MESSAGES: Metric = Metric {
+    name: "lockstep_connector_messages_total",
+    kind: MetricKind::Counter,
+    labels: &["kind", "name"],
+    help: "Messages that each source has read, or each sink has written.",
+};
+
+pub(crate) const SOURCE_BAD_MESSAGES: Metric = Metric {
+    name: "lockstep_source_bad_messages_total",
+    kind: MetricKind::Counter,
+    labels: &["name"],
+    help: "Messages of each source that were not rows of its table.",
+};
+
+pub(crate) const SOURCE_LAG: Metric = Metric {
+    name: "lockstep_source_lag_messages",
+    kind: MetricKind::Gauge,
+    labels: &["name"],
+    help: "Messages that each source has not read yet.",
+};
+
+pub(crate) const SINK_LAG: Metric = Metric {
+    name: "lockstep_sink_lag_milliseconds",
+    kind: MetricKind::Gauge,
+    labels: &["name"],
+    help: "Time for which the oldest row waits that each sink has not written yet.",
+};
+
+pub(crate) const CONNECTOR_RUNNING: Metric = Metric {
+    name: "lockstep_connector_running",
+    kind: MetricKind::Gauge,
+    labels: &["kind", "name"],
+    help: "1 for a source or a sink that runs, 0 for one that is stopped, waits for the brokers or \
+        has failed.",
+};
+
 /// Every metric, in the order of the page.
 const METRICS: &[Metric] = &[
     HTTP_RESPONSES,
@@ -301,6 +337,11 @@ const METRICS: &[Metric] = &[
     STREAM_RUNNING,
     STREAM_LAG,
     STREAM_BYTES,
+    CONNECTOR_MESSAGES,
+    SOURCE_BAD_MESSAGES,
+    SOURCE_LAG,
+    SINK_LAG,
+    CONNECTOR_RUNNING,
 ];
 
 impl Metric {

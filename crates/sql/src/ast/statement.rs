@@ -130,6 +130,32 @@ pub struct CreateStream {
     pub query: Query,
 }
 
+/// Which way the rows of a connector go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectorKind {
+    /// CREATE SOURCE: from a topic into a table.
+    Source,
+    /// CREATE SINK: from a table or a stream into a topic.
+    Sink,
+}
+
+/// CREATE SOURCE name INTO TABLE t FROM KAFKA OPTIONS(…), or CREATE SINK name FROM STREAM s INTO KAFKA OPTIONS(…).
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateConnector {
+    /// Which of the two.
+    pub kind: ConnectorKind,
+    /// The name.
+    pub name: ObjectName,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// The table, or of a sink the stream.
+    pub rows: ObjectName,
+    /// Whether `rows` is a stream.
+    pub is_stream: bool,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+}
+
 /// How a view is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ViewForm {
@@ -253,6 +279,10 @@ pub enum Show {
     Streams,
     /// SHOW CREATE STREAM s.
     CreateStream(ObjectName),
+    /// SHOW SOURCES, SHOW SINKS.
+    Connectors(ConnectorKind),
+    /// SHOW CREATE SOURCE s, SHOW CREATE SINK s.
+    CreateConnector(ConnectorKind, ObjectName),
     /// SHOW DEPLOYMENTS.
     Deployments,
     /// SHOW DEPLOYMENT d.
@@ -492,6 +522,35 @@ pub enum StreamStatement {
     },
 }
 
+/// A statement about a source or a sink.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ConnectorStatement {
+    /// CREATE SOURCE, CREATE SINK.
+    Create(Box<CreateConnector>),
+    /// DROP SOURCE, DROP SINK.
+    Drop {
+        /// Which of the two.
+        kind: ConnectorKind,
+        /// The name.
+        name: ObjectName,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// ALTER SOURCE … SET OPTIONS(…), ALTER SINK … SET OPTIONS(…).
+    Alter {
+        /// Which of the two.
+        kind: ConnectorKind,
+        /// The name.
+        name: ObjectName,
+        /// OPTIONS(…).
+        options: Vec<OptionItem>,
+    },
+    /// START SOURCE, START SINK.
+    Start(ConnectorKind, ObjectName),
+    /// STOP SOURCE, STOP SINK.
+    Stop(ConnectorKind, ObjectName),
+}
+
 /// A statement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statement {
@@ -553,6 +612,8 @@ pub enum Statement {
     },
     /// A statement about a stream.
     Stream(StreamStatement),
+    /// A statement about a source or a sink.
+    Connector(ConnectorStatement),
     /// CREATE INDEX.
     CreateIndex(Box<CreateIndex>),
     /// INSERT.

@@ -227,7 +227,7 @@ pub(super) const CREATE_VIEW: StatementRule = StatementRule {
         Its query is bound each time the view is used, with the settings of the statement that \
         uses it; names are looked up in the database that was current at CREATE VIEW. \
         In a request, the request row is a row of the first table of the view. \
-        Tables and views share one namespace. \
+        Tables, views, streams, sources and sinks share one namespace. \
         A view can read files, which are opened when the view is used, not when the database is \
         opened. \
         It cannot contain parameters. \

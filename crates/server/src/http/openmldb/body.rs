@@ -7,16 +7,16 @@ use std::collections::HashMap;
 
 use axum::body::Bytes;
 use lockstep_diagnostic::{Diagnostic, code};
-use lockstep_engine::Conversion;
+use lockstep_engine::{
+    Conversion,
+    text_rows::{JsonRow, KeyRule, RowSchema},
+};
 use lockstep_row::{Arena, DataType};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    super::{
-        error::{HttpError, HttpResult},
-        json_rows::{JsonRow, KeyRule, RowSchema},
-    },
+    super::error::{HttpError, HttpResult},
     refusal,
 };
 
@@ -125,7 +125,7 @@ impl ValueSchema {
     pub(super) fn read<T>(
         &self,
         values: &[&RawValue],
-        give: impl FnOnce(&JsonRow<'_>) -> HttpResult<T>,
+        give: impl FnOnce(&JsonRow<'_>) -> lockstep_diagnostic::Result<T>,
     ) -> HttpResult<T> {
         let mut text = String::from("[");
         for (at, value) in values.iter().enumerate() {
@@ -139,7 +139,7 @@ impl ValueSchema {
         }
         text.push(']');
         let arena = Arena::new();
-        give(&self.schema.read_row(text.as_bytes(), &arena)?)
+        Ok(give(&self.schema.read_row(text.as_bytes(), &arena)?)?)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Tests of rows from JSON: conversions, missing and unknown keys, and the messages of errors.
 
-use lockstep_engine::Database;
 use lockstep_row::{Arena, DataType, Datum};
+
+use crate::Database;
 
 use super::{BodyForm, JsonRowForm, KeyRule, RowSchema};
 
@@ -25,7 +26,7 @@ fn read(text: &str) -> Result<String, String> {
     let arena = Arena::new();
     let row = schema(KeyRule::AllReadAndMore(vec![true; 8]));
     let row = row.read_row(text.as_bytes(), &arena);
-    row.map(|row| format!("{:?}", row.values)).map_err(|error| error.diagnostic.message)
+    row.map(|row| format!("{:?}", row.values)).map_err(|error| error.message)
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn rows_of_a_table_may_lack_columns_but_have_no_others() {
     });
     assert_eq!((read, present), (Ok(()), vec![vec![false, true], vec![true, true]]));
     let error = table.read_lines(b"{\"i\":1}\n\n{\"ii\":2}\n", |_| Ok(()));
-    let diagnostic = error.unwrap_err().diagnostic;
+    let diagnostic = error.unwrap_err();
     assert_eq!(diagnostic.message, "column `ii` does not exist");
     assert_eq!(diagnostic.detail.as_deref(), Some("The row is in line 3 of the body."));
 }
@@ -139,10 +140,10 @@ fn a_request_row_needs_the_columns_that_are_read() {
     assert_eq!(read(br#"{"s":"a","d":1.5}"#), Ok(Datum::Double(1.5)));
     // A value that is given is of its column's type, whether it is read or not.
     let error = read(br#"{"s":"a","d":1.5,"i":"x"}"#).unwrap_err();
-    assert_eq!(error.diagnostic.message, "column `i` is of type INT but the value is a string");
+    assert_eq!(error.message, "column `i` is of type INT but the value is a string");
     let error = read(br#"{"S":"a","more":1}"#).unwrap_err();
-    assert_eq!(error.diagnostic.message, "missing values for columns `s` (STRING), `d` (DOUBLE)");
-    let hint = error.diagnostic.hint.unwrap();
+    assert_eq!(error.message, "missing values for columns `s` (STRING), `d` (DOUBLE)");
+    let hint = error.hint.unwrap();
     assert!(hint.starts_with("Did you mean `s` instead of `S`?"), "{hint}");
 }
 

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::time_text_error;
 use lockstep_row::{DataType, Datum, Value};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::row_reader::RowReader;
+use crate::time_text_error;
 
 /// Reads the value of a column.
 #[derive(Clone, Copy)]
@@ -183,7 +183,7 @@ fn length(count: usize) -> i64 {
 
 /// Reads the text of a JSON number as the nearest DOUBLE, which the parser of JSON does not; `None` for
 /// another value.
-pub(crate) fn number(text: &str) -> Option<f64> {
+pub fn number(text: &str) -> Option<f64> {
     let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }
 }

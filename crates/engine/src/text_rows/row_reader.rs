@@ -6,12 +6,12 @@
 use std::{cell::RefCell, fmt};
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::missing_columns;
 use lockstep_host::failpoint;
 use lockstep_row::{Arena, Datum};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{super::error::HttpError, JsonRow, KeyRule, RowSchema, value_reader::ValueReader};
+use super::{JsonRow, KeyRule, RowSchema, value_reader::ValueReader};
+use crate::missing_columns;
 
 /// Reads one row.
 #[derive(Clone, Copy)]
@@ -19,14 +19,14 @@ pub(super) struct RowReader<'s, 'a> {
     pub(super) schema: &'s RowSchema,
     pub(super) arena: &'a Arena,
     /// What is wrong, where that is more than the parser says.
-    pub(super) failure: &'s RefCell<Option<HttpError>>,
+    pub(super) failure: &'s RefCell<Option<Box<Diagnostic>>>,
 }
 
 impl RowReader<'_, '_> {
     /// Notes what is wrong, and returns the error that ends the parser.
-    pub(super) fn fail<E: Error>(&self, error: impl Into<HttpError>) -> E {
+    pub(super) fn fail<E: Error>(&self, error: impl Into<Box<Diagnostic>>) -> E {
         let error = error.into();
-        let ended = E::custom(&error.diagnostic.message);
+        let ended = E::custom(&error.message);
         self.failure.borrow_mut().get_or_insert(error);
         ended
     }
@@ -146,13 +146,13 @@ impl<'de: 'a, 'a> Visitor<'de> for RowReader<'_, 'a> {
 /// Reads the rows of an array.
 pub(super) struct ArrayVisitor<'s, F> {
     pub(super) schema: &'s RowSchema,
-    pub(super) failure: &'s RefCell<Option<HttpError>>,
+    pub(super) failure: &'s RefCell<Option<Box<Diagnostic>>>,
     pub(super) give: F,
 }
 
 impl<'de, F> Visitor<'de> for ArrayVisitor<'_, F>
 where
-    F: FnMut(&JsonRow<'_>) -> Result<(), HttpError>,
+    F: FnMut(&JsonRow<'_>) -> lockstep_diagnostic::Result<()>,
 {
     type Value = ();
 

@@ -1,32 +1,20 @@
-//! The stored progress of a stream: the rows of a table that nobody names, of which the last one counts.
+//! The stored progress of a stream, a source or a sink: the rows of a table that nobody names, of which the last one counts.
 
 use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_row::{Column, DataType, Datum, IndexSpec, Retention, TableSchema};
 use lockstep_table::{BulkLoad, Table, TailOptions, TailSignal};
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{
-    Database, append::table_error, catalog::CatalogRecord, continuous::ContinuousProgress,
-};
+use crate::{Database, append::table_error, catalog::CatalogRecord};
 
-/// The table with the progress of a stream.
+/// The table with the progress of one of them.
 #[derive(Debug, Clone)]
-pub(crate) struct StreamProgress(Arc<Table>);
+pub(crate) struct ProgressTable(Arc<Table>);
 
-/// How far a stream is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StoredProgress {
-    pub(crate) query: ContinuousProgress,
-    /// How many rows it has written.
-    pub(crate) rows_written: u64,
-    /// How many rows were late.
-    pub(crate) rows_late: u64,
-}
-
-impl StreamProgress {
-    /// Makes the table of a stream that has not begun.
+impl ProgressTable {
+    /// Makes the table of one that has not begun.
     pub(crate) fn new(database: &Database) -> Result<Self> {
         let made = database.make_table(Self::schema()).map_err(|error| table_error(&error))?;
         let table = made.shared(database.host().threads);
@@ -35,7 +23,7 @@ impl StreamProgress {
         Ok(Self(table))
     }
 
-    /// Takes the table of a stream whose directory is opened.
+    /// Takes the table of one whose directory is opened.
     pub(crate) fn of_table(table: Arc<Table>) -> Self {
         Self(table)
     }
@@ -63,8 +51,8 @@ impl StreamProgress {
         &self.0
     }
 
-    /// Reads what was stored last; `None` where the stream has not begun.
-    pub(crate) fn read(&self) -> Result<Option<StoredProgress>> {
+    /// Reads what was stored last; `None` where it has not begun.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let options = TailOptions { from: Some(0), limit_bytes: u64::MAX };
         let mut tail = self.0.tail(options, &TailSignal::new());
         let mut last = None;
@@ -75,7 +63,7 @@ impl StreamProgress {
             }
         });
         let failed = |what: String| {
-            let message = format!("the progress of the stream cannot be read: {what}");
+            let message = format!("the progress cannot be read: {what}");
             Box::new(Diagnostic::internal(message))
         };
         read.map_err(|error| failed(error.to_string()))?;
@@ -83,8 +71,8 @@ impl StreamProgress {
         last.map(parse).transpose().map_err(|error| failed(error.to_string()))
     }
 
-    /// Adds the row that says how far the stream is.
-    pub(crate) fn push(load: &mut BulkLoad<'_>, progress: &StoredProgress) -> Result<()> {
+    /// Adds the row that says how far it is.
+    pub(crate) fn push(load: &mut BulkLoad<'_>, progress: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(progress);
         let text = text.map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
         let row = vec![Datum::Int(1), Datum::String(&text)];

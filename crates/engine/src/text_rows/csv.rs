@@ -3,35 +3,28 @@
 //! Records and fields are read as those of CSV files: an unquoted empty field is NULL, a quoted one the
 //! empty text; a TIMESTAMP is a number of milliseconds or ISO 8601 text, a DATE ISO 8601 text.
 
-use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::{
-    Conversion,
-    csv::{CsvCharacters, CsvError, CsvRecords, TEXT_AFTER_QUOTE, read_field},
-};
+use lockstep_batch::load::{CsvCharacters, CsvError, CsvRecords, TEXT_AFTER_QUOTE, read_field};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_row::{Arena, DataType, Datum};
 
-use super::{
-    error::{HttpError, HttpResult},
-    json_rows::{JsonRow, without_mark},
-};
+use super::{JsonRow, without_mark};
+use crate::Conversion;
 
 /// The characters of the CSV of a body.
 const CHARACTERS: CsvCharacters = CsvCharacters { delimiter: b',', quote: Some(b'"') };
 
 /// The columns of a table, and how their values are converted.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CsvSchema<'s> {
-    pub(crate) columns: &'s [(String, DataType)],
-    pub(crate) conversion: Conversion,
+pub struct CsvSchema<'s> {
+    /// The columns.
+    pub columns: &'s [(String, DataType)],
+    /// How values are converted.
+    pub conversion: Conversion,
 }
 
 impl CsvSchema<'_> {
     /// Reads the rows of a body, each passed to `give`.
-    pub(crate) fn read(
-        self,
-        body: &[u8],
-        mut give: impl FnMut(&JsonRow<'_>) -> HttpResult<()>,
-    ) -> HttpResult<()> {
+    pub fn read(self, body: &[u8], mut give: impl FnMut(&JsonRow<'_>) -> Result<()>) -> Result<()> {
         let mut records = CsvRecords::new(without_mark(body), CHARACTERS);
         if !records.advance().map_err(|error| malformed(&error))? {
             return Err(at_line(1, "missing header"));
@@ -60,8 +53,49 @@ impl CsvSchema<'_> {
         Ok(())
     }
 
+    /// Reads a record that has a field for each of these columns, without a header.
+    pub fn read_record<'a>(
+        self,
+        record: &[u8],
+        positions: &[usize],
+        arena: &'a Arena,
+    ) -> Result<JsonRow<'a>> {
+        let mut records = CsvRecords::new(without_mark(record), CHARACTERS);
+        let wrong = |what: &str| {
+            let diagnostic = Diagnostic::new(code::BAD_COPY_FORMAT, what).with_kind(Kind::FixData);
+            Box::new(diagnostic)
+        };
+        records.set_width(positions.len());
+        if !records.advance().map_err(|error| wrong(&error.to_string()))? {
+            return Err(wrong("the record is empty"));
+        }
+        if records.is_malformed() {
+            return Err(wrong(TEXT_AFTER_QUOTE));
+        }
+        let (found, expected) = (records.width(), positions.len());
+        if found != expected {
+            return Err(wrong(&format!("expected {expected} fields, found {found}")));
+        }
+        debug_assert!(positions.iter().all(|at| *at < self.columns.len()), "they are columns");
+        let values = arena.alloc_slice_fill_copy(self.columns.len(), Datum::Null);
+        let present = arena.alloc_slice_fill_copy(self.columns.len(), false);
+        for (field, position) in positions.iter().enumerate() {
+            let value = self.value(&records, field, *position)?;
+            values[*position] = match value {
+                Datum::String(text) => Datum::String(arena.alloc_str(text)),
+                // A field is no array and no map.
+                value => value.detached().copied().unwrap_or(Datum::Null),
+            };
+            present[*position] = true;
+        }
+        if records.advance().map_err(|error| wrong(&error.to_string()))? {
+            return Err(wrong("the value has more than one record"));
+        }
+        Ok(JsonRow { values, present })
+    }
+
     /// Returns the column of each field that the header names.
-    fn header(self, records: &CsvRecords<&[u8]>) -> HttpResult<Vec<usize>> {
+    fn header(self, records: &CsvRecords<&[u8]>) -> Result<Vec<usize>> {
         let mut positions = Vec::with_capacity(records.width());
         for field in 0..records.width() {
             let Some(name) = records.text(field).filter(|_| !records.is_malformed()) else {
@@ -71,7 +105,7 @@ impl CsvSchema<'_> {
             let position = self.find(name)?;
             if positions.contains(&position) {
                 let message = format!("column `{name}` specified more than once in the header");
-                return Err(Diagnostic::new(code::AMBIGUOUS_COLUMN, message).into());
+                return Diagnostic::new(code::AMBIGUOUS_COLUMN, message).err();
             }
             positions.push(position);
         }
@@ -79,12 +113,12 @@ impl CsvSchema<'_> {
     }
 
     /// Finds a column of the header.
-    fn find(self, name: &str) -> HttpResult<usize> {
+    fn find(self, name: &str) -> Result<usize> {
         let found = self.columns.iter().position(|(column, _)| column == name);
         found.ok_or_else(|| {
             let message = format!("column `{name}` does not exist");
             let names = self.columns.iter().map(|(name, _)| name.as_str());
-            Diagnostic::new(code::UNDEFINED_COLUMN, message).with_nearest(name, names).into()
+            Box::new(Diagnostic::new(code::UNDEFINED_COLUMN, message).with_nearest(name, names))
         })
     }
 
@@ -94,7 +128,7 @@ impl CsvSchema<'_> {
         records: &'r CsvRecords<&[u8]>,
         field: usize,
         position: usize,
-    ) -> HttpResult<Datum<'r>> {
+    ) -> Result<Datum<'r>> {
         let (name, data_type) = &self.columns[position];
         let Some(text) = records.text(field) else {
             let what = format!("column `{name}`: the value is not valid UTF-8");
@@ -106,27 +140,23 @@ impl CsvSchema<'_> {
             let message =
                 format!("column `{name}`: invalid input syntax for type {data_type}: '{shown}'");
             let line = records.line();
-            Diagnostic::new(code::INVALID_TEXT, message)
-                .with_kind(Kind::FixData)
-                .with_detail(format!("The value is in line {line} of the body."))
-                .into()
+            let diagnostic = Diagnostic::new(code::INVALID_TEXT, message).with_kind(Kind::FixData);
+            Box::new(diagnostic.with_detail(format!("The value is in line {line} of the body.")))
         })
     }
 }
 
-fn malformed(error: &CsvError) -> HttpError {
+fn malformed(error: &CsvError) -> Box<Diagnostic> {
     match error {
         CsvError::Unclosed { line } | CsvError::TooLong { line } => {
             at_line(*line, &error.to_string())
         }
-        CsvError::Io(_) => Diagnostic::internal(error.to_string()).into(),
+        CsvError::Io(_) => Box::new(Diagnostic::internal(error.to_string())),
     }
 }
 
-fn at_line(line: u64, what: &str) -> HttpError {
+fn at_line(line: u64, what: &str) -> Box<Diagnostic> {
     let message = format!("line {line} of the body: {what}");
-    Diagnostic::new(code::BAD_COPY_FORMAT, message)
-        .with_kind(Kind::FixData)
-        .with_hint("Send CSV in UTF-8 with the column names in the first line.")
-        .into()
+    let diagnostic = Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData);
+    Box::new(diagnostic.with_hint("Send CSV in UTF-8 with the column names in the first line."))
 }

@@ -1,0 +1,372 @@
+//! Sources and sinks under SIGKILL: each message is one row, and each row one committed message.
+//!
+//! # Life of a cycle
+//!
+//! 1. The driver is the broker. It writes messages to the topic `in`, some of which are no rows, and loses connections
+//!    and answers now and then.
+//! 2. A child opens the directory, whose source, stream and sink lead from `in` to the topic `out`. It stops, starts and
+//!    changes them, until it is killed at a random moment or at a failpoint.
+//! 3. The driver opens the directory, waits until everything has arrived, and compares both topics with the tables.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use krafka::{
+    Kafka, Record,
+    testing::{ApiKey, Control, FakeBroker},
+};
+use lockstep_engine::{Database, OpenOptions, Session, StorageTuning};
+use lockstep_host::failpoint;
+use lockstep_testkit::random::Random;
+use tokio::runtime::Runtime;
+
+use crate::streams::StreamKillOptions;
+
+/// The most milliseconds until a child is killed.
+const KILL_MS_MAX: usize = 500;
+/// The most cycles of a directory.
+const CYCLES_MAX: usize = 8;
+/// How long the driver waits until everything has arrived, in turns of ten milliseconds.
+const TURNS_MAX: usize = 3_000;
+
+/// The failpoints that sources and sinks reach, and those of appends and checkpoints.
+pub const KAFKA_FAILPOINTS: &[&str] = &[
+    "source.stored",
+    "sink.written",
+    "sink.stored",
+    "stream.stored",
+    "wal.before_copy",
+    "wal.after_copy",
+    "wal.after_sync",
+    "table.rows_logged",
+    "table.rows_stored",
+    "catalog.logged",
+    "checkpoint.written",
+    "checkpoint.committed",
+    "recovery.record",
+];
+
+/// The bugs of sources and sinks, each of which is found.
+pub const KAFKA_BUGS: &[&str] = &[
+    "source_offsets_first",
+    "source_offsets_forgotten",
+    "sink_position_forgotten",
+    "sink_without_transactions",
+];
+
+/// What was done and found.
+#[derive(Debug, Clone, Default)]
+pub struct KafkaReport {
+    /// Children that were killed, or have ended at a failpoint.
+    pub kills: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Messages of the topic `in`, each of which was looked for.
+    pub read: u64,
+    /// Those of them that are no rows.
+    pub bad: u64,
+    /// Messages of the topic `out`, each of which was compared with its row.
+    pub written: u64,
+    /// What was wrong.
+    pub violations: Vec<String>,
+}
+
+impl fmt::Display for KafkaReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kills, directories, read, bad, written, violations } = self;
+        writeln!(
+            f,
+            "{kills} kills over {directories} directories: {read} messages in, {bad} of them no rows, \
+             {written} messages out, {} violations",
+            violations.len()
+        )?;
+        violations.iter().try_for_each(|violation| writeln!(f, "{violation}"))
+    }
+}
+
+/// Kills children until it was done as often as said, or something is wrong.
+pub fn run(options: &StreamKillOptions) -> KafkaReport {
+    assert!(options.program.is_file(), "it is this program");
+    let mut report = KafkaReport::default();
+    let mut random = Random::new(options.seed);
+    while report.kills < options.cycles && report.violations.is_empty() {
+        let directory = options.directory.join(format!("kafka-{:016x}", random.number()));
+        remove(&directory);
+        fs::create_dir_all(&options.directory).expect("the folder of directories is writable");
+        report.directories += 1;
+        let mut driver = BrokerDriver::new();
+        for _ in 0..=random.below(CYCLES_MAX) {
+            driver.cycle(options, &directory, &mut random);
+            report.kills += 1;
+            if let Err(what) = driver.compare(&directory) {
+                report.violations.push(format!("{}: {what}", directory.display()));
+                break;
+            }
+        }
+        report.read += u64::try_from(driver.sent.len()).unwrap_or(0);
+        report.bad += driver.bad;
+        report.written += driver.written;
+        if report.violations.is_empty() {
+            remove(&directory);
+        }
+    }
+    report
+}
+
+fn remove(directory: &Path) {
+    // There may be none.
+    drop(fs::remove_dir_all(directory));
+}
+
+/// The broker, and what was written to it.
+struct BrokerDriver {
+    runtime: Runtime,
+    broker: FakeBroker,
+    kafka: Kafka,
+    /// The messages of the topic `in` by their numbers; whether each is a row.
+    sent: Vec<bool>,
+    bad: u64,
+    written: u64,
+}
+
+impl BrokerDriver {
+    fn new() -> Self {
+        let runtime = Runtime::new().expect("the machine has threads");
+        let broker = runtime.block_on(FakeBroker::start()).expect("a port is free");
+        assert!(broker.create_topic("in", 3) && broker.create_topic("out", 2));
+        let connected = Kafka::builder(broker.bootstrap_servers()).connect();
+        let kafka = runtime.block_on(connected).expect("the broker runs");
+        Self { runtime, broker, kafka, sent: Vec::new(), bad: 0, written: 0 }
+    }
+
+    /// Lets a child work on a directory while messages arrive, and kills it.
+    fn cycle(&mut self, options: &StreamKillOptions, directory: &Path, random: &mut Random) {
+        let mut command = Command::new(&options.program);
+        let brokers = self.broker.bootstrap_servers();
+        command.arg("kafka-child").arg(directory).arg(brokers);
+        command.arg(format!("--seed={}", random.number()));
+        if !options.failpoints.is_empty() && random.below(2) == 0 {
+            command.arg(format!("--failpoint={}", random.pick(options.failpoints)));
+            command.arg(format!("--count={}", 1 + random.below(30)));
+        }
+        if let Some(bug) = &options.bug {
+            command.arg(format!("--bug={bug}"));
+        }
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("this program runs");
+        let mut left = random.below(KILL_MS_MAX);
+        while left > 0 {
+            let step = left.min(5 + random.below(40));
+            self.send(random);
+            self.fail(random);
+            lockstep_host::pause(u32::try_from(step).unwrap_or(0));
+            left -= step;
+        }
+        // Fails when it has ended by itself.
+        let _killed = child.kill();
+        child.wait().expect("it was started");
+        self.broker.clear_hooks();
+    }
+
+    /// Writes some messages to the topic `in`.
+    fn send(&mut self, random: &mut Random) {
+        let producer = self.runtime.block_on(self.kafka.producer().build());
+        let Ok(producer) = producer else { return };
+        for _ in 0..random.below(30) {
+            let number = self.sent.len();
+            let is_row = random.below(12) > 0;
+            let value = match is_row {
+                true => format!(r#"{{"id": {number}, "k": {}, "ts": {number}}}"#, number % 4),
+                false => format!(r#"{{"id": "{number}"}}"#),
+            };
+            let record = Record::new("in", value).key((number % 5).to_string());
+            // A loss of the connection is the client's to handle.
+            let sent = self.runtime.block_on(producer.send(record));
+            assert!(sent.is_ok(), "a message is written");
+            self.sent.push(is_row);
+        }
+        drop(self.runtime.block_on(producer.close()));
+    }
+
+    /// Loses a connection, or an answer.
+    fn fail(&self, random: &mut Random) {
+        let lost = |_: &_| Control::ApplyThen(Box::new(Control::Disconnect));
+        match random.below(12) {
+            0 => self.broker.on_once(ApiKey::EndTxn, lost),
+            1 => self.broker.on_once(ApiKey::EndTxn, |_| Control::Disconnect),
+            2 => self.broker.on_once(ApiKey::Fetch, |_| Control::Disconnect),
+            3 => self.broker.on_once(ApiKey::InitProducerId, lost),
+            4 => self.broker.on_once(ApiKey::AddPartitionsToTxn, lost),
+            _ => {}
+        }
+    }
+
+    /// Waits until everything has arrived, and compares topics with tables.
+    fn compare(&mut self, directory: &Path) -> Result<(), String> {
+        let session = open(directory)?;
+        if count(&session, "lockstep.sinks")? == 0 {
+            return Ok(());
+        }
+        for name in ["SOURCE source", "STREAM counted", "SINK sink"] {
+            session.execute(&format!("START {name}")).map_err(|error| error.to_string())?;
+        }
+        let rows = self.sent.iter().filter(|is_row| **is_row).count();
+        let bad = self.sent.len() - rows;
+        let mut turns = 0;
+        loop {
+            let found =
+                (count(&session, "t")?, count(&session, "bad")?, count(&session, "counts")?);
+            let written = self.broker.committed_records("out").map_err(|e| e.to_string())?.len();
+            if found == (rows, bad, rows) && written >= rows {
+                break;
+            }
+            turns += 1;
+            if turns == TURNS_MAX || found.0 > rows || found.1 > bad || found.2 > rows {
+                let state = "SELECT state, error FROM lockstep.sources UNION ALL SELECT state, error \
+                             FROM lockstep.streams UNION ALL SELECT state, error FROM lockstep.sinks";
+                let states = session.execute(state).map(|output| format!("{:?}", output.batches));
+                return Err(format!(
+                    "{rows} rows and {bad} others were sent; found {found:?}, written {written}; {states:?}"
+                ));
+            }
+            lockstep_host::pause(10);
+        }
+        // What was written twice would have come by now, or comes with the next cycle.
+        self.bad = u64::try_from(bad).unwrap_or(0);
+        self.compare_in(&session)?;
+        self.compare_out(&session)
+    }
+
+    /// Checks that each message is in its table once.
+    fn compare_in(&self, session: &Session) -> Result<(), String> {
+        let in_t = texts(session, "SELECT CAST(id AS STRING) FROM t")?;
+        let in_bad = texts(session, "SELECT message FROM bad")?;
+        for (number, is_row) in self.sent.iter().enumerate() {
+            let (table, text) = match is_row {
+                true => (&in_t, number.to_string()),
+                false => (&in_bad, format!(r#"{{"id": "{number}"}}"#)),
+            };
+            let times = table.get(&text).copied().unwrap_or(0);
+            if times != 1 {
+                return Err(format!("message {number} was stored {times} times"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that each result is a message once.
+    fn compare_out(&mut self, session: &Session) -> Result<(), String> {
+        let results = "SELECT concat('{\"id\":', CAST(id AS STRING), ',\"n\":', CAST(n AS STRING), '}') \
+                       FROM counts";
+        let results = texts(session, results)?;
+        let records = self.broker.committed_records("out").map_err(|error| error.to_string())?;
+        let mut written: BTreeMap<String, usize> = BTreeMap::new();
+        for record in &records {
+            *written.entry(record.value_str().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+        self.written = u64::try_from(records.len()).unwrap_or(0);
+        if written == results {
+            return Ok(());
+        }
+        let twice = written.iter().find(|(value, times)| results.get(*value) != Some(times));
+        let missing = results.keys().find(|value| !written.contains_key(*value));
+        Err(format!("not as the table has them: {twice:?}; missing: {missing:?}"))
+    }
+}
+
+/// Opens a directory with a small log.
+fn open(directory: &Path) -> Result<Session, String> {
+    let tuning = StorageTuning {
+        segment_bytes: 32 << 10,
+        durability_window_ms: Some(20),
+        ..StorageTuning::default()
+    };
+    let opened = Database::open_with(directory, &OpenOptions { tuning, ..OpenOptions::default() });
+    opened.map(|database| database.session()).map_err(|error| error.to_string())
+}
+
+fn count(session: &Session, table: &str) -> Result<usize, String> {
+    let text = texts(session, &format!("SELECT CAST(count(*) AS STRING) FROM {table}"))?;
+    let count = text.keys().next().and_then(|text| text.parse().ok());
+    count.ok_or_else(|| format!("table {table} has no number of rows"))
+}
+
+/// Returns how often each text is in the only column of a query.
+fn texts(session: &Session, sql: &str) -> Result<BTreeMap<String, usize>, String> {
+    let output = session.execute(sql).map_err(|error| format!("{sql}: {error}"))?;
+    let mut found = BTreeMap::new();
+    for row in output.batches.iter().flat_map(lockstep_testkit::rows::of_batch) {
+        if let Some(lockstep_row::Value::String(text)) = row.first() {
+            *found.entry(text.to_string()).or_default() += 1;
+        }
+    }
+    Ok(found)
+}
+
+/// Runs a child, which works until it is killed.
+pub fn child(
+    directory: &Path,
+    brokers: &str,
+    seed: u64,
+    failpoint: Option<(&str, u64)>,
+    bug: Option<&str>,
+) {
+    if let Some((name, count)) = failpoint {
+        failpoint::arm(name, count);
+    }
+    if let Some(bug) = bug {
+        failpoint::seed(bug);
+    }
+    let Ok(session) = open(directory) else { return };
+    let mut random = Random::new(seed);
+    // Another child may have been killed between these.
+    for sql in definitions(brokers) {
+        if session.execute(&sql).is_err() {
+            return;
+        }
+    }
+    loop {
+        let sql = match random.below(16) {
+            0 => "CHECKPOINT",
+            1 => "STOP SOURCE source",
+            2 | 3 => "START SOURCE source",
+            4 => "STOP SINK sink",
+            5 | 6 => "START SINK sink",
+            7 => "STOP STREAM counted",
+            8 | 9 => "START STREAM counted",
+            10 => "ALTER SOURCE source SET OPTIONS(unknown_columns='ignore')",
+            _ => {
+                lockstep_host::pause(u32::try_from(random.below(20)).unwrap_or(0));
+                continue;
+            }
+        };
+        if session.execute(sql).is_err() {
+            return;
+        }
+    }
+}
+
+/// Returns the statements that make the objects where they are not there yet.
+fn definitions(brokers: &str) -> Vec<String> {
+    let options =
+        |topic: &str, more: &str| format!("OPTIONS(brokers='{brokers}', topic='{topic}', {more})");
+    vec![
+        "CREATE TABLE IF NOT EXISTS t (id INT, k INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts))".to_owned(),
+        format!(
+            "CREATE SOURCE IF NOT EXISTS source INTO TABLE t FROM KAFKA {}",
+            options("in", "on_error='skip into bad'")
+        ),
+        "CREATE STREAM IF NOT EXISTS counted INTO TABLE counts OPTIONS(emit='arrival') AS SELECT id, \
+         count(id) OVER w AS n FROM t WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1h \
+         PRECEDING AND CURRENT ROW)"
+            .to_owned(),
+        format!(
+            "CREATE SINK IF NOT EXISTS sink FROM STREAM counted INTO KAFKA {}",
+            options("out", "key='id'")
+        ),
+    ]
+}

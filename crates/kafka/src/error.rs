@@ -1,0 +1,105 @@
+//! Errors of Kafka as diagnostics: which of them may pass by themselves, and what to do about the others.
+
+use krafka::{KrafkaError, error::ErrorCode};
+use lockstep_diagnostic::{Diagnostic, Kind, code};
+
+/// Makes the error of a cluster that cannot be reached.
+pub(crate) fn cluster_error(addresses: &str, error: &KrafkaError) -> Box<Diagnostic> {
+    match error {
+        KrafkaError::Auth { .. } | KrafkaError::Config { .. } => client_error(error),
+        _ => {
+            let message = format!("could not connect to Kafka at `{addresses}`");
+            let diagnostic = Diagnostic::new(code::NOT_CONNECTED, message);
+            Box::new(
+                diagnostic.with_kind(Kind::Retry).with_detail(sentence(error)).with_hint(
+                    "Check that a broker runs there, and that `tls` is what it expects.",
+                ),
+            )
+        }
+    }
+}
+
+/// Makes the error of a topic that cannot be read or written.
+pub(crate) fn topic_error(topic: &str, error: &KrafkaError) -> Box<Diagnostic> {
+    match error {
+        KrafkaError::UnknownTopic { .. }
+        | KrafkaError::Broker { code: ErrorCode::UnknownTopicOrPartition, .. } => no_topic(topic),
+        KrafkaError::Broker {
+            code:
+                ErrorCode::TopicAuthorizationFailed
+                | ErrorCode::TransactionalIdAuthorizationFailed
+                | ErrorCode::ClusterAuthorizationFailed,
+            ..
+        } => {
+            let message = format!("Kafka denies access to topic `{topic}`");
+            Box::new(
+                Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message)
+                    .with_detail(sentence(error))
+                    .with_hint("Grant the user of `sasl_username` access to the topic in Kafka."),
+            )
+        }
+        KrafkaError::Fenced { .. }
+        | KrafkaError::Broker {
+            code: ErrorCode::ProducerFenced | ErrorCode::InvalidProducerEpoch,
+            ..
+        } => {
+            let message = format!("another process writes to topic `{topic}` as this sink");
+            Box::new(
+                Diagnostic::new(code::DATABASE_IN_USE, message)
+                    .with_detail(sentence(error))
+                    .with_hint(
+                        "Stop the other copy of this database, or drop the sink in one of them.",
+                    ),
+            )
+        }
+        KrafkaError::Auth { .. } | KrafkaError::Config { .. } => client_error(error),
+        _ => {
+            let kind = if is_temporary(error) { Kind::Retry } else { Kind::FixData };
+            let message = format!("could not use topic `{topic}`");
+            let diagnostic = Diagnostic::new(code::CONNECTION_FAILURE, message);
+            Box::new(diagnostic.with_kind(kind).with_detail(sentence(error)))
+        }
+    }
+}
+
+/// Makes the error of a topic that does not exist. It may be created, and a broker that has just started does not know
+/// all topics yet.
+pub(crate) fn no_topic(topic: &str) -> Box<Diagnostic> {
+    let message = format!("topic `{topic}` does not exist");
+    let diagnostic = Diagnostic::new(code::UNDEFINED_OBJECT, message);
+    Box::new(diagnostic.with_kind(Kind::Retry).with_hint("Create the topic in Kafka."))
+}
+
+/// Makes the error of a login or an option that is wrong.
+fn client_error(error: &KrafkaError) -> Box<Diagnostic> {
+    let diagnostic = match error {
+        KrafkaError::Auth { .. } => {
+            Diagnostic::new(code::INVALID_AUTHORIZATION, "Kafka refuses the login")
+                .with_hint("Check `sasl_mechanism`, `sasl_username`, `sasl_password` and `tls`.")
+        }
+        _ => Diagnostic::new(code::INVALID_PARAMETER, "invalid options for Kafka"),
+    };
+    Box::new(diagnostic.with_detail(sentence(error)))
+}
+
+/// Whether an error may pass by itself.
+fn is_temporary(error: &KrafkaError) -> bool {
+    error.is_retriable()
+        || error.requires_abort()
+        || matches!(
+            error,
+            KrafkaError::DeliveryTimeout { .. }
+                | KrafkaError::TransactionAbortable { .. }
+                | KrafkaError::OutOfOrderSequence { .. }
+                | KrafkaError::Closed { .. }
+                | KrafkaError::IllegalState { .. }
+        )
+}
+
+/// Returns an error's text as a sentence.
+fn sentence(error: &KrafkaError) -> String {
+    let text = error.to_string();
+    let mut characters = text.trim_end_matches('.').chars();
+    let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}.", characters.as_str())
+}

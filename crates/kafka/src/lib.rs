@@ -1,0 +1,27 @@
+//! Topics of Kafka: messages read from given offsets on, and messages written, each once.
+//!
+//! `engine` calls it: a source reads with [`TopicReader`] and stores the offsets with the rows, a sink writes with
+//! [`TopicWriter`] and finds out with [`Topic::last_position`] what of its last transaction was committed. Nothing here
+//! knows tables, or the format of a message.
+//!
+//! All calls wait on the caller's thread. The connections live on one thread of the process.
+//!
+//! # Errors
+//!
+//! An error with [`Kind::Retry`](lockstep_diagnostic::Kind::Retry) may pass by itself: no broker answers, a topic has no
+//! leader. Others need a change: of an option, of a privilege, or of the topic.
+
+mod brokers;
+mod error;
+mod reader;
+mod runtime;
+#[cfg(test)]
+mod tests;
+mod topic;
+mod writer;
+
+pub use brokers::{Brokers, Sasl, SaslMechanism, Tls};
+pub use bytes::Bytes;
+pub use reader::{MessageBatch, ReadEnd, TopicMessage, TopicReader};
+pub use topic::{Offsets, Topic, TopicPosition, TopicStart};
+pub use writer::{Delivery, OutgoingMessage, TopicWriter};

@@ -1,0 +1,301 @@
+//! A reader of a topic: the messages of all its partitions, from given offsets on.
+//!
+//! A task polls the brokers, so that messages arrive while the caller works on those before. It finds partitions that
+//! are added later, and reads them from their beginning.
+//!
+//! *Memory*: what three answers of the brokers have, each of half a megabyte for each partition at most.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use krafka::{ConsumerRecord, Kafka, KrafkaError, consumer::Consumer};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use tokio::{
+    sync::mpsc,
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{
+    Brokers, Offsets, Topic, TopicPosition,
+    error::topic_error,
+    runtime::{runtime, wait},
+    topic::{assign, known_id, partitions, watermarks},
+};
+
+/// How long a poll waits for messages.
+const POLL_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long the reader waits after an error.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// How often the reader looks for new partitions.
+const PARTITIONS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A message of a topic.
+#[derive(Debug, Clone)]
+pub struct TopicMessage {
+    /// The partition.
+    pub partition: i32,
+    /// The place in the partition.
+    pub offset: i64,
+    /// The time of the message, in milliseconds since the epoch.
+    pub time_ms: i64,
+    /// The key.
+    pub key: Option<Bytes>,
+    /// The value.
+    pub value: Option<Bytes>,
+    /// The headers, in their order.
+    pub headers: Vec<(String, Option<Bytes>)>,
+}
+
+/// Messages of a topic.
+#[derive(Debug, Clone)]
+pub struct MessageBatch {
+    /// The id of the topic: where it is not that of the batch before, the topic was created again.
+    pub topic_id: Arc<str>,
+    /// The messages; those of each partition are in their order.
+    pub messages: Vec<TopicMessage>,
+}
+
+/// What a reader does about messages that were removed before it has read them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadEnd {
+    /// It ends with an error.
+    Fail,
+    /// It goes on with the first message that is kept.
+    Skip,
+}
+
+/// A reader of a topic.
+#[derive(Debug)]
+pub struct TopicReader {
+    batches: mpsc::Receiver<Result<MessageBatch>>,
+    task: JoinHandle<()>,
+    lag: Arc<AtomicU64>,
+}
+
+impl TopicReader {
+    /// Reads all partitions of a topic: those that `from` names from these offsets on, others from the beginning. A topic
+    /// that was created again has lost all messages.
+    pub fn open(
+        brokers: &Brokers,
+        topic: &str,
+        from: &TopicPosition,
+        on_lost: ReadEnd,
+    ) -> Result<Self> {
+        let topic = Topic::open(brokers, topic)?;
+        let from = from.clone();
+        let (sender, batches) = mpsc::channel(1);
+        let lag = Arc::new(AtomicU64::new(0));
+        let pump = wait(async {
+            let mut pump = Pump {
+                kafka: topic.kafka().clone(),
+                consumer: topic.consumer().await?,
+                topic: topic.name().to_owned(),
+                topic_id: from.id.into(),
+                read_to: Offsets::new(),
+                on_lost,
+                lag: Arc::clone(&lag),
+            };
+            pump.find_partitions(from.offsets).await?;
+            Ok(pump)
+        })?;
+        let task = runtime()?.spawn(pump.run(sender));
+        Ok(Self { batches, task, lag })
+    }
+
+    /// Returns the next messages; `None` if there are none within this time. After an error that may pass, the next call
+    /// goes on.
+    pub fn next(&mut self, longest: Duration) -> Result<Option<MessageBatch>> {
+        let batches = &mut self.batches;
+        wait(async {
+            match timeout(longest, batches.recv()).await {
+                Err(_elapsed) => Ok(None),
+                Ok(Some(batch)) => batch.map(Some),
+                Ok(None) => Diagnostic::internal("the reader of the topic has ended").err(),
+            }
+        })
+    }
+
+    /// Returns how many messages there were behind the last ones that were read from the brokers.
+    pub fn lag(&self) -> u64 {
+        // Relaxed: it guards no data.
+        self.lag.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for TopicReader {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What polls the brokers.
+struct Pump {
+    kafka: Kafka,
+    consumer: Consumer,
+    topic: String,
+    topic_id: Arc<str>,
+    /// The partitions that are read, each with the offset behind the last message.
+    read_to: Offsets,
+    on_lost: ReadEnd,
+    lag: Arc<AtomicU64>,
+}
+
+impl Pump {
+    /// Passes messages on until nobody takes them, or there is an error that does not pass.
+    async fn run(mut self, sender: mpsc::Sender<Result<MessageBatch>>) {
+        let mut looked = Instant::now();
+        loop {
+            let polled = self.poll(&mut looked).await;
+            let is_last = polled.as_ref().is_err_and(|error| error.kind != Kind::Retry);
+            let has_failed = polled.is_err();
+            if polled.as_ref().is_ok_and(|batch| batch.messages.is_empty()) {
+                if sender.is_closed() {
+                    return;
+                }
+                continue;
+            }
+            if sender.send(polled).await.is_err() || is_last {
+                return;
+            }
+            if has_failed {
+                sleep(RETRY_DELAY).await;
+            }
+        }
+    }
+
+    /// Reads what there is, or waits for it for a while.
+    async fn poll(&mut self, looked: &mut Instant) -> Result<MessageBatch> {
+        // A poll says nothing of brokers that do not answer, and of a topic that was dropped: this does.
+        if looked.elapsed() >= PARTITIONS_INTERVAL {
+            self.find_partitions(Offsets::new()).await?;
+            *looked = Instant::now();
+        }
+        let records = match self.consumer.poll(POLL_TIMEOUT).await {
+            Ok(records) => records,
+            Err(KrafkaError::NoOffset { partitions }) => {
+                for (_, partition) in partitions {
+                    self.find_lost(partition).await?;
+                }
+                Vec::new()
+            }
+            Err(error) => return Err(topic_error(&self.topic, &error)),
+        };
+        if records.is_empty() {
+            return Ok(self.batch(Vec::new()));
+        }
+        let known = known_id(&self.consumer, &self.topic).await.unwrap_or_default();
+        if *known != *self.topic_id {
+            // These may be of another topic, from an offset that means nothing there: they are read again.
+            self.find_partitions(Offsets::new()).await?;
+            assign(&self.consumer, &self.topic, &self.read_to).await?;
+            return Ok(self.batch(Vec::new()));
+        }
+        for record in &records {
+            self.read_to.insert(record.partition, record.offset + 1);
+        }
+        let lag = self.consumer.lag().await;
+        let behind = lag.values().filter_map(|partition| partition.lag).sum();
+        // Relaxed: it guards no data.
+        self.lag.store(behind, Ordering::Relaxed);
+        Ok(self.batch(records.into_iter().map(message).collect()))
+    }
+
+    fn batch(&self, messages: Vec<TopicMessage>) -> MessageBatch {
+        MessageBatch { topic_id: Arc::clone(&self.topic_id), messages }
+    }
+
+    /// Reads the partitions of the topic that are not read yet, from these offsets on or from their beginning.
+    async fn find_partitions(&mut self, mut from: Offsets) -> Result<()> {
+        // The consumer learns of a topic that was created again only when it looks.
+        let refreshed = self.consumer.fetch_metadata(Some(&self.topic)).await;
+        refreshed.map_err(|error| topic_error(&self.topic, &error))?;
+        let found = partitions(&self.kafka, &self.topic).await?;
+        if self.is_another(found.topic_id)? {
+            from.clear();
+        }
+        let is_new = |number: &i32| !self.read_to.contains_key(number);
+        let new: Vec<i32> = found.numbers.into_iter().filter(is_new).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        debug_assert!(new.is_sorted(), "partitions are in order");
+        for partition in new {
+            let (first, end) = watermarks(&self.consumer, &self.topic, partition).await?;
+            let mut offset = from.remove(&partition).unwrap_or(first);
+            // The client would read from the end on, and say nothing.
+            if !(first..=end).contains(&offset) {
+                offset = self.lost(partition, offset, (first, end))?;
+            }
+            self.read_to.insert(partition, offset);
+        }
+        assign(&self.consumer, &self.topic, &self.read_to).await
+    }
+
+    /// Notes the id of the topic. Returns whether it was created again, so that nothing of it was read.
+    fn is_another(&mut self, id: String) -> Result<bool> {
+        // One whose id was not known is what is there.
+        let is_another = *id != *self.topic_id && !self.topic_id.is_empty();
+        if is_another && self.on_lost == ReadEnd::Fail {
+            return Err(self.created_again());
+        }
+        if is_another {
+            self.read_to.clear();
+        }
+        self.topic_id = id.into();
+        Ok(is_another)
+    }
+
+    /// Goes on behind messages that are gone, or fails.
+    async fn find_lost(&mut self, partition: i32) -> Result<()> {
+        let found = partitions(&self.kafka, &self.topic).await?;
+        if self.is_another(found.topic_id)? {
+            return self.find_partitions(Offsets::new()).await;
+        }
+        let bounds = watermarks(&self.consumer, &self.topic, partition).await?;
+        let wanted = self.read_to.get(&partition).copied().unwrap_or(0);
+        let offset = self.lost(partition, wanted, bounds)?;
+        self.read_to.insert(partition, offset);
+        let sought = self.consumer.seek(&self.topic, partition, offset).await;
+        sought.map_err(|error| topic_error(&self.topic, &error))
+    }
+
+    /// Returns the offset to go on with instead of one that is not there.
+    fn lost(&self, partition: i32, wanted: i64, (first, end): (i64, i64)) -> Result<i64> {
+        if self.on_lost == ReadEnd::Skip {
+            return Ok(first);
+        }
+        let topic = &self.topic;
+        let what = if wanted < first { "were removed from" } else { "are not in" };
+        let message = format!(
+            "messages from offset {wanted} on {what} partition {partition} of topic `{topic}`"
+        );
+        Diagnostic::new(code::OUT_OF_RANGE, message)
+            .with_kind(Kind::FixData)
+            .with_detail(format!("The partition has messages from offset {first} up to {end}."))
+            .with_hint("Set on_lost = 'skip' to continue with the first message that is kept.")
+            .err()
+    }
+
+    /// Makes the error of a topic that is not the one that was read.
+    fn created_again(&self) -> Box<Diagnostic> {
+        let message = format!("topic `{}` was created again", self.topic);
+        let diagnostic = Diagnostic::new(code::STALE_DEFINITION, message).with_kind(Kind::FixData);
+        Box::new(
+            diagnostic
+                .with_detail("Its messages are not those that were read before.")
+                .with_hint("Set on_lost = 'skip' to continue with its first message."),
+        )
+    }
+}
+
+fn message(record: ConsumerRecord) -> TopicMessage {
+    let ConsumerRecord { partition, offset, timestamp, key, value, headers, .. } = record;
+    TopicMessage { partition, offset, time_ms: timestamp, key, value, headers }
+}

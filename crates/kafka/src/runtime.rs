@@ -1,0 +1,42 @@
+//! The thread that moves the bytes of all connections, and the waiting of those who call it.
+
+use std::{pin::pin, sync::OnceLock, time::Duration};
+
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_host::query;
+use tokio::runtime::{Builder, Runtime};
+
+/// How often a waiting call looks whether it was interrupted.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Waits on this thread until something is done, or the call is interrupted that the thread runs.
+pub(crate) fn wait<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    runtime()?.block_on(async {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = work.as_mut() => return done,
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+            }
+            if let Err(interrupt) = query::checkpoint() {
+                return Diagnostic::interrupted(interrupt.limit_ms()).err();
+            }
+        }
+    })
+}
+
+/// Returns the runtime of all connections, which the first one starts.
+pub(crate) fn runtime() -> Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    if let Some(found) = RUNTIME.get() {
+        return Ok(found);
+    }
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(1).thread_name("lockstep-kafka").enable_io().enable_time();
+    let made = builder.build().map_err(|error| {
+        let message = format!("could not start a thread for Kafka: {error}");
+        Box::new(Diagnostic::new(code::OUT_OF_MEMORY, message).with_kind(Kind::FreeResources))
+    })?;
+    Ok(RUNTIME.get_or_init(|| made))
+}
