@@ -17,7 +17,7 @@ DENY := $(CARGO_TARGET_DIR)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
 help:
 	@echo "make demo   builds Lockstep and runs the demonstration on real flights"
-	@echo "make examples  runs the examples: card fraud, recommendation, trip duration"
+	@echo "make examples  runs the examples: card fraud, recommendation, trip duration, streaming"
 	@echo "make test   runs every test"
 	@echo "make nightly  the long forms of the generated tests: DuckDB, parity, L3, crashes, fuzzing, loom, Miri"
 	@echo "make lint   checks format and lints"
@@ -31,7 +31,7 @@ demo: install
 	$(STAGE) "demonstration" "less than a minute" -- $(BIN)/lockstep demo flights
 
 examples: install $(VENV)/.test
-	@for name in card_fraud recommendation trip_duration; do \
+	@for name in card_fraud recommendation trip_duration streaming; do \
 	    $(BIN)/python examples/$$name/$$name.py || exit 1; \
 	done
 

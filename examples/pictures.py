@@ -35,7 +35,7 @@ plt.rcParams.update(
 )
 
 
-def draw_latencies(latencies_ns: np.ndarray, what: str) -> Axes:
+def draw_latencies(latencies_ns: np.ndarray, what: str, one: str = "request") -> Axes:
     """Draws the distribution of latencies with p50, p99 and p999, and prints these percentiles."""
     microseconds = np.asarray(latencies_ns) / 1e3
     marks = dict(
@@ -47,8 +47,8 @@ def draw_latencies(latencies_ns: np.ndarray, what: str) -> Axes:
     axes.set(
         xscale="log",
         yscale="log",
-        xlabel="latency of a request (µs, logarithmic)",
-        ylabel="requests (logarithmic)",
+        xlabel=f"latency of a {one} (µs, logarithmic)",
+        ylabel=f"{one}s (logarithmic)",
         title=f"{len(microseconds):,} {what}",
     )
     axes.set_ylim(0.7, axes.get_ylim()[1] * 6)

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from matplotlib import image
 
+from kafka_broker import available
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
@@ -100,6 +102,24 @@ def test_a_script_shows_what_it_promises(name):
     drawn = sorted(pictures.glob("*.png"))
     assert len(drawn) >= 2
     assert all(is_drawn(path.read_bytes()) for path in drawn)
+
+
+@pytest.mark.skipif(available() is not None, reason="no Kafka")
+def test_the_stream_gives_what_batch_mode_gives():
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "streaming" / "streaming.py")],
+        env={**os.environ, "MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    compared = COMPARED.findall(done.stdout)
+    assert compared and int(compared[-1].replace(",", "")) > 99_000
+    assert 100 < number(r"^([\d,]+) rows were late", done.stdout) < 1_000
+    assert LATENCY.search(done.stdout)
+    drawn = sorted((EXAMPLES / "streaming" / "pictures").glob("*.png"))
+    assert len(drawn) == 2 and all(is_drawn(path.read_bytes()) for path in drawn)
 
 
 @pytest.mark.parametrize("name", NAMES)

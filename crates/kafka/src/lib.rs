@@ -13,6 +13,7 @@
 
 mod brokers;
 mod error;
+mod merge;
 mod reader;
 mod runtime;
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! A reader of a topic: the messages of all its partitions, from given offsets on.
 //!
-//! A task polls the brokers, so that messages arrive while the caller works on those before. It finds partitions that
-//! are added later, and reads them from their beginning.
+//! A task polls the brokers, so that messages arrive while the caller works on those before. It puts the partitions into
+//! one order ([`PartitionMerge`]), finds those that are added later, and reads them from their beginning.
 //!
-//! *Memory*: what three answers of the brokers have, each of half a megabyte for each partition at most.
+//! *Memory*: what three answers of the brokers have, each of half a megabyte for each partition at most, and 20,000
+//! messages of each partition that wait for another one.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -14,7 +16,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use krafka::{ConsumerRecord, Kafka, KrafkaError, consumer::Consumer};
+use krafka::{
+    ConsumerRecord, Kafka, KrafkaError,
+    consumer::{Consumer, PartitionLag},
+};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use tokio::{
     sync::mpsc,
@@ -25,6 +30,7 @@ use tokio::{
 use crate::{
     Brokers, Offsets, Topic, TopicPosition,
     error::topic_error,
+    merge::PartitionMerge,
     runtime::{runtime, wait},
     topic::{assign, known_id, partitions, watermarks},
 };
@@ -33,6 +39,8 @@ use crate::{
 const POLL_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long the reader waits after an error.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// A partition of which so many messages wait for another partition is not read meanwhile.
+const WAITING_MAX: usize = 20_000;
 /// How often the reader looks for new partitions.
 const PARTITIONS_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -99,6 +107,8 @@ impl TopicReader {
                 topic: topic.name().to_owned(),
                 topic_id: from.id.into(),
                 read_to: Offsets::new(),
+                waiting: PartitionMerge::default(),
+                paused: BTreeSet::new(),
                 on_lost,
                 lag: Arc::clone(&lag),
             };
@@ -141,8 +151,12 @@ struct Pump {
     consumer: Consumer,
     topic: String,
     topic_id: Arc<str>,
-    /// The partitions that are read, each with the offset behind the last message.
+    /// The partitions that are read, each with the offset behind the last message that was given.
     read_to: Offsets,
+    /// Messages that were read and not given.
+    waiting: PartitionMerge,
+    /// Partitions of which so many wait that no more are read.
+    paused: BTreeSet<i32>,
     on_lost: ReadEnd,
     lag: Arc<AtomicU64>,
 }
@@ -181,30 +195,62 @@ impl Pump {
             Ok(records) => records,
             Err(KrafkaError::NoOffset { partitions }) => {
                 for (_, partition) in partitions {
-                    self.find_lost(partition).await?;
+                    // Those before come first; the client then says it again.
+                    if self.waiting.len_of(partition) == 0 {
+                        self.find_lost(partition).await?;
+                    }
                 }
                 Vec::new()
             }
             Err(error) => return Err(topic_error(&self.topic, &error)),
         };
-        if records.is_empty() {
-            return Ok(self.batch(Vec::new()));
+        if !records.is_empty() {
+            let known = known_id(&self.consumer, &self.topic).await.unwrap_or_default();
+            if *known != *self.topic_id {
+                // These may be of another topic, from an offset that means nothing there: they are read again.
+                self.find_partitions(Offsets::new()).await?;
+                self.assign().await?;
+                return Ok(self.batch(Vec::new()));
+            }
         }
-        let known = known_id(&self.consumer, &self.topic).await.unwrap_or_default();
-        if *known != *self.topic_id {
-            // These may be of another topic, from an offset that means nothing there: they are read again.
-            self.find_partitions(Offsets::new()).await?;
-            assign(&self.consumer, &self.topic, &self.read_to).await?;
-            return Ok(self.batch(Vec::new()));
+        records.into_iter().map(message).for_each(|message| self.waiting.push(message));
+        let messages = self.take().await;
+        for message in &messages {
+            self.read_to.insert(message.partition, message.offset + 1);
         }
-        for record in &records {
-            self.read_to.insert(record.partition, record.offset + 1);
+        Ok(self.batch(messages))
+    }
+
+    /// Takes the messages that have an order, and notes how many there are behind them.
+    async fn take(&mut self) -> Vec<TopicMessage> {
+        let lags = self.consumer.lag().await;
+        let has_more = |lag: &PartitionLag| lag.lag.is_none_or(|behind| behind > 0);
+        let behind: Vec<i32> = lags
+            .iter()
+            .filter(|(_, lag)| has_more(lag))
+            .map(|(found, _)| found.partition())
+            .collect();
+        let messages = self.waiting.take(&behind);
+        for partition in self.read_to.keys() {
+            // What is far ahead of others waits for them at the brokers.
+            let is_ahead = self.waiting.len_of(*partition) >= WAITING_MAX;
+            if is_ahead && self.paused.insert(*partition) {
+                self.consumer.pause(&self.topic, &[*partition]).await;
+            } else if !is_ahead && self.paused.remove(partition) {
+                self.consumer.resume(&self.topic, &[*partition]).await;
+            }
         }
-        let lag = self.consumer.lag().await;
-        let behind = lag.values().filter_map(|partition| partition.lag).sum();
+        let at_brokers: u64 = lags.values().filter_map(|lag| lag.lag).sum();
+        let here = u64::try_from(self.waiting.len()).unwrap_or(u64::MAX);
         // Relaxed: it guards no data.
-        self.lag.store(behind, Ordering::Relaxed);
-        Ok(self.batch(records.into_iter().map(message).collect()))
+        self.lag.store(at_brokers + here, Ordering::Relaxed);
+        messages
+    }
+
+    /// Reads all partitions behind the messages that were given.
+    async fn assign(&mut self) -> Result<()> {
+        self.waiting.clear();
+        assign(&self.consumer, &self.topic, &self.read_to).await
     }
 
     fn batch(&self, messages: Vec<TopicMessage>) -> MessageBatch {
@@ -235,7 +281,7 @@ impl Pump {
             }
             self.read_to.insert(partition, offset);
         }
-        assign(&self.consumer, &self.topic, &self.read_to).await
+        self.assign().await
     }
 
     /// Notes the id of the topic. Returns whether it was created again, so that nothing of it was read.
@@ -247,6 +293,7 @@ impl Pump {
         }
         if is_another {
             self.read_to.clear();
+            self.waiting.clear();
         }
         self.topic_id = id.into();
         Ok(is_another)
