@@ -52,7 +52,7 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     ("rustyline", &["cli"]),
     ("memmap2", &["host"]),
     ("crc32c", &["batch", "wal"]),
-    ("krafka", &["crash", "engine", "kafka"]),
+    ("krafka", &["crash", "engine", "kafka", "server"]),
     ("pgwire", &["server"]),
     ("arrow-flight", &["server", "client", "protocol"]),
     ("tonic*", &["server", "client"]),

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::support::{TestServer, get, post};
+use krafka::testing::FakeBroker;
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 const DASHBOARD: &str = include_str!("../../../../release/grafana/lockstep.json");
 
@@ -33,6 +35,18 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 fn served_metrics() -> BTreeSet<String> {
     let server = TestServer::start(&[], SETUP);
     server.database.settle_streams();
+    let runtime = Runtime::new().unwrap();
+    let broker = runtime.block_on(FakeBroker::start()).unwrap();
+    assert!(broker.create_topic("topic", 1));
+    let options = format!("OPTIONS(brokers='{}', topic='topic')", broker.bootstrap_servers());
+    for (sql, table) in [
+        ("CREATE SOURCE metered_in INTO TABLE metered FROM KAFKA", "metered"),
+        ("CREATE SINK metered_out FROM TABLE unmetered INTO KAFKA", "unmetered"),
+    ] {
+        let session = server.database.session();
+        session.execute(&format!("CREATE TABLE {table} (a INT)")).unwrap();
+        session.execute(&format!("{sql} {options}")).unwrap();
+    }
     assert_eq!(server.send(post("/v1/deployments/d", r#"["a",1,1]"#)).status, 200);
     let text = server.send(get("/metrics")).text().to_owned();
     let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
