@@ -65,6 +65,9 @@ pub struct ContinuousOptions {
     pub lateness_ms: i64,
     /// After how many milliseconds without a row a source does not hold the others up any longer; `None` for never.
     pub idle_after_ms: Option<i64>,
+    /// How much later than its arrival the event time of a row may be, in milliseconds; `None` for any time. A row above it
+    /// is late: it would make others late.
+    pub ahead_ms_max: Option<i64>,
     /// Whether the rows that are stored already are read. Otherwise those are that arrive from now on.
     pub from_earliest: bool,
     /// How many bytes of rows may be kept for each table that were removed before they were read.
@@ -78,6 +81,7 @@ impl Default for ContinuousOptions {
         Self {
             lateness_ms: 0,
             idle_after_ms: None,
+            ahead_ms_max: None,
             from_earliest: true,
             tail_bytes_max: 256 << 20,
             keeps_late_rows: false,
@@ -226,8 +230,10 @@ impl ContinuousQuery {
             let of_join = JoinProgress { watermark: *watermark, waiting: waiting.clone() };
             join.begin_replay(&newest, sources[0].reached(), &of_join);
         }
-        let keeps_late_rows = options.keeps_late_rows;
-        let sources = sources.into_iter().map(|source| source.keeping_late_rows(keeps_late_rows));
+        let ContinuousOptions { keeps_late_rows, ahead_ms_max, .. } = options;
+        let sources = sources
+            .into_iter()
+            .map(|source| source.keeping_late_rows(keeps_late_rows).with_times_up_to(ahead_ms_max));
         let (sources, failed) = (sources.collect(), None);
         let replayed = progress.cloned();
         Ok(Self { sources, join, order, output, signal, clock, replayed, failed })

@@ -40,6 +40,8 @@ pub(super) struct FollowedSource {
     /// The arrivals of the rows after the first mark that were late because it was idle, in their order.
     late_after_idle: VecDeque<u64>,
     rows_late: u64,
+    /// How much later than its arrival a row's time may be.
+    ahead_ms_max: Option<i64>,
     /// The late rows that were not taken; `None` where they are only counted.
     late_rows: Option<Vec<LateSourceRow>>,
 }
@@ -136,6 +138,7 @@ impl FollowedSource {
             marks: VecDeque::from([first]),
             late_after_idle: known.late_after_idle.into(),
             rows_late: 0,
+            ahead_ms_max: None,
             late_rows: None,
         }
     }
@@ -143,6 +146,12 @@ impl FollowedSource {
     /// Keeps late rows until they are taken, or only counts them.
     pub(super) fn keeping_late_rows(self, keeps: bool) -> Self {
         Self { late_rows: keeps.then(Vec::new), ..self }
+    }
+
+    /// Takes rows for late whose times are further ahead of their arrival.
+    pub(super) fn with_times_up_to(self, ahead_ms_max: Option<i64>) -> Self {
+        debug_assert!(ahead_ms_max.is_none_or(|ahead_ms| ahead_ms >= 0), "the options were read");
+        Self { ahead_ms_max, ..self }
     }
 
     /// Returns its number among the sources of the query.
@@ -208,6 +217,7 @@ impl FollowedSource {
         (join, order, now_ms): (&mut WindowJoin, usize, i64),
         emit: &mut dyn FnMut(WindowedRow<'_>),
     ) -> Result<()> {
+        let ahead_ms_max = self.ahead_ms_max;
         self.make_mark(join.sources()[self.number].newest);
         let Self { number, table, tail, program, arena, late_after_idle, late_rows, .. } = self;
         let (is_replaying, replayed_to) = (self.rows_to_replay > 0, self.replayed_to);
@@ -231,8 +241,10 @@ impl FollowedSource {
             match program.answer_at(of_table, arrival, arena) {
                 Ok(None) => {}
                 Ok(Some(columns)) => {
+                    let last_ms = ahead_ms_max.map(|ahead_ms| arrival_ms.saturating_add(ahead_ms));
+                    let is_ahead = columns[order].as_i64() > last_ms.or(Some(i64::MAX));
                     let row = StreamRow { source: *number, arrival, columns };
-                    let pushed = join.push(row, now_ms, emit);
+                    let pushed = if is_ahead { Pushed::Late } else { join.push(row, now_ms, emit) };
                     let is_late = matches!(pushed, Pushed::Late | Pushed::LateAfterIdle);
                     if !is_late || is_replaying {
                         return;

@@ -19,6 +19,9 @@ pub(crate) struct StreamOptions {
     pub(crate) lateness_ms: i64,
     pub(crate) idle_after_ms: Option<i64>,
     pub(crate) from_earliest: bool,
+    /// Earlier versions had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ahead_ms_max: Option<i64>,
     /// Whether the row of each main row is given when it arrives.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) emits_at_arrival: bool,
@@ -29,6 +32,7 @@ pub(crate) struct StreamOptions {
 pub(crate) struct WrittenOptions {
     lateness_ms: Option<i64>,
     idle_after_ms: Option<i64>,
+    max_ahead: Option<(i64, Span)>,
     start: Option<(bool, Span)>,
     /// Whether it is `arrival`, and where it is.
     emit: Option<(bool, Span)>,
@@ -54,6 +58,13 @@ const SPECS: &[OptionSpec<WrittenOptions>] = &[
         name: "idle_after",
         set: |options, argument| {
             options.idle_after_ms = Some(milliseconds(argument)?);
+            Ok(())
+        },
+    },
+    OptionSpec {
+        name: "max_ahead",
+        set: |options, argument| {
+            options.max_ahead = Some((milliseconds(argument)?, argument.item().span));
             Ok(())
         },
     },
@@ -101,6 +112,7 @@ impl WrittenOptions {
             emits_at_arrival: self.emit.is_some_and(|(is_arrival, _)| is_arrival),
             lateness_ms: self.lateness_ms.unwrap_or(0),
             idle_after_ms: self.idle_after_ms,
+            ahead_ms_max: self.max_ahead.map(|(ahead_ms, _)| ahead_ms),
             from_earliest: self.start.is_none_or(|(is_earliest, _)| is_earliest),
         }
     }
@@ -111,7 +123,7 @@ impl WrittenOptions {
         items: &[OptionItem],
         options: StreamOptions,
     ) -> Result<()> {
-        let of_late_rows = ["lateness", "late_rows", "idle_after"];
+        let of_late_rows = ["lateness", "late_rows", "idle_after", "max_ahead"];
         let is_of_late_rows = |item: &&OptionItem| of_late_rows.contains(&item.key.text.as_str());
         let Some(item) = items.iter().find(is_of_late_rows).filter(|_| options.emits_at_arrival)
         else {
@@ -128,7 +140,9 @@ impl WrittenOptions {
     /// Returns the options of a stream with these changed. Fails where one cannot be changed.
     pub(crate) fn changing(&self, options: StreamOptions) -> Result<StreamOptions> {
         let span = |written: Option<(bool, Span)>| written.map(|(_, span)| span);
-        let fixed = [("start", span(self.start)), ("emit", span(self.emit))];
+        let max_ahead = self.max_ahead.map(|(_, span)| span);
+        let fixed =
+            [("start", span(self.start)), ("emit", span(self.emit)), ("max_ahead", max_ahead)];
         if let Some((name, span)) = fixed.iter().find_map(|(name, span)| Some((name, (*span)?))) {
             let message = format!("option `{name}` of a stream cannot be changed");
             return Diagnostic::new(code::INVALID_PARAMETER, message)
@@ -150,6 +164,7 @@ impl StreamOptions {
         ContinuousOptions {
             lateness_ms: self.lateness_ms,
             idle_after_ms: self.idle_after_ms,
+            ahead_ms_max: self.ahead_ms_max,
             from_earliest: self.from_earliest,
             keeps_late_rows,
             ..ContinuousOptions::default()
@@ -166,6 +181,9 @@ impl StreamOptions {
         // A text takes what is written to it.
         if let Some(idle_after_ms) = self.idle_after_ms {
             let _written = write!(script, ", idle_after={idle_after_ms}");
+        }
+        if let Some(ahead_ms) = self.ahead_ms_max {
+            let _written = write!(script, ", max_ahead={ahead_ms}");
         }
         if !self.from_earliest {
             script.push_str(", start='latest'");

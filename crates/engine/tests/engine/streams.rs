@@ -136,6 +136,33 @@ fn late_rows_are_stored_once() {
 }
 
 #[test]
+fn a_row_of_a_wrong_clock_is_late_and_makes_no_other_late() {
+    let directory = TestDirectory::new("streams-ahead");
+    let session = directory.open();
+    session.execute(TABLES).unwrap();
+    let create = format!(
+        "CREATE STREAM s INTO TABLE results OPTIONS(max_ahead='1h', late_rows='late') AS {QUERY}"
+    );
+    session.execute(&create).unwrap();
+    // The year 2100.
+    session.execute("INSERT INTO orders VALUES (1, 1, 1000, 1), (2, 1, 4102444800000, 2)").unwrap();
+    session.database().settle_streams();
+    drop(session);
+    let session = directory.open();
+    session.execute("INSERT INTO events VALUES (7, 1, 1000, 1), (8, 1, 4102444800000, 2)").unwrap();
+    session.execute("INSERT INTO orders VALUES (3, 1, 90000, 3), (4, 1, 95000, 4)").unwrap();
+    session.execute("INSERT INTO events VALUES (9, 1, 96000, 1)").unwrap();
+    session.database().settle_streams();
+    assert_eq!(shown(&session, "rows_late"), "2");
+    assert_eq!(shown(&session, "rows_written"), "1", "the result of the first order is final");
+    let late = rows(&session, "SELECT source_row FROM late").replace('\\', "");
+    assert!(late.contains(r#"{"id":2,"#) && late.contains(r#"{"id":8,"#), "{late}");
+    let error = session.execute("ALTER STREAM s SET OPTIONS(max_ahead='2h')").unwrap_err();
+    assert_eq!(error.message, "option `max_ahead` of a stream cannot be changed");
+    assert!(rows(&session, "SHOW CREATE STREAM s").contains("max_ahead=3600000"));
+}
+
+#[test]
 fn rows_that_are_gone_are_an_error() {
     let directory = TestDirectory::new("streams-gone");
     let session = directory.open();

@@ -80,6 +80,14 @@ const STREAM_OPTIONS: &[DocumentedOption] = &[
             Otherwise the stream waits for each of its tables.",
     },
     DocumentedOption {
+        name: "max_ahead",
+        values: "a duration, or a number of milliseconds",
+        default: "none",
+        meaning: "How much later than its arrival the event time of a row may be. \
+            A row with a later time, as of a wrong clock, is treated as late: otherwise it would \
+            make all other rows late.",
+    },
+    DocumentedOption {
         name: "start",
         values: "`earliest`, `latest`",
         default: "`earliest`",
