@@ -41,6 +41,9 @@ const POLL_TIMEOUT: Duration = Duration::from_millis(200);
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// A partition of which so many messages wait for another partition is not read meanwhile.
 const WAITING_MAX: usize = 20_000;
+/// How long the reader waits for the end of a partition to reach an offset that was read, and how often it looks.
+const END_WAIT: Duration = Duration::from_secs(10);
+const END_DELAY: Duration = Duration::from_millis(200);
 /// How often the reader looks for new partitions.
 const PARTITIONS_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -75,7 +78,7 @@ pub struct MessageBatch {
 pub enum ReadEnd {
     /// It ends with an error.
     Fail,
-    /// It goes on with the first message that is kept.
+    /// It goes on with the next message that there is.
     Skip,
 }
 
@@ -107,6 +110,7 @@ impl TopicReader {
                 topic: topic.name().to_owned(),
                 topic_id: from.id.into(),
                 read_to: Offsets::new(),
+                is_assigned: false,
                 waiting: PartitionMerge::default(),
                 paused: BTreeSet::new(),
                 on_lost,
@@ -153,6 +157,8 @@ struct Pump {
     topic_id: Arc<str>,
     /// The partitions that are read, each with the offset behind the last message that was given.
     read_to: Offsets,
+    /// Whether the consumer reads from there on.
+    is_assigned: bool,
     /// Messages that were read and not given.
     waiting: PartitionMerge,
     /// Partitions of which so many wait that no more are read.
@@ -187,7 +193,7 @@ impl Pump {
     /// Reads what there is, or waits for it for a while.
     async fn poll(&mut self, looked: &mut Instant) -> Result<MessageBatch> {
         // A poll says nothing of brokers that do not answer, and of a topic that was dropped: this does.
-        if looked.elapsed() >= PARTITIONS_INTERVAL {
+        if !self.is_assigned || looked.elapsed() >= PARTITIONS_INTERVAL {
             self.find_partitions(Offsets::new()).await?;
             *looked = Instant::now();
         }
@@ -208,8 +214,8 @@ impl Pump {
             let known = known_id(&self.consumer, &self.topic).await.unwrap_or_default();
             if *known != *self.topic_id {
                 // These may be of another topic, from an offset that means nothing there: they are read again.
+                self.is_assigned = false;
                 self.find_partitions(Offsets::new()).await?;
-                self.assign().await?;
                 return Ok(self.batch(Vec::new()));
             }
         }
@@ -250,7 +256,10 @@ impl Pump {
     /// Reads all partitions behind the messages that were given.
     async fn assign(&mut self) -> Result<()> {
         self.waiting.clear();
-        assign(&self.consumer, &self.topic, &self.read_to).await
+        self.is_assigned = false;
+        assign(&self.consumer, &self.topic, &self.read_to).await?;
+        self.is_assigned = true;
+        Ok(())
     }
 
     fn batch(&self, messages: Vec<TopicMessage>) -> MessageBatch {
@@ -268,20 +277,32 @@ impl Pump {
         }
         let is_new = |number: &i32| !self.read_to.contains_key(number);
         let new: Vec<i32> = found.numbers.into_iter().filter(is_new).collect();
-        if new.is_empty() {
+        if new.is_empty() && self.is_assigned {
             return Ok(());
         }
         debug_assert!(new.is_sorted(), "partitions are in order");
+        let mut begun = Offsets::new();
         for partition in new {
-            let (first, end) = watermarks(&self.consumer, &self.topic, partition).await?;
-            let mut offset = from.remove(&partition).unwrap_or(first);
-            // The client would read from the end on, and say nothing.
-            if !(first..=end).contains(&offset) {
-                offset = self.lost(partition, offset, (first, end))?;
-            }
-            self.read_to.insert(partition, offset);
+            begun.insert(partition, self.beginning(partition, from.remove(&partition)).await?);
         }
+        self.read_to.extend(begun);
         self.assign().await
+    }
+
+    /// Returns the offset from which on a partition is read: this one, or that of its first message. The client would
+    /// read from the end on where there is no such offset, and say nothing.
+    async fn beginning(&self, partition: i32, wanted: Option<i64>) -> Result<i64> {
+        let until = Instant::now() + END_WAIT;
+        loop {
+            let (first, end) = watermarks(&self.consumer, &self.topic, partition).await?;
+            let wanted = wanted.unwrap_or(first);
+            // After a broker has started, the end of a partition is that of a while before.
+            match wanted > end && Instant::now() < until {
+                true => sleep(END_DELAY).await,
+                false if (first..=end).contains(&wanted) => return Ok(wanted),
+                false => return self.lost(partition, wanted, (first, end)),
+            }
+        }
     }
 
     /// Notes the id of the topic. Returns whether it was created again, so that nothing of it was read.
@@ -294,6 +315,7 @@ impl Pump {
         if is_another {
             self.read_to.clear();
             self.waiting.clear();
+            self.is_assigned = false;
         }
         self.topic_id = id.into();
         Ok(is_another)
@@ -305,9 +327,8 @@ impl Pump {
         if self.is_another(found.topic_id)? {
             return self.find_partitions(Offsets::new()).await;
         }
-        let bounds = watermarks(&self.consumer, &self.topic, partition).await?;
-        let wanted = self.read_to.get(&partition).copied().unwrap_or(0);
-        let offset = self.lost(partition, wanted, bounds)?;
+        let wanted = self.read_to.get(&partition).copied();
+        let offset = self.beginning(partition, wanted).await?;
         self.read_to.insert(partition, offset);
         let sought = self.consumer.seek(&self.topic, partition, offset).await;
         sought.map_err(|error| topic_error(&self.topic, &error))
@@ -316,7 +337,8 @@ impl Pump {
     /// Returns the offset to go on with instead of one that is not there.
     fn lost(&self, partition: i32, wanted: i64, (first, end): (i64, i64)) -> Result<i64> {
         if self.on_lost == ReadEnd::Skip {
-            return Ok(first);
+            // Beyond the end: the brokers have lost messages, and those before were read.
+            return Ok(if wanted < first { first } else { end });
         }
         let topic = &self.topic;
         let what = if wanted < first { "were removed from" } else { "are not in" };
@@ -326,7 +348,7 @@ impl Pump {
         Diagnostic::new(code::OUT_OF_RANGE, message)
             .with_kind(Kind::FixData)
             .with_detail(format!("The partition has messages from offset {first} up to {end}."))
-            .with_hint("Set on_lost = 'skip' to continue with the first message that is kept.")
+            .with_hint("Set on_lost = 'skip' to continue with the next message that the topic has.")
             .err()
     }
 

@@ -187,8 +187,22 @@ fn messages_that_are_gone_are_an_error_or_are_left_out() {
         opened.unwrap_err().message,
         "messages from offset 500 on are not in partition 0 of topic `t`"
     );
-    let found = read(&mut cluster.reader(&beyond, ReadEnd::Skip), 10);
-    assert_eq!(numbers(&found), Vec::from_iter(0..10));
+    // Those before were read.
+    let mut reader = cluster.reader(&beyond, ReadEnd::Skip);
+    cluster.write(Delivery::AtLeastOnce, 10..15);
+    assert_eq!(numbers(&read(&mut reader, 5)), Vec::from_iter(10..15));
+}
+
+#[test]
+fn an_end_that_is_behind_for_a_while_is_waited_for() {
+    let cluster = TestCluster::new(1);
+    cluster.write(Delivery::AtLeastOnce, 0..10);
+    let ahead = TopicPosition { id: String::new(), offsets: Offsets::from([(0, 12)]) };
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| cluster.reader(&ahead, ReadEnd::Fail));
+        cluster.write(Delivery::AtLeastOnce, 10..20);
+        assert_eq!(numbers(&read(&mut opened.join().unwrap(), 8)), Vec::from_iter(12..20));
+    });
 }
 
 #[test]

@@ -58,10 +58,10 @@ pub(crate) struct SinkRun {
 /// Rows that are written together.
 struct UnwrittenRows {
     messages: Vec<OutgoingMessage>,
+    /// The arrival of each one.
+    arrivals: Vec<u64>,
     /// When the first one arrived, in milliseconds since the epoch.
     first_ms: i64,
-    /// The arrival of the last one.
-    last: u64,
     /// The arrival from which on rows are read next.
     end: u64,
 }
@@ -140,41 +140,50 @@ impl SinkRun {
         if let Some(last) = last.filter(|last| *last >= self.stored.position)
             && !failpoint::is_seeded("sink_position_forgotten")
         {
-            let written = self.unwritten.take_if(|rows| rows.last <= last);
-            if let Some(rows) = &written {
-                self.stored.messages += u64::try_from(rows.messages.len()).unwrap_or(u64::MAX);
-            }
-            self.store(sink, written.map_or(last + 1, |rows| rows.end))?;
+            self.forget_written(last);
+            self.store(sink, last + 1)?;
         }
         self.writer = Some(writer);
         Ok(())
+    }
+
+    /// Leaves out the rows up to this arrival, which were written.
+    fn forget_written(&mut self, last: u64) {
+        let Some(rows) = &mut self.unwritten else { return };
+        debug_assert!(rows.arrivals.is_sorted(), "in order of arrival");
+        let written = rows.arrivals.partition_point(|arrival| *arrival <= last);
+        rows.arrivals.drain(..written);
+        rows.messages.drain(..written);
+        self.stored.messages += u64::try_from(written).unwrap_or(u64::MAX);
     }
 
     /// Reads the next rows; `None` if there are none.
     fn read(&mut self, sink: &Connector) -> Result<Option<UnwrittenRows>> {
         let Self { tail, encoder, stored, .. } = self;
         let mut messages = Vec::new();
-        let (from, mut last, mut first_ms) = (stored.position, stored.position, i64::MAX);
+        let (mut arrivals, mut first_ms) = (Vec::new(), i64::MAX);
+        let (from, mut written) = (stored.position, 0);
         let read = tail.read(ROWS_AT_ONCE, |TailRow { arrival, arrival_ms, row }| {
             // A transaction that was found committed has those before.
-            if arrival >= from {
-                messages.push(encoder.message(sink, arrival, row));
-                last = arrival;
-                first_ms = first_ms.min(arrival_ms);
+            if arrival < from {
+                written += 1;
+                return;
             }
+            messages.push(encoder.message(sink, arrival, row));
+            arrivals.push(arrival);
+            first_ms = first_ms.min(arrival_ms);
         });
         let count = read.map_err(|error| not_read(sink, &error))?;
-        debug_assert!(messages.len() <= count, "a message for each row at most");
-        Ok((count > 0).then(|| UnwrittenRows { messages, first_ms, last, end: tail.position() }))
+        debug_assert_eq!(messages.len(), arrivals.len(), "each has an arrival");
+        stored.messages += written;
+        let end = tail.position();
+        Ok((count > 0).then(|| UnwrittenRows { messages, arrivals, first_ms, end }))
     }
 
     /// Stores how far the sink is.
     fn store(&mut self, sink: &Connector, position: u64) -> Result<()> {
         debug_assert!(position >= self.stored.position, "it goes on");
         self.stored.position = position;
-        if failpoint::is_seeded("sink_not_stored") {
-            return Ok(());
-        }
         store(&sink.progress, &self.stored)?;
         failpoint::reach("sink.stored");
         Ok(())

@@ -144,7 +144,7 @@ const SOURCE_OPTIONS: &[DocumentedOption] = &[
         values: "`stop`, `skip`",
         default: "`stop`",
         meaning: "What happens when the topic has removed messages that were not read yet: the \
-            source fails, or continues with the first message that is kept.",
+            source fails, or continues with the next message that the topic has.",
     },
     DocumentedOption {
         name: "unknown_columns",
