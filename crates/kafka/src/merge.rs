@@ -5,7 +5,8 @@
 //! late. The order of each partition is kept, as in Kafka Streams.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
     time::Duration,
 };
 
@@ -52,36 +53,53 @@ impl PartitionMerge {
     }
 
     /// Takes the messages that no other partition can precede: those before the time of the first message of each
-    /// partition that has more than is here. `behind` are these partitions.
-    pub(crate) fn take(&mut self, behind: &[i32]) -> Vec<TopicMessage> {
+    /// partition that has more than is here. `behind` are these partitions. *Cost*: for each message the logarithm of the
+    /// number of partitions.
+    pub(crate) fn take(&mut self, behind: &BTreeSet<i32>) -> Vec<TopicMessage> {
         let mut taken = Vec::with_capacity(self.len());
-        while !self.is_awaiting(behind) {
-            let fronts = self.queues.values_mut().filter(|queue| !queue.is_empty());
-            let first = fronts.min_by_key(|queue| queue.front().map(|first| first.time_ms));
-            let Some(first) = first.and_then(VecDeque::pop_front) else { break };
-            taken.push(first);
+        if !behind.iter().any(|partition| self.is_awaited(*partition)) {
+            self.take_in_order(behind, &mut taken);
         }
         match self.waits_since {
             _ if !taken.is_empty() || self.len() == 0 => self.waits_since = None,
             None => self.waits_since = Some(Instant::now()),
             Some(since) if since.elapsed() >= WAIT_MAX => {
-                let silent = behind.iter().filter(|partition| self.len_of(**partition) == 0);
-                self.silent.extend(silent.copied().collect::<Vec<_>>());
+                let silent =
+                    behind.iter().copied().filter(|partition| self.len_of(*partition) == 0);
+                self.silent = silent.collect();
             }
             Some(_) => {}
         }
         taken
     }
 
-    /// Whether a message of one of these partitions is to come first.
-    fn is_awaiting(&self, behind: &[i32]) -> bool {
-        let is_awaited = |found: &&i32| self.len_of(**found) == 0 && !self.silent.contains(*found);
-        behind.iter().any(|found| is_awaited(&found))
+    /// Takes messages until one of a partition that is behind has to be waited for.
+    fn take_in_order(&mut self, behind: &BTreeSet<i32>, taken: &mut Vec<TopicMessage>) {
+        let front = |(partition, queue): (&i32, &VecDeque<TopicMessage>)| {
+            queue.front().map(|first| Reverse((first.time_ms, *partition)))
+        };
+        let mut fronts: BinaryHeap<_> = self.queues.iter().filter_map(front).collect();
+        while let Some(Reverse((_, partition))) = fronts.pop() {
+            let Some(queue) = self.queues.get_mut(&partition) else { continue };
+            taken.extend(queue.pop_front());
+            match queue.front() {
+                Some(next) => fronts.push(Reverse((next.time_ms, partition))),
+                None if behind.contains(&partition) => break,
+                None => {}
+            }
+        }
+    }
+
+    /// Whether a message of a partition that is behind has to come first.
+    fn is_awaited(&self, partition: i32) -> bool {
+        self.len_of(partition) == 0 && !self.silent.contains(&partition)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::PartitionMerge;
     use crate::TopicMessage;
 
@@ -107,7 +125,7 @@ mod tests {
     #[test]
     fn messages_are_in_the_order_of_their_times_and_of_their_partitions() {
         let mut merge = merge(&[(0, 1), (0, 5), (0, 2), (1, 3), (1, 4), (2, 0)]);
-        let taken = merge.take(&[]);
+        let taken = merge.take(&BTreeSet::new());
         assert_eq!(times(&taken), [(2, 0), (0, 1), (1, 3), (1, 4), (0, 5), (0, 2)]);
         assert_eq!(merge.len(), 0);
     }
@@ -115,11 +133,14 @@ mod tests {
     #[test]
     fn a_partition_that_has_more_is_waited_for() {
         let mut merge = merge(&[(0, 1), (0, 2), (0, 9), (1, 3)]);
-        assert!(merge.take(&[0, 1, 2]).is_empty(), "nothing of partition 2 is here");
+        assert!(
+            merge.take(&BTreeSet::from([0, 1, 2])).is_empty(),
+            "nothing of partition 2 is here"
+        );
         // What comes next of partition 1 may be before 9.
-        assert_eq!(times(&merge.take(&[0, 1])), [(0, 1), (0, 2), (1, 3)]);
-        assert!(merge.take(&[1]).is_empty());
+        assert_eq!(times(&merge.take(&BTreeSet::from([0, 1]))), [(0, 1), (0, 2), (1, 3)]);
+        assert!(merge.take(&BTreeSet::from([1])).is_empty());
         assert_eq!(merge.len_of(0), 1);
-        assert_eq!(times(&merge.take(&[])), [(0, 9)], "it has no more");
+        assert_eq!(times(&merge.take(&BTreeSet::new())), [(0, 9)], "it has no more");
     }
 }

@@ -110,6 +110,7 @@ impl TopicReader {
                 topic: topic.name().to_owned(),
                 topic_id: from.id.into(),
                 read_to: Offsets::new(),
+                ends: Offsets::new(),
                 is_assigned: false,
                 waiting: PartitionMerge::default(),
                 paused: BTreeSet::new(),
@@ -157,6 +158,8 @@ struct Pump {
     topic_id: Arc<str>,
     /// The partitions that are read, each with the offset behind the last message that was given.
     read_to: Offsets,
+    /// The end of each partition when it was found.
+    ends: Offsets,
     /// Whether the consumer reads from there on.
     is_assigned: bool,
     /// Messages that were read and not given.
@@ -230,10 +233,14 @@ impl Pump {
     /// Takes the messages that have an order, and notes how many there are behind them.
     async fn take(&mut self) -> Vec<TopicMessage> {
         let lags = self.consumer.lag().await;
-        let has_more = |lag: &PartitionLag| lag.lag.is_none_or(|behind| behind > 0);
-        let behind: Vec<i32> = lags
+        // As long as nothing has arrived of a partition, its end is that which it had in the beginning.
+        let was_behind = |partition: &i32| self.read_to.get(partition) < self.ends.get(partition);
+        let has_more = |partition: i32, lag: &PartitionLag| {
+            lag.lag.map_or_else(|| was_behind(&partition), |behind| behind > 0)
+        };
+        let behind: BTreeSet<i32> = lags
             .iter()
-            .filter(|(_, lag)| has_more(lag))
+            .filter(|(found, lag)| has_more(found.partition(), lag))
             .map(|(found, _)| found.partition())
             .collect();
         let messages = self.waiting.take(&behind);
@@ -283,15 +290,17 @@ impl Pump {
         debug_assert!(new.is_sorted(), "partitions are in order");
         let mut begun = Offsets::new();
         for partition in new {
-            begun.insert(partition, self.beginning(partition, from.remove(&partition)).await?);
+            let (offset, end) = self.beginning(partition, from.remove(&partition)).await?;
+            begun.insert(partition, offset);
+            self.ends.insert(partition, end);
         }
         self.read_to.extend(begun);
         self.assign().await
     }
 
-    /// Returns the offset from which on a partition is read: this one, or that of its first message. The client would
-    /// read from the end on where there is no such offset, and say nothing.
-    async fn beginning(&self, partition: i32, wanted: Option<i64>) -> Result<i64> {
+    /// Returns the offset from which on a partition is read: this one, or that of its first message; and its end. The
+    /// client would read from the end on where there is no such offset, and say nothing.
+    async fn beginning(&self, partition: i32, wanted: Option<i64>) -> Result<(i64, i64)> {
         let until = Instant::now() + END_WAIT;
         loop {
             let (first, end) = watermarks(&self.consumer, &self.topic, partition).await?;
@@ -299,8 +308,8 @@ impl Pump {
             // After a broker has started, the end of a partition is that of a while before.
             match wanted > end && Instant::now() < until {
                 true => sleep(END_DELAY).await,
-                false if (first..=end).contains(&wanted) => return Ok(wanted),
-                false => return self.lost(partition, wanted, (first, end)),
+                false if (first..=end).contains(&wanted) => return Ok((wanted, end)),
+                false => return Ok((self.lost(partition, wanted, (first, end))?, end)),
             }
         }
     }
@@ -328,7 +337,7 @@ impl Pump {
             return self.find_partitions(Offsets::new()).await;
         }
         let wanted = self.read_to.get(&partition).copied();
-        let offset = self.beginning(partition, wanted).await?;
+        let (offset, _) = self.beginning(partition, wanted).await?;
         self.read_to.insert(partition, offset);
         let sought = self.consumer.seek(&self.topic, partition, offset).await;
         sought.map_err(|error| topic_error(&self.topic, &error))

@@ -1,9 +1,9 @@
 //! The thread that moves the bytes of all connections, and the waiting of those who call it.
 
-use std::{pin::pin, sync::OnceLock, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_host::query;
+use lockstep_host::{PerProcess, query};
 use tokio::runtime::{Builder, Runtime};
 
 /// How often a waiting call looks whether it was interrupted.
@@ -26,17 +26,15 @@ pub(crate) fn wait<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     })
 }
 
-/// Returns the runtime of all connections, which the first one starts.
+/// Returns the runtime of all connections of the process, which the first one starts.
 pub(crate) fn runtime() -> Result<&'static Runtime> {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    if let Some(found) = RUNTIME.get() {
-        return Ok(found);
-    }
-    let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(1).thread_name("lockstep-kafka").enable_io().enable_time();
-    let made = builder.build().map_err(|error| {
+    static RUNTIME: PerProcess<Runtime> = PerProcess::new();
+    let make = || {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(1).thread_name("lockstep-kafka").enable_io().enable_time().build()
+    };
+    RUNTIME.get_or_make(make).map_err(|error| {
         let message = format!("could not start a thread for Kafka: {error}");
         Box::new(Diagnostic::new(code::OUT_OF_MEMORY, message).with_kind(Kind::FreeResources))
-    })?;
-    Ok(RUNTIME.get_or_init(|| made))
+    })
 }

@@ -238,7 +238,7 @@ const CREATE_SOURCE: StatementRule = StatementRule {
         A value is converted as in an append over HTTP, and a column that the message lacks takes \
         its default.",
     grammar: "CREATE SOURCE [ IF NOT EXISTS ] table_name INTO TABLE table_name FROM KAFKA\n\
-        OPTIONS option_list",
+        [ OPTIONS option_list ]",
     privileges: "`ADMIN`, since the server connects to the brokers.",
     options: &[OptionList { clause: "OPTIONS", others: "is an error", options: SOURCE_OPTIONS }],
     examples: &["CREATE SOURCE actions_in INTO TABLE actions FROM KAFKA\n\
@@ -309,8 +309,8 @@ const CREATE_SINK: StatementRule = StatementRule {
         Each message has the headers `lockstep-sink` and `lockstep-position`, which identify its \
         row. \
         Rows that expire or are deleted before they are written are kept for the sink, up to 256 MB.",
-    grammar: "CREATE SINK [ IF NOT EXISTS ] table_name FROM { STREAM | TABLE } table_name INTO KAFKA\n\
-        OPTIONS option_list",
+    grammar: "CREATE SINK [ IF NOT EXISTS ] table_name FROM ( STREAM | TABLE ) table_name INTO KAFKA\n\
+        [ OPTIONS option_list ]",
     privileges: "`ADMIN`, since the server connects to the brokers.",
     options: &[OptionList { clause: "OPTIONS", others: "is an error", options: SINK_OPTIONS }],
     examples: &["CREATE SINK out FROM STREAM around INTO KAFKA\n\
