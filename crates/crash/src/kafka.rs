@@ -8,23 +8,17 @@
 //!    changes them, until it is killed at a random moment or at a failpoint.
 //! 3. The driver opens the directory, waits until everything has arrived, and compares both topics with the tables.
 
-use std::{
-    collections::BTreeMap,
-    fmt, fs,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 use krafka::{
     Kafka, Record,
     testing::{ApiKey, Control, FakeBroker},
 };
-use lockstep_engine::{Database, OpenOptions, Session, StorageTuning};
-use lockstep_host::failpoint;
+use lockstep_engine::Session;
 use lockstep_testkit::random::Random;
 use tokio::runtime::Runtime;
 
-use crate::streams::StreamKillOptions;
+use crate::work::{self, WorkKillOptions, open, remove};
 
 /// The most milliseconds until a child is killed.
 const KILL_MS_MAX: usize = 500;
@@ -50,7 +44,7 @@ pub const KAFKA_FAILPOINTS: &[&str] = &[
     "recovery.record",
 ];
 
-/// The bugs of sources and sinks, each of which is found.
+/// The bugs of sources and sinks, each of which is to be found.
 pub const KAFKA_BUGS: &[&str] = &[
     "source_offsets_first",
     "source_offsets_forgotten",
@@ -89,14 +83,12 @@ impl fmt::Display for KafkaReport {
 }
 
 /// Kills children until it was done as often as said, or something is wrong.
-pub fn run(options: &StreamKillOptions) -> KafkaReport {
+pub fn run(options: &WorkKillOptions) -> KafkaReport {
     assert!(options.program.is_file(), "it is this program");
     let mut report = KafkaReport::default();
     let mut random = Random::new(options.seed);
     while report.kills < options.cycles && report.violations.is_empty() {
-        let directory = options.directory.join(format!("kafka-{:016x}", random.number()));
-        remove(&directory);
-        fs::create_dir_all(&options.directory).expect("the folder of directories is writable");
+        let directory = options.new_directory("kafka", &mut random);
         report.directories += 1;
         let mut driver = BrokerDriver::new();
         for _ in 0..=random.below(CYCLES_MAX) {
@@ -115,11 +107,6 @@ pub fn run(options: &StreamKillOptions) -> KafkaReport {
         }
     }
     report
-}
-
-fn remove(directory: &Path) {
-    // There may be none.
-    drop(fs::remove_dir_all(directory));
 }
 
 /// The broker, and what was written to it.
@@ -144,20 +131,10 @@ impl BrokerDriver {
     }
 
     /// Lets a child work on a directory while messages arrive, and kills it.
-    fn cycle(&mut self, options: &StreamKillOptions, directory: &Path, random: &mut Random) {
-        let mut command = Command::new(&options.program);
+    fn cycle(&mut self, options: &WorkKillOptions, directory: &Path, random: &mut Random) {
         let brokers = self.broker.bootstrap_servers();
-        command.arg("kafka-child").arg(directory).arg(brokers);
-        command.arg(format!("--seed={}", random.number()));
-        if !options.failpoints.is_empty() && random.below(2) == 0 {
-            command.arg(format!("--failpoint={}", random.pick(options.failpoints)));
-            command.arg(format!("--count={}", 1 + random.below(30)));
-        }
-        if let Some(bug) = &options.bug {
-            command.arg(format!("--bug={bug}"));
-        }
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("this program runs");
+        let arguments = ["kafka-child".as_ref(), directory.as_os_str(), brokers.as_ref()];
+        let child = options.start(&arguments, 30, random);
         let mut left = random.below(KILL_MS_MAX);
         while left > 0 {
             let step = left.min(5 + random.below(40));
@@ -166,9 +143,7 @@ impl BrokerDriver {
             lockstep_host::pause(u32::try_from(step).unwrap_or(0));
             left -= step;
         }
-        // Fails when it has ended by itself.
-        let _killed = child.kill();
-        child.wait().expect("it was started");
+        work::kill(child);
         self.broker.clear_hooks();
     }
 
@@ -278,17 +253,6 @@ impl BrokerDriver {
     }
 }
 
-/// Opens a directory with a small log.
-fn open(directory: &Path) -> Result<Session, String> {
-    let tuning = StorageTuning {
-        segment_bytes: 32 << 10,
-        durability_window_ms: Some(20),
-        ..StorageTuning::default()
-    };
-    let opened = Database::open_with(directory, &OpenOptions { tuning, ..OpenOptions::default() });
-    opened.map(|database| database.session()).map_err(|error| error.to_string())
-}
-
 fn count(session: &Session, table: &str) -> Result<usize, String> {
     let text = texts(session, &format!("SELECT CAST(count(*) AS STRING) FROM {table}"))?;
     let count = text.keys().next().and_then(|text| text.parse().ok());
@@ -315,12 +279,7 @@ pub fn child(
     failpoint: Option<(&str, u64)>,
     bug: Option<&str>,
 ) {
-    if let Some((name, count)) = failpoint {
-        failpoint::arm(name, count);
-    }
-    if let Some(bug) = bug {
-        failpoint::seed(bug);
-    }
+    work::arm(failpoint, bug);
     let Ok(session) = open(directory) else { return };
     let mut random = Random::new(seed);
     // Another child may have been killed between these.

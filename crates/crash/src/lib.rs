@@ -12,6 +12,7 @@
 //! | [`soak`] | a served directory under mixed load, with disconnects and kills |
 //! | [`streams`] | streams under kills: each result once, with the bits of batch mode |
 //! | [`kafka`] | sources and sinks under kills, over a broker in the driver: each message one row, each row one message |
+//! | [`work`] | children that work until they are killed: what these two have in common |
 //! | [`bugs`] | the bugs that the others are to find |
 //! | [`workload`], [`objects`], [`rows`] | the operations, and how often each is drawn |
 //! | [`operation`] | an operation as data |
@@ -39,4 +40,5 @@ pub mod rows;
 pub mod scripts;
 pub mod soak;
 pub mod streams;
+pub mod work;
 pub mod workload;

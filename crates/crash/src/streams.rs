@@ -9,15 +9,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    fmt,
+    path::Path,
 };
 
-use lockstep_engine::{Database, OpenOptions, Session, StorageTuning};
-use lockstep_host::failpoint;
+use lockstep_engine::{Database, Session};
 use lockstep_row::Value;
 use lockstep_testkit::{random::Random, rows::of_batch};
+
+use crate::work::{self, WorkKillOptions, open, remove};
 
 /// A row may be so much older than the newest one of its table.
 const LATENESS_MS: i64 = 500;
@@ -62,23 +62,6 @@ const STREAMS: [(&str, &str); 3] = [
 /// The stream that gives its rows when they arrive.
 const AT_ARRIVAL: &str = "known";
 
-/// What is run.
-#[derive(Debug, Clone)]
-pub struct StreamKillOptions {
-    /// This program.
-    pub program: PathBuf,
-    /// Where directories are made.
-    pub directory: PathBuf,
-    /// The number of kills.
-    pub cycles: u64,
-    /// What everything is drawn from.
-    pub seed: u64,
-    /// The failpoints at which children end now and then.
-    pub failpoints: &'static [&'static str],
-    /// The bug that each child has.
-    pub bug: Option<String>,
-}
-
 /// What was done and found.
 #[derive(Debug, Clone, Default)]
 pub struct StreamReport {
@@ -108,15 +91,12 @@ impl fmt::Display for StreamReport {
 }
 
 /// Kills children until it was done as often as said, or something is wrong.
-pub fn run(options: &StreamKillOptions) -> StreamReport {
+pub fn run(options: &WorkKillOptions) -> StreamReport {
     assert!(options.program.is_file(), "it is this program");
     let mut report = StreamReport::default();
     let mut random = Random::new(options.seed);
     while report.kills < options.cycles && report.violations.is_empty() {
-        let seed = random.number();
-        let directory = options.directory.join(format!("streams-{seed:016x}"));
-        remove(&directory);
-        fs::create_dir_all(&options.directory).expect("the folder of directories is writable");
+        let directory = options.new_directory("streams", &mut random);
         report.directories += 1;
         for _ in 0..=random.below(CYCLES_MAX) {
             cycle(options, &directory, &mut random);
@@ -133,38 +113,17 @@ pub fn run(options: &StreamKillOptions) -> StreamReport {
     report
 }
 
-fn remove(directory: &Path) {
-    // There may be none.
-    drop(fs::remove_dir_all(directory));
-}
-
 /// Lets a child work on a directory, and kills it.
-fn cycle(options: &StreamKillOptions, directory: &Path, random: &mut Random) {
-    let mut command = Command::new(&options.program);
-    command.arg("stream-child").arg(directory).arg(format!("--seed={}", random.number()));
-    if !options.failpoints.is_empty() && random.below(2) == 0 {
-        command.arg(format!("--failpoint={}", random.pick(options.failpoints)));
-        command.arg(format!("--count={}", 1 + random.below(40)));
-    }
-    if let Some(bug) = &options.bug {
-        command.arg(format!("--bug={bug}"));
-    }
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().expect("this program runs");
+fn cycle(options: &WorkKillOptions, directory: &Path, random: &mut Random) {
+    let arguments = ["stream-child".as_ref(), directory.as_os_str()];
+    let child = options.start(&arguments, 40, random);
     lockstep_host::pause(u32::try_from(random.below(KILL_MS_MAX)).unwrap_or(0));
-    // Fails when it has ended by itself.
-    let _killed = child.kill();
-    child.wait().expect("it was started");
+    work::kill(child);
 }
 
 /// Runs a child, which works until it is killed.
 pub fn child(directory: &Path, seed: u64, failpoint: Option<(&str, u64)>, bug: Option<&str>) {
-    if let Some((name, count)) = failpoint {
-        failpoint::arm(name, count);
-    }
-    if let Some(bug) = bug {
-        failpoint::seed(bug);
-    }
+    work::arm(failpoint, bug);
     let Ok(session) = open(directory) else { return };
     let mut random = Random::new(seed);
     // Another child may have been killed between these.
@@ -173,7 +132,7 @@ pub fn child(directory: &Path, seed: u64, failpoint: Option<(&str, u64)>, bug: O
             return;
         }
     }
-    while work(&session, &mut random).is_ok() {}
+    while act(&session, &mut random).is_ok() {}
 }
 
 /// Returns the statements that make the objects, with the names of the last ones that they make.
@@ -209,20 +168,8 @@ fn exists(session: &Session, name: &str) -> bool {
     session.execute(&shown).is_ok_and(|output| output.row_count() > 0)
 }
 
-/// Opens a directory with a small log.
-fn open(directory: &Path) -> Result<Session, String> {
-    let tuning = StorageTuning {
-        segment_bytes: 32 << 10,
-        durability_window_ms: Some(20),
-        ..StorageTuning::default()
-    };
-    assert!(tuning.segment_bytes < StorageTuning::default().segment_bytes, "the log has segments");
-    let opened = Database::open_with(directory, &OpenOptions { tuning, ..OpenOptions::default() });
-    opened.map(|database| database.session()).map_err(|error| error.to_string())
-}
-
 /// Inserts some rows, or does something else.
-fn work(session: &Session, random: &mut Random) -> Result<(), String> {
+fn act(session: &Session, random: &mut Random) -> Result<(), String> {
     let (stream, _) = STREAMS[random.below(STREAMS.len())];
     let sql = match random.below(40) {
         0 => "CHECKPOINT".to_owned(),

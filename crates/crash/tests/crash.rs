@@ -12,7 +12,8 @@ use lockstep_crash::{
     kill::{self, KillOptions},
     replay::{self, ReplayOptions},
     report::Report,
-    streams::{self, STREAM_BUGS, STREAM_FAILPOINTS, StreamKillOptions},
+    streams::{self, STREAM_BUGS, STREAM_FAILPOINTS},
+    work::WorkKillOptions,
 };
 
 const SEED: u64 = 1;
@@ -63,10 +64,10 @@ fn a_directory_that_is_opened_again_is_as_before() {
     check(&replay::run(&options));
 }
 
-fn stream_options(name: &str, cycles: u64) -> StreamKillOptions {
+fn stream_options(name: &str, cycles: u64) -> WorkKillOptions {
     let KillOptions { program, directory, seed, .. } = options(name, 0);
     let failpoints = STREAM_FAILPOINTS;
-    StreamKillOptions { program, directory, cycles, seed, failpoints, bug: None }
+    WorkKillOptions { program, directory, cycles, seed, failpoints, bug: None }
 }
 
 #[test]
@@ -80,14 +81,14 @@ fn streams_that_are_killed_give_each_row_once() {
 fn bugs_of_streams_are_found() {
     for bug in STREAM_BUGS {
         let bug = Some((*bug).to_owned());
-        let report = streams::run(&StreamKillOptions { bug, ..stream_options("stream-bugs", 200) });
+        let report = streams::run(&WorkKillOptions { bug, ..stream_options("stream-bugs", 200) });
         assert!(!report.violations.is_empty(), "{report}");
     }
 }
 
 #[test]
 fn sources_and_sinks_that_are_killed_move_each_row_once() {
-    let options = StreamKillOptions { failpoints: KAFKA_FAILPOINTS, ..stream_options("kafka", 25) };
+    let options = WorkKillOptions { failpoints: KAFKA_FAILPOINTS, ..stream_options("kafka", 25) };
     let report = kafka::run(&options);
     assert!(report.violations.is_empty(), "{report}");
     assert!(report.written > 200 && report.bad > 0, "{report}");
@@ -99,7 +100,7 @@ fn bugs_of_sources_and_sinks_are_found() {
     for bug in KAFKA_BUGS {
         let (bug, failpoints) = (Some((*bug).to_owned()), KAFKA_FAILPOINTS);
         let options = stream_options("kafka-bugs", 200);
-        let report = kafka::run(&StreamKillOptions { bug, failpoints, ..options });
+        let report = kafka::run(&WorkKillOptions { bug, failpoints, ..options });
         assert!(!report.violations.is_empty(), "{report}");
     }
 }

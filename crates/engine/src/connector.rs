@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     options::{ConnectorOptions, WrittenConnectorOptions},
-    sink::{SinkProgress, store as store_progress},
+    sink::SinkProgress,
     source::SourceOffsets,
     work::ConnectorFigures,
 };

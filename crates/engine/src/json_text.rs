@@ -56,6 +56,23 @@ pub fn write_json_array(out: &mut Vec<u8>, items: &[Datum<'_>]) {
     out.push(b']');
 }
 
+/// Appends an object of names and values.
+pub fn write_json_object<'n, 'v>(
+    out: &mut Vec<u8>,
+    members: impl Iterator<Item = (&'n str, Datum<'v>)>,
+) {
+    out.push(b'{');
+    for (at, (name, value)) in members.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        push_json(out, name);
+        out.push(b':');
+        write_json(out, &value);
+    }
+    out.push(b'}');
+}
+
 /// Appends the key of a MAP, which is a string in JSON, and the colon.
 fn write_key(out: &mut Vec<u8>, key: &Datum<'_>) {
     let mut text = Vec::new();

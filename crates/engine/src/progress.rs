@@ -71,6 +71,14 @@ impl ProgressTable {
         last.map(parse).transpose().map_err(|error| failed(error.to_string()))
     }
 
+    /// Stores a progress by itself.
+    pub(crate) fn store(&self, progress: &impl Serialize) -> Result<()> {
+        let mut load = self.0.load_any();
+        Self::push(&mut load, progress)?;
+        let stored = BulkLoad::finish_all(vec![load]);
+        stored.map(|_| ()).map_err(|error| table_error(&error))
+    }
+
     /// Adds the row that says how far it is.
     pub(crate) fn push(load: &mut BulkLoad<'_>, progress: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(progress);

@@ -1,6 +1,6 @@
 //! A writer of a topic: messages in transactions, all or none, or each at least once.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use krafka::{
@@ -9,7 +9,7 @@ use krafka::{
 };
 use lockstep_diagnostic::Result;
 
-use crate::{Brokers, Offsets, Topic, error::topic_error, runtime::wait};
+use crate::{Offsets, Topic, error::topic_error, runtime::wait};
 
 /// How long the brokers keep a transaction open whose producer is silent.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -87,11 +87,6 @@ impl TopicWriter {
         Ok(Self { topic: topic.name().to_owned(), producer })
     }
 
-    /// Connects to a cluster, and begins to write to a topic.
-    pub fn connect(brokers: &Brokers, topic: &str, delivery: Delivery<'_>) -> Result<Self> {
-        Self::open(&Topic::open(brokers, topic)?, delivery)
-    }
-
     /// Writes messages, and waits until the topic has all of them. Returns for each partition the offset behind the last
     /// one. After an error, a writer that writes exactly once is to be opened again, which says what was written.
     pub fn write(&mut self, messages: Vec<OutgoingMessage>) -> Result<Offsets> {
@@ -102,12 +97,7 @@ impl TopicWriter {
                     write_transaction(producer, topic, messages).await
                 }
                 AnyProducer::Idempotent(producer) => {
-                    let mut handles = Vec::with_capacity(messages.len());
-                    for message in messages {
-                        let handle = producer.enqueue(record(topic, message)).await;
-                        handles.push(handle.map_err(|error| topic_error(topic, &error))?);
-                    }
-                    delivered(handles).await
+                    write_all(|record| producer.enqueue(record), topic, messages).await
                 }
             };
             written.map_err(|error| topic_error(topic, &error))
@@ -121,19 +111,23 @@ async fn write_transaction(
     messages: Vec<OutgoingMessage>,
 ) -> krafka::Result<Offsets> {
     producer.begin()?;
-    let mut handles = Vec::with_capacity(messages.len());
-    for message in messages {
-        handles.push(producer.enqueue(record(topic, message)).await?);
-    }
-    let offsets = delivered(handles).await?;
+    let offsets = write_all(|record| producer.enqueue(record), topic, messages).await?;
     producer.commit().await?;
     Ok(offsets)
 }
 
-/// Waits until messages are written.
-async fn delivered(handles: Vec<DeliveryHandle>) -> krafka::Result<Offsets> {
-    let count = handles.len();
-    let mut offsets: Offsets = BTreeMap::new();
+/// Passes messages to a producer, and waits until they are written.
+async fn write_all<F: Future<Output = krafka::Result<DeliveryHandle>>>(
+    enqueue: impl Fn(Record) -> F,
+    topic: &str,
+    messages: Vec<OutgoingMessage>,
+) -> krafka::Result<Offsets> {
+    let count = messages.len();
+    let mut handles = Vec::with_capacity(count);
+    for message in messages {
+        handles.push(enqueue(record(topic, message)).await?);
+    }
+    let mut offsets = Offsets::new();
     for handle in handles {
         let written = handle.await?;
         let end = offsets.entry(written.partition).or_insert(0);

@@ -12,7 +12,8 @@ use lockstep_crash::{
     replay::{self, ReplayOptions},
     report::Report,
     soak::{self, SoakOptions},
-    streams::{self, STREAM_FAILPOINTS, StreamKillOptions},
+    streams::{self, STREAM_FAILPOINTS},
+    work::WorkKillOptions,
 };
 
 /// Tries to make a database in a directory lose or invent something.
@@ -99,28 +100,16 @@ enum CrashCommand {
     #[command(hide = true)]
     StreamChild {
         directory: PathBuf,
-        #[arg(long)]
-        seed: u64,
-        #[arg(long)]
-        failpoint: Option<String>,
-        #[arg(long, default_value_t = 1)]
-        count: u64,
-        #[arg(long)]
-        bug: Option<String>,
+        #[command(flatten)]
+        work: WorkArguments,
     },
     /// Open a directory and let a source, a stream and a sink work on it.
     #[command(hide = true)]
     KafkaChild {
         directory: PathBuf,
         brokers: String,
-        #[arg(long)]
-        seed: u64,
-        #[arg(long)]
-        failpoint: Option<String>,
-        #[arg(long, default_value_t = 1)]
-        count: u64,
-        #[arg(long)]
-        bug: Option<String>,
+        #[command(flatten)]
+        work: WorkArguments,
     },
     /// Serve a directory until the standard input ends.
     #[command(hide = true)]
@@ -142,6 +131,25 @@ struct RunArguments {
     /// Go on after a violation.
     #[arg(long)]
     go_on: bool,
+}
+
+#[derive(Debug, Args)]
+struct WorkArguments {
+    #[arg(long)]
+    seed: u64,
+    #[arg(long)]
+    failpoint: Option<String>,
+    #[arg(long, default_value_t = 1)]
+    count: u64,
+    #[arg(long)]
+    bug: Option<String>,
+}
+
+impl WorkArguments {
+    /// Returns the failpoint at which the child ends, and how often it is reached until then.
+    fn failpoint(&self) -> Option<(&str, u64)> {
+        self.failpoint.as_deref().map(|name| (name, self.count))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -179,19 +187,17 @@ impl RunArguments {
             stops_early: !self.go_on,
         }
     }
-}
 
-impl RunArguments {
     /// Makes the options of a run whose children work until they are killed.
     fn work_options(
         self,
         cycles: u64,
         failpoints: &'static [&'static str],
         bug: Option<String>,
-    ) -> StreamKillOptions {
+    ) -> WorkKillOptions {
         let Self { seed, directory, .. } = self;
         let program = std::env::current_exe().expect("the program has a path");
-        StreamKillOptions { program, directory, cycles, seed, failpoints, bug }
+        WorkKillOptions { program, directory, cycles, seed, failpoints, bug }
     }
 }
 
@@ -219,18 +225,16 @@ fn main() -> ExitCode {
             let report = streams::run(&run.work_options(cycles, STREAM_FAILPOINTS, bug));
             finish_work(&report, report.violations.is_empty())
         }
-        CrashCommand::StreamChild { directory, seed, failpoint, count, bug } => {
-            let failpoint = failpoint.as_deref().map(|name| (name, count));
-            streams::child(&directory, seed, failpoint, bug.as_deref());
+        CrashCommand::StreamChild { directory, work } => {
+            streams::child(&directory, work.seed, work.failpoint(), work.bug.as_deref());
             ExitCode::SUCCESS
         }
         CrashCommand::Kafka { cycles, bug, run } => {
             let report = kafka::run(&run.work_options(cycles, KAFKA_FAILPOINTS, bug));
             finish_work(&report, report.violations.is_empty())
         }
-        CrashCommand::KafkaChild { directory, brokers, seed, failpoint, count, bug } => {
-            let failpoint = failpoint.as_deref().map(|name| (name, count));
-            kafka::child(&directory, &brokers, seed, failpoint, bug.as_deref());
+        CrashCommand::KafkaChild { directory, brokers, work } => {
+            kafka::child(&directory, &brokers, work.seed, work.failpoint(), work.bug.as_deref());
             ExitCode::SUCCESS
         }
         CrashCommand::Serve { directory, bug } => {

@@ -12,15 +12,13 @@ use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::failpoint;
 use lockstep_kafka::{Bytes, Delivery, Offsets, OutgoingMessage, Topic, TopicWriter};
 use lockstep_row::{Arena, RowView, TableSchema};
-use lockstep_table::{BulkLoad, TableTail, TailError, TailOptions, TailRow, TailSignal};
+use lockstep_table::{TableTail, TailError, TailOptions, TailRow, TailSignal};
 use serde::{Deserialize, Serialize};
 
 use super::{Connector, options::NamedColumn};
 use crate::{
     Database,
-    append::table_error,
-    json_text::{push_json, write_json},
-    progress::ProgressTable,
+    json_text::{write_json, write_json_array, write_json_object},
     worker::{WorkFigures, WorkStep},
 };
 
@@ -184,7 +182,7 @@ impl SinkRun {
     fn store(&mut self, sink: &Connector, position: u64) -> Result<()> {
         debug_assert!(position >= self.stored.position, "it goes on");
         self.stored.position = position;
-        store(&sink.progress, &self.stored)?;
+        sink.progress.store(&self.stored)?;
         failpoint::reach("sink.stored");
         Ok(())
     }
@@ -198,14 +196,6 @@ impl SinkRun {
         sink.worker
             .figures(|WorkFigures { own, .. }| (own.messages, own.lag) = (messages, waits_ms));
     }
-}
-
-/// Stores a progress by itself.
-pub(crate) fn store(table: &ProgressTable, progress: &impl Serialize) -> Result<()> {
-    let mut load = table.table().load_any();
-    ProgressTable::push(&mut load, progress)?;
-    let stored = BulkLoad::finish_all(vec![load]);
-    stored.map(|_| ()).map_err(|error| table_error(&error))
 }
 
 /// Makes the error of rows that cannot be read.
@@ -233,22 +223,16 @@ fn transactional_id(sink: &Connector) -> String {
 /// Makes messages of rows.
 #[derive(Debug)]
 struct RowEncoder {
-    /// The names of the columns as JSON, with the colon.
-    names: Vec<Vec<u8>>,
+    /// The names of the columns.
+    names: Vec<String>,
     /// The columns of the key.
     key: Vec<usize>,
 }
 
 impl RowEncoder {
     fn new(sink: &Connector, schema: &TableSchema) -> Result<Self> {
-        let name = |name: &str| {
-            let mut text = Vec::new();
-            push_json(&mut text, name);
-            text.push(b':');
-            text
-        };
         Ok(Self {
-            names: schema.columns.iter().map(|column| name(&column.name)).collect(),
+            names: schema.columns.iter().map(|column| column.name.clone()).collect(),
             key: key_columns(&sink.options.sink.key, schema)?,
         })
     }
@@ -256,15 +240,9 @@ impl RowEncoder {
     fn message(&self, sink: &Connector, arrival: u64, row: RowView<'_>) -> OutgoingMessage {
         let arena = Arena::new();
         debug_assert!(self.key.iter().all(|column| *column < self.names.len()), "they are columns");
-        let mut value = vec![b'{'];
-        for (column, name) in self.names.iter().enumerate() {
-            if column > 0 {
-                value.push(b',');
-            }
-            value.extend_from_slice(name);
-            write_json(&mut value, &row.get_in(column, &arena));
-        }
-        value.push(b'}');
+        let mut value = Vec::new();
+        let values = (0..self.names.len()).map(|column| row.get_in(column, &arena));
+        write_json_object(&mut value, self.names.iter().map(String::as_str).zip(values));
         OutgoingMessage {
             key: self.key(row, &arena),
             value: value.into(),
@@ -287,7 +265,7 @@ impl RowEncoder {
                 Some(text) => out.extend_from_slice(text.as_bytes()),
                 None => write_json(&mut out, value),
             },
-            values => crate::json_text::write_json_array(&mut out, values),
+            values => write_json_array(&mut out, values),
         }
         Some(out.into())
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::failpoint;
 use lockstep_kafka::{MessageBatch, Offsets, ReadEnd, TopicMessage, TopicPosition, TopicReader};
-use lockstep_row::{Arena, DataType, Datum, TableSchema};
+use lockstep_row::{Arena, Column, DataType, Datum, TableSchema};
 use lockstep_table::{BulkLoad, TableError, with_durability};
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use crate::{
     Database,
     append::table_error,
     catalog::TableEntry,
-    json_text::push_json,
+    json_text::write_json_object,
     progress::ProgressTable,
     text_rows::{CsvSchema, KeyRule, RowSchema},
     worker::{WorkFigures, WorkStep},
@@ -245,15 +245,7 @@ impl MessageReader {
     }
 
     fn read<'a>(&self, messages: &'a [TopicMessage], arena: &'a Arena) -> ReadMessages<'a> {
-        let defaults: Vec<Datum<'a>> = self
-            .schema
-            .columns
-            .iter()
-            .map(|column| match &column.default {
-                Some(value) => in_arena(value.as_datum(arena), arena),
-                None => Datum::Null,
-            })
-            .collect();
+        let defaults = default_row(&self.schema, arena);
         let mut read = ReadMessages { rows: Vec::with_capacity(messages.len()), bad: Vec::new() };
         for (at, message) in messages.iter().enumerate() {
             match self.row(message, &defaults, arena) {
@@ -365,20 +357,25 @@ impl MessagePart {
 
 /// Writes the headers as a JSON object. Of headers with one name the last one counts, as in most readers of JSON.
 fn headers_json(message: &TopicMessage) -> String {
-    let mut out = vec![b'{'];
-    for (at, (name, value)) in message.headers.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        push_json(&mut out, name);
-        out.push(b':');
-        match value {
-            Some(value) => push_json(&mut out, &String::from_utf8_lossy(value)),
-            None => out.extend_from_slice(b"null"),
-        }
-    }
-    out.push(b'}');
+    let texts: Vec<_> = message
+        .headers
+        .iter()
+        .map(|(_, value)| value.as_ref().map(|value| String::from_utf8_lossy(value)))
+        .collect();
+    let values = texts.iter().map(|text| text.as_deref().map_or(Datum::Null, Datum::String));
+    let names = message.headers.iter().map(|(name, _)| name.as_str());
+    let mut out = Vec::new();
+    write_json_object(&mut out, names.zip(values));
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Makes a row of the defaults of its columns.
+fn default_row<'a>(schema: &TableSchema, arena: &'a Arena) -> Vec<Datum<'a>> {
+    let default = |column: &Column| match &column.default {
+        Some(value) => in_arena(value.as_datum(arena), arena),
+        None => Datum::Null,
+    };
+    schema.columns.iter().map(default).collect()
 }
 
 /// Copies a value that a schema has into an arena.
@@ -468,14 +465,7 @@ fn bad_row<'a>(
         ("message", text(&message.value)),
         ("reason", Datum::String(reason)),
     ];
-    let mut row: Vec<Datum<'a>> = schema
-        .columns
-        .iter()
-        .map(|column| match &column.default {
-            Some(value) => in_arena(value.as_datum(arena), arena),
-            None => Datum::Null,
-        })
-        .collect();
+    let mut row = default_row(schema, arena);
     for (name, value) in values {
         if let Some(at) = schema.find_column(name) {
             row[at] = value;

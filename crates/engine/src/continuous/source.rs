@@ -16,7 +16,7 @@ use lockstep_table::{TableTail, TailRow};
 use serde::{Deserialize, Serialize};
 
 use super::{ROWS_AT_ONCE, lost, removed};
-use crate::json_text::{push_json, write_json};
+use crate::json_text::write_json_object;
 
 /// A source of a continuous query.
 #[derive(Debug)]
@@ -296,15 +296,7 @@ impl FollowedSource {
 
 /// Writes a row as a JSON object.
 fn json_of<'n>(names: impl Iterator<Item = &'n str>, row: &[Datum<'_>]) -> String {
-    let mut out = vec![b'{'];
-    for (at, (name, value)) in names.zip(row).enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        push_json(&mut out, name);
-        out.push(b':');
-        write_json(&mut out, value);
-    }
-    out.push(b'}');
+    let mut out = Vec::new();
+    write_json_object(&mut out, names.zip(row.iter().copied()));
     String::from_utf8(out).unwrap_or_default()
 }

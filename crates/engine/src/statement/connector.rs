@@ -19,7 +19,7 @@ use crate::{
     catalog::{CatalogCommand, Definition, QualifiedName, TableReference},
     connector::{
         Connector, ConnectorOptions, ConnectorRecord, Passwords, SinkProgress, SourceOffsets,
-        WrittenConnectorOptions, check_columns, object_kind, store_progress,
+        WrittenConnectorOptions, check_columns, object_kind,
     },
     deployment::QuerySource,
     progress::ProgressTable,
@@ -32,25 +32,18 @@ use crate::{
 pub(super) fn action_of(statement: &ConnectorStatement) -> &'static str {
     use ConnectorKind::{Sink, Source};
     match statement {
-        ConnectorStatement::Create(create) => action("CREATE", create.kind),
-        ConnectorStatement::Drop { kind, .. } => action("DROP", *kind),
-        ConnectorStatement::Alter { kind, .. } => action("ALTER", *kind),
+        ConnectorStatement::Create(create) => match create.kind {
+            Source => "CREATE SOURCE",
+            Sink => "CREATE SINK",
+        },
+        ConnectorStatement::Drop { kind: Source, .. } => "DROP SOURCE",
+        ConnectorStatement::Drop { kind: Sink, .. } => "DROP SINK",
+        ConnectorStatement::Alter { kind: Source, .. } => "ALTER SOURCE",
+        ConnectorStatement::Alter { kind: Sink, .. } => "ALTER SINK",
         ConnectorStatement::Start(Source, _) => "START SOURCE",
         ConnectorStatement::Start(Sink, _) => "START SINK",
         ConnectorStatement::Stop(Source, _) => "STOP SOURCE",
         ConnectorStatement::Stop(Sink, _) => "STOP SINK",
-    }
-}
-
-fn action(verb: &'static str, kind: ConnectorKind) -> &'static str {
-    use ConnectorKind::{Sink, Source};
-    match (verb, kind) {
-        ("CREATE", Source) => "CREATE SOURCE",
-        ("CREATE", Sink) => "CREATE SINK",
-        ("DROP", Source) => "DROP SOURCE",
-        ("DROP", Sink) => "DROP SINK",
-        ("ALTER", Source) => "ALTER SOURCE",
-        _ => "ALTER SINK",
     }
 }
 
@@ -195,7 +188,7 @@ impl Session {
                     false => TopicStart::Latest,
                 };
                 let begun = SourceOffsets::new(topic.position(start)?);
-                store_progress(&connector.progress, &begun)
+                connector.progress.store(&begun)
             }
             ConnectorKind::Sink => {
                 let arrived = {
@@ -204,7 +197,7 @@ impl Session {
                 };
                 let from = if options.from_earliest { 0 } else { arrived };
                 let begun = SinkProgress::new(from, topic.position(TopicStart::Latest)?.offsets);
-                store_progress(&connector.progress, &begun)
+                connector.progress.store(&begun)
             }
         }
     }

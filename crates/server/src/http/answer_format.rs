@@ -10,7 +10,7 @@ use axum::{
 use lockstep_diagnostic::{Diagnostic, Kind, code};
 use lockstep_engine::{
     Output,
-    json_text::{push_json, write_json, write_json_array},
+    json_text::{write_json_array, write_json_object},
     text_rows::JsonRowForm,
 };
 use lockstep_row::{
@@ -186,16 +186,8 @@ impl<'o> RowWriter<'o> {
         if form == JsonRowForm::Arrays {
             return write_json_array(&mut self.out, row);
         }
-        self.out.push(b'{');
-        for (at, (value, (name, _))) in row.iter().zip(self.columns).enumerate() {
-            if at > 0 {
-                self.out.push(b',');
-            }
-            push_json(&mut self.out, name.as_str());
-            self.out.push(b':');
-            write_json(&mut self.out, value);
-        }
-        self.out.push(b'}');
+        let names = self.columns.iter().map(|(name, _)| name.as_str());
+        write_json_object(&mut self.out, names.zip(row.iter().copied()));
     }
 
     /// Calls `write` for each row; fails once there are more bytes than may be.

@@ -16,10 +16,7 @@ use axum::{
 };
 use futures::stream;
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_engine::{
-    Subscription, SubscriptionStart,
-    json_text::{push_json, write_json},
-};
+use lockstep_engine::{Subscription, SubscriptionStart, json_text::write_json_object};
 use lockstep_host::query::checkpoint;
 use lockstep_row::{Arena, DataType, arrow::ColumnReader};
 use tokio::{runtime::Handle, sync::mpsc};
@@ -177,16 +174,12 @@ fn rows_event(columns: &[(String, DataType)], rows: &RecordBatch, id: Option<u64
         rows.columns().iter().map(|array| ColumnReader::new(array.as_ref())).collect();
     let arena = Arena::new();
     for row in 0..rows.num_rows() {
-        out.extend_from_slice(if row > 0 { b",{" } else { b"{" });
-        for (at, ((name, _), reader)) in columns.iter().zip(&readers).enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
-            push_json(&mut out, name);
-            out.push(b':');
-            write_json(&mut out, &reader.get(row, &arena));
+        if row > 0 {
+            out.push(b',');
         }
-        out.push(b'}');
+        let names = columns.iter().map(|(name, _)| name.as_str());
+        let values = readers.iter().map(|reader| reader.get(row, &arena));
+        write_json_object(&mut out, names.zip(values));
     }
     out.extend_from_slice(b"]\n\n");
     out.into()

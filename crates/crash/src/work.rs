@@ -1,0 +1,98 @@
+//! Children that work on a directory until they are killed: what the cycles of streams and those of sources and sinks
+//! have in common.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use lockstep_engine::{Database, OpenOptions, Session, StorageTuning};
+use lockstep_host::failpoint;
+use lockstep_testkit::random::Random;
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct WorkKillOptions {
+    /// This program.
+    pub program: PathBuf,
+    /// Where directories are made.
+    pub directory: PathBuf,
+    /// The number of kills.
+    pub cycles: u64,
+    /// What everything is drawn from.
+    pub seed: u64,
+    /// The failpoints at which children end now and then.
+    pub failpoints: &'static [&'static str],
+    /// The bug that each child has.
+    pub bug: Option<String>,
+}
+
+impl WorkKillOptions {
+    /// Makes the name of a directory that is not there yet.
+    pub(crate) fn new_directory(&self, of: &str, random: &mut Random) -> PathBuf {
+        let directory = self.directory.join(format!("{of}-{:016x}", random.number()));
+        remove(&directory);
+        fs::create_dir_all(&self.directory).expect("the folder of directories is writable");
+        directory
+    }
+
+    /// Starts a child. One of two ends at a failpoint, when it is reached `count_max` times at the latest.
+    pub(crate) fn start(
+        &self,
+        arguments: &[&OsStr],
+        count_max: usize,
+        random: &mut Random,
+    ) -> Child {
+        assert!(count_max > 0, "a failpoint is reached");
+        assert!(arguments.len() > 1, "a child has a directory");
+        let mut command = Command::new(&self.program);
+        command.args(arguments).arg(format!("--seed={}", random.number()));
+        if !self.failpoints.is_empty() && random.below(2) == 0 {
+            command.arg(format!("--failpoint={}", random.pick(self.failpoints)));
+            command.arg(format!("--count={}", 1 + random.below(count_max)));
+        }
+        if let Some(bug) = &self.bug {
+            command.arg(format!("--bug={bug}"));
+        }
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("this program runs")
+    }
+}
+
+/// Kills a child.
+pub(crate) fn kill(mut child: Child) {
+    // Fails when it has ended by itself.
+    let _killed = child.kill();
+    child.wait().expect("it was started");
+}
+
+/// Gives this process, a child, the failpoint and the bug that it was started with.
+pub(crate) fn arm(failpoint: Option<(&str, u64)>, bug: Option<&str>) {
+    if let Some((name, count)) = failpoint {
+        assert!(count > 0, "{name} is reached");
+        failpoint::arm(name, count);
+    }
+    if let Some(bug) = bug {
+        failpoint::seed(bug);
+    }
+}
+
+/// Removes a directory if there is one.
+pub(crate) fn remove(directory: &Path) {
+    // There may be none.
+    drop(fs::remove_dir_all(directory));
+}
+
+/// Opens a directory with a small log.
+pub(crate) fn open(directory: &Path) -> Result<Session, String> {
+    let tuning = StorageTuning {
+        segment_bytes: 32 << 10,
+        durability_window_ms: Some(20),
+        ..StorageTuning::default()
+    };
+    assert!(tuning.segment_bytes < StorageTuning::default().segment_bytes, "the log has segments");
+    let opened = Database::open_with(directory, &OpenOptions { tuning, ..OpenOptions::default() });
+    opened.map(|database| database.session()).map_err(|error| error.to_string())
+}
