@@ -17,6 +17,10 @@ LIMITED = """
     db.execute("CREATE TABLE t (k BIGINT, s STRING)")
     texts = pa.array([f"{number:040}" for number in range(100_000)])
     rows = pa.table({"k": np.arange(100_000), "s": texts})
+    # Once everything that is done below: the threads that it starts have addresses of their own.
+    db.append("t", rows)
+    db.sql("SELECT count(*) FROM t").fetchall()
+    db.execute("TRUNCATE TABLE t")
     db.append("t", rows)
     db.sql("SELECT count(*) FROM (SELECT s FROM t ORDER BY s)").fetchall()
     with open("/proc/self/status") as status:

@@ -40,6 +40,27 @@ pub fn give_back() {
     }
 }
 
+/// Lets threads that begin from now on share what the C library allocates from: by default, each of the first threads
+/// reserves 64 MiB of addresses of its own, which a process whose addresses are limited lacks for stacks and rows.
+#[cfg(target_os = "linux")]
+fn share_arenas() {
+    #[cfg(all(target_env = "gnu", not(miri)))]
+    {
+        use std::sync::Once;
+
+        /// `M_ARENA_MAX` of `malloc.h`.
+        const ARENA_MAX: std::ffi::c_int = -8;
+        unsafe extern "C" {
+            fn mallopt(option: std::ffi::c_int, value: std::ffi::c_int) -> std::ffi::c_int;
+        }
+        static SHARED: Once = Once::new();
+        SHARED.call_once(|| {
+            // SAFETY: it is the C library's, and may be called at any time; arenas that are there stay.
+            let _was_set = unsafe { mallopt(ARENA_MAX, 1) };
+        });
+    }
+}
+
 /// What is left to the process beside large allocations: for small ones, which end the process where there
 /// is no memory, and for the stacks of threads.
 const RESERVE_BYTES: u64 = 64 << 20;
@@ -47,10 +68,19 @@ const RESERVE_BYTES: u64 = 64 << 20;
 /// How much is taken between two looks at the limits.
 const STEP_BYTES: u64 = 8 << 20;
 
+/// The allocations that memory is taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pieces {
+    /// Some of them may be too large for freed memory that the allocator keeps.
+    AnySize,
+    /// All of them are small, as those of rows.
+    Small,
+}
+
 /// Returns whether the process may take so many bytes more of the machine, where that limits the process:
 /// by its address space (`RLIMIT_AS`) or by a control group. For memory whose size depends on data, before
 /// it is taken; small amounts are added up, and compared with the limits together.
-pub fn may_take(bytes: u64) -> bool {
+pub fn may_take(bytes: u64, pieces: Pieces) -> bool {
     static TAKEN: AtomicU64 = AtomicU64::new(0);
     // Relaxed: a number of several threads that need not agree on it.
     let taken = TAKEN.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
@@ -58,7 +88,7 @@ pub fn may_take(bytes: u64) -> bool {
         return true;
     }
     let needed = taken.saturating_add(RESERVE_BYTES);
-    let may_take = left().is_none_or(|left| left >= needed || is_covered(left, needed));
+    let may_take = left().is_none_or(|left| left >= needed || is_covered(taken, left, pieces));
     // What was refused is not taken, and the next attempt looks again.
     let less = |taken: u64| Some(if may_take { 0 } else { taken.saturating_sub(bytes) });
     // Relaxed: as above.
@@ -66,11 +96,20 @@ pub fn may_take(bytes: u64) -> bool {
     may_take
 }
 
-/// Returns whether freed memory that the allocator keeps covers what the machine lacks. Half of it counts,
-/// since it is in pieces; and half of the reserve must be left for what no piece is large enough for.
-fn is_covered(left: u64, needed: u64) -> bool {
-    debug_assert!(left < needed, "{left} of {needed} bytes are left");
-    left >= RESERVE_BYTES / 2 && left.saturating_add(kept_by_allocator() / 2) >= needed
+/// Returns whether freed memory that the allocator keeps covers what the machine lacks, where so many bytes are left.
+/// Half of it counts, since it is in pieces; and half of the reserve must be left for what no piece is large enough for.
+///
+/// Where much was freed, the addresses of one stack count as left for small pieces: threads that have begun since the
+/// memory was full have some of them, and writes must not be refused for ever.
+fn is_covered(taken: u64, left: u64, pieces: Pieces) -> bool {
+    debug_assert!(left < taken + RESERVE_BYTES, "{left} of {taken} bytes are left");
+    let half = kept_by_allocator() / 2;
+    if left >= RESERVE_BYTES / 2 {
+        return left.saturating_add(half) >= taken.saturating_add(RESERVE_BYTES);
+    }
+    pieces == Pieces::Small
+        && half >= taken.saturating_add(RESERVE_BYTES / 2)
+        && limits::left_beside(1).is_none_or(|left| left >= RESERVE_BYTES / 2)
 }
 
 /// Returns the bytes that were freed and are kept by the C library for later allocations; 0 where that is
@@ -99,8 +138,11 @@ fn kept_by_allocator() -> u64 {
 
 /// Returns the bytes that the process may still take; `None` where nothing is known to limit it.
 pub fn left() -> Option<u64> {
-    limits::left()
+    limits::left_beside(STACKS)
 }
+
+/// The addresses of the stacks of so many statements that begin are kept.
+const STACKS: u64 = 2;
 
 /// Returns the bytes that the process may take in all: of the machine, or of a lower limit; `None` where
 /// nothing is known to limit it.
@@ -120,15 +162,14 @@ mod limits {
 
     use rustix::process::{Resource, getrlimit};
 
+    use super::share_arenas;
     use crate::stack::STACK_BYTES;
 
-    /// The addresses that are kept for the stacks of two statements that begin: addresses only, for little of
-    /// a stack is used.
-    const STACKS_BYTES: u64 = 2 * STACK_BYTES as u64;
-
-    pub(super) fn left() -> Option<u64> {
+    /// Returns what is left beside the stacks of so many statements that begin. Of a stack addresses are kept alone,
+    /// for little of it is used.
+    pub(super) fn left_beside(stacks: u64) -> Option<u64> {
         let groups = groups().iter().filter_map(left_in);
-        groups.chain(left_of_addresses()).min()
+        groups.chain(left_of_addresses(stacks * STACK_BYTES as u64)).min()
     }
 
     pub(super) fn total() -> Option<u64> {
@@ -143,13 +184,14 @@ mod limits {
         kilobytes.checked_mul(1_024)
     }
 
-    /// Returns what is left of the address space.
-    fn left_of_addresses() -> Option<u64> {
+    /// Returns what is left of the address space beside what is kept.
+    fn left_of_addresses(kept: u64) -> Option<u64> {
         let limit = getrlimit(Resource::As).current?;
+        share_arenas();
         let status = fs::read_to_string("/proc/self/status").ok()?;
         let used = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
         let kilobytes: u64 = used.trim().strip_suffix(" kB")?.parse().ok()?;
-        let used = kilobytes.saturating_mul(1_024).saturating_add(STACKS_BYTES);
+        let used = kilobytes.saturating_mul(1_024).saturating_add(kept);
         Some(limit.saturating_sub(used))
     }
 
@@ -252,7 +294,7 @@ mod limits {
 mod limits {
     //! Other systems, whose limits are not looked at.
 
-    pub(super) fn left() -> Option<u64> {
+    pub(super) fn left_beside(_stacks: u64) -> Option<u64> {
         None
     }
 
@@ -267,7 +309,7 @@ const PAGE: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::{RESERVE_BYTES, footprint, is_covered, usable_size};
+    use super::{Pieces, RESERVE_BYTES, footprint, is_covered, usable_size};
 
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -277,9 +319,13 @@ mod tests {
         // The last piece keeps the allocator from giving the others back.
         let last = pieces.pop();
         drop(pieces);
-        assert!(is_covered(RESERVE_BYTES, RESERVE_BYTES + (50 << 20)));
-        assert!(!is_covered(RESERVE_BYTES, RESERVE_BYTES + (4 << 30)), "more than was freed");
-        assert!(!is_covered(0, 1 << 20), "the reserve is used up");
+        for pieces in [Pieces::Small, Pieces::AnySize] {
+            assert!(is_covered(80 << 20, RESERVE_BYTES, pieces), "half of what was freed");
+            assert!(!is_covered(4 << 30, RESERVE_BYTES, pieces), "more than was freed");
+            assert!(!is_covered(80 << 20, 0, pieces), "the reserve is used up");
+        }
+        assert!(is_covered(50 << 20, 0, Pieces::Small), "much was freed");
+        assert!(!is_covered(50 << 20, 0, Pieces::AnySize), "they may not fit");
         drop(last);
     }
 
