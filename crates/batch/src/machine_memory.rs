@@ -8,7 +8,7 @@ use datafusion::{
     error::Result,
     execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
 };
-use lockstep_host::memory::{self, Pieces};
+use lockstep_host::memory::{self, AllocationSize};
 
 /// The start of the error of a reservation that the machine does not have the memory for.
 pub(crate) const MACHINE_FULL: &str = "The process exceeds its memory limit";
@@ -46,7 +46,7 @@ impl MemoryPool for MachinePool {
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let bytes = u64::try_from(additional).unwrap_or(u64::MAX);
-        if memory::may_take(bytes, Pieces::AnySize) {
+        if memory::may_take(bytes, AllocationSize::Any) {
             return self.0.try_grow(reservation, additional);
         }
         Err(resources_datafusion_err!("{MACHINE_FULL} and cannot allocate {bytes} more bytes"))

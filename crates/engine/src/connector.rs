@@ -10,19 +10,22 @@
 //! transactions, and stores afterwards how far it is; what of the last transaction was committed it reads from the topic
 //! itself.
 
+mod message;
 mod options;
+mod registered;
 mod sink;
 mod source;
 mod work;
 
 use std::{fmt::Write as _, sync::Arc};
 
-use lockstep_diagnostic::Result;
+use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_kafka::Brokers;
 use lockstep_row::{Column, DataType, TableSchema};
 use lockstep_sql::ast::ConnectorKind;
 use serde::{Deserialize, Serialize};
 
+use self::options::{MessageFormat, RegistryOptions};
 pub(crate) use self::{
     options::{ConnectorOptions, WrittenConnectorOptions},
     sink::SinkProgress,
@@ -163,7 +166,7 @@ impl Connector {
         };
         script.push_str(" OPTIONS(");
         for (at, (option, value)) in self.options.written.iter().enumerate() {
-            let is_masked = passwords == Passwords::Masked && option == "sasl_password";
+            let is_masked = passwords == Passwords::Masked && is_password(option);
             let value = if is_masked { "***" } else { value };
             let value = value.replace('\\', "\\\\").replace('\'', "\\'");
             let comma = if at > 0 { ", " } else { "" };
@@ -173,6 +176,10 @@ impl Connector {
         script.push(')');
         script
     }
+}
+
+fn is_password(option: &str) -> bool {
+    ["sasl_password", "schema_registry_password"].contains(&option)
 }
 
 /// Returns the kind of object that a statement makes.
@@ -186,9 +193,29 @@ pub(crate) fn object_kind(kind: ConnectorKind) -> ObjectKind {
 /// Checks that a table has the columns that the options name, and that they take what they are for.
 pub(crate) fn check_columns(connector: &Connector, schema: &TableSchema) -> Result<()> {
     match connector.kind {
-        ConnectorKind::Source => source::MessageReader::new(connector, schema).map(|_| ()),
+        ConnectorKind::Source => message::MessageReader::new(connector, schema).map(|_| ()),
         ConnectorKind::Sink => sink::key_columns(&connector.options.sink.key, schema).map(|_| ()),
     }
+}
+
+/// Checks that the registry answers and that its schemas are what the options say; registers that of a sink.
+pub(crate) fn check_registry(connector: &Connector, schema: &TableSchema) -> Result<()> {
+    let options = &connector.options;
+    let (MessageFormat::Registered(language), Some(RegistryOptions { registry, subject })) =
+        (options.format, &options.registry)
+    else {
+        return Ok(());
+    };
+    if connector.kind == ConnectorKind::Sink {
+        return sink::register_schema(connector, schema);
+    }
+    let latest = registry.client()?.latest(subject)?;
+    let Some(other) = latest.filter(|latest| !latest.is(language)) else { return Ok(()) };
+    let message =
+        format!("the schemas of subject `{subject}` are in {}, not in {language}", other.language);
+    Diagnostic::new(code::INVALID_PARAMETER, message)
+        .with_hint("Choose the format of the topic's messages.")
+        .err()
 }
 
 /// Returns the columns of a table of messages that are no rows.

@@ -17,8 +17,10 @@ use crate::{Database, database::EngineState, guard::guarded};
 
 /// How long work that has read all rows waits for more before it looks whether it is to end.
 const WAIT: Duration = Duration::from_millis(50);
-/// How long work that has failed for a reason that may pass waits before it tries again.
+/// How long work that has failed for a reason that may pass waits before it tries again, and how often that is doubled
+/// while it fails.
 const RETRY_MS: u32 = 200;
+const DOUBLINGS_MAX: u32 = 3;
 
 /// An object of the catalog that works by itself.
 pub(crate) trait BackgroundWork: Send + Sync + Sized + 'static {
@@ -189,7 +191,7 @@ impl<F: std::fmt::Debug + Clone + Default + Send + 'static> Worker<F> {
         }
         let ended = last.and_then(|_| step(work, database, &mut run, true));
         if let Err(error) = ended {
-            work.worker().note_state(WorkerState::Failed, Some(&error.to_string()));
+            work.worker().note_state(WorkerState::Failed, Some(&reason(&error)));
         }
     }
 
@@ -220,6 +222,16 @@ impl<F: std::fmt::Debug + Clone + Default + Send + 'static> Worker<F> {
         });
     }
 
+    /// Waits after so many failures in a row; not after it is to end.
+    fn wait_to_retry(&self, failures: u32) {
+        for _ in 0..1_u32 << failures.min(DOUBLINGS_MAX) {
+            if self.is_over() {
+                return;
+            }
+            lockstep_host::pause(RETRY_MS);
+        }
+    }
+
     fn is_over(&self) -> bool {
         // Relaxed: it guards no data.
         self.is_over.load(Ordering::Relaxed)
@@ -230,12 +242,16 @@ impl<F: std::fmt::Debug + Clone + Default + Send + 'static> Worker<F> {
 fn run<W: BackgroundWork>(work: &W, engine: &Weak<EngineState>) {
     let worker = work.worker();
     let mut run: Option<W::Run> = None;
+    let mut failures = 0;
     loop {
         let Some(engine) = engine.upgrade() else { return };
         let database = Database::unowned(engine);
         let is_last = worker.is_over();
         let step = step(work, &database, &mut run, is_last);
         drop(database);
+        if step.is_ok() {
+            failures = 0;
+        }
         match step {
             Ok(WorkStep::Busy) => worker.note_state(WorkerState::Running, None),
             Ok(WorkStep::CaughtUp) if !is_last => {
@@ -249,23 +265,35 @@ fn run<W: BackgroundWork>(work: &W, engine: &Weak<EngineState>) {
             Err(error) if !is_last && worker.is_over() && error.code == code::QUERY_CANCELED => {}
             Err(error) => {
                 let retry = if is_last { Retry::Never } else { work.after(run.as_ref(), &error) };
+                let (title, reason) = (work.title(), reason(&error));
                 if retry == Retry::Never {
                     if !is_last {
-                        let (title, message) = (work.title(), &error.message);
-                        lockstep_host::log::warn(&format!("{title} failed: {message}"));
+                        lockstep_host::log::warn(&format!("{title} failed: {reason}"));
                     }
-                    return worker.note_state(WorkerState::Failed, Some(&error.to_string()));
+                    return worker.note_state(WorkerState::Failed, Some(&reason));
                 }
                 if retry == Retry::NewRun {
                     run = None;
                 }
-                worker.note_state(WorkerState::Waiting, Some(error.message.as_str()));
-                lockstep_host::pause(RETRY_MS);
+                if failures == 0 {
+                    lockstep_host::log::warn(&format!("{title} waits: {reason}"));
+                }
+                worker.note_state(WorkerState::Waiting, Some(&reason));
+                worker.wait_to_retry(failures);
+                failures += 1;
             }
         }
         if is_last {
             return worker.note_state(WorkerState::Stopped, None);
         }
+    }
+}
+
+/// Returns why work waits or has failed.
+fn reason(error: &Diagnostic) -> String {
+    match &error.detail {
+        Some(detail) => format!("{}. {detail}", error.message),
+        None => error.message.clone(),
     }
 }
 

@@ -68,11 +68,11 @@ const RESERVE_BYTES: u64 = 64 << 20;
 /// How much is taken between two looks at the limits.
 const STEP_BYTES: u64 = 8 << 20;
 
-/// The allocations that memory is taken in.
+/// How large the allocations are that memory is taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pieces {
+pub enum AllocationSize {
     /// Some of them may be too large for freed memory that the allocator keeps.
-    AnySize,
+    Any,
     /// All of them are small, as those of rows.
     Small,
 }
@@ -80,7 +80,7 @@ pub enum Pieces {
 /// Returns whether the process may take so many bytes more of the machine, where that limits the process:
 /// by its address space (`RLIMIT_AS`) or by a control group. For memory whose size depends on data, before
 /// it is taken; small amounts are added up, and compared with the limits together.
-pub fn may_take(bytes: u64, pieces: Pieces) -> bool {
+pub fn may_take(bytes: u64, size: AllocationSize) -> bool {
     static TAKEN: AtomicU64 = AtomicU64::new(0);
     // Relaxed: a number of several threads that need not agree on it.
     let taken = TAKEN.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
@@ -88,7 +88,7 @@ pub fn may_take(bytes: u64, pieces: Pieces) -> bool {
         return true;
     }
     let needed = taken.saturating_add(RESERVE_BYTES);
-    let may_take = left().is_none_or(|left| left >= needed || is_covered(taken, left, pieces));
+    let may_take = left().is_none_or(|left| left >= needed || is_covered(taken, left, size));
     // What was refused is not taken, and the next attempt looks again.
     let less = |taken: u64| Some(if may_take { 0 } else { taken.saturating_sub(bytes) });
     // Relaxed: as above.
@@ -101,13 +101,13 @@ pub fn may_take(bytes: u64, pieces: Pieces) -> bool {
 ///
 /// Where much was freed, the addresses of one stack count as left for small pieces: threads that have begun since the
 /// memory was full have some of them, and writes must not be refused for ever.
-fn is_covered(taken: u64, left: u64, pieces: Pieces) -> bool {
+fn is_covered(taken: u64, left: u64, size: AllocationSize) -> bool {
     debug_assert!(left < taken + RESERVE_BYTES, "{left} of {taken} bytes are left");
     let half = kept_by_allocator() / 2;
     if left >= RESERVE_BYTES / 2 {
         return left.saturating_add(half) >= taken.saturating_add(RESERVE_BYTES);
     }
-    pieces == Pieces::Small
+    size == AllocationSize::Small
         && half >= taken.saturating_add(RESERVE_BYTES / 2)
         && limits::left_beside(1).is_none_or(|left| left >= RESERVE_BYTES / 2)
 }
@@ -309,7 +309,7 @@ const PAGE: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::{Pieces, RESERVE_BYTES, footprint, is_covered, usable_size};
+    use super::{AllocationSize, RESERVE_BYTES, footprint, is_covered, usable_size};
 
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -319,13 +319,13 @@ mod tests {
         // The last piece keeps the allocator from giving the others back.
         let last = pieces.pop();
         drop(pieces);
-        for pieces in [Pieces::Small, Pieces::AnySize] {
-            assert!(is_covered(80 << 20, RESERVE_BYTES, pieces), "half of what was freed");
-            assert!(!is_covered(4 << 30, RESERVE_BYTES, pieces), "more than was freed");
-            assert!(!is_covered(80 << 20, 0, pieces), "the reserve is used up");
+        for size in [AllocationSize::Small, AllocationSize::Any] {
+            assert!(is_covered(80 << 20, RESERVE_BYTES, size), "half of what was freed");
+            assert!(!is_covered(4 << 30, RESERVE_BYTES, size), "more than was freed");
+            assert!(!is_covered(80 << 20, 0, size), "the reserve is used up");
         }
-        assert!(is_covered(50 << 20, 0, Pieces::Small), "much was freed");
-        assert!(!is_covered(50 << 20, 0, Pieces::AnySize), "they may not fit");
+        assert!(is_covered(50 << 20, 0, AllocationSize::Small), "much was freed");
+        assert!(!is_covered(50 << 20, 0, AllocationSize::Any), "they may not fit");
         drop(last);
     }
 

@@ -97,7 +97,7 @@ fn is_temporary(error: &KrafkaError) -> bool {
 }
 
 /// Returns an error's text as a sentence.
-fn sentence(error: &KrafkaError) -> String {
+pub(crate) fn sentence(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
     let mut characters = text.trim_end_matches('.').chars();
     let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();

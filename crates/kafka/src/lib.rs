@@ -1,8 +1,9 @@
-//! Topics of Kafka: messages read from given offsets on, and messages written, each once.
+//! Topics of Kafka: messages read from given offsets on, and messages written, each once; and the registry of their
+//! schemas.
 //!
 //! `engine` calls it: a source reads with [`TopicReader`] and stores the offsets with the rows, a sink writes with
-//! [`TopicWriter`] and finds out with [`Topic::last_position`] what of its last transaction was committed. Nothing here
-//! knows tables, or the format of a message.
+//! [`TopicWriter`] and finds out with [`Topic::last_position`] what of its last transaction was committed; both ask a
+//! [`RegistryClient`] about schemas. Nothing here knows tables, or the format of a message.
 //!
 //! All calls wait on the caller's thread. The connections live on one thread of the process.
 //!
@@ -15,6 +16,7 @@ mod brokers;
 mod error;
 mod merge;
 mod reader;
+mod registry;
 mod runtime;
 #[cfg(test)]
 mod tests;
@@ -24,5 +26,6 @@ mod writer;
 pub use brokers::{Brokers, Sasl, SaslMechanism, Tls};
 pub use bytes::Bytes;
 pub use reader::{MessageBatch, ReadEnd, TopicMessage, TopicReader};
+pub use registry::{RegisteredSchema, RegistryClient, SchemaLanguage, SchemaRegistry};
 pub use topic::{Offsets, Topic, TopicPosition, TopicStart};
 pub use writer::{Delivery, OutgoingMessage, TopicWriter};

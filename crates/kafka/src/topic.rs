@@ -34,7 +34,7 @@ const PARTITION_BYTES_MAX: i32 = 512 << 10;
 const LEADER_WAIT: Duration = Duration::from_secs(5);
 const LEADER_DELAY: Duration = Duration::from_millis(100);
 /// How long a read waits for messages that are known to be there.
-const POLL_TIMEOUT: Duration = Duration::from_millis(500);
+const POLL_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// One end of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! A statement whose second word is USER (CREATE USER, ALTER USER) may have a password: in quotes, or
 //! as the words after `=` or `password` where the quotes were forgotten. One whose second word is SOURCE or SINK may
-//! have one behind `sasl_password`. Front ends show such a text masked, and keep it out of their histories; errors of
+//! have some behind `sasl_password` and `schema_registry_password`. Front ends show such a text masked, and keep it out of their histories; errors of
 //! the parser do not quote it.
 
 use std::{borrow::Cow, ops::Range};
@@ -40,8 +40,8 @@ pub fn may_have_secret(sql: &str) -> bool {
     let mut words = StatementWords::default();
     Pieces::new(sql).any(|piece| {
         words.next(&piece, sql);
-        let of_password = ["PASSWORD", "IDENTIFIED", OF_CONNECTOR];
-        words.is_of_user() || of_password.iter().any(|word| piece.is_word(word, sql))
+        let of_password = ["PASSWORD", "IDENTIFIED"].iter().chain(OF_CONNECTOR);
+        words.is_of_user() || of_password.into_iter().any(|word| piece.is_word(word, sql))
     })
 }
 
@@ -77,7 +77,7 @@ fn secrets(sql: &str) -> Vec<Range<usize>> {
         found.extend(secret.filter(|secret| is_secret && !secret.is_empty()));
         is_of_connector = match piece.text(sql) {
             "," | ")" | ";" => false,
-            _ => is_of_connector || piece.is_word(OF_CONNECTOR, sql),
+            _ => is_of_connector || OF_CONNECTOR.iter().any(|word| piece.is_word(word, sql)),
         };
         is_value = match piece.text(sql) {
             "=" => true,
@@ -88,8 +88,8 @@ fn secrets(sql: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The option of a source or a sink that is a password.
-const OF_CONNECTOR: &str = "SASL_PASSWORD";
+/// The options of a source or a sink that are passwords.
+const OF_CONNECTOR: &[&str] = &["SASL_PASSWORD", "SCHEMA_REGISTRY_PASSWORD"];
 
 /// The first words of a statement.
 #[derive(Debug, Default)]
@@ -242,6 +242,10 @@ mod tests {
         check(
             "alter sink s SET OPTIONS(Sasl_Password = ab, key='k')",
             "alter sink s SET OPTIONS(Sasl_Password = **, key='k')",
+        );
+        check(
+            "ALTER SOURCE s SET OPTIONS(schema_registry_password='ab', topic='x')",
+            "ALTER SOURCE s SET OPTIONS(schema_registry_password='**', topic='x')",
         );
         for same in
             ["SELECT password = 'x' FROM user", "DROP USER a; SELECT 'x'", "", "'", "USER 'x"]

@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use lockstep_host::{memory::Pieces, sync::Mutex};
+use lockstep_host::{memory::AllocationSize, sync::Mutex};
 use lockstep_series::Account;
 
 use crate::{Table, TableError, part::PageCache};
@@ -226,7 +226,7 @@ impl MemoryBudget {
             self.used.fetch_sub(wanted, Ordering::Relaxed);
             return false;
         }
-        if !lockstep_host::memory::may_take(bytes, Pieces::Small) {
+        if !lockstep_host::memory::may_take(bytes, AllocationSize::Small) {
             // Relaxed: as above.
             self.used.fetch_sub(wanted, Ordering::Relaxed);
             return false;

@@ -1,7 +1,7 @@
 //! The options of a source or a sink.
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_kafka::{Brokers, Sasl, SaslMechanism, Tls};
+use lockstep_kafka::{Brokers, Sasl, SaslMechanism, SchemaLanguage, SchemaRegistry, Tls};
 use lockstep_sql::ast::{ConnectorKind, Literal, OptionItem, OptionValue};
 
 use crate::options::{OptionArgument, OptionSpec, OptionTable, UnknownOption, word};
@@ -11,6 +11,9 @@ use crate::options::{OptionArgument, OptionSpec, OptionTable, UnknownOption, wor
 pub(crate) struct ConnectorOptions {
     pub(crate) brokers: Brokers,
     pub(crate) topic: String,
+    pub(crate) format: MessageFormat,
+    /// Where the schemas of messages are; of formats that have some.
+    pub(crate) registry: Option<RegistryOptions>,
     pub(crate) from_earliest: bool,
     pub(crate) source: SourceOptions,
     pub(crate) sink: SinkOptions,
@@ -21,7 +24,6 @@ pub(crate) struct ConnectorOptions {
 /// How a source reads messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SourceOptions {
-    pub(crate) format: MessageFormat,
     pub(crate) on_error: MessageErrorRule,
     pub(crate) skips_lost: bool,
     pub(crate) ignores_unknown: bool,
@@ -52,6 +54,16 @@ pub(crate) enum MessageFormat {
     #[default]
     Json,
     Csv,
+    /// With a schema of the registry.
+    Registered(SchemaLanguage),
+}
+
+/// Where the schemas of messages are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RegistryOptions {
+    pub(crate) registry: SchemaRegistry,
+    /// Under which name the schemas of the topic's values are registered.
+    pub(crate) subject: String,
 }
 
 /// What happens to a message that is no row.
@@ -77,6 +89,12 @@ pub(crate) enum MessagePart {
 pub(crate) struct WrittenConnectorOptions {
     brokers: Option<String>,
     topic: Option<String>,
+    format: MessageFormat,
+    registry: Option<String>,
+    registry_ca: Option<String>,
+    registry_username: Option<String>,
+    registry_password: Option<String>,
+    subject: Option<String>,
     from_latest: bool,
     source: SourceOptions,
     sink: SinkOptions,
@@ -93,7 +111,7 @@ pub(crate) struct WrittenConnectorOptions {
 }
 
 /// Options that cannot be changed: what was read or written before depends on them.
-const FIXED: &[&str] = &["topic", "format", "start", "key", "delivery"];
+const FIXED: &[&str] = &["topic", "format", "start", "key", "delivery", "subject"];
 
 const COMMON: &[OptionSpec<WrittenConnectorOptions>] = &[
     OptionSpec { name: "brokers", set: |o, a| set(&mut o.brokers, a) },
@@ -115,6 +133,11 @@ const COMMON: &[OptionSpec<WrittenConnectorOptions>] = &[
             Ok(())
         },
     },
+    OptionSpec { name: "schema_registry", set: |o, a| set(&mut o.registry, a) },
+    OptionSpec { name: "schema_registry_ca", set: |o, a| set(&mut o.registry_ca, a) },
+    OptionSpec { name: "schema_registry_username", set: |o, a| set(&mut o.registry_username, a) },
+    OptionSpec { name: "schema_registry_password", set: |o, a| set(&mut o.registry_password, a) },
+    OptionSpec { name: "subject", set: |o, a| set(&mut o.subject, a) },
     OptionSpec { name: "tls_ca", set: |o, a| set(&mut o.tls_ca, a) },
     OptionSpec { name: "tls_certificate", set: |o, a| set(&mut o.tls_certificate, a) },
     OptionSpec { name: "tls_key", set: |o, a| set(&mut o.tls_key, a) },
@@ -138,9 +161,9 @@ const OF_SOURCE: &[OptionSpec<WrittenConnectorOptions>] = &[
     OptionSpec {
         name: "format",
         set: |options, argument| {
-            options.source.format = match argument.one_of(&["json", "csv"])? {
-                0 => MessageFormat::Json,
-                _ => MessageFormat::Csv,
+            options.format = match argument.one_of(&["json", "avro", "protobuf", "csv"])? {
+                3 => MessageFormat::Csv,
+                format => written_format(format),
             };
             Ok(())
         },
@@ -170,9 +193,9 @@ const OF_SOURCE: &[OptionSpec<WrittenConnectorOptions>] = &[
 const OF_SINK: &[OptionSpec<WrittenConnectorOptions>] = &[
     OptionSpec {
         name: "format",
-        set: |_, argument| match argument.string()?.to_ascii_lowercase().as_str() {
-            "json" => Ok(()),
-            _ => argument.invalid("must be 'json'"),
+        set: |options, argument| {
+            options.format = written_format(argument.one_of(&["json", "avro", "protobuf"])?);
+            Ok(())
         },
     },
     OptionSpec {
@@ -194,6 +217,15 @@ const OF_SINK: &[OptionSpec<WrittenConnectorOptions>] = &[
         },
     },
 ];
+
+/// Returns the format at a position of `json`, `avro`, `protobuf`.
+fn written_format(at: usize) -> MessageFormat {
+    match at {
+        0 => MessageFormat::Json,
+        1 => MessageFormat::Registered(SchemaLanguage::Avro),
+        _ => MessageFormat::Registered(SchemaLanguage::Protobuf),
+    }
+}
 
 fn set(option: &mut Option<String>, argument: &OptionArgument<'_>) -> Result<()> {
     let text = argument.string()?;
@@ -262,6 +294,7 @@ impl WrittenConnectorOptions {
         };
         let tls = self.tls()?;
         let sasl = self.sasl()?;
+        let registry = self.registry()?;
         Ok(ConnectorOptions {
             brokers: Brokers {
                 addresses: self.brokers.ok_or_else(|| missing("brokers"))?,
@@ -269,6 +302,8 @@ impl WrittenConnectorOptions {
                 sasl,
             },
             topic: self.topic.ok_or_else(|| missing("topic"))?,
+            format: self.format,
+            registry,
             from_earliest: !self.from_latest,
             source: self.source,
             sink: self.sink,
@@ -325,16 +360,58 @@ impl WrittenConnectorOptions {
         }
     }
 
+    fn registry(&self) -> Result<Option<RegistryOptions>> {
+        let MessageFormat::Registered(_) = self.format else {
+            let is_of_registry =
+                |name: &&str| name.starts_with("schema_registry") || *name == "subject";
+            let mut written = self.written.iter().map(|(name, ..)| name.as_str());
+            return match written.find(is_of_registry) {
+                Some(name) => {
+                    let message =
+                        format!("option `{name}` requires the format 'avro' or 'protobuf'");
+                    self.at(&[name], Diagnostic::new(code::INVALID_PARAMETER, message)).err()
+                }
+                None => Ok(None),
+            };
+        };
+        let Some(addresses) = self.registry.clone() else {
+            let message = "option `schema_registry` is required for this format";
+            return self.at(&["format"], Diagnostic::new(code::INVALID_PARAMETER, message)).err();
+        };
+        let login = match (&self.registry_username, &self.registry_password) {
+            (Some(username), Some(password)) => Some((username.clone(), password.clone())),
+            (None, None) => None,
+            _ => {
+                let names = ("schema_registry_username", "schema_registry_password");
+                return self.requires(names.0, names.1).err();
+            }
+        };
+        let authorities = self.registry_ca.clone();
+        let of_topic = || format!("{}-value", self.topic.as_deref().unwrap_or_default());
+        Ok(Some(RegistryOptions {
+            registry: SchemaRegistry { addresses, login, authorities },
+            subject: self.subject.clone().unwrap_or_else(of_topic),
+        }))
+    }
+
     /// Makes the error of two options that belong together.
     fn requires(&self, one: &str, other: &str) -> Diagnostic {
-        let at = |name: &str| {
+        let message = format!("options `{one}` and `{other}` require each other");
+        let diagnostic = Diagnostic::new(code::INVALID_PARAMETER, message);
+        match one {
+            "sasl_username" => self.at(&[one, other, "sasl_mechanism"], diagnostic),
+            _ => self.at(&[one, other], diagnostic),
+        }
+    }
+
+    /// Adds the position of the first of these options that is written.
+    fn at(&self, names: &[&str], diagnostic: Diagnostic) -> Diagnostic {
+        let place = |name: &&str| {
             let found = self.written.iter().find(|(written, ..)| written == name);
             found.map(|(.., span)| *span)
         };
-        let message = format!("options `{one}` and `{other}` require each other");
-        let diagnostic = Diagnostic::new(code::INVALID_PARAMETER, message);
-        let sasl = (one == "sasl_username").then(|| at("sasl_mechanism")).flatten();
-        match at(one).or_else(|| at(other)).or(sasl) {
+        debug_assert!(!names.is_empty(), "an option is wrong");
+        match names.iter().find_map(place) {
             Some(span) => diagnostic.at(span),
             None => diagnostic,
         }

@@ -15,7 +15,11 @@ use lockstep_row::{Arena, RowView, TableSchema};
 use lockstep_table::{TableTail, TailError, TailOptions, TailRow, TailSignal};
 use serde::{Deserialize, Serialize};
 
-use super::{Connector, options::NamedColumn};
+use super::{
+    Connector,
+    options::{MessageFormat, NamedColumn},
+    registered::RegisteredWriter,
+};
 use crate::{
     Database,
     json_text::{write_json, write_json_array, write_json_object},
@@ -41,6 +45,11 @@ pub(crate) struct SinkProgress {
     offsets: Offsets,
     /// How many messages were written.
     messages: u64,
+}
+
+/// Registers the schema of a sink's messages, if its format has one.
+pub(super) fn register_schema(sink: &Connector, schema: &TableSchema) -> Result<()> {
+    RowEncoder::new(sink, schema).map(|_| ())
 }
 
 /// A run of a sink.
@@ -138,7 +147,9 @@ impl SinkRun {
         if let Some(last) = last.filter(|last| *last >= self.stored.position)
             && !failpoint::is_seeded("sink_position_forgotten")
         {
-            self.forget_written(last);
+            if !failpoint::is_seeded("sink_rows_not_left_out") {
+                self.forget_written(last);
+            }
             self.store(sink, last + 1)?;
         }
         self.writer = Some(writer);
@@ -172,6 +183,7 @@ impl SinkRun {
             first_ms = first_ms.min(arrival_ms);
         });
         let count = read.map_err(|error| not_read(sink, &error))?;
+        encoder.add_values(&mut messages)?;
         debug_assert_eq!(messages.len(), arrivals.len(), "each has an arrival");
         stored.messages += written;
         let end = tail.position();
@@ -223,26 +235,46 @@ fn transactional_id(sink: &Connector) -> String {
 /// Makes messages of rows.
 #[derive(Debug)]
 struct RowEncoder {
-    /// The names of the columns.
-    names: Vec<String>,
+    values: ValueWriter,
     /// The columns of the key.
     key: Vec<usize>,
 }
 
+/// Makes values of messages of rows.
+#[derive(Debug)]
+enum ValueWriter {
+    /// With the names of the columns.
+    Json(Vec<String>),
+    /// Of many rows at once.
+    Registered(Box<RegisteredWriter>),
+}
+
 impl RowEncoder {
+    /// Makes the encoder of a sink, whose schema it registers if the format has one.
     fn new(sink: &Connector, schema: &TableSchema) -> Result<Self> {
-        Ok(Self {
-            names: schema.columns.iter().map(|column| column.name.clone()).collect(),
-            key: key_columns(&sink.options.sink.key, schema)?,
-        })
+        let key = key_columns(&sink.options.sink.key, schema)?;
+        let values = match (sink.options.format, &sink.options.registry) {
+            (MessageFormat::Registered(language), Some(registry)) => {
+                let writer = RegisteredWriter::new(sink, language, registry, schema)?;
+                ValueWriter::Registered(Box::new(writer))
+            }
+            _ => ValueWriter::Json(schema.columns.iter().map(|c| c.name.clone()).collect()),
+        };
+        Ok(Self { values, key })
     }
 
-    fn message(&self, sink: &Connector, arrival: u64, row: RowView<'_>) -> OutgoingMessage {
+    /// Makes the message of a row. It has no value before [`Self::add_values`].
+    fn message(&mut self, sink: &Connector, arrival: u64, row: RowView<'_>) -> OutgoingMessage {
         let arena = Arena::new();
-        debug_assert!(self.key.iter().all(|column| *column < self.names.len()), "they are columns");
         let mut value = Vec::new();
-        let values = (0..self.names.len()).map(|column| row.get_in(column, &arena));
-        write_json_object(&mut value, self.names.iter().map(String::as_str).zip(values));
+        match &mut self.values {
+            ValueWriter::Json(names) => {
+                debug_assert!(self.key.iter().all(|column| *column < names.len()), "columns");
+                let values = (0..names.len()).map(|column| row.get_in(column, &arena));
+                write_json_object(&mut value, names.iter().map(String::as_str).zip(values));
+            }
+            ValueWriter::Registered(writer) => writer.push(row, &arena),
+        }
         OutgoingMessage {
             key: self.key(row, &arena),
             value: value.into(),
@@ -252,6 +284,18 @@ impl RowEncoder {
             ],
             time_ms: None,
         }
+    }
+
+    /// Gives the messages that were made since the last call their values, where rows are encoded together.
+    fn add_values(&mut self, messages: &mut [OutgoingMessage]) -> Result<()> {
+        if let ValueWriter::Registered(writer) = &mut self.values {
+            let values = writer.take()?;
+            debug_assert_eq!(values.len(), messages.len(), "each has a value");
+            for (message, value) in messages.iter_mut().zip(values) {
+                message.value = value;
+            }
+        }
+        Ok(())
     }
 
     /// Makes the key: the text of one column, or an array of several.

@@ -5,21 +5,20 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::failpoint;
 use lockstep_kafka::{MessageBatch, Offsets, ReadEnd, TopicMessage, TopicPosition, TopicReader};
-use lockstep_row::{Arena, Column, DataType, Datum, TableSchema};
+use lockstep_row::{Arena, Datum, TableSchema};
 use lockstep_table::{BulkLoad, TableError, with_durability};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Connector,
-    options::{MessageErrorRule, MessageFormat, MessagePart, NamedColumn},
+    message::{BadMessage, MessageReader, MessageRow, ReadMessages, default_row, reason_of},
+    options::MessageErrorRule,
 };
 use crate::{
     Database,
     append::table_error,
     catalog::TableEntry,
-    json_text::write_json_object,
     progress::ProgressTable,
-    text_rows::{CsvSchema, KeyRule, RowSchema},
     worker::{WorkFigures, WorkStep},
 };
 
@@ -107,12 +106,12 @@ impl SourceRun {
             (objects.entry(&source.table)?.clone(), bad_rows)
         };
         self.find_schema(source, &target)?;
-        let (_, reader) = self.rows.as_ref().expect("it was found");
+        let (_, reader) = self.rows.as_mut().expect("it was found");
         let arena = Arena::new();
-        let mut read = reader.read(messages, &arena);
+        let mut read = reader.read(messages, &arena)?;
         let mut load = load_rows(&target, &read.rows);
         if matches!(load, Err(TableError::Row { .. })) {
-            read.test_rows(&target);
+            test_rows(&mut read, &target);
             load = load_rows(&target, &read.rows);
         }
         let stops = source.options.source.on_error == MessageErrorRule::Stop;
@@ -177,213 +176,17 @@ impl SourceRun {
     }
 }
 
-/// Makes rows of messages.
-#[derive(Debug)]
-pub(super) struct MessageReader {
-    schema: TableSchema,
-    format: MessageFormat,
-    json: RowSchema,
-    columns: Vec<(String, DataType)>,
-    /// The columns of the fields of CSV.
-    fields: Vec<usize>,
-    /// The columns that take a part of the message beside its value.
-    parts: Vec<(MessagePart, usize)>,
-    conversion: crate::Conversion,
-}
-
-/// The rows of messages, and the messages that are no rows.
-struct ReadMessages<'a> {
-    rows: Vec<MessageRow<'a>>,
-    bad: Vec<BadMessage>,
-}
-
-/// The row of a message.
-struct MessageRow<'a> {
-    /// The position of the message.
-    at: usize,
-    values: &'a [Datum<'a>],
-}
-
-impl<'a> AsRef<[Datum<'a>]> for &MessageRow<'a> {
-    fn as_ref(&self) -> &[Datum<'a>] {
-        self.values
-    }
-}
-
-/// A message that is no row.
-struct BadMessage {
-    /// The position of the message.
-    at: usize,
-    reason: String,
-}
-
-impl MessageReader {
-    /// Makes the reader of a source. Fails where a column does not take what it is for.
-    pub(super) fn new(source: &Connector, schema: &TableSchema) -> Result<Self> {
-        let options = &source.options.source;
-        let columns: Vec<(String, DataType)> =
-            schema.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
-        let mut parts = Vec::with_capacity(options.columns.len());
-        for (part, NamedColumn { name, span }) in &options.columns {
-            let column = part.column(name, schema).map_err(|error| Box::new(error.at(*span)))?;
-            parts.push((*part, column));
+/// Finds the rows that the table does not accept, by a test of each one.
+fn test_rows(read: &mut ReadMessages<'_>, target: &TableEntry) {
+    let ReadMessages { rows, bad } = read;
+    rows.retain(|row| match load_rows(target, std::slice::from_ref(row)) {
+        Err(error @ TableError::Row { .. }) => {
+            bad.push(BadMessage { at: row.at, reason: reason_of(&table_error(&error)) });
+            false
         }
-        let keys = match options.ignores_unknown {
-            true => KeyRule::AllReadAndMore(vec![false; columns.len()]),
-            false => KeyRule::Some,
-        };
-        let is_field = |at: &usize| parts.iter().all(|(_, column)| column != at);
-        Ok(Self {
-            schema: schema.clone(),
-            format: options.format,
-            json: RowSchema::new(&columns, source.conversion, keys).of_messages(),
-            fields: (0..columns.len()).filter(is_field).collect(),
-            columns,
-            parts,
-            conversion: source.conversion,
-        })
-    }
-
-    fn read<'a>(&self, messages: &'a [TopicMessage], arena: &'a Arena) -> ReadMessages<'a> {
-        let defaults = default_row(&self.schema, arena);
-        let mut read = ReadMessages { rows: Vec::with_capacity(messages.len()), bad: Vec::new() };
-        for (at, message) in messages.iter().enumerate() {
-            match self.row(message, &defaults, arena) {
-                Ok(values) => read.rows.push(MessageRow { at, values }),
-                Err(error) => read.bad.push(BadMessage { at, reason: reason_of(&error) }),
-            }
-        }
-        read
-    }
-
-    /// Makes the row of a message.
-    fn row<'a>(
-        &self,
-        message: &'a TopicMessage,
-        defaults: &[Datum<'a>],
-        arena: &'a Arena,
-    ) -> Result<&'a [Datum<'a>]> {
-        let Some(value) = &message.value else {
-            return Diagnostic::new(code::NULL_NOT_ALLOWED, "the message has no value").err();
-        };
-        let row = match self.format {
-            MessageFormat::Json => self.json.read_row(value, arena)?,
-            MessageFormat::Csv => {
-                let schema = CsvSchema { columns: &self.columns, conversion: self.conversion };
-                schema.read_record(value, &self.fields, arena)?
-            }
-        };
-        debug_assert_eq!(row.values.len(), self.columns.len(), "a value for each column");
-        let values = arena.alloc_slice_copy(row.values);
-        for (at, is_present) in row.present.iter().enumerate() {
-            if !is_present {
-                values[at] = defaults[at];
-            }
-        }
-        for (part, column) in &self.parts {
-            values[*column] = part.value(message, &self.columns[*column].1, arena)?;
-        }
-        Ok(values)
-    }
-}
-
-impl ReadMessages<'_> {
-    /// Finds the rows that the table does not accept, by a test of each one.
-    fn test_rows(&mut self, target: &TableEntry) {
-        let mut bad = Vec::new();
-        self.rows.retain(|row| match load_rows(target, std::slice::from_ref(row)) {
-            Err(error @ TableError::Row { .. }) => {
-                bad.push(BadMessage { at: row.at, reason: reason_of(&table_error(&error)) });
-                false
-            }
-            _ => true,
-        });
-        self.bad.extend(bad);
-        self.bad.sort_by_key(|bad| bad.at);
-    }
-}
-
-impl MessagePart {
-    /// Finds the column that takes it.
-    fn column(self, name: &str, schema: &TableSchema) -> Result<usize> {
-        let Some(at) = schema.find_column(name) else {
-            let message = format!("column `{name}` does not exist in the table");
-            let names = schema.columns.iter().map(|column| column.name.as_str());
-            let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message);
-            return diagnostic.with_nearest(name, names).err();
-        };
-        let data_type = &schema.columns[at].data_type;
-        let (takes, expected) = match self {
-            Self::Key | Self::Headers => (*data_type == DataType::String, "STRING"),
-            Self::Partition => {
-                (matches!(data_type, DataType::Int | DataType::BigInt), "INT or BIGINT")
-            }
-            Self::Offset => (*data_type == DataType::BigInt, "BIGINT"),
-            Self::Time => (*data_type == DataType::Timestamp, "TIMESTAMP"),
-        };
-        if takes {
-            return Ok(at);
-        }
-        let message = format!("column `{name}` is of type {data_type} but must be {expected}");
-        Diagnostic::new(code::DATATYPE_MISMATCH, message).err()
-    }
-
-    /// Returns its value.
-    fn value<'a>(
-        self,
-        message: &'a TopicMessage,
-        data_type: &DataType,
-        arena: &'a Arena,
-    ) -> Result<Datum<'a>> {
-        Ok(match self {
-            Self::Key => match &message.key {
-                Some(key) => match std::str::from_utf8(key) {
-                    Ok(text) => Datum::String(text),
-                    Err(_not_text) => {
-                        let what = "the key of the message is not valid UTF-8";
-                        return Diagnostic::new(code::INVALID_ENCODING, what).err();
-                    }
-                },
-                None => Datum::Null,
-            },
-            Self::Partition if *data_type == DataType::Int => Datum::Int(message.partition),
-            Self::Partition => Datum::BigInt(message.partition.into()),
-            Self::Offset => Datum::BigInt(message.offset),
-            Self::Time => Datum::Timestamp(message.time_ms),
-            Self::Headers => Datum::String(arena.alloc_str(&headers_json(message))),
-        })
-    }
-}
-
-/// Writes the headers as a JSON object. Of headers with one name the last one counts, as in most readers of JSON.
-fn headers_json(message: &TopicMessage) -> String {
-    let texts: Vec<_> = message
-        .headers
-        .iter()
-        .map(|(_, value)| value.as_ref().map(|value| String::from_utf8_lossy(value)))
-        .collect();
-    let values = texts.iter().map(|text| text.as_deref().map_or(Datum::Null, Datum::String));
-    let names = message.headers.iter().map(|(name, _)| name.as_str());
-    let mut out = Vec::new();
-    write_json_object(&mut out, names.zip(values));
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-/// Makes a row of the defaults of its columns.
-fn default_row<'a>(schema: &TableSchema, arena: &'a Arena) -> Vec<Datum<'a>> {
-    let default = |column: &Column| match &column.default {
-        Some(value) => in_arena(value.as_datum(arena), arena),
-        None => Datum::Null,
-    };
-    schema.columns.iter().map(default).collect()
-}
-
-/// Copies a value that a schema has into an arena.
-fn in_arena<'a>(value: Datum<'_>, arena: &'a Arena) -> Datum<'a> {
-    match value {
-        Datum::String(text) => Datum::String(arena.alloc_str(text)),
-        value => value.detached().copied().unwrap_or(Datum::Null),
-    }
+        _ => true,
+    });
+    bad.sort_by_key(|bad| bad.at);
 }
 
 /// Begins to append rows to a table. Fails where it does not accept one of them.
@@ -472,10 +275,6 @@ fn bad_row<'a>(
         }
     }
     row
-}
-
-fn reason_of(error: &Diagnostic) -> String {
-    error.message.clone()
 }
 
 /// Makes the error of a message that is no row.

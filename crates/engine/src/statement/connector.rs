@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_kafka::{Topic, TopicStart};
+use lockstep_row::TableSchema;
 use lockstep_sql::{
     Parsed,
     ast::{
@@ -19,7 +20,7 @@ use crate::{
     catalog::{CatalogCommand, Definition, QualifiedName, TableReference},
     connector::{
         Connector, ConnectorOptions, ConnectorRecord, Passwords, SinkProgress, SourceOffsets,
-        WrittenConnectorOptions, check_columns, object_kind,
+        WrittenConnectorOptions, check_columns, check_registry, object_kind,
     },
     deployment::QuerySource,
     progress::ProgressTable,
@@ -95,6 +96,7 @@ impl Session {
         };
         let connector = Arc::new(self.new_connector(create.kind, name, new));
         self.check_columns(&connector)?;
+        check_registry(&connector, &*self.schema_of(&connector)?)?;
         self.store_start(&connector)?;
         let command = CatalogCommand::CreateConnector { connector: Arc::clone(&connector) };
         let committed = self.database().commit(&command);
@@ -173,8 +175,12 @@ impl Session {
 
     /// Checks the columns that the options name.
     fn check_columns(&self, connector: &Connector) -> Result<()> {
-        let schema = self.database().objects().entry(&connector.table)?.table.schema();
-        check_columns(connector, &schema)
+        check_columns(connector, &*self.schema_of(connector)?)
+    }
+
+    /// Returns the schema of its table.
+    fn schema_of(&self, connector: &Connector) -> Result<Arc<TableSchema>> {
+        Ok(self.database().objects().entry(&connector.table)?.table.schema())
     }
 
     /// Connects to the topic, and stores where a new source or sink begins.

@@ -64,10 +64,47 @@ const TOPIC: DocumentedOption = DocumentedOption {
 
 const FORMAT: DocumentedOption = DocumentedOption {
     name: "format",
-    values: "`json`, `csv`",
+    values: "`json`, `avro`, `protobuf`, `csv`",
     default: "`json`",
-    meaning: "The format of a message's value: a JSON object whose keys are columns, or a line of \
-        CSV with a field for each column.",
+    meaning: "The format of a message's value: a JSON object whose keys are columns; a record of Avro \
+        or a message of Protobuf whose fields are columns, with a schema of `schema_registry`; or a \
+        line of CSV with a field for each column.",
+};
+
+const SCHEMA_REGISTRY: DocumentedOption = DocumentedOption {
+    name: "schema_registry",
+    values: "`http://host:port` or `https://host:port`, several separated by commas",
+    default: "none; required for `avro` and `protobuf`",
+    meaning: "The schema registry, with the REST interface of Confluent's.",
+};
+
+const SCHEMA_REGISTRY_CA: DocumentedOption = DocumentedOption {
+    name: "schema_registry_ca",
+    values: "a path",
+    default: "none",
+    meaning: "A PEM file with certificates that are trusted for the schema registry, beside those of \
+        the system.",
+};
+
+const SCHEMA_REGISTRY_USERNAME: DocumentedOption = DocumentedOption {
+    name: "schema_registry_username",
+    values: "a string",
+    default: "none: the client does not log in",
+    meaning: "The user of the schema registry.",
+};
+
+const SCHEMA_REGISTRY_PASSWORD: DocumentedOption = DocumentedOption {
+    name: "schema_registry_password",
+    values: "a string",
+    default: "none",
+    meaning: "The user's password, stored and masked as `sasl_password`.",
+};
+
+const SUBJECT: DocumentedOption = DocumentedOption {
+    name: "subject",
+    values: "the name of a subject",
+    default: "the topic's name and `-value`",
+    meaning: "The subject of the schema registry with the schemas of the topic's values.",
 };
 
 const TLS: DocumentedOption = DocumentedOption {
@@ -150,7 +187,8 @@ const SOURCE_OPTIONS: &[DocumentedOption] = &[
         name: "unknown_columns",
         values: "`error`, `ignore`",
         default: "`error`",
-        meaning: "Whether a JSON key that is not a column of the table is an error of the message.",
+        meaning: "Whether a key of JSON, or a field of Avro or Protobuf, that is not a column of the \
+            table is an error of the message.",
     },
     DocumentedOption {
         name: "key_column",
@@ -182,6 +220,11 @@ const SOURCE_OPTIONS: &[DocumentedOption] = &[
         default: "none",
         meaning: "The column that takes the message's headers, as a JSON object.",
     },
+    SCHEMA_REGISTRY,
+    SCHEMA_REGISTRY_CA,
+    SCHEMA_REGISTRY_USERNAME,
+    SCHEMA_REGISTRY_PASSWORD,
+    SUBJECT,
     TLS,
     TLS_CA,
     TLS_CERTIFICATE,
@@ -196,9 +239,10 @@ const SINK_OPTIONS: &[DocumentedOption] = &[
     TOPIC,
     DocumentedOption {
         name: "format",
-        values: "`json`",
+        values: "`json`, `avro`, `protobuf`",
         default: "`json`",
-        meaning: "The format of a message's value: a JSON object with the columns of the row.",
+        meaning: "The format of a message's value: a JSON object with the columns of the row, or a \
+            record of Avro or a message of Protobuf, whose schema is registered in `schema_registry`.",
     },
     DocumentedOption {
         name: "start",
@@ -221,6 +265,11 @@ const SINK_OPTIONS: &[DocumentedOption] = &[
             messages gets each row once. With `at_least_once`, the last rows before a crash may be \
             written twice.",
     },
+    SCHEMA_REGISTRY,
+    SCHEMA_REGISTRY_CA,
+    SCHEMA_REGISTRY_USERNAME,
+    SCHEMA_REGISTRY_PASSWORD,
+    SUBJECT,
     TLS,
     TLS_CA,
     TLS_CERTIFICATE,
@@ -257,7 +306,7 @@ const DROP_SOURCE: StatementRule = StatementRule {
 const ALTER_SOURCE: StatementRule = StatementRule {
     name: "ALTER SOURCE",
     description: "Changes options of a source, which continues behind the last message that it has \
-        read. `topic`, `format` and `start` cannot be changed.",
+        read. `topic`, `format`, `subject` and `start` cannot be changed.",
     grammar: "ALTER SOURCE table_name SET OPTIONS option_list",
     privileges: "`ADMIN`.",
     options: &[],
