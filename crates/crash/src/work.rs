@@ -61,6 +61,11 @@ impl WorkKillOptions {
     }
 }
 
+/// Returns whether a child has not ended by itself.
+pub(crate) fn is_running(child: &mut Child) -> bool {
+    child.try_wait().expect("it was started").is_none()
+}
+
 /// Kills a child.
 pub(crate) fn kill(mut child: Child) {
     // Fails when it has ended by itself.
