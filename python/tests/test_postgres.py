@@ -146,6 +146,33 @@ def test_psycopg_copies_and_pipelines(port):
         assert [cursor.fetchone()[0] for cursor in cursors] == list(range(1, 21))
 
 
+@pytest.mark.client("psycopg", "subscriptions")
+def test_psycopg_follows_a_table(port):
+    psycopg = pytest.importorskip("psycopg")
+    address = f"host=127.0.0.1 port={port} user=root"
+    follow = "SUBSCRIBE TO followed OPTIONS(start='earliest')"
+    with (
+        psycopg.connect(address, autocommit=True) as writer,
+        psycopg.connect(address, autocommit=True) as reader,
+    ):
+        writer.execute("CREATE TABLE followed (a INT, b STRING)")
+        writer.execute("INSERT INTO followed VALUES (1, 'x')")
+        rows = reader.cursor().stream(follow)
+        assert next(rows) == (1, "x")
+        writer.execute("INSERT INTO followed VALUES (2, NULL)")
+        assert next(rows) == (2, None)
+        reader.cancel_safe()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            next(rows)
+        with reader.cursor().copy(f"COPY ({follow}) TO STDOUT") as copy:
+            copied = copy.rows()
+            assert [next(copied), next(copied)] == [("1", "x"), ("2", None)]
+            reader.cancel_safe()
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                next(copied)
+        assert reader.execute("SELECT count(*) FROM followed").fetchone() == (2,)
+
+
 def test_copy_takes_a_backslash_as_the_escape_of_csv(port):
     psycopg = pytest.importorskip("psycopg")
     with psycopg.connect(f"host=127.0.0.1 port={port} user=root", autocommit=True) as db:

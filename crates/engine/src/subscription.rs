@@ -135,10 +135,11 @@ impl Session {
             Some(database) => format!("{}.{}", database.text, name.name.text),
             None => name.name.text.clone(),
         };
+        // The text of the name is no part of the statement: an error has the place of the name in it.
         let followed = self.subscribe(&text, start);
-        followed.map(Some).map_err(|error| match error.span {
-            Some(_) => error,
-            None => Box::new(error.at(name.name.span)),
+        followed.map(Some).map_err(|mut error| {
+            error.span = Some(name.name.span);
+            error
         })
     }
 

@@ -120,6 +120,30 @@ fn values_of_avro_have_the_bytes_of_its_specification() {
 }
 
 #[test]
+fn a_value_that_another_program_has_written_is_read() {
+    let schema = r#"{"type": "record", "name": "r", "namespace": "shop", "fields": [
+        {"name": "b", "type": "boolean"}, {"name": "i", "type": "int"}, {"name": "l", "type": ["null", "long"]},
+        {"name": "f", "type": "float"}, {"name": "d", "type": "double"}, {"name": "t", "type": "string"},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}},
+        {"name": "n", "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}},
+        {"name": "m", "type": {"type": "map", "values": "int"}},
+        {"name": "a", "type": {"type": "array", "items":
+            {"type": "record", "name": "s", "fields": [{"name": "x", "type": "int"}]}}},
+        {"name": "x", "type": {"type": "fixed", "name": "F", "size": 3}}]}"#;
+    // By fastavro 1.13.
+    let value = "01f1c0010282808080808080200000003f9c7500883ce437fe147a61c5bcc3b3c582c487c90280c9d89de7d88b06\
+                 0204cfc702026b0e0004020100616263";
+    let byte = |at: usize| u8::from_str_radix(&value[at..at + 2], 16).unwrap();
+    let value: Vec<u8> = (0..value.len()).step_by(2).map(byte).collect();
+    let read = AvroReader::new(1, schema, &[]).unwrap().read([&framed(1, &value)[..]]).unwrap();
+    let expected = "true|-12345|9007199254740993|0.5|-1e300|zażółć|1969-07-20|2024-05-01T12:00:00.123456Z|B|-123.45|\
+                    {k: 7}|[{x: 1}, {x: -1}]|616263";
+    assert_eq!(texts(&read), [expected]);
+}
+
+#[test]
 fn a_schema_of_avro_may_refer_to_others() {
     let user = r#"{"type": "record", "name": "User", "namespace": "a.b", "fields": [
         {"name": "id", "type": "int"}, {"name": "level", "type": "Level"}]}"#;

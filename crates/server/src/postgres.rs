@@ -40,6 +40,7 @@ mod script;
 mod session_start;
 mod startup;
 mod statement_trace;
+mod subscription;
 mod token;
 mod transaction;
 mod translation;

@@ -168,10 +168,8 @@ impl RegisteredReader {
                     return;
                 }
                 for (at, value) in run {
-                    let row = avro(&[value]).and_then(|mut rows| {
-                        rows.pop().ok_or_else(|| Box::new(Diagnostic::internal("a row is missing")))
-                    });
-                    read.push(at, row);
+                    let row = avro(&[value]);
+                    read.push(at, row.map(|mut rows| rows.pop().expect("a message is a row")));
                 }
             }
         }
@@ -302,10 +300,8 @@ impl RegisteredWriter {
         }
         let columns = std::mem::take(&mut self.builders).into_iter();
         let columns = columns.map(|mut builder| builder.finish()).collect();
-        let not_written = |why: String| {
-            let message = format!("rows cannot be written in the format of the sink: {why}");
-            Box::new(Diagnostic::new(code::INVALID_PARAMETER, message).with_kind(Kind::FixData))
-        };
+        // The schema is made of the same columns.
+        let not_written = |why: String| Box::new(Diagnostic::internal(why));
         let batch = RecordBatch::try_new(SchemaRef::clone(&self.columns), columns);
         let batch = batch.map_err(|error| not_written(error.to_string()))?;
         match &mut self.writer {

@@ -64,7 +64,8 @@ impl Session {
                     .at(name.name.span)
                     .with_detail("Its rows have no end.")
                     .with_hint(
-                        "Use subscribe() in Python, Arrow Flight, or GET /v1/subscriptions/{name}.",
+                        "Use subscribe() in Python, Arrow Flight, PostgreSQL's protocol, or GET \
+                         /v1/subscriptions/{name}.",
                     )
                     .err()
             }

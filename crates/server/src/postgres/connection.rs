@@ -296,6 +296,9 @@ impl Connection {
         if let ClientCommand::Copy(copy) = command {
             return self.copy(copy).await;
         }
+        if let Some(translation) = command.subscription() {
+            return self.send_subscription(translation).await;
+        }
         if let ClientCommand::FunctionCall(call) = command
             && let Some(rows) = self.call_here(call, &[], &[], DescribedAnswer::Missing)?
         {

@@ -7,8 +7,10 @@
 use std::{sync::Arc, time::Duration};
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_engine::{Output, Session, guarded};
+use lockstep_engine::{Output, Session, guarded, is_subscription};
+use lockstep_function::Zone;
 use lockstep_host::QueryContext;
+use lockstep_row::Datum;
 
 use super::{
     ClientFailure,
@@ -19,7 +21,7 @@ use super::{
     },
     frame::FrameError,
     message::violation,
-    response::{Severity, bare, command_complete, message, report},
+    response::{ResultColumn, Severity, bare, command_complete, message, report},
     rows::{RowCursor, SendMore},
     transaction::read_only,
     translation::Translation,
@@ -131,6 +133,9 @@ impl Connection {
         query: &Translation,
         options: &CopyOptions,
     ) -> Result<u64, ClientFailure> {
+        if is_subscription(&query.sql) {
+            return self.copy_subscription(query, options).await;
+        }
         let sql = query.sql.clone();
         let run = move |session: &Session| -> Result<Output> { session.query(&sql)?.collect(None) };
         let output = self.run_in_pool(WorkClass::Analytics, run).await;
@@ -138,9 +143,52 @@ impl Connection {
         let begun_ns = self.state.clock.monotonic_ns();
         let mut rows = RowCursor::of_output(output);
         let columns = Arc::clone(&rows.columns);
-        copy_response(&mut self.frames.output, b'H', options.format, columns.len());
+        let mut writer = CopyWriter::begin(options, &columns, self.zone(), &mut self.frames.output);
+        self.copy_rows_to(&mut writer, &mut rows).await?;
+        writer.end(&mut self.frames.output);
+        self.trace_rows(begun_ns, rows.sent);
+        Ok(rows.sent)
+    }
+
+    /// Sends rows as a COPY.
+    pub(crate) async fn copy_rows_to(
+        &mut self,
+        writer: &mut CopyWriter<'_>,
+        rows: &mut RowCursor,
+    ) -> Result<(), ClientFailure> {
+        while !rows.is_end() {
+            let out = &mut self.frames.output;
+            rows.send(|row| {
+                writer.row(row, out)?;
+                let is_full = out.len() >= super::frame::OUTPUT_BYTES;
+                Ok(if is_full { SendMore::No } else { SendMore::Yes })
+            })?;
+            self.frames.flush_full().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the rows of a COPY to the client.
+pub(crate) struct CopyWriter<'c> {
+    is_binary: bool,
+    text: TextWriter<'c>,
+    binary: BinaryWriter<'c>,
+    /// What comes before the next row.
+    head: Vec<u8>,
+}
+
+impl<'c> CopyWriter<'c> {
+    /// Writes that rows come, and what is before the first one.
+    pub(crate) fn begin(
+        options: &'c CopyOptions,
+        columns: &'c [ResultColumn],
+        zone: Zone,
+        out: &mut Vec<u8>,
+    ) -> Self {
+        copy_response(out, b'H', options.format, columns.len());
         let types: Vec<_> = columns.iter().map(|column| &column.data_type).collect();
-        let (text, zone) = (TextWriter::new(options, types.clone(), self.zone()), self.zone());
+        let text = TextWriter::new(options, types.clone(), zone);
         let binary = BinaryWriter::new(types, zone);
         let is_binary = options.format == CopyFormat::Binary;
         let mut head = Vec::new();
@@ -148,30 +196,29 @@ impl Connection {
             binary.head(&mut head);
         } else if options.header != CopyHeader::No {
             let names = columns.iter().map(|column| column.name.as_str());
-            message(&mut self.frames.output, b'd', |out| text.header(out, names));
+            message(out, b'd', |out| text.header(out, names));
         }
-        while !rows.is_end() {
-            let out = &mut self.frames.output;
-            rows.send(|row| {
-                let mut body = std::mem::take(&mut head);
-                if is_binary {
-                    binary.row(&mut body, row)?;
-                } else {
-                    text.row(&mut body, row);
-                }
-                message(out, b'd', |out| out.extend_from_slice(&body));
-                let is_full = out.len() >= super::frame::OUTPUT_BYTES;
-                Ok(if is_full { SendMore::No } else { SendMore::Yes })
-            })?;
-            self.frames.flush_full().await?;
+        Self { is_binary, text, binary, head }
+    }
+
+    fn row(&mut self, row: &[Datum<'_>], out: &mut Vec<u8>) -> Result<()> {
+        let mut body = std::mem::take(&mut self.head);
+        if self.is_binary {
+            self.binary.row(&mut body, row)?;
+        } else {
+            self.text.row(&mut body, row);
         }
-        if is_binary {
-            binary.end(&mut head);
-            message(&mut self.frames.output, b'd', |out| out.extend_from_slice(&head));
+        message(out, b'd', |out| out.extend_from_slice(&body));
+        Ok(())
+    }
+
+    /// Writes what is behind the last row.
+    fn end(mut self, out: &mut Vec<u8>) {
+        if self.is_binary {
+            self.binary.end(&mut self.head);
+            message(out, b'd', |out| out.extend_from_slice(&self.head));
         }
-        bare(&mut self.frames.output, b'c');
-        self.trace_rows(begun_ns, rows.sent);
-        Ok(rows.sent)
+        bare(out, b'c');
     }
 }
 

@@ -262,7 +262,7 @@ impl Connection {
     }
 
     /// Makes the error for work that a pool has not taken.
-    fn refused(&self, reason: NoResult) -> Box<Diagnostic> {
+    pub(crate) fn refused(&self, reason: NoResult) -> Box<Diagnostic> {
         let error = match reason {
             NoResult::Overloaded => {
                 self.state.metrics.add_refused(Refusal::Overload);

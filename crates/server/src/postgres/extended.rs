@@ -310,6 +310,7 @@ impl Connection {
                 let columns = bound.map_err(|failure| failure.placed(translation))?;
                 Ok(Some(ResultColumn::of(&columns).into()))
             }
+            "SUBSCRIBE" => self.followed_columns(translation).await.map(Some),
             "VERIFY" => {
                 let columns = verification_columns(&translation.sql);
                 Ok(Some(ResultColumn::of(&columns).into()))
@@ -334,9 +335,16 @@ impl Connection {
         let rows_max = if rows_max == 0 { usize::MAX } else { rows_max };
         let mut rows = match std::mem::replace(&mut portal.progress, PortalProgress::Done) {
             PortalProgress::Rows(rows) => rows,
+            PortalProgress::Following(followed) => {
+                return self.execute_subscription(portal, followed, rows_max).await;
+            }
             PortalProgress::Done => {
                 command_complete(&mut self.frames.output, "SELECT 0");
                 return Ok(());
+            }
+            PortalProgress::New if command.subscription().is_some() => {
+                let followed = self.begin_subscription(portal, command).await?;
+                return self.execute_subscription(portal, followed, rows_max).await;
             }
             PortalProgress::New => match self.begin_portal(portal, command).await? {
                 Some(rows) => rows,

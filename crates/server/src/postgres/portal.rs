@@ -9,6 +9,7 @@ use super::{
     command::ClientCommand,
     response::{ResultColumn, STALE_PLAN},
     rows::RowCursor,
+    subscription::FollowedRows,
     types::Oid,
     value_input::WireFormat,
 };
@@ -49,6 +50,8 @@ pub(crate) enum PortalProgress {
     New,
     /// It has rows, of which some were sent.
     Rows(RowCursor),
+    /// It is a SUBSCRIBE, which has no end.
+    Following(FollowedRows),
     Done,
 }
 

@@ -38,6 +38,13 @@ impl RowCursor {
         Self::new(columns, output.batches, positions)
     }
 
+    /// Makes it of a batch that has these columns.
+    pub(crate) fn of_batch(columns: &Arc<[ResultColumn]>, batch: RecordBatch) -> Self {
+        debug_assert_eq!(columns.len(), batch.num_columns(), "a column has a position");
+        let (columns, positions) = (Arc::clone(columns), (0..batch.num_columns()).collect());
+        Self { columns, batches: vec![batch], positions, batch: 0, row: 0, sent: 0 }
+    }
+
     /// Makes it of some columns of an output, which get other names.
     pub(crate) fn of_columns(output: Output, chosen: &[(usize, String)]) -> Self {
         let all = ResultColumn::of(&output.columns);

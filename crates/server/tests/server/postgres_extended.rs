@@ -1,5 +1,7 @@
 //! PostgreSQL's extended protocol and COPY.
 
+use pgwire::messages::PgWireBackendMessage;
+
 use crate::{
     postgres_client::{PgClient, Reply, frame, packet, texts},
     support::TestServer,
@@ -200,7 +202,7 @@ fn after_an_error_messages_are_skipped_up_to_sync() {
     client
         .send(&[parse("", "SELECT nothing", &[]), frame(b'D', b"S\0"), frame(b'H', b"")].concat());
     let message = (0..2).find_map(|_| match client.message() {
-        Some(pgwire::messages::PgWireBackendMessage::ErrorResponse(error)) => Some(error),
+        Some(PgWireBackendMessage::ErrorResponse(error)) => Some(error),
         _ => None,
     });
     assert!(message.is_some_and(|error| error.fields.contains(&(b'C', "42703".to_owned()))));
@@ -419,4 +421,107 @@ fn many_rows_are_copied_and_read_in_parts() {
     assert_eq!(all.rows.len(), rows);
     assert_eq!(all.tags, [format!("SELECT {rows}")]);
     assert_eq!(client.query("SELECT sum(a) FROM n").value(), "19999900000");
+}
+
+const FOLLOWED: &str = "
+    CREATE TABLE t (a INT, b STRING);
+    INSERT INTO t VALUES (1, 'x'), (2, NULL), (3, 'z');";
+
+#[test]
+fn a_subscription_is_taken_in_parts() {
+    let server = TestServer::start(&[], FOLLOWED);
+    let (mut client, mut writer) = (server.session_postgres(&[]), server.session_postgres(&[]));
+    assert_eq!(client.query("BEGIN").status, 'T');
+    let messages = [
+        parse("s", "SUBSCRIBE TO t OPTIONS(start='earliest')", &[]),
+        describe("S", "s"),
+        bind("p", "s", &[], (0, 0)),
+        execute("p", 2),
+        sync(),
+    ];
+    let begun = send(&mut client, &messages);
+    assert_eq!(begun.columns, [("a".to_owned(), 23), ("b".to_owned(), 25)]);
+    assert_eq!(begun.texts(), [[Some("1"), Some("x")], [Some("2"), None]]);
+    assert!(begun.others.ends_with('s') && begun.status == 'T', "{begun:?}");
+    let more =
+        |client: &mut PgClient, rows_max: i32| send(client, &[execute("p", rows_max), sync()]);
+    assert_eq!(more(&mut client, 2).texts(), [[Some("3"), Some("z")]]);
+    assert_eq!(writer.query("INSERT INTO t VALUES (4, 'w')").errors, [] as [Vec<_>; 0]);
+    assert_eq!(more(&mut client, 1).texts(), [[Some("4"), Some("w")]]);
+    // It waits for the next row.
+    client.send(&[execute("p", 5), sync()].concat());
+    writer.query("INSERT INTO t VALUES (5, 'v')");
+    assert_eq!(client.reply().texts(), [[Some("5"), Some("v")]]);
+    // Other statements run between.
+    assert_eq!(run(&mut client, "SELECT count(*) AS n FROM t", &[]).value(), "5");
+    writer.query("DROP TABLE t");
+    let dropped = more(&mut client, 1);
+    assert!(dropped.error(b'M').contains("was dropped"), "{dropped:?}");
+    client.query("ROLLBACK");
+    let missing = run(&mut client, "SUBSCRIBE TO t", &[]);
+    assert_eq!((missing.code(), missing.error(b'P')), ("42P01", "14"), "{missing:?}");
+}
+
+#[test]
+fn a_subscription_is_sent_as_rows_come_until_it_is_cancelled() {
+    let server = TestServer::start(&[], FOLLOWED);
+    let (mut client, mut writer) = (server.session_postgres(&[]), server.session_postgres(&[]));
+    let statements: [Vec<u8>; 2] = [
+        frame(b'Q', &texts(&["SUBSCRIBE TO t"])),
+        [
+            parse("", "SUBSCRIBE TO t", &[]),
+            bind("", "", &[], (0, 0)),
+            describe("P", ""),
+            execute("", 0),
+            sync(),
+        ]
+        .concat(),
+    ];
+    for (at, statement) in statements.into_iter().enumerate() {
+        client.send(&statement);
+        // It begins with the rows that come after it has answered.
+        while !matches!(client.message(), Some(PgWireBackendMessage::RowDescription(_))) {}
+        for row in 0..3 {
+            writer.query(&format!("INSERT INTO t VALUES ({}, 'new')", 10 * at + row));
+            match client.message() {
+                Some(PgWireBackendMessage::DataRow(found)) => {
+                    let expected = (10 * at + row).to_string();
+                    assert_eq!(&found.data[4..4 + expected.len()], expected.as_bytes());
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let ended = cancel(&server, &mut client);
+        assert_eq!((ended.code(), ended.status), ("57014", 'I'), "{ended:?}");
+        assert_eq!(client.query("SELECT 1 AS a").value(), "1");
+    }
+}
+
+#[test]
+fn a_subscription_is_copied() {
+    let server = TestServer::start(&[], FOLLOWED);
+    let (mut client, mut writer) = (server.session_postgres(&[]), server.session_postgres(&[]));
+    let copy = "COPY (SUBSCRIBE TO t OPTIONS(start='earliest')) TO STDOUT (FORMAT csv)";
+    client.send(&frame(b'Q', &texts(&[copy])));
+    assert!(matches!(client.message(), Some(PgWireBackendMessage::CopyOutResponse(_))));
+    for expected in ["1,x\n", "2,\n", "3,z\n", "4,new\n"] {
+        match client.message() {
+            Some(PgWireBackendMessage::CopyData(found)) => assert_eq!(found.data, expected),
+            other => panic!("{other:?}"),
+        }
+        if expected.starts_with('3') {
+            writer.query("INSERT INTO t VALUES (4, 'new')");
+        }
+    }
+    assert_eq!(cancel(&server, &mut client).code(), "57014");
+}
+
+/// Cancels what a client runs, and returns what it is told.
+fn cancel(server: &TestServer, client: &mut PgClient) -> Reply {
+    let (process, secret) = client.key.unwrap();
+    let key = [process.to_be_bytes(), secret.to_be_bytes()].concat();
+    let mut canceller = server.connect_postgres();
+    canceller.send(&packet(80_877_102, &key));
+    assert!(canceller.message().is_none());
+    client.reply()
 }

@@ -147,8 +147,9 @@ const START_STREAM: StatementRule = StatementRule {
 const SUBSCRIBE: StatementRule = StatementRule {
     name: "SUBSCRIBE",
     description: "Returns the rows of a stream or of a table as they are appended, without an \
-        end: over Arrow Flight, with `subscribe` in Python, and as server-sent events over HTTP. \
-        Other clients cannot run it. \
+        end: with `subscribe` in Python, over Arrow Flight, as server-sent events over HTTP, and \
+        over PostgreSQL's protocol, until the client cancels it. \
+        Scripts and the shell cannot run it. \
         A client that reads too slowly gets an error if rows of more than 64 MB were removed \
         before it has read them.",
     grammar: "SUBSCRIBE TO table_name [ OPTIONS option_list ]",
