@@ -12,10 +12,12 @@ import pytest
 
 import lockstep
 from kafka_broker import Broker, available
+from schema_registry import Registry
 
 missing = available()
 pytestmark = pytest.mark.skipif(missing is not None, reason=missing or "")
 
+GUIDE = Path(__file__).parents[2] / "docs/guide/kafka.md"
 WAIT_S = 60.0
 TABLE = "CREATE TABLE t (id INT, k STRING, ts TIMESTAMP, x DOUBLE, INDEX(KEY=k, TS=ts))"
 STREAM = """
@@ -39,6 +41,11 @@ def message(number: int) -> dict[str, str]:
 def options(kafka: Broker, topic: str, **more: object) -> str:
     given = {"brokers": kafka.bootstrap, "topic": topic, **more}
     return "OPTIONS(" + ", ".join(f"{name}='{value}'" for name, value in given.items()) + ")"
+
+
+def statements(guide: str) -> list[str]:
+    """The blocks of statements of a guide."""
+    return [block.split("```")[0] for block in guide.split("```text\n")[1:]]
 
 
 def count(db: lockstep.Connection, table: str) -> int:
@@ -107,8 +114,8 @@ def test_from_a_topic_through_a_stream_to_a_topic(kafka: Broker, tmp_path: Path)
 
 def test_the_guide(kafka: Broker) -> None:
     """The statements of docs/guide/kafka.md, with the messages that it shows."""
-    guide = (Path(__file__).parents[2] / "docs/guide/kafka.md").read_text()
-    create, operate = (block.split("```")[0] for block in guide.split("```text\n")[1:3])
+    guide = GUIDE.read_text()
+    create, _, operate = statements(guide)
     for topic in ("actions", "features"):
         kafka.create_topic(topic, partitions=3)
     db = lockstep.connect()
@@ -127,6 +134,35 @@ def test_the_guide(kafka: Broker) -> None:
         assert all(
             f"`{name}`" in guide for name in described if name not in ("database_name", "name")
         )
+
+
+def test_the_guide_to_avro_and_protobuf(kafka: Broker) -> None:
+    """Its statements between values that the test encodes by hand and decodes."""
+    with Registry() as registry, lockstep.connect() as db:
+        for topic in ("orders", "totals"):
+            kafka.create_topic(topic, partitions=2)
+        db.execute("CREATE TABLE orders (id BIGINT, user STRING, price DOUBLE)")
+        db.execute(
+            "CREATE STREAM totals INTO TABLE total_rows OPTIONS(emit='arrival') AS "
+            "SELECT id, upper(user) AS name FROM orders"
+        )
+        _, create, _ = statements(GUIDE.read_text())
+        create = create.replace("localhost:9092", kafka.bootstrap)
+        db.execute(create.replace("http://localhost:8081", registry.url))
+        fields = [{"name": "id", "type": "long"}, {"name": "user", "type": ["null", "string"]}]
+        schema = {"type": "record", "name": "o", "fields": fields}
+        number = registry.register("orders-value", json.dumps(schema))
+        frame = bytes([0]) + number.to_bytes(4, "big")
+        kafka.produce("orders", [frame + b"\x08\x02\x06ann", frame + b"\x0a\x00"])
+        wait_for_rows(db, "total_rows", 2)
+        assert sorted(db.execute("SELECT id, user, price FROM orders").fetchall()) == [
+            (4, "ann", None),
+            (5, None, None),
+        ]
+        wait("the results", lambda: len(kafka.consume("totals")) == 2)
+        frame = bytes([0]) + registry.subjects["totals-value"].to_bytes(4, "big") + b"\0"
+        expected = {frame + b"\x08\x04\x12\x03ANN", frame + b"\x08\x05"}
+        assert {record.value for record in kafka.consume("totals")} == expected
 
 
 def test_messages_that_the_topic_has_removed(kafka: Broker) -> None:
