@@ -33,8 +33,9 @@ const PARTITION_BYTES_MAX: i32 = 512 << 10;
 /// How long a call waits for the leader of a partition, and how often it looks.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
 const LEADER_DELAY: Duration = Duration::from_millis(100);
-/// How long a read waits for messages that are known to be there.
-const POLL_TIMEOUT: Duration = Duration::from_millis(50);
+/// How long a read waits for messages that are known to be there: a broker that waits for more may take as long, and what
+/// it answers later is lost.
+const POLL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// One end of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
