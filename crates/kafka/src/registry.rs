@@ -1,6 +1,6 @@
 //! A schema registry: the schemas behind the ids in messages, and ids for new schemas.
 //!
-//! The REST interface is that of Confluent's registry, which Apicurio, Karapace and Redpanda have as well.
+//! The REST interface is that of Confluent's registry, which others have as well.
 
 use std::{collections::BTreeMap, fmt, path::Path, time::Duration};
 

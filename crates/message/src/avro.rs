@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, AsArray, RecordBatch},
-    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMillisecondType},
+    array::RecordBatch,
+    compute::cast,
+    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
 };
 use arrow_avro::{
     reader::{Decoder, ReaderBuilder},
@@ -16,6 +17,8 @@ use arrow_avro::{
 };
 use bytes::Bytes;
 use serde_json::{Value, json};
+
+use crate::name::{as_name, check_column};
 
 /// Reads the values that were written with one schema.
 #[derive(Debug)]
@@ -173,7 +176,7 @@ pub struct AvroWriter {
 impl AvroWriter {
     /// Makes the writer of a schema that [`avro_schema`] has made of these columns and the registry has given this id.
     pub fn new(id: u32, schema: &str, columns: &Schema) -> Result<Self, String> {
-        let mut written = with_zone(columns);
+        let mut written = with_avro_types(columns);
         written.metadata.insert(SCHEMA_METADATA_KEY.to_owned(), schema.to_owned());
         let encoder = WriterBuilder::new(written)
             .with_fingerprint_strategy(FingerprintStrategy::Id(id))
@@ -185,8 +188,12 @@ impl AvroWriter {
 
     /// Writes a message for each row.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<Vec<Bytes>, String> {
-        let columns = batch.columns().iter().map(in_zone).collect();
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)
+        let fields = self.schema.fields().iter();
+        let columns = batch.columns().iter().zip(fields);
+        let columns = columns.map(|(column, field)| cast(column, field.data_type()));
+        let batch = columns
+            .collect::<Result<_, _>>()
+            .and_then(|columns| RecordBatch::try_new(Arc::clone(&self.schema), columns))
             .map_err(|error| phrase(&error))?;
         self.encoder.encode(&batch).map_err(|error| phrase(&error))?;
         let rows = self.encoder.flush();
@@ -205,9 +212,7 @@ pub fn avro_schema(name: &str, columns: &Schema) -> Result<String, String> {
 
 fn field_schema(field: &Field) -> Result<Value, String> {
     let name = field.name();
-    if as_name(name) != *name {
-        return Err(format!("column `{name}` has a name that Avro does not allow"));
-    }
+    check_column(name, "Avro")?;
     let of_type = match field.data_type() {
         DataType::Boolean => json!("boolean"),
         DataType::Int16 | DataType::Int32 => json!("int"),
@@ -228,18 +233,8 @@ fn field_schema(field: &Field) -> Result<Value, String> {
     Ok(json!({ "name": name, "type": ["null", of_type], "default": null }))
 }
 
-/// Returns a name with an underscore in place of each character that Avro and Protobuf do not allow.
-pub(crate) fn as_name(name: &str) -> String {
-    let is_allowed = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    let mut out: String = name.chars().map(|c| if is_allowed(c) { c } else { '_' }).collect();
-    if out.chars().next().is_none_or(|first| first.is_ascii_digit()) {
-        out.insert(0, '_');
-    }
-    out
-}
-
-/// Returns columns whose times are instants, as those of Avro's `timestamp-millis` are.
-fn with_zone(columns: &Schema) -> Schema {
+/// Returns columns of the types that Avro has: instants for times, which are `timestamp-millis`, and no SMALLINT.
+fn with_avro_types(columns: &Schema) -> Schema {
     let field = |field: &Arc<Field>| {
         let data_type = match field.data_type() {
             DataType::Timestamp(unit, None) => DataType::Timestamp(*unit, Some("+00:00".into())),
@@ -249,19 +244,6 @@ fn with_zone(columns: &Schema) -> Schema {
         Field::new(field.name(), data_type, true)
     };
     Schema::new(columns.fields().iter().map(field).collect::<Vec<_>>())
-}
-
-/// Converts a column to what [`with_zone`] says.
-fn in_zone(column: &ArrayRef) -> ArrayRef {
-    match column.data_type() {
-        DataType::Timestamp(TimeUnit::Millisecond, None) => Arc::new(
-            column.as_primitive::<TimestampMillisecondType>().clone().with_timezone("+00:00"),
-        ),
-        DataType::Int16 => {
-            arrow::compute::cast(column, &DataType::Int32).unwrap_or_else(|_| Arc::clone(column))
-        }
-        _ => Arc::clone(column),
-    }
 }
 
 /// Returns an error of the library as a phrase.

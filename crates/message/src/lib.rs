@@ -13,6 +13,7 @@
 
 mod avro;
 mod frame;
+mod name;
 mod protobuf;
 #[cfg(test)]
 mod tests;

@@ -23,8 +23,8 @@ use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 use serde_json::{Map, Value as Json, json};
 
 use crate::{
-    avro::as_name,
     frame::{body, write_frame},
+    name::{as_name, check_column},
 };
 
 /// The name of the schema's own file.
@@ -294,9 +294,7 @@ pub fn protobuf_schema(name: &str, columns: &Schema) -> Result<String, String> {
     let mut has_times = false;
     for (at, field) in columns.fields().iter().enumerate() {
         let name = field.name();
-        if as_name(name) != *name {
-            return Err(format!("column `{name}` has a name that Protobuf does not allow"));
-        }
+        check_column(name, "Protobuf")?;
         let of_type = match field.data_type() {
             DataType::Boolean => "bool",
             DataType::Int16 | DataType::Int32 => "int32",

@@ -310,7 +310,7 @@ impl Connection {
                 let columns = bound.map_err(|failure| failure.placed(translation))?;
                 Ok(Some(ResultColumn::of(&columns).into()))
             }
-            "SUBSCRIBE" => self.followed_columns(translation).await.map(Some),
+            "SUBSCRIBE" => Ok(Some(self.follow(translation).await?.columns)),
             "VERIFY" => {
                 let columns = verification_columns(&translation.sql);
                 Ok(Some(ResultColumn::of(&columns).into()))
@@ -342,14 +342,16 @@ impl Connection {
                 command_complete(&mut self.frames.output, "SELECT 0");
                 return Ok(());
             }
-            PortalProgress::New if command.subscription().is_some() => {
-                let followed = self.begin_subscription(portal, command).await?;
-                return self.execute_subscription(portal, followed, rows_max).await;
+            PortalProgress::New => {
+                if let Some(translation) = command.subscription() {
+                    let followed = self.begin_subscription(portal, translation).await?;
+                    return self.execute_subscription(portal, followed, rows_max).await;
+                }
+                match self.begin_portal(portal, command).await? {
+                    Some(rows) => rows,
+                    None => return Ok(()),
+                }
             }
-            PortalProgress::New => match self.begin_portal(portal, command).await? {
-                Some(rows) => rows,
-                None => return Ok(()),
-            },
         };
         let (before, begun_ns) = (rows.sent, self.state.clock.monotonic_ns());
         self.send_rows(&mut rows, &portal.formats, rows_max).await?;

@@ -35,7 +35,7 @@ const WAIT_MAX: Duration = Duration::from_millis(32);
 pub(crate) struct FollowedRows {
     /// `None` while it is read in the pool, and after that has failed.
     rows: Option<Subscription>,
-    columns: Arc<[ResultColumn]>,
+    pub(crate) columns: Arc<[ResultColumn]>,
     unsent: Option<RowCursor>,
 }
 
@@ -80,24 +80,13 @@ impl Connection {
     pub(crate) async fn begin_subscription(
         &mut self,
         portal: &Portal,
-        command: &ClientCommand,
+        translation: &Translation,
     ) -> Result<FollowedRows, ClientFailure> {
-        let Some(translation) = command.subscription() else {
-            return Ok(Diagnostic::internal("the statement is no SUBSCRIBE").err()?);
-        };
         let followed = self.follow(translation).await?;
         if let Some(described) = &portal.described {
             check_described(described, &followed.columns)?;
         }
         Ok(followed)
-    }
-
-    /// Returns the columns of what a statement names.
-    pub(crate) async fn followed_columns(
-        &mut self,
-        translation: &Translation,
-    ) -> Result<Arc<[ResultColumn]>, ClientFailure> {
-        self.follow(translation).await.map(|followed| followed.columns)
     }
 
     /// Runs the portal of a SUBSCRIBE: waits for rows, and sends so many at most. Without a limit it sends them as they
