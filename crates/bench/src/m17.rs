@@ -16,7 +16,7 @@ use lockstep_host::{Clock, SystemClock};
 use lockstep_plan::{Frame, Window};
 use lockstep_row::{DataType, Datum, Value};
 use lockstep_stream::{
-    CallSpec, GroupSpec, Lateness, ScanSpec, StreamRow, WindowJoin, WindowJoinSpec,
+    CallSpec, GroupSpec, Lateness, ScanSpec, SourceShape, StreamRow, WindowJoin, WindowJoinSpec,
 };
 use serde_json::{Map, json};
 
@@ -341,9 +341,16 @@ impl StreamJoin {
         };
         let groups = vec![GroupSpec { window, calls: vec![call(0, "count"), call(1, "sum")] }];
         let scan = ScanSpec { keys: vec![KEY], unions: vec![1], without_main: true, groups };
-        let spec = WindowJoinSpec { sources: 2, order: TIME, scans: vec![scan] };
+        let source = SourceShape { width: 4, order: TIME };
+        let spec = WindowJoinSpec {
+            sources: vec![source; 2],
+            lookups: Vec::new(),
+            width: 4,
+            output_lookups: Vec::new(),
+            scans: vec![scan],
+        };
         let lateness = Lateness { lateness_ms: workload.lateness, idle_after_ms: None };
-        Self(WindowJoin::new(spec, 4, lateness, 0).expect("the window ends at its row"))
+        Self(WindowJoin::new(spec, None, lateness, 0).expect("the window ends at its row"))
     }
 }
 
@@ -363,11 +370,13 @@ impl IntervalJoin for StreamJoin {
         let integer = |value: u64| Datum::BigInt(i64::try_from(value).unwrap_or(i64::MAX));
         let columns = [Datum::BigInt(time), integer(key), Datum::Double(value), integer(number)];
         let row = StreamRow { source: usize::from(is_probe), arrival: number, columns: &columns };
-        self.0.push(row, 0, &mut |row| emit(result_of(row)));
+        let pushed = self.0.push(row, 0, &mut |row| emit(result_of(row)));
+        pushed.expect("nothing is computed of a row");
     }
 
     fn advance(&mut self, emit: &mut dyn FnMut(IntervalResult)) {
-        self.0.advance(0, &mut |row| emit(result_of(row)));
+        let advanced = self.0.advance(0, &mut |row| emit(result_of(row)));
+        advanced.expect("nothing is computed of a row");
     }
 
     fn effectiveness(&self) -> Option<f64> {

@@ -3,7 +3,7 @@
 //! A [`ContinuousQuery`] follows the tables of its query ([`lockstep_table::TableTail`]) and gives each main row once,
 //! when the watermark has passed the end of its windows: with the values that batch mode computes over all rows that
 //! were not late, bit for bit. Request mode's programs compute what is below and above the windows row by row; the
-//! windows are a [`WindowJoin`].
+//! windows, and the LAST JOINs below them, are a [`WindowJoin`].
 //!
 //! Of its tables, the one whose rows are the oldest is read first, so that the rows of the others do not wait in
 //! memory: it has the rows of the lateness and of the longest frame, however many are stored.
@@ -18,6 +18,8 @@
 
 mod arrival;
 mod explain;
+mod last_join;
+mod one_level;
 mod plan;
 mod rows;
 mod source;
@@ -30,15 +32,16 @@ use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::Clock;
 use lockstep_plan::BoundQuery;
 use lockstep_request::{CompileOptions, Program};
-use lockstep_row::{Arena, DataType, Datum};
+use lockstep_row::{Arena, DataType, Datum, TableSchema};
 use lockstep_sql::ast::Statement;
-use lockstep_stream::{JoinCounts, JoinProgress, Lateness, WindowJoin, WindowedRow};
+use lockstep_stream::{JoinCounts, JoinProgress, Lateness, MainProgram, WindowJoin, WindowedRow};
 use lockstep_table::{TailError, TailOptions, TailSignal};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{arrival::ArrivalQuery, explain::explain, source::LateSourceRow};
 use self::{
-    plan::{ContinuousPlan, SourcePlan},
+    last_join::JoinedRowProgram,
+    plan::{ContinuousPlan, JoinedMain, SourcePlan},
     rows::RowBuffer,
     source::{FollowedSource, SourcePlace},
 };
@@ -94,8 +97,6 @@ impl Default for ContinuousOptions {
 pub struct ContinuousQuery {
     sources: Vec<FollowedSource>,
     join: WindowJoin,
-    /// The column of a source's rows that has the event time.
-    order: usize,
     output: OutputRows,
     signal: Arc<TailSignal>,
     clock: Arc<dyn Clock>,
@@ -121,6 +122,8 @@ pub struct ContinuousProgress {
 struct OutputRows {
     /// Computes them from joined rows.
     program: Program,
+    /// How many columns of a main row come before the results of its windows, and which come after them.
+    places: (usize, usize),
     rows: RowBuffer,
     arena: Arena,
     /// Why no more rows can be computed.
@@ -191,10 +194,12 @@ impl ContinuousQuery {
         let entries = database.entries_of(&query.plan)?;
         let clock = Arc::clone(database.clock());
         let mut tables = TableSet::of(&entries);
-        let joined =
-            database.make_unlogged_table(lockstep_row::TableSchema::clone(&plan.joined.schema));
-        let joined = joined.map_err(|error| table_error(&error))?;
-        tables.by_id.insert(plan.joined.id, Arc::new(joined));
+        let of_join = plan.joined_main.as_ref().map(|main| &main.table);
+        for of_rows in std::iter::once(&plan.joined).chain(of_join) {
+            let empty = database.make_unlogged_table(TableSchema::clone(&of_rows.schema));
+            let empty = empty.map_err(|error| table_error(&error))?;
+            tables.by_id.insert(of_rows.id, Arc::new(empty));
+        }
         let compile = |plan: &LogicalPlan| {
             let batch = Arc::new(BatchModeFallback { tables: tables.clone() });
             let program = Program::compile_with(plan, &tables, batch, CompileOptions::default())?;
@@ -204,7 +209,7 @@ impl ContinuousQuery {
             }
         };
         let signal = TailSignal::new();
-        let source = |(number, SourcePlan { table, plan }): (usize, &SourcePlan)| {
+        let source = |(number, SourcePlan { table, plan: of_rows }): (usize, &SourcePlan)| {
             let known = progress.map(|progress| &progress.sources[number]);
             let earliest = options.from_earliest.then_some(0);
             let from = known.map_or(earliest, |known| Some(known.from()));
@@ -212,15 +217,22 @@ impl ContinuousQuery {
             let entry = entries.iter().find(|entry| entry.id == *table);
             let entry = entry.expect("the entries are of all tables of the query");
             let (table, tail) = (entry.definition.name(), entry.table.tail(tail_options, &signal));
-            Ok(FollowedSource::new(number, table.to_string(), tail, compile(plan)?, known))
+            let order = plan.join.sources[number].order;
+            let rows = (compile(of_rows)?, order);
+            Ok(FollowedSource::new(number, table.to_string(), tail, rows, known))
         };
         let sources: Vec<FollowedSource> =
             plan.sources.iter().enumerate().map(source).collect::<Result<_>>()?;
         let lateness =
             Lateness { lateness_ms: options.lateness_ms, idle_after_ms: options.idle_after_ms };
-        let output = OutputRows::new(compile(&plan.output)?, query.columns.clone());
-        let order = plan.join.order;
-        let join = WindowJoin::new(plan.join, plan.width, lateness, clock.now_ms());
+        let places = (plan.columns, plan.join.width);
+        let output = OutputRows::new(compile(&plan.output)?, places, query.columns.clone());
+        let of_main = |JoinedMain { plan, main_columns, .. }: &JoinedMain| {
+            let program = JoinedRowProgram { program: compile(plan)?, main_columns: *main_columns };
+            Ok::<_, Box<Diagnostic>>(Box::new(program) as Box<dyn MainProgram>)
+        };
+        let program = plan.joined_main.as_ref().map(of_main).transpose()?;
+        let join = WindowJoin::new(plan.join, program, lateness, clock.now_ms());
         let mut join = join.map_err(|error| {
             Diagnostic::new(code::WINDOWING_ERROR, error.to_string())
                 .with_hint("End the frame at a distance: 10s FOLLOWING, for example.")
@@ -236,7 +248,7 @@ impl ContinuousQuery {
             .map(|source| source.keeping_late_rows(keeps_late_rows).with_times_up_to(ahead_ms_max));
         let (sources, failed) = (sources.collect(), None);
         let replayed = progress.cloned();
-        Ok(Self { sources, join, order, output, signal, clock, replayed, failed })
+        Ok(Self { sources, join, output, signal, clock, replayed, failed })
     }
 
     /// Returns the rows that are final and were not given yet, some thousand at most; none when there are none for
@@ -247,7 +259,7 @@ impl ContinuousQuery {
             if self.output.rows.len() >= ROWS_PER_BATCH {
                 break;
             }
-            let Some(source) = self.next_source() else { break };
+            let Some(source) = self.next_source()? else { break };
             self.read(source)?;
             self.advance()?;
         }
@@ -274,7 +286,7 @@ impl ContinuousQuery {
     /// given yet.
     pub fn end(&mut self) -> Result<FinalRows> {
         self.sources.iter_mut().for_each(FollowedSource::look_again);
-        while let Some(source) = self.next_source() {
+        while let Some(source) = self.next_source()? {
             self.read(source)?;
         }
         for source in &self.sources {
@@ -290,8 +302,8 @@ impl ContinuousQuery {
             return replayed.clone();
         }
         let JoinProgress { watermark, waiting } = self.join.progress();
-        let needed_from = self.join.needed_from();
-        let sources = self.sources.iter_mut().map(|source| source.progress(needed_from));
+        let join = &self.join;
+        let sources = self.sources.iter_mut().map(|source| source.progress(join));
         ContinuousProgress { sources: sources.collect(), watermark, waiting }
     }
 
@@ -332,10 +344,9 @@ impl ContinuousQuery {
     }
 
     /// Returns the source that is behind, of those that may have rows.
-    fn next_source(&mut self) -> Option<usize> {
+    fn next_source(&mut self) -> Result<Option<usize>> {
         if self.replayed.is_some() && !self.sources.iter().any(FollowedSource::is_replaying) {
-            self.replayed = None;
-            self.join.end_replay(self.clock.now_ms());
+            self.end_replay()?;
         }
         let is_next = |source: &&FollowedSource| match self.replayed.is_some() {
             true => source.is_replaying(),
@@ -343,22 +354,32 @@ impl ContinuousQuery {
         };
         let unread = self.sources.iter().filter(is_next);
         let behind = unread.min_by_key(|source| self.join.sources()[source.number()].newest);
-        behind.map(FollowedSource::number)
+        Ok(behind.map(FollowedSource::number))
+    }
+
+    /// Goes on from where the other query was, whose rows were read again.
+    fn end_replay(&mut self) -> Result<()> {
+        self.join.end_replay(self.clock.now_ms());
+        self.advance()?;
+        let held = self.sources.iter().try_for_each(|source| source.check_held(&self.join));
+        self.note(held)?;
+        self.replayed = None;
+        Ok(())
     }
 
     fn read(&mut self, source: usize) -> Result<()> {
         self.check()?;
-        let Self { sources, join, output, order, clock, .. } = self;
-        let (now_ms, order) = (clock.now_ms(), *order);
-        let read = sources[source].read((join, order, now_ms), &mut |joined| output.add(joined));
+        let Self { sources, join, output, clock, .. } = self;
+        let now_ms = clock.now_ms();
+        let read = sources[source].read((join, now_ms), &mut |joined| output.add(joined));
         self.note(read)
     }
 
     fn advance(&mut self) -> Result<()> {
         self.check()?;
         let Self { join, output, clock, .. } = self;
-        join.advance(clock.now_ms(), &mut |joined| output.add(joined));
-        let advanced = output.failed.take().map_or(Ok(()), Err);
+        let advanced = join.advance(clock.now_ms(), &mut |joined| output.add(joined));
+        let advanced = advanced.and_then(|()| output.failed.take().map_or(Ok(()), Err));
         self.note(advanced)
     }
 
@@ -377,8 +398,8 @@ impl ContinuousQuery {
 }
 
 impl OutputRows {
-    fn new(program: Program, columns: Vec<(String, DataType)>) -> Self {
-        Self { program, rows: RowBuffer::new(columns), arena: Arena::new(), failed: None }
+    fn new(program: Program, places: (usize, usize), columns: Vec<(String, DataType)>) -> Self {
+        Self { program, places, rows: RowBuffer::new(columns), arena: Arena::new(), failed: None }
     }
 
     /// Computes the row of a joined row, if there is one.
@@ -387,9 +408,10 @@ impl OutputRows {
             return;
         }
         let arena = &self.arena;
-        let values = joined.columns.iter().take(self.width() - joined.results.len());
-        let values: Vec<Datum<'_>> =
-            values.chain(joined.results).map(|value| value.as_datum(arena)).collect();
+        let (before, after) = self.places;
+        let (before, after) = (&joined.columns[..before], &joined.columns[after..]);
+        let values = before.iter().chain(joined.results).chain(after);
+        let values: Vec<Datum<'_>> = values.map(|value| value.as_datum(arena)).collect();
         match self.program.answer_at(&values, joined.arrival, arena) {
             Ok(None) => {}
             Ok(Some(row)) => self.rows.push(row, joined.arrival),
@@ -398,11 +420,6 @@ impl OutputRows {
         if self.arena.allocated_bytes() > ARENA_BYTES_MAX {
             self.arena.reset();
         }
-    }
-
-    /// Returns how many columns the rows of the windows have.
-    fn width(&self) -> usize {
-        self.program.input().map_or(0, |schema| schema.columns.len())
     }
 }
 
@@ -419,12 +436,14 @@ fn lost(error: &TailError, table: &str) -> Box<Diagnostic> {
 
 /// Makes the error of a query some of whose rows were removed before they were read again.
 fn removed(table: &str) -> Box<Diagnostic> {
-    let message = format!("rows of table `{table}` were removed that its windows require");
+    let message =
+        format!("rows of table `{table}` were removed that its windows or LAST JOINs require");
     Box::new(
         Diagnostic::new(code::UNDEFINED_OBJECT, message)
             .with_detail(
                 "A stream that continues reads the rows again that its windows contain, as far \
-                 back as their frames and the lateness reach.",
+                 back as their frames and the lateness reach, and the newest row of each key \
+                 for LAST JOINs.",
             )
             .with_hint(
                 "Keep the rows for longer, and create the stream again; it starts with the rows \

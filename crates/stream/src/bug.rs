@@ -34,6 +34,12 @@ pub(crate) enum StreamBug {
     GivenTwice,
     /// Main rows whose windows waited when a stream ended are taken for given.
     WaitingTakenForGiven,
+    /// A LAST JOIN that takes only older rows takes one of the main row's time.
+    JoinedTooEarly,
+    /// A row that a newer one of its key replaced is still taken for held.
+    ReplacedRowHeld,
+    /// A row that a newer one of its key replaced is not held for main rows that are joined again.
+    ReplacedRowReleased,
     /// A replay begins at the rows of the frames, without those of the rows that wait.
     ReplayedTooLittle,
 }

@@ -1,11 +1,13 @@
-//! The windows of a stream, as rows arrive and the watermark passes them.
+//! The LAST JOINs and windows of a stream, as rows arrive and the watermark passes them.
 
 use std::collections::BTreeSet;
 
+use lockstep_diagnostic::Result;
 use lockstep_row::{Arena, Datum, Value};
 
 use crate::{
     bug::{self, StreamBug},
+    lookup::{Lookups, MainProgram},
     reorder::{ReorderBuffer, SettledRows},
     results::{PendingResults, PendingRow, RowId},
     scan::{Scan, SettledRow, Settling},
@@ -27,6 +29,8 @@ pub struct WindowJoin {
     outputs: usize,
     watermark: Watermark,
     reorder: ReorderBuffer,
+    /// `None` where main rows are joined with nothing.
+    lookups: Option<Lookups>,
     scans: Vec<Scan>,
     pending: PendingResults,
     /// Whether main rows may wait for results after they were settled.
@@ -91,7 +95,7 @@ pub struct WindowedRow<'r> {
     pub arrival: u64,
     /// Its event time; `None` for NULL.
     pub time: Option<i64>,
-    /// Its columns.
+    /// Its columns, and those that LAST JOINs above the windows have joined.
     pub columns: &'r [Value],
     /// The results, by the positions of their calls.
     pub results: &'r [Value],
@@ -112,27 +116,31 @@ pub struct JoinCounts {
     pub unsettled: usize,
     /// The main rows whose windows are not all computed, beside those.
     pub pending: usize,
-    /// The candidates of all scans.
+    /// The candidates of all scans, and the rows that LAST JOINs may need.
     pub candidates: usize,
-    /// The keys of all scans.
+    /// The keys of all scans and LAST JOINs.
     pub keys: usize,
     /// About how many bytes it has.
     pub bytes: usize,
 }
 
 impl WindowJoin {
-    /// Makes a join of rows with so many columns. Fails when a window is never final.
+    /// Makes a join. The program computes rows of the windows from what LAST JOINs below them have joined, if there are
+    /// some. Fails when a window is never final.
     pub fn new(
         spec: WindowJoinSpec,
-        columns: usize,
+        program: Option<Box<dyn MainProgram>>,
         lateness: Lateness,
         now_ms: i64,
     ) -> Result<Self, SpecError> {
         spec.check()?;
+        let widths = spec.sources.iter().map(|source| source.width).collect();
+        let has_lookups = !(spec.lookups.is_empty() && spec.output_lookups.is_empty());
         Ok(Self {
             outputs: spec.outputs(),
-            watermark: Watermark::new(spec.sources, lateness, now_ms),
-            reorder: ReorderBuffer::new(columns, lateness.lateness_ms),
+            watermark: Watermark::new(spec.sources.len(), lateness, now_ms),
+            reorder: ReorderBuffer::new(widths, lateness.lateness_ms),
+            lookups: has_lookups.then(|| Lookups::new(&spec, program)),
             scans: spec.scans.iter().map(Scan::new).collect(),
             pending: PendingResults::default(),
             keeps_rows: spec.waits(),
@@ -150,11 +158,11 @@ impl WindowJoin {
         row: StreamRow<'_>,
         now_ms: i64,
         emit: &mut dyn FnMut(WindowedRow<'_>),
-    ) -> Pushed {
+    ) -> Result<Pushed> {
         let StreamRow { source, arrival, columns } = row;
-        let pushed = match columns[self.spec.order].as_i64() {
+        let pushed = match columns[self.spec.sources[source].order].as_i64() {
             None if source == 0 => {
-                self.join_unordered(arrival, columns, emit);
+                self.join_unordered(arrival, columns, emit)?;
                 Pushed::Taken
             }
             None => Pushed::Ignored,
@@ -172,7 +180,7 @@ impl WindowJoin {
             Pushed::Late | Pushed::LateAfterIdle => &mut self.counts.late,
             Pushed::Ignored => &mut self.counts.ignored,
         } += 1;
-        pushed
+        Ok(pushed)
     }
 
     /// Returns how far it is. Whoever stores it with the rows that were given, and for each source a place from which
@@ -186,14 +194,24 @@ impl WindowJoin {
         JoinProgress { watermark: self.watermark(), waiting }
     }
 
-    /// Returns the time before which rows count for no main row that is still to be given; `None` as long as all count.
-    pub fn needed_from(&self) -> Option<i64> {
+    /// Returns the time before which rows of a source count for no main row that is still to be given; `None` as long as
+    /// all count.
+    pub fn needed_from(&self, source: usize) -> Option<i64> {
+        if self.held(source).is_some() {
+            return None;
+        }
         let ahead_ms = match bug::is_seeded(StreamBug::ReplayedTooLittle) {
             true => 0,
             false => self.spec.ahead_ms()?,
         };
         let reach_ms = self.spec.reach_ms()?;
         Some(self.watermark()?.saturating_sub(ahead_ms).saturating_sub(reach_ms))
+    }
+
+    /// Returns which rows of the source of a LAST JOIN it holds, as one number: two joins that hold the same rows have the
+    /// same one, others almost never. `None` for other sources.
+    pub fn held(&self, source: usize) -> Option<u64> {
+        self.lookups.as_ref()?.held(source)
     }
 
     /// Begins to take rows again that another join has had, which was so far; to be called before any row is pushed.
@@ -225,8 +243,11 @@ impl WindowJoin {
         // Of the rows of one time main rows are the last, and UNION sources come as most windows sort them.
         let rank = match bug::is_seeded(StreamBug::TiesByArrival) {
             true => 0,
-            false => u32::try_from(self.spec.sources - row.source).unwrap_or(u32::MAX),
+            false => u32::try_from(self.spec.sources.len() - row.source).unwrap_or(u32::MAX),
         };
+        if let Some(lookups) = &mut self.lookups {
+            lookups.hold(row.source, row.arrival);
+        }
         let values = row.columns.iter().map(Datum::to_value);
         self.reorder.push((time, rank, (row.source, row.arrival)), values);
     }
@@ -237,12 +258,11 @@ impl WindowJoin {
     }
 
     /// Gives the main rows whose windows are final now. To be called after some rows were pushed, and now and then when
-    /// none come.
-    pub fn advance(&mut self, now_ms: i64, emit: &mut dyn FnMut(WindowedRow<'_>)) {
+    /// none come. Fails where a row of the windows cannot be computed; then the join is of no use any more.
+    pub fn advance(&mut self, now_ms: i64, emit: &mut dyn FnMut(WindowedRow<'_>)) -> Result<()> {
         let passed = self.watermark.advance(now_ms);
-        let Self {
-            reorder, scans, pending, main, given, arena, counts, outputs, keeps_rows, ..
-        } = self;
+        let Self { reorder, lookups, scans, pending, main, given, arena, .. } = self;
+        let Self { counts, outputs, keeps_rows, .. } = self;
         let mut joined = 0;
         let mut emit = |row: WindowedRow<'_>| {
             if given.as_mut().is_some_and(|given| given.has(&row)) {
@@ -251,7 +271,10 @@ impl WindowJoin {
             joined += 1;
             emit(row);
         };
-        while let Some(rows) = reorder.next(passed) {
+        while let Some(mut rows) = reorder.next(passed) {
+            if let Some(lookups) = lookups {
+                rows = lookups.join(&rows, arena)?;
+            }
             begin(*keeps_rows, &rows, *outputs, (pending, main));
             for scan in scans.iter_mut() {
                 settle(scan, &rows, main, &mut Settling { passed, pending, arena });
@@ -275,6 +298,11 @@ impl WindowJoin {
         if arena.allocated_bytes() > ARENA_BYTES_MAX {
             arena.reset();
         }
+        let needed_from = self.needed_from(0);
+        if let Some(lookups) = &mut self.lookups {
+            lookups.release(needed_from);
+        }
+        Ok(())
     }
 
     fn join_unordered(
@@ -282,20 +310,26 @@ impl WindowJoin {
         arrival: u64,
         columns: &[Datum<'_>],
         emit: &mut dyn FnMut(WindowedRow<'_>),
-    ) {
-        let columns: Vec<Value> = columns.iter().map(Datum::to_value).collect();
-        let row = self.pending.begin(arrival, None, self.outputs);
-        for scan in &self.scans {
-            scan.join_alone(&columns, &self.arena, |output, value| {
-                self.pending.set(row, output, value);
-            });
+    ) -> Result<()> {
+        let Self { lookups, scans, pending, given, arena, counts, outputs, .. } = self;
+        let mut columns: Vec<Value> = columns.iter().map(Datum::to_value).collect();
+        if let Some(lookups) = lookups {
+            match lookups.main_row((&columns, None), arrival, arena)? {
+                Some(joined) => columns = joined,
+                None => return Ok(()),
+            }
         }
-        let joined = self.pending.row(row).joined(Some(&columns));
-        if !self.given.as_mut().is_some_and(|given| given.has(&joined)) {
+        let row = pending.begin(arrival, None, *outputs);
+        for scan in scans {
+            scan.join_alone(&columns, arena, |output, value| pending.set(row, output, value));
+        }
+        let joined = pending.row(row).joined(Some(&columns));
+        if !given.as_mut().is_some_and(|given| given.has(&joined)) {
             emit(joined);
-            self.counts.joined += 1;
+            counts.joined += 1;
         }
-        self.pending.end(row);
+        pending.end(row);
+        Ok(())
     }
 
     /// Returns how far the sources are.
@@ -316,13 +350,14 @@ impl WindowJoin {
     pub fn counts(&self) -> JoinCounts {
         let sizes = self.scans.iter().map(Scan::size);
         let (candidates, keys) = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
-        let bytes = self.scans.iter().map(Scan::bytes).sum::<usize>();
+        let of_scans = self.scans.iter().map(Scan::bytes).sum::<usize>();
+        let of_lookups = self.lookups.as_ref().map_or((0, 0), |of| (of.rows(), of.bytes()));
         JoinCounts {
             unsettled: self.reorder.len(),
             pending: self.pending.len(),
-            candidates,
-            keys,
-            bytes: bytes + self.reorder.bytes() + self.pending.bytes(),
+            candidates: candidates + of_lookups.0,
+            keys: keys + of_lookups.0,
+            bytes: of_scans + of_lookups.1 + self.reorder.bytes() + self.pending.bytes(),
             ..self.counts
         }
     }

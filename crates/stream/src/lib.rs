@@ -1,4 +1,4 @@
-//! Streams: the windows of a query over rows that arrive out of order, each result once and final.
+//! Streams: the LAST JOINs and windows of a query over rows that arrive out of order, each result once and final.
 //!
 //! `engine` passes the rows of a stream's sources to a [`WindowJoin`] as they arrive, and takes the joined rows from
 //! it: a main row with the results of its windows, as soon as the [watermark](watermark) says that no row which may
@@ -10,7 +10,8 @@
 //! 1. It is late when its event time is more than the lateness before the newest one of its source; then it is
 //!    returned as late, and counts for nothing. Otherwise it waits in the [reorder buffer](reorder).
 //! 2. When the watermark has passed its time, it is *settled*: rows are settled in the order in which batch mode sorts
-//!    them, by event time, then source, then arrival. It becomes a candidate of its [entity key](key_rows) in each
+//!    them, by event time, then source, then arrival. A main row is [joined](lookup) with the newest rows of LAST
+//!    JOINs, and the row of the windows is computed of it. Each becomes a candidate of its [entity key](key_rows) in each
 //!    scan, which is all windows over the same keys and sources.
 //! 3. A main row's windows are computed at once, or, where they go on after it, when the watermark has passed their
 //!    end. States [slide](slide) from one frame to the next.
@@ -25,12 +26,14 @@
 //! | `spec` | what is computed |
 //! | `watermark` | up to which time all rows have come |
 //! | `reorder` | rows that are not settled |
+//! | `lookup` | the newest row of each key, for LAST JOINs |
 //! | `scan`, `key_rows`, `slide` | the candidates of a key, and the windows over them |
 //! | `results` | main rows whose windows are not all computed |
 
 mod bug;
 mod join;
 mod key_rows;
+mod lookup;
 mod reorder;
 mod results;
 mod scan;
@@ -41,5 +44,8 @@ mod tests;
 mod watermark;
 
 pub use join::{JoinCounts, JoinProgress, Pushed, StreamRow, WindowJoin, WindowedRow};
-pub use spec::{CallSpec, GroupSpec, ScanSpec, SpecError, WindowJoinSpec};
+pub use lookup::MainProgram;
+pub use spec::{
+    CallSpec, GroupSpec, LeastTime, LookupSpec, ScanSpec, SourceShape, SpecError, WindowJoinSpec,
+};
 pub use watermark::{Lateness, SourceProgress};

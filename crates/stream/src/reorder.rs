@@ -22,8 +22,8 @@ const BUCKETS: i64 = 64;
 /// Rows that are not settled.
 #[derive(Debug)]
 pub(crate) struct ReorderBuffer {
-    /// The number of columns of a row.
-    width: usize,
+    /// The number of columns of a row, by its source.
+    widths: Box<[usize]>,
     bucket_ms: i64,
     buckets: BTreeMap<i64, TimeBucket>,
     rows: usize,
@@ -39,8 +39,6 @@ struct TimeBucket {
     settled: usize,
     is_sorted: bool,
     stragglers: BinaryHeap<Reverse<UnsettledRow>>,
-    /// The number of rows that it has had.
-    rows: usize,
     /// The columns of all rows, one row after the other.
     values: Vec<Value>,
 }
@@ -56,15 +54,15 @@ pub(crate) struct UnsettledRow {
     pub(crate) arrival: u64,
     /// Its source.
     pub(crate) source: u32,
-    /// Which of the bucket's rows it is.
-    row: u32,
+    /// Where its columns begin among the values of its bucket.
+    start: u32,
 }
 
 impl ReorderBuffer {
-    /// Makes a buffer for rows with so many columns.
-    pub(crate) fn new(width: usize, lateness_ms: i64) -> Self {
+    /// Makes a buffer for rows with so many columns, by their sources.
+    pub(crate) fn new(widths: Box<[usize]>, lateness_ms: i64) -> Self {
         let bucket_ms = (lateness_ms / BUCKETS).max(1);
-        Self { width, bucket_ms, buckets: BTreeMap::new(), rows: 0, taken: Vec::new() }
+        Self { widths, bucket_ms, buckets: BTreeMap::new(), rows: 0, taken: Vec::new() }
     }
 
     /// Adds a row.
@@ -74,11 +72,10 @@ impl ReorderBuffer {
         values: impl Iterator<Item = Value>,
     ) {
         let bucket = self.buckets.entry(time.div_euclid(self.bucket_ms)).or_default();
-        let source = u32::try_from(source).expect("a query has fewer than 2^32 sources");
-        let row = u32::try_from(bucket.rows).expect("a bucket has fewer than 2^32 rows");
-        bucket.push(UnsettledRow { time, rank, arrival, source, row });
+        let start = bucket.values.len();
         bucket.values.extend(values);
-        debug_assert_eq!(bucket.values.len(), bucket.rows * self.width, "rows are whole");
+        debug_assert_eq!(bucket.values.len(), start + self.widths[source], "rows are whole");
+        bucket.push(UnsettledRow::new(time, rank, (source, arrival), start));
         self.rows += 1;
     }
 
@@ -105,7 +102,7 @@ impl ReorderBuffer {
         }
         self.rows -= self.taken.len();
         let values = &first.into_mut().values;
-        Some(SettledRows { entries: &self.taken, values, width: self.width })
+        Some(SettledRows { entries: &self.taken, values, widths: &self.widths })
     }
 
     /// Returns how many rows wait.
@@ -123,9 +120,17 @@ impl ReorderBuffer {
     }
 }
 
+impl UnsettledRow {
+    /// Makes a row whose columns begin at a place.
+    pub(crate) fn new(time: i64, rank: u32, (source, arrival): (usize, u64), start: usize) -> Self {
+        let source = u32::try_from(source).expect("a query has fewer than 2^32 sources");
+        let start = u32::try_from(start).expect("a bucket has fewer than 2^32 values");
+        Self { time, rank, arrival, source, start }
+    }
+}
+
 impl TimeBucket {
     fn push(&mut self, row: UnsettledRow) {
-        self.rows += 1;
         if self.is_sorted && !bug::is_seeded(StreamBug::StragglersLast) {
             self.stragglers.push(Reverse(row));
         } else {
@@ -169,14 +174,16 @@ impl TimeBucket {
 pub(crate) struct SettledRows<'b> {
     /// The rows.
     pub(crate) entries: &'b [UnsettledRow],
-    values: &'b [Value],
-    width: usize,
+    /// The columns of all rows.
+    pub(crate) values: &'b [Value],
+    /// The number of columns of a row, by its source.
+    pub(crate) widths: &'b [usize],
 }
 
 impl SettledRows<'_> {
     /// Returns the columns of the row at a position.
     pub(crate) fn columns(&self, at: usize) -> &[Value] {
-        let start = self.entries[at].row as usize * self.width;
-        &self.values[start..start + self.width]
+        let UnsettledRow { source, start, .. } = self.entries[at];
+        &self.values[start as usize..][..self.widths[source as usize]]
     }
 }

@@ -1,23 +1,63 @@
-//! What a stream computes: its windows, over rows whose columns have positions.
+//! What a stream computes: its LAST JOINs and its windows, over rows whose columns have positions.
 //!
-//! All rows of a stream have the same columns, whatever their source: those of the windows' input, and what keys, event
-//! time and arguments are computed to.
+//! The rows of windows have the same columns, whatever their source: those of the windows' input, and what keys, event
+//! time and arguments are computed to. Where main rows are joined below the windows, those of source 0 have what these LAST
+//! JOINs need, and a [`MainProgram`](crate::MainProgram) makes rows of windows of them.
 
 use std::fmt;
 
 use lockstep_function::BoundAggregate;
 use lockstep_plan::{Frame, FrameAhead, Window};
 
-/// The windows of a stream. Source 0 has the main rows; the others have those of UNION, in the order of
-/// [`lockstep_plan::WindowAggregate::unions`].
+/// The windows of a stream. Source 0 has the main rows; then come those of UNION, in the order of
+/// [`lockstep_plan::WindowAggregate::unions`], and those of LAST JOINs, in theirs.
 #[derive(Debug, Clone)]
 pub struct WindowJoinSpec {
-    /// How many sources there are.
-    pub sources: usize,
-    /// The column with the event time.
-    pub order: usize,
+    /// The sources.
+    pub sources: Vec<SourceShape>,
+    /// The LAST JOINs below the windows, each of what those before it have joined.
+    pub lookups: Vec<LookupSpec>,
+    /// How many columns a row of the windows has.
+    pub width: usize,
+    /// The LAST JOINs above the windows: of main rows as the windows have them.
+    pub output_lookups: Vec<LookupSpec>,
     /// The scans, each with its windows.
     pub scans: Vec<ScanSpec>,
+}
+
+/// The rows of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SourceShape {
+    /// How many columns they have.
+    pub width: usize,
+    /// The column with the event time.
+    pub order: usize,
+}
+
+/// A LAST JOIN: a main row is joined with the newest row of the key that is not newer than it.
+#[derive(Debug, Clone)]
+pub struct LookupSpec {
+    /// The source of the rows, which is that of no other LAST JOIN.
+    pub source: usize,
+    /// How many of their columns, from the first on, are joined.
+    pub columns: usize,
+    /// The columns of the key.
+    pub keys: Vec<usize>,
+    /// The columns of a main row that have the key, among those it has and those joined before.
+    pub main_keys: Vec<usize>,
+    /// Whether a row of the main row's time is joined.
+    pub is_inclusive: bool,
+    /// Before which time no row is joined.
+    pub at_least: Option<LeastTime>,
+}
+
+/// The time before which no row is joined: `right.time >= column`, or `>`. Where it is NULL, no row is joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeastTime {
+    /// The column of the main row that has it.
+    pub column: usize,
+    /// Whether a row of this time is joined.
+    pub is_inclusive: bool,
 }
 
 /// Windows over the same keys and sources.

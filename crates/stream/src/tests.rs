@@ -5,7 +5,7 @@ mod naive;
 
 use std::collections::BTreeMap;
 
-use lockstep_row::{Datum, Value};
+use lockstep_row::{Arena, Datum, Value, key::encode_key};
 use proptest::{
     prelude::*,
     strategy::ValueTree,
@@ -14,7 +14,7 @@ use proptest::{
 
 use self::draw::{Case, CaseRow, case};
 use crate::{
-    JoinCounts, Lateness, Pushed, StreamRow, WindowJoin,
+    JoinCounts, Lateness, MainProgram, Pushed, StreamRow, WindowJoin,
     bug::{self, StreamBug},
 };
 
@@ -35,33 +35,111 @@ fn replace(
     (sources, count): (&[ReadSource], usize),
     emit: &mut dyn FnMut(crate::WindowedRow<'_>),
 ) -> WindowJoin {
-    let lateness = Lateness { lateness_ms: case.lateness_ms, idle_after_ms: None };
-    let (progress, needed_from) = (join.progress(), join.needed_from());
-    // The last place before which no row counts any more.
-    let is_over = |newest: &Option<i64>| match (newest, needed_from) {
-        (Some(newest), Some(needed_from)) => *newest < needed_from,
-        (None, Some(_)) => true,
-        (_, None) => false,
-    };
-    let from = |source: &ReadSource| {
+    let progress = join.progress();
+    let from = |(number, source): (usize, &ReadSource)| {
+        let needed_from = join.needed_from(number);
+        // The last place before which no row counts any more.
+        let is_over = |newest: &Option<i64>| match (newest, needed_from) {
+            (Some(newest), Some(needed_from)) => *newest < needed_from,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
         let places = source.rows.iter().copied().chain([(count, source.newest)]);
         places.clone().rfind(|(_, newest)| is_over(newest)).or(places.clone().next())
     };
-    let from: Vec<(usize, Option<i64>)> = sources.iter().filter_map(from).collect();
+    let from: Vec<(usize, Option<i64>)> = sources.iter().enumerate().filter_map(from).collect();
     let newest: Vec<Option<i64>> = from.iter().map(|(_, newest)| *newest).collect();
-    let mut again = WindowJoin::new(case.spec(), draw::WIDTH, lateness, 0).unwrap();
-    again.begin_replay(&newest, draw::arrival(count), &progress);
-    let is_read = |at: &usize| *at >= from[case.rows[*at].source].0;
-    for at in (0..count).filter(is_read) {
-        push_row(case, &mut again, at, emit);
-        if at % case.step == 0 {
-            again.advance(0, emit);
+    let reached = draw::arrival(count);
+    let replay = |removed: &[usize], emit: &mut dyn FnMut(crate::WindowedRow<'_>)| {
+        let mut again = new_join(case);
+        again.begin_replay(&newest, reached, &progress);
+        let is_read = |at: &usize| *at >= from[case.rows[*at].source].0 && !removed.contains(at);
+        for at in (0..count).filter(is_read) {
+            push_row(case, &mut again, at, emit);
+            if at % case.step == 0 {
+                again.advance(0, emit).unwrap();
+            }
+        }
+        again.end_replay(0);
+        again.advance(0, emit).unwrap();
+        again
+    };
+    let (needed, replaced) = rows_of_lookups(case, sources, join.needed_from(0));
+    for row in needed {
+        let again = replay(&[row], &mut |_| {});
+        let source = case.rows[row].source;
+        assert_ne!(again.held(source), join.held(source), "row {row} is missed: {case:#?}");
+    }
+    let again = replay(&replaced, emit);
+    assert_eq!(again.progress(), progress, "it is as far as the other one: {case:#?}");
+    for source in 0..sources.len() {
+        assert_eq!(again.held(source), join.held(source), "it holds the same rows: {case:#?}");
+    }
+    again
+}
+
+/// Returns the rows of LAST JOINs, by their positions: those that main rows need which are joined again, and those that
+/// newer ones of their keys have replaced before all of these. Of the latter, without those that made others late.
+fn rows_of_lookups(
+    case: &Case,
+    sources: &[ReadSource],
+    needed_from: Option<i64>,
+) -> (Vec<usize>, Vec<usize>) {
+    let (mut needed, mut replaced) = (Vec::new(), Vec::new());
+    for lookup in case.lookups.iter().chain(&case.output_lookups) {
+        let key_of = |at: usize| {
+            let (mut key, arena) = (Vec::new(), Arena::new());
+            let columns = &case.rows[at].columns;
+            encode_key(lookup.keys.iter().map(|key| columns[*key].as_datum(&arena)), &mut key);
+            key
+        };
+        let timed = sources[lookup.source].rows.iter().filter_map(|(at, newest)| {
+            let time = case.rows[*at].time()?;
+            let is_late = newest.is_some_and(|newest| time < newest - case.lateness_ms);
+            (!is_late).then_some((*at, time, *newest))
+        });
+        let timed: Vec<(usize, i64, Option<i64>)> = timed.collect();
+        for (at, time, newest) in &timed {
+            let replaces = |other: &(usize, i64, Option<i64>)| {
+                (other.1, other.0) > (*time, *at)
+                    && Some(other.1) < needed_from
+                    && key_of(other.0) == key_of(*at)
+            };
+            match timed.iter().any(replaces) {
+                true if Some(*time) <= *newest => replaced.push(*at),
+                true => {}
+                false => needed.push(*at),
+            }
         }
     }
-    again.end_replay(0);
-    again.advance(0, emit);
-    assert_eq!(again.progress(), progress, "it is as far as the other one: {case:#?}");
-    again
+    (needed, replaced)
+}
+
+/// The program of drawn streams with LAST JOINs.
+#[derive(Debug)]
+struct DrawnProgram;
+
+impl MainProgram for DrawnProgram {
+    fn compute<'a>(
+        &self,
+        joined: &[Datum<'_>],
+        _arrival: u64,
+        arena: &'a Arena,
+    ) -> lockstep_diagnostic::Result<Option<&'a [Datum<'a>]>> {
+        let joined: Vec<Value> = joined.iter().map(Datum::to_value).collect();
+        let Some(columns) = draw::window_row(&joined) else { return Ok(None) };
+        let columns: &'a [Value] = arena.alloc_slice_fill_iter(columns);
+        Ok(Some(arena.alloc_slice_fill_iter(columns.iter().map(|value| value.as_datum(arena)))))
+    }
+}
+
+/// Makes the join of a case.
+fn new_join(case: &Case) -> WindowJoin {
+    let lateness = Lateness { lateness_ms: case.lateness_ms, idle_after_ms: None };
+    let spec = case.spec();
+    let has_program = !spec.lookups.is_empty();
+    let program = has_program.then(|| Box::new(DrawnProgram) as Box<dyn MainProgram>);
+    WindowJoin::new(spec, program, lateness, 0).unwrap()
 }
 
 fn push_row(
@@ -70,19 +148,19 @@ fn push_row(
     at: usize,
     emit: &mut dyn FnMut(crate::WindowedRow<'_>),
 ) -> Pushed {
-    let (row, arena) = (&case.rows[at], lockstep_row::Arena::new());
+    let (row, arena) = (&case.rows[at], Arena::new());
     let columns: Vec<Datum<'_>> = row.columns.iter().map(|v| v.as_datum(&arena)).collect();
     let row = StreamRow { source: row.source, arrival: draw::arrival(at), columns: &columns };
-    join.push(row, 0, emit)
+    join.push(row, 0, emit).unwrap()
 }
 
 /// Runs a case; behind so many rows another join takes over. Returns what was joined, the arrivals of late rows, and
 /// the counts at the end.
 fn run(case: &Case, ends: &[usize]) -> (Joined, Vec<u64>, JoinCounts) {
-    let lateness = Lateness { lateness_ms: case.lateness_ms, idle_after_ms: None };
-    let mut join = WindowJoin::new(case.spec(), draw::WIDTH, lateness, 0).unwrap();
+    let mut join = new_join(case);
+    let all_sources = case.spec().sources.len();
     let mut sources: Vec<ReadSource> =
-        (0..case.sources).map(|_| ReadSource { rows: Vec::new(), newest: None }).collect();
+        (0..all_sources).map(|_| ReadSource { rows: Vec::new(), newest: None }).collect();
     let (mut joined, mut late) = (Joined::new(), Vec::new());
     let text = |values: &[Value]| values.iter().map(|value| format!("{value:?}")).collect();
     let mut emit = |row: crate::WindowedRow<'_>| {
@@ -92,7 +170,7 @@ fn run(case: &Case, ends: &[usize]) -> (Joined, Vec<u64>, JoinCounts) {
     for (at, row) in case.rows.iter().enumerate() {
         if ends.contains(&at) {
             // All that is final is given before the progress is taken.
-            join.advance(0, &mut emit);
+            join.advance(0, &mut emit).unwrap();
             join = replace(case, &join, (&sources, at), &mut emit);
         }
         let source = &mut sources[row.source];
@@ -102,11 +180,11 @@ fn run(case: &Case, ends: &[usize]) -> (Joined, Vec<u64>, JoinCounts) {
         }
         source.newest = join.sources()[row.source].newest;
         if at % case.step == 0 {
-            join.advance(0, &mut emit);
+            join.advance(0, &mut emit).unwrap();
         }
     }
-    (0..case.sources).for_each(|source| join.end(source));
-    join.advance(0, &mut emit);
+    (0..all_sources).for_each(|source| join.end(source));
+    join.advance(0, &mut emit).unwrap();
     let counts = join.counts();
     (joined, late, counts)
 }
@@ -162,7 +240,7 @@ fn streams_give_what_a_naive_evaluation_gives() {
 
 #[test]
 fn seeded_bugs_are_found() {
-    const BUGS: [StreamBug; 13] = [
+    const BUGS: [StreamBug; 16] = [
         StreamBug::WatermarkTooFar,
         StreamBug::DecidedTooEarly,
         StreamBug::DroppedRowInState,
@@ -176,10 +254,13 @@ fn seeded_bugs_are_found() {
         StreamBug::GivenTwice,
         StreamBug::WaitingTakenForGiven,
         StreamBug::ReplayedTooLittle,
+        StreamBug::JoinedTooEarly,
+        StreamBug::ReplacedRowHeld,
+        StreamBug::ReplacedRowReleased,
     ];
     let mut runner = runner(1);
     let find = |bug: StreamBug| {
-        (0..3_000).find(|_| {
+        (0..20_000).find(|_| {
             let case = case().new_tree(&mut runner).unwrap().current();
             bug::seed(Some(bug));
             let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(&case)));
@@ -206,13 +287,13 @@ fn push(
     now_ms: i64,
 ) -> (Pushed, usize) {
     let columns = CaseRow::of(source, Some(time)).columns;
-    let arena = lockstep_row::Arena::new();
+    let arena = Arena::new();
     let columns: Vec<Datum<'_>> = columns.iter().map(|value| value.as_datum(&arena)).collect();
     let mut joined = 0;
     let mut emit = |_: crate::WindowedRow<'_>| joined += 1;
     let row = StreamRow { source, arrival, columns: &columns };
-    let pushed = join.push(row, now_ms, &mut emit);
-    join.advance(now_ms, &mut emit);
+    let pushed = join.push(row, now_ms, &mut emit).unwrap();
+    join.advance(now_ms, &mut emit).unwrap();
     (pushed, joined)
 }
 
@@ -220,7 +301,7 @@ fn push(
 fn an_idle_source_does_not_hold_the_watermark_up() {
     let idle = Lateness { lateness_ms: 10, idle_after_ms: Some(1_000) };
     let check_return = |seeded: Option<StreamBug>| {
-        let mut join = WindowJoin::new(draw::simple(2), draw::WIDTH, idle, 0).unwrap();
+        let mut join = WindowJoin::new(draw::simple(2), None, idle, 0).unwrap();
         bug::seed(seeded);
         // Both have rows: the watermark is that of the slower one.
         assert_eq!(push(&mut join, 0, 1, 100, 0), (Pushed::Taken, 0));
@@ -238,7 +319,7 @@ fn an_idle_source_does_not_hold_the_watermark_up() {
         assert_eq!(push(&mut join, 0, 7, 900, 1_002).0, Pushed::Taken);
         let watermark = join.watermark();
         // All are idle: nothing says how far they are.
-        join.advance(9_000, &mut |_| panic!("nothing is joined"));
+        join.advance(9_000, &mut |_| panic!("nothing is joined")).unwrap();
         bug::seed(None);
         watermark
     };
@@ -249,7 +330,7 @@ fn an_idle_source_does_not_hold_the_watermark_up() {
 #[test]
 fn what_an_idle_source_gave_too_late_is_late_after_a_replay() {
     let idle = Lateness { lateness_ms: 10, idle_after_ms: Some(1_000) };
-    let mut join = WindowJoin::new(draw::simple(2), draw::WIDTH, idle, 0).unwrap();
+    let mut join = WindowJoin::new(draw::simple(2), None, idle, 0).unwrap();
     let rows = [(0, 1, 100, 0), (1, 2, 50, 0), (0, 3, 200, 500), (0, 4, 300, 1_000)];
     for (source, arrival, time, now_ms) in rows {
         assert_eq!(push(&mut join, source, arrival, time, now_ms).0, Pushed::Taken);
@@ -257,7 +338,7 @@ fn what_an_idle_source_gave_too_late_is_late_after_a_replay() {
     let progress = join.progress();
     assert_eq!(progress.watermark, Some(290));
     let go_on = |seeded: Option<StreamBug>| {
-        let mut again = WindowJoin::new(draw::simple(2), draw::WIDTH, idle, 2_000).unwrap();
+        let mut again = WindowJoin::new(draw::simple(2), None, idle, 2_000).unwrap();
         again.begin_replay(&[None, None], 5, &progress);
         bug::seed(seeded);
         for (source, arrival, time, _) in rows {
@@ -277,7 +358,7 @@ fn what_an_idle_source_gave_too_late_is_late_after_a_replay() {
 #[test]
 fn memory_is_bounded_by_lateness_and_frames() {
     let lateness = Lateness { lateness_ms: 100, idle_after_ms: None };
-    let mut join = WindowJoin::new(draw::simple(2), draw::WIDTH, lateness, 0).unwrap();
+    let mut join = WindowJoin::new(draw::simple(2), None, lateness, 0).unwrap();
     let mut most = 0;
     for step in 0..20_000_u64 {
         let time = i64::try_from(step).unwrap();
@@ -301,5 +382,5 @@ fn a_window_that_is_never_final_is_refused() {
     let farthest = None;
     spec.scans[0].groups[0].window.ahead = Some(lockstep_plan::FrameAhead { nearest: 1, farthest });
     let lateness = Lateness { lateness_ms: 0, idle_after_ms: None };
-    assert!(WindowJoin::new(spec, draw::WIDTH, lateness, 0).is_err());
+    assert!(WindowJoin::new(spec, None, lateness, 0).is_err());
 }

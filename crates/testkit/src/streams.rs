@@ -16,7 +16,10 @@ use proptest::{
 
 use crate::{
     following,
-    oracle::{self, FrameEnd, OracleMode, OracleRow, OracleTable, OracleWindow, integer},
+    oracle::{
+        self, FrameEnd, Item, JoinBound, OracleJoin, OracleMode, OracleQuery, OracleRow,
+        OracleTable, OracleWindow, integer,
+    },
     replay,
     rows::of_batch,
     scenario::{EVENT_TIME, ID, Scenario, draw, script},
@@ -48,7 +51,7 @@ impl fmt::Debug for StreamScenario {
 }
 
 /// The constructs of continuous queries.
-const CONSTRUCTS: [&str; 20] = [
+const CONSTRUCTS: [&str; 27] = [
     "ROWS",
     "ROWS_RANGE",
     "from UNBOUNDED PRECEDING",
@@ -69,6 +72,13 @@ const CONSTRUCTS: [&str; 20] = [
     "NULL times",
     "a row for each poll",
     "ended and continued",
+    "LAST JOIN",
+    "LAST JOIN of two",
+    "LAST JOIN of older rows only",
+    "LAST JOIN on two columns",
+    "LAST JOIN on a joined column",
+    "window over a LAST JOIN with FOLLOWING",
+    "LAST JOIN without windows",
 ];
 
 /// How often each construct was drawn, and how many values were compared.
@@ -82,7 +92,9 @@ pub struct StreamCounts {
 impl StreamCounts {
     fn add(&mut self, drawn: &StreamScenario) {
         let StreamScenario { scenario, .. } = drawn;
-        let windows = &scenario.query.windows;
+        let OracleQuery { windows, joins, .. } = &scenario.query;
+        let main_columns = scenario.tables[0].columns.len();
+        let is_joined = |join: &OracleJoin| join.keys.iter().any(|(left, _)| *left >= main_columns);
         let any = |test: &dyn Fn(&OracleWindow) -> bool| windows.iter().any(test);
         let times =
             || scenario.tables.iter().map(|table| table.rows.iter().map(|row| &row[EVENT_TIME]));
@@ -114,6 +126,13 @@ impl StreamCounts {
             times().flatten().any(|time| integer(time).is_none()),
             drawn.rows_per_poll == 1,
             drawn.polls_per_end.is_some(),
+            !joins.is_empty(),
+            joins.len() > 1,
+            joins.iter().any(|join| join.bound.is_some_and(|bound| !bound.is_inclusive)),
+            joins.iter().any(|join| join.keys.len() > 1),
+            joins.iter().any(is_joined),
+            !joins.is_empty() && any(&|window| window.end.is_ahead()),
+            windows.is_empty(),
         ];
         for (construct, _) in CONSTRUCTS.iter().zip(drawn).filter(|(_, is_drawn)| *is_drawn) {
             *self.constructs.entry(*construct).or_default() += 1;
@@ -139,15 +158,15 @@ impl fmt::Display for StreamCounts {
 
 /// Draws a scenario.
 pub fn scenario() -> impl Strategy<Value = StreamScenario> {
-    let of_past = draw::scenario().prop_map(|mut scenario| {
+    let scenario = prop_oneof![1 => draw::scenario(), 1 => following::scenario()];
+    let scenario = (scenario, any::<u8>()).prop_map(|(mut scenario, form)| {
         scenario.query.mode = OracleMode::Standard;
+        make_final(&mut scenario.query, form);
         scenario
     });
-    let scenario = prop_oneof![1 => of_past, 1 => following::scenario()];
     let is_continuous = |scenario: &Scenario| {
-        let windows = &scenario.query.windows;
-        !windows.is_empty()
-            && scenario.query.joins.is_empty()
+        let OracleQuery { windows, joins, .. } = &scenario.query;
+        !(windows.is_empty() && joins.is_empty())
             && windows.iter().all(|window| {
                 window.order_by.is_some() && window.end != FrameEnd::UnboundedFollowing
             })
@@ -168,6 +187,32 @@ pub fn scenario() -> impl Strategy<Value = StreamScenario> {
             polls_per_end,
         },
     )
+}
+
+/// Gives the LAST JOINs of a query an end in time, now and then one of its windows an end after its row, and now and
+/// then takes its windows away.
+fn make_final(query: &mut OracleQuery, form: u8) {
+    for join in &mut query.joins {
+        debug_assert!(join.table > 0, "table 0 has the main rows");
+        let is_inclusive = join.less.take().is_some();
+        join.order_by = Some(EVENT_TIME);
+        join.bound.get_or_insert(JoinBound { left: EVENT_TIME, is_inclusive });
+    }
+    if query.joins.is_empty() {
+        return;
+    }
+    match form % 4 {
+        0 => {
+            query.windows.clear();
+            query.items.retain(|item| matches!(item, Item::Column(_)));
+        }
+        1 => {
+            let ahead = FrameEnd::Following(1 + i64::from(form));
+            let is_range = |window: &&mut OracleWindow| window.is_range && !window.start.is_ahead();
+            query.windows.iter_mut().filter(is_range).for_each(|window| window.end = ahead);
+        }
+        _ => {}
+    }
 }
 
 /// Draws and checks scenarios, as many as proptest draws. The error is a script, and what differs.

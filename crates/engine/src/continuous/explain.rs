@@ -1,19 +1,24 @@
-//! EXPLAIN STREAM: the sources of a continuous query, its windows, and how each call is computed.
+//! EXPLAIN STREAM: the sources of a continuous query, its LAST JOINs and windows, and how each call is computed.
 
+use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::Result;
 use lockstep_function::aggregate::state::StateClass;
 use lockstep_plan::{BoundQuery, Frame, FrameAhead, Window, lineage::leftmost_table};
 
-use super::plan::windows_of;
+use super::{
+    last_join::{JoinChain, topmost_join},
+    one_level::at_one_level,
+    plan::{parts_of, planning},
+};
 
 /// Describes a query whose rows are given when they are final.
 pub(crate) fn explain(query: &BoundQuery) -> Result<Vec<String>> {
-    let node = windows_of(&query.plan)?;
+    let plan = at_one_level(&query.plan).map_err(planning)?;
+    let node = parts_of(&plan)?;
     let mut lines = Vec::new();
-    let inputs = std::iter::once(&node.input).chain(&node.unions);
+    let inputs = std::iter::once(node.input).chain(node.unions);
     for (at, input) in inputs.enumerate() {
-        let table = leftmost_table(input);
-        let table = table.map_or_else(String::new, |t| format!("{}.{}", t.database, t.name));
+        let table = name_of_table(input);
         lines.push(match at {
             0 => format!("main rows of {table}"),
             number => format!("union {number}, rows of {table}"),
@@ -21,7 +26,15 @@ pub(crate) fn explain(query: &BoundQuery) -> Result<Vec<String>> {
         let plan = input.display_indent().to_string();
         lines.extend(plan.lines().map(|line| format!("  {line}")));
     }
-    for group in &node.groups {
+    let below = topmost_join(node.input).map(JoinChain::of).transpose()?;
+    let chains = below.iter().chain(std::iter::once(&node.output_joins));
+    for (at, (right, end)) in chains.flat_map(JoinChain::described).enumerate() {
+        let number = at + 1;
+        lines.push(format!("last join {number}, rows of {}", name_of_table(right)));
+        lines.push(format!("  the newest row of each key {end} the main row"));
+        lines.push("  final when the watermark has passed the row".to_owned());
+    }
+    for group in node.groups {
         let mut line = format!("window {}", group.window);
         if !group.unions.is_empty() {
             let unions: Vec<String> =
@@ -35,6 +48,12 @@ pub(crate) fn explain(query: &BoundQuery) -> Result<Vec<String>> {
         }
     }
     Ok(lines)
+}
+
+/// Returns the name of the table whose rows a plan reads.
+fn name_of_table(plan: &LogicalPlan) -> String {
+    let table = leftmost_table(plan);
+    table.map_or_else(String::new, |table| format!("{}.{}", table.database, table.name))
 }
 
 /// Says when the results of a window are final.

@@ -3,7 +3,8 @@
 //!
 //! A query is cut at its windows. What is below, filters and projections over one table for each source, becomes a
 //! plan of a row of this table, and so does what is above, over the rows that the windows give; request mode compiles
-//! both. The windows themselves are those of `lockstep_stream`.
+//! both. The windows themselves are those of `lockstep_stream`. Where main rows are joined by LAST JOINs, it is cut there
+//! as well ([`last_join`](super::last_join)); a query with LAST JOINs needs no windows.
 
 use std::sync::Arc;
 
@@ -19,8 +20,12 @@ use lockstep_plan::{
     lineage::{column, last_join, leftmost_table, window},
 };
 use lockstep_row::{Column, TableSchema, arrow};
-use lockstep_stream::{CallSpec, GroupSpec, ScanSpec, WindowJoinSpec};
+use lockstep_stream::{CallSpec, GroupSpec, ScanSpec, SourceShape, WindowJoinSpec};
 
+use super::{
+    last_join::{JoinChain, JoinPlans, main_column, several_times, topmost_join},
+    one_level::at_one_level,
+};
 use crate::system;
 
 /// A query that is cut at its windows.
@@ -28,10 +33,13 @@ use crate::system;
 pub(super) struct ContinuousPlan {
     /// What is computed of the rows of each source; the first one has the main rows.
     pub(super) sources: Vec<SourcePlan>,
-    /// The windows.
+    /// The LAST JOINs and the windows.
     pub(super) join: WindowJoinSpec,
-    /// How many columns a row of a source has.
-    pub(super) width: usize,
+    /// What is computed of a main row that LAST JOINs have joined; `None` where there are none.
+    pub(super) joined_main: Option<JoinedMain>,
+    /// How many columns of a main row [`Self::joined`] has before the results of its windows; after them it has those
+    /// that LAST JOINs above the windows add.
+    pub(super) columns: usize,
     /// What is computed of a main row and the results of its windows, over [`Self::joined`].
     pub(super) output: LogicalPlan,
     /// The rows that the windows give, as a table that stores none.
@@ -46,8 +54,31 @@ pub(super) struct SourcePlan {
     pub(super) plan: LogicalPlan,
 }
 
+/// What is computed of joined main rows: rows of the windows.
+#[derive(Debug)]
+pub(super) struct JoinedMain {
+    pub(super) plan: LogicalPlan,
+    /// The joined rows, as a table that stores none.
+    pub(super) table: CatalogTable,
+    /// How many columns of a main row come first in a joined row, and how many then do not.
+    pub(super) main_columns: (usize, usize),
+}
+
+/// The parts of a query: main rows, the windows over them, and LAST JOINs above these.
+pub(super) struct QueryParts<'q> {
+    pub(super) input: &'q LogicalPlan,
+    pub(super) unions: &'q [LogicalPlan],
+    pub(super) groups: &'q [WindowGroup],
+    pub(super) output_joins: JoinChain<'q>,
+    /// The columns of the rows that all of these give.
+    schema: &'q DFSchemaRef,
+}
+
 /// The id of the table of the rows that windows give: no table of a catalog has it.
 const JOINED_ID: u64 = u64::MAX;
+
+/// The id of the table of the rows that LAST JOINs give.
+const JOINED_MAIN_ID: u64 = u64::MAX - 1;
 
 impl ContinuousPlan {
     /// Cuts a query. Fails where it is none that can be computed row by row.
@@ -58,31 +89,58 @@ impl ContinuousPlan {
                 .with_hint("Load the files into a table, and read that.")
                 .err();
         }
-        let node = windows_of(&query.plan)?;
-        let exprs = RowExprs::new(node)?;
-        let unions = node.unions.iter().map(|union| as_input(union, node).map_err(planning));
-        let inputs = std::iter::once(Ok(node.input.clone())).chain(unions);
-        let sources = inputs.map(|input| exprs.source(&input?)).collect::<Result<_>>()?;
-        let joined = joined_table(&node.schema)?;
-        let rows = scan_as(&joined, &node.schema).map_err(planning)?;
-        let output = with_windows(&query.plan, &rows).map_err(planning)?;
-        let join = exprs.join_spec(node)?;
-        Ok(Self { sources, join, width: exprs.width(), output, joined })
+        let plan = at_one_level(&query.plan).map_err(planning)?;
+        let parts = parts_of(&plan)?;
+        let exprs = RowExprs::of_windows(&parts);
+        let unions = parts.unions.iter().map(|union| as_input(union, parts.input));
+        let unions = unions.map(|union| exprs.source(&union.map_err(planning)?));
+        let unions: Vec<SourcePlan> = unions.collect::<Result<_>>()?;
+        let order = exprs.order(parts.groups)?;
+        let row = order.map(|order| SourceShape { width: exprs.width(), order });
+        let (main, joined_main, below) = exprs.main_rows(&parts, row)?;
+        // Without windows there are none.
+        let of_unions = unions.into_iter().zip(row.into_iter().cycle());
+        let mut sources: Vec<_> = std::iter::once(main).chain(of_unions).collect();
+        sources.extend(below.sources);
+        let above = exprs.output_lookups(&parts, order, sources.len())?;
+        sources.extend(above.sources);
+        let (sources, of_rows): (Vec<_>, Vec<_>) = sources.into_iter().unzip();
+        let join = WindowJoinSpec {
+            sources: of_rows,
+            lookups: below.lookups,
+            width: exprs.width(),
+            output_lookups: above.lookups,
+            scans: exprs.scans(&parts)?,
+        };
+        let joined = table_of(JOINED_ID, parts.schema)?;
+        let rows = scan_as(&joined, parts.schema).map_err(planning)?;
+        let output = with_rows(&plan, &rows).map_err(planning)?;
+        let columns = parts.input.schema().fields().len();
+        Ok(Self { sources, join, joined_main, columns, output, joined })
     }
 }
 
-/// Finds the windows of a query, above which there are only filters and projections.
-pub(super) fn windows_of(plan: &LogicalPlan) -> Result<&WindowAggregate> {
-    if let Some(node) = window(plan) {
-        return Ok(node);
+/// Finds the windows of a query or, where it has none, its LAST JOINs, above which there are only filters and
+/// projections.
+pub(super) fn parts_of(plan: &LogicalPlan) -> Result<QueryParts<'_>> {
+    let output_joins = JoinChain::of(plan)?;
+    if let Some(WindowAggregate { input, unions, groups, .. }) = window(output_joins.base) {
+        return Ok(QueryParts { input, unions, groups, output_joins, schema: plan.schema() });
+    }
+    if last_join(plan).is_some() {
+        let output_joins = JoinChain::none(plan);
+        let schema = plan.schema();
+        return Ok(QueryParts { input: plan, unions: &[], groups: &[], output_joins, schema });
     }
     match plan {
         LogicalPlan::Projection(_) | LogicalPlan::Filter(_) | LogicalPlan::SubqueryAlias(_) => {
-            windows_of(plan.inputs()[0])
+            parts_of(plan.inputs()[0])
         }
-        LogicalPlan::TableScan(_) => Diagnostic::unsupported("a continuous query has windows")
-            .with_hint("Aggregate over a window, or read the table itself.")
-            .err(),
+        LogicalPlan::TableScan(_) => {
+            Diagnostic::unsupported("a continuous query has windows or LAST JOINs")
+                .with_hint("Aggregate over a window, or read the table itself.")
+                .err()
+        }
         other => refused(other).err(),
     }
 }
@@ -91,7 +149,7 @@ pub(super) fn windows_of(plan: &LogicalPlan) -> Result<&WindowAggregate> {
 fn refused(plan: &LogicalPlan) -> Diagnostic {
     let what = match plan {
         _ if last_join(plan).is_some() => "LAST JOIN",
-        _ if window(plan).is_some() => "a window over windows",
+        _ if window(plan).is_some() => "a window in a subquery",
         LogicalPlan::Sort(_) => "ORDER BY",
         LogicalPlan::Limit(_) => "LIMIT",
         LogicalPlan::Aggregate(_) => "GROUP BY",
@@ -100,12 +158,14 @@ fn refused(plan: &LogicalPlan) -> Diagnostic {
         LogicalPlan::Union(_) => "UNION of queries",
         _ => "this query",
     };
-    Diagnostic::unsupported(format!("{what} is not supported in a continuous query"))
-        .with_hint("A continuous query has one SELECT with windows, over tables and their filters.")
+    Diagnostic::unsupported(format!("{what} is not supported in a continuous query")).with_hint(
+        "A continuous query has one SELECT with LAST JOINs and windows, over tables and their \
+             filters.",
+    )
 }
 
 /// Fails unless each row of a plan is computed of one row of a stored table.
-fn check_source(plan: &LogicalPlan) -> Result<()> {
+pub(super) fn check_source(plan: &LogicalPlan) -> Result<()> {
     match plan {
         LogicalPlan::TableScan(_) => Ok(()),
         LogicalPlan::Projection(_) | LogicalPlan::Filter(_) | LogicalPlan::SubqueryAlias(_) => {
@@ -115,26 +175,26 @@ fn check_source(plan: &LogicalPlan) -> Result<()> {
     }
 }
 
-/// Returns a plan with its windows replaced by rows of the same columns.
-fn with_windows(plan: &LogicalPlan, rows: &LogicalPlan) -> PlanResult<LogicalPlan> {
+/// Returns a plan with its windows, or its topmost LAST JOIN, replaced by rows of the same columns.
+fn with_rows(plan: &LogicalPlan, rows: &LogicalPlan) -> PlanResult<LogicalPlan> {
     if let LogicalPlan::Extension(Extension { .. }) = plan {
         return Ok(rows.clone());
     }
-    let inputs = plan.inputs().into_iter().map(|input| with_windows(input, rows));
+    let inputs = plan.inputs().into_iter().map(|input| with_rows(input, rows));
     let inputs = inputs.collect::<PlanResult<_>>()?;
     plan.with_new_exprs(plan.expressions(), inputs)
 }
 
 /// Returns a UNION source whose columns are called as those of the main rows.
-fn as_input(union: &LogicalPlan, node: &WindowAggregate) -> PlanResult<LogicalPlan> {
+fn as_input(union: &LogicalPlan, input: &LogicalPlan) -> PlanResult<LogicalPlan> {
     let columns = union.schema().columns().into_iter().map(Expr::Column).collect();
-    let schema = Arc::clone(node.input.schema());
+    let schema = Arc::clone(input.schema());
     Projection::try_new_with_schema(columns, Arc::new(union.clone()), schema)
         .map(LogicalPlan::Projection)
 }
 
-/// Makes the table of the rows that windows give.
-fn joined_table(schema: &DFSchemaRef) -> Result<CatalogTable> {
+/// Makes a table of rows with these columns, which stores none.
+fn table_of(id: u64, schema: &DFSchemaRef) -> Result<CatalogTable> {
     let column = |(at, field): (usize, &Arc<datafusion::arrow::datatypes::Field>)| {
         let data_type = arrow::data_type(field.data_type());
         let data_type = data_type.ok_or_else(|| {
@@ -145,7 +205,7 @@ fn joined_table(schema: &DFSchemaRef) -> Result<CatalogTable> {
     let columns = schema.fields().iter().enumerate().map(column).collect::<Result<_>>()?;
     let schema = TableSchema { columns, indexes: Vec::new() };
     Ok(CatalogTable {
-        id: JOINED_ID,
+        id,
         database: String::new(),
         name: "joined".to_owned(),
         arrow_schema: arrow::arrow_schema(&schema),
@@ -164,54 +224,121 @@ fn scan_as(table: &CatalogTable, schema: &DFSchemaRef) -> PlanResult<LogicalPlan
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
-fn planning(error: datafusion::error::DataFusionError) -> Box<Diagnostic> {
+pub(super) fn planning(error: datafusion::error::DataFusionError) -> Box<Diagnostic> {
     Box::new(Diagnostic::internal(error.to_string()))
 }
 
-/// The columns of the rows of all sources: those of the windows' input, and what keys, times and arguments are
-/// computed to.
-struct RowExprs<'n> {
+/// The columns of the rows of a source: those of a plan, and what some expressions are computed to.
+pub(super) struct RowExprs<'n> {
     schema: &'n DFSchemaRef,
     computed: Vec<&'n Expr>,
 }
 
 impl<'n> RowExprs<'n> {
-    fn new(node: &'n WindowAggregate) -> Result<Self> {
-        let mut exprs = Self { schema: node.input.schema(), computed: Vec::new() };
-        for WindowGroup { window, calls, .. } in &node.groups {
-            let arguments = calls.iter().flat_map(|call| &call.arguments);
-            for expr in window.partition_by.iter().chain(&window.order_by).chain(arguments) {
-                if exprs.position(expr).is_none() {
-                    exprs.computed.push(expr);
-                }
+    /// Adds expressions to the columns of a plan.
+    pub(super) fn of(schema: &'n DFSchemaRef, exprs: impl Iterator<Item = &'n Expr>) -> Self {
+        let mut row = Self { schema, computed: Vec::new() };
+        for expr in exprs {
+            if row.position(expr).is_none() {
+                row.computed.push(expr);
             }
         }
-        Ok(exprs)
+        row
+    }
+
+    /// Adds the keys, times and arguments of windows.
+    fn of_windows(parts: &QueryParts<'n>) -> Self {
+        let exprs = parts.groups.iter().flat_map(|WindowGroup { window, calls, .. }| {
+            let arguments = calls.iter().flat_map(|call| &call.arguments);
+            window.partition_by.iter().chain(&window.order_by).chain(arguments)
+        });
+        let schema = parts.input.schema();
+        Self::of(schema, exprs.chain(parts.output_joins.exprs(schema)))
     }
 
     /// Counts the columns.
-    fn width(&self) -> usize {
+    pub(super) fn width(&self) -> usize {
         self.schema.fields().len() + self.computed.len()
     }
 
     /// Returns the position of the column that has the values of an expression.
-    fn position(&self, expr: &Expr) -> Option<usize> {
+    pub(super) fn position(&self, expr: &Expr) -> Option<usize> {
         let computed = || self.computed.iter().position(|known| *known == expr);
         column(expr, self.schema).or_else(|| computed().map(|at| self.schema.fields().len() + at))
     }
 
-    fn column_of(&self, expr: &Expr) -> Result<usize> {
+    pub(super) fn column_of(&self, expr: &Expr) -> Result<usize> {
         let position = self.position(expr);
-        position.ok_or_else(|| Box::new(Diagnostic::internal("a window reads no other expression")))
+        position.ok_or_else(|| Box::new(Diagnostic::internal("no other expression is read")))
     }
 
     /// Makes the plan of the rows of a source.
-    fn source(&self, input: &LogicalPlan) -> Result<SourcePlan> {
+    pub(super) fn source(&self, input: &LogicalPlan) -> Result<SourcePlan> {
         check_source(input)?;
         let table = leftmost_table(input).filter(|table| !system::is_system(table.id));
         let Some(table) = table else {
             return Diagnostic::unsupported("a continuous query cannot read a system table").err();
         };
+        Ok(SourcePlan { table: table.id, plan: self.over(input)? })
+    }
+
+    /// Makes the plan of main rows, and of the LAST JOINs below the windows, whose rows these columns are.
+    fn main_rows(
+        &self,
+        parts: &QueryParts<'n>,
+        row: Option<SourceShape>,
+    ) -> Result<((SourcePlan, SourceShape), Option<JoinedMain>, JoinPlans)> {
+        let Some(joined) = topmost_join(parts.input) else {
+            let row = row.ok_or_else(|| Box::new(Diagnostic::internal("there are no windows")))?;
+            return Ok(((self.source(parts.input)?, row), None, JoinPlans::default()));
+        };
+        let chain = JoinChain::of(joined)?;
+        let schema = chain.base.schema();
+        let main = RowExprs::of(schema, chain.exprs(schema));
+        let order = chain.event_time(&main)?;
+        if row.is_some_and(|row| main_column(parts.input, row.order) != Some(order)) {
+            return several_times().err();
+        }
+        let source = (main.source(chain.base)?, SourceShape { width: main.width(), order });
+        let lookups = chain.lookups(&main, parts.unions.len() + 1)?;
+        let main_columns = (schema.fields().len(), main.width() - schema.fields().len());
+        let joined = self.joined_main(parts.input, joined, main_columns)?;
+        Ok((source, Some(joined), lookups))
+    }
+
+    /// Makes the LAST JOINs above the windows, which join rows with these columns.
+    fn output_lookups(
+        &self,
+        parts: &QueryParts<'_>,
+        order: Option<usize>,
+        first_source: usize,
+    ) -> Result<JoinPlans> {
+        let chain = &parts.output_joins;
+        if chain.is_empty() {
+            return Ok(JoinPlans::default());
+        }
+        if order != Some(chain.event_time(self)?) {
+            return several_times().err();
+        }
+        chain.lookups(self, first_source)
+    }
+
+    /// Makes the plan of joined main rows.
+    fn joined_main(
+        &self,
+        input: &LogicalPlan,
+        join: &LogicalPlan,
+        main_columns: (usize, usize),
+    ) -> Result<JoinedMain> {
+        let table = table_of(JOINED_MAIN_ID, join.schema())?;
+        let rows = scan_as(&table, join.schema()).map_err(planning)?;
+        let input = with_rows(input, &rows).map_err(planning)?;
+        check_source(&input)?;
+        Ok(JoinedMain { plan: self.over(&input)?, table, main_columns })
+    }
+
+    /// Computes the columns over an input.
+    fn over(&self, input: &LogicalPlan) -> Result<LogicalPlan> {
         let columns = self.schema.columns().into_iter().map(Expr::Column);
         let computed = self.computed.iter().enumerate().map(|(at, expr)| {
             let relation: Option<&str> = None;
@@ -219,15 +346,14 @@ impl<'n> RowExprs<'n> {
         });
         let exprs = columns.chain(computed).collect();
         let plan = Projection::try_new(exprs, Arc::new(input.clone())).map_err(planning)?;
-        Ok(SourcePlan { table: table.id, plan: LogicalPlan::Projection(plan) })
+        Ok(LogicalPlan::Projection(plan))
     }
 
     /// Makes the windows over these columns.
-    fn join_spec(&self, node: &WindowAggregate) -> Result<WindowJoinSpec> {
-        let order = self.order(node)?;
+    fn scans(&self, parts: &QueryParts<'_>) -> Result<Vec<ScanSpec>> {
         let mut scans: Vec<(&WindowGroup, ScanSpec)> = Vec::new();
         let mut output = 0;
-        for group in &node.groups {
+        for group in parts.groups {
             let calls = group.calls.iter().map(|call| {
                 output += 1;
                 let arguments = call.arguments.iter().map(|expr| self.column_of(expr));
@@ -259,23 +385,22 @@ impl<'n> RowExprs<'n> {
             }
         }
         debug_assert_eq!(
-            self.schema.fields().len() + output,
-            node.schema.fields().len(),
+            output,
+            parts.groups.iter().map(|group| group.calls.len()).sum::<usize>(),
             "all calls"
         );
-        let scans = scans.into_iter().map(|(_, scan)| scan).collect();
-        Ok(WindowJoinSpec { sources: node.unions.len() + 1, order, scans })
+        Ok(scans.into_iter().map(|(_, scan)| scan).collect())
     }
 
-    /// Returns the column with the event time, by which all windows are ordered.
-    fn order(&self, node: &WindowAggregate) -> Result<usize> {
-        let mut orders = node.groups.iter().map(|group| group.window.order_by.as_ref());
-        let first = orders.next().flatten();
+    /// Returns the column with the event time, by which all windows are ordered; `None` without windows.
+    fn order(&self, groups: &[WindowGroup]) -> Result<Option<usize>> {
+        let mut orders = groups.iter().map(|group| group.window.order_by.as_ref());
+        let Some(first) = orders.next() else { return Ok(None) };
         let Some(first) = first.filter(|first| orders.all(|order| order == Some(*first))) else {
             let message = "all windows of a continuous query require ORDER BY the same event time";
             return Diagnostic::new(code::WINDOWING_ERROR, message).err();
         };
-        self.column_of(first)
+        self.column_of(first).map(Some)
     }
 }
 

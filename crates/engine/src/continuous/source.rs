@@ -5,6 +5,9 @@
 //! no row before a mark counts any more, those before are dropped; the first one is where another query begins to read.
 //! A row that was late because its source was idle is known by its arrival, since nothing else tells; what else is
 //! late is late again. The number of rows behind the mark tells whether some were removed meanwhile.
+//!
+//! A LAST JOIN needs the newest row of each key, however old it is, and none of those that it has replaced: its source is
+//! read again from the beginning, whatever is left of it, and has to lead to the same rows.
 
 use std::collections::VecDeque;
 
@@ -27,11 +30,15 @@ pub(super) struct FollowedSource {
     tail: TableTail,
     /// Computes the columns of a row.
     program: Program,
+    /// Which of them has the event time.
+    order: usize,
     arena: Arena,
     /// Whether the last read found no more rows.
     is_read: bool,
-    /// How many rows are to be read again.
+    /// How many rows are to be read again; of the source of a LAST JOIN, how many at most.
     rows_to_replay: u64,
+    /// What the source of a LAST JOIN held before the query went on.
+    held: Option<u64>,
     /// Rows with a smaller arrival were read before the query went on.
     replayed_to: u64,
     /// How many rows were read, those before the query went on included.
@@ -85,6 +92,9 @@ pub(crate) struct SourcePlace {
     rows: u64,
     /// How many rows were read from the beginning.
     rows_read: u64,
+    /// Which rows the source of a LAST JOIN holds ([`WindowJoin::held`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    held: Option<u64>,
     /// The arrivals of those between that were late because the source was idle.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     late_after_idle: Vec<u64>,
@@ -114,12 +124,13 @@ impl SourcePlace {
 }
 
 impl FollowedSource {
-    /// Makes a source that follows a table, and was so far before.
+    /// Makes a source that follows a table, and was so far before. `program` computes the columns of a row, and the
+    /// event time is the one at `order`.
     pub(super) fn new(
         number: usize,
         table: String,
         tail: TableTail,
-        program: Program,
+        (program, order): (Program, usize),
         known: Option<&SourcePlace>,
     ) -> Self {
         let known = known.cloned().unwrap_or_default();
@@ -130,8 +141,10 @@ impl FollowedSource {
             table,
             tail,
             program,
+            order,
             arena: Arena::new(),
             is_read: false,
+            held: known.held,
             rows_to_replay: known.rows,
             replayed_to: known.reached,
             rows_read,
@@ -188,9 +201,21 @@ impl FollowedSource {
         self.late_rows.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns how far it is when all rows were read again; those before `needed_from` count no more.
-    pub(super) fn progress(&mut self, needed_from: Option<i64>) -> SourcePlace {
+    /// Fails unless all rows of a LAST JOIN that are needed were read again.
+    pub(super) fn check_held(&self, join: &WindowJoin) -> Result<()> {
         debug_assert_eq!(self.rows_to_replay, 0, "all rows were read again");
+        match join.held(self.number) {
+            Some(held) if self.held.is_some_and(|before| before != held) => {
+                Err(removed(&self.table))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns how far it is when all rows were read again.
+    pub(super) fn progress(&mut self, join: &WindowJoin) -> SourcePlace {
+        debug_assert_eq!(self.rows_to_replay, 0, "all rows were read again");
+        let needed_from = join.needed_from(self.number);
         let is_over = |mark: &SourceMark| match (mark.newest, needed_from) {
             (Some(newest), Some(needed_from)) => newest < needed_from,
             (None, Some(_)) => true,
@@ -207,25 +232,32 @@ impl FollowedSource {
             newest,
             rows: self.rows_read - rows,
             rows_read: self.rows_read,
+            held: join.held(self.number),
             late_after_idle: self.late_after_idle.iter().copied().collect(),
         }
     }
 
-    /// Reads the next rows and pushes them into the join, which has the event time in the column `order`.
+    /// Reads the next rows and pushes them into the join.
     pub(super) fn read(
         &mut self,
-        (join, order, now_ms): (&mut WindowJoin, usize, i64),
+        (join, now_ms): (&mut WindowJoin, i64),
         emit: &mut dyn FnMut(WindowedRow<'_>),
     ) -> Result<()> {
-        let ahead_ms_max = self.ahead_ms_max;
+        let (ahead_ms_max, order) = (self.ahead_ms_max, self.order);
+        let is_join = join.held(self.number).is_some();
         self.make_mark(join.sources()[self.number].newest);
         let Self { number, table, tail, program, arena, late_after_idle, late_rows, .. } = self;
         let (is_replaying, replayed_to) = (self.rows_to_replay > 0, self.replayed_to);
         let left = usize::try_from(self.rows_to_replay).unwrap_or(usize::MAX);
-        let rows_max = if is_replaying { left.min(ROWS_AT_ONCE) } else { ROWS_AT_ONCE };
+        // How many rows of a LAST JOIN are left is not known.
+        let (rows_max, end) = match is_replaying {
+            true if is_join => (ROWS_AT_ONCE, replayed_to),
+            true => (left.min(ROWS_AT_ONCE), u64::MAX),
+            false => (ROWS_AT_ONCE, u64::MAX),
+        };
         let (mut failed, mut late) = (None, 0);
         let columns_of_table = program.input().map_or(0, |schema| schema.columns.len());
-        let read = tail.read(rows_max, |TailRow { arrival, arrival_ms, row }| {
+        let read = tail.read_before(end, rows_max, |TailRow { arrival, arrival_ms, row }| {
             if failed.is_some() {
                 return;
             }
@@ -244,7 +276,14 @@ impl FollowedSource {
                     let last_ms = ahead_ms_max.map(|ahead_ms| arrival_ms.saturating_add(ahead_ms));
                     let is_ahead = columns[order].as_i64() > last_ms.or(Some(i64::MAX));
                     let row = StreamRow { source: *number, arrival, columns };
-                    let pushed = if is_ahead { Pushed::Late } else { join.push(row, now_ms, emit) };
+                    let pushed = match is_ahead {
+                        true => Ok(Pushed::Late),
+                        false => join.push(row, now_ms, emit),
+                    };
+                    let pushed = match pushed {
+                        Ok(pushed) => pushed,
+                        Err(error) => return failed = Some(error),
+                    };
                     let is_late = matches!(pushed, Pushed::Late | Pushed::LateAfterIdle);
                     if !is_late || is_replaying {
                         return;
@@ -273,14 +312,19 @@ impl FollowedSource {
             return Err(error);
         }
         let count = read.map_err(|error| lost(&error, &self.table))?;
-        if is_replaying && count == 0 {
+        if is_replaying && !is_join && count == 0 {
             return Err(removed(&self.table));
         }
-        self.is_read = count < rows_max;
+        // A replay that ends at a place says nothing of what is behind it.
+        self.is_read = count < rows_max && end == u64::MAX;
         self.rows_late += late;
-        let count = u64::try_from(count).unwrap_or(u64::MAX);
-        self.rows_read += count;
-        self.rows_to_replay -= count.min(self.rows_to_replay);
+        let read = match is_replaying && is_join && count < rows_max {
+            // Those that were removed had been read.
+            true => self.rows_to_replay,
+            false => u64::try_from(count).unwrap_or(u64::MAX),
+        };
+        self.rows_read += read;
+        self.rows_to_replay -= read.min(self.rows_to_replay);
         Ok(())
     }
 

@@ -83,8 +83,8 @@ fn queries_that_are_not_computed_row_by_row_are_refused() {
     refused("SELECT k, sum(x) FROM orders GROUP BY k", "GROUP BY");
     let windows = format!("SELECT k, ts, sum(x) OVER w AS s FROM orders {window}");
     let over = format!("SELECT sum(s) OVER w FROM ({windows}) AS t {window}");
-    refused(&over, "a window over windows");
-    check("SELECT id FROM orders", unsupported, "a continuous query has windows");
+    refused(&over, "a window in a subquery");
+    check("SELECT id FROM orders", unsupported, "a continuous query has windows or LAST JOINs");
     let of_system = "SELECT count(*) OVER (PARTITION BY id ORDER BY started ROWS BETWEEN 1 PRECEDING \
         AND CURRENT ROW) FROM lockstep.jobs";
     check(of_system, unsupported, "a continuous query cannot read a system table");
@@ -150,12 +150,13 @@ fn a_query_cannot_go_on_without_the_rows_that_its_windows_require() {
     session.execute("TRUNCATE TABLE events").unwrap();
     let mut again = session.continue_query(QUERY, lateness(2), &progress).unwrap();
     let error = again.poll().unwrap_err();
-    let message = "rows of table `default.events` were removed that its windows require";
+    let message =
+        "rows of table `default.events` were removed that its windows or LAST JOINs require";
     assert_eq!((error.code, error.message.as_str()), (code::UNDEFINED_OBJECT, message));
     // One line each, as the list of messages that tests have seen wants them.
     #[rustfmt::skip]
     let (detail, hint) = (
-        "A stream that continues reads the rows again that its windows contain, as far back as their frames and the lateness reach.",
+        "A stream that continues reads the rows again that its windows contain, as far back as their frames and the lateness reach, and the newest row of each key for LAST JOINs.",
         "Keep the rows for longer, and create the stream again; it starts with the rows that are stored.",
     );
     assert_eq!(error.detail.as_deref(), Some(detail));

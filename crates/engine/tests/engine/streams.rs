@@ -14,6 +14,12 @@ const TABLES: &str =
 const QUERY: &str = "SELECT id, sum(x) OVER w AS s, count(x) OVER w AS n FROM orders WINDOW w AS \
     (UNION events PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 10s PRECEDING AND 5s FOLLOWING)";
 
+/// Each order with the newest event of its key that is not newer, and a window over these rows.
+const JOINED: &str = "SELECT orders.id, e.x AS joined, sum(e.x) OVER w AS s FROM orders \
+    LAST JOIN events AS e ORDER BY e.ts ON orders.k = e.k AND e.ts <= orders.ts \
+    WINDOW w AS (PARTITION BY orders.k ORDER BY orders.ts ROWS_RANGE BETWEEN 10s PRECEDING AND \
+    CURRENT ROW)";
+
 /// Returns the rows of a query as text.
 fn rows(session: &Session, sql: &str) -> String {
     let batches = session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).batches;
@@ -40,11 +46,11 @@ fn insert(session: &Session, number: i32) {
 
 #[test]
 fn each_row_has_one_result_however_often_the_directory_is_opened() {
-    for frame in ["", "ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING"] {
-        let query = match frame {
-            "" => QUERY.to_owned(),
-            frame => QUERY.replace("ROWS_RANGE BETWEEN 10s PRECEDING AND 5s FOLLOWING", frame),
-        };
+    let of_rows = QUERY.replace(
+        "ROWS_RANGE BETWEEN 10s PRECEDING AND 5s FOLLOWING",
+        "ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING",
+    );
+    for query in [QUERY, &of_rows, JOINED] {
         let directory = TestDirectory::new("streams-reopened");
         directory.open().execute(TABLES).unwrap();
         let create =
@@ -179,6 +185,46 @@ fn rows_that_are_gone_are_an_error() {
     session.execute("START STREAM s").unwrap();
     session.database().settle_streams();
     assert_eq!(shown(&session, "state"), "failed");
+}
+
+#[test]
+fn a_last_join_goes_on_without_rows_that_newer_ones_have_replaced() {
+    let directory = TestDirectory::new("streams-joined");
+    let mut session = directory.open();
+    session.execute(TABLES).unwrap();
+    let joined = "CREATE TABLE prices (k INT, x DOUBLE, ts TIMESTAMP, \
+        INDEX(KEY=k, TS=ts, TTL=1, TTL_TYPE=latest))";
+    session.execute(joined).unwrap();
+    let query = "SELECT orders.id, p.x AS price FROM orders \
+        LAST JOIN prices AS p ORDER BY p.ts ON orders.k = p.k AND p.ts <= orders.ts";
+    session.execute(&format!("CREATE STREAM s INTO TABLE results AS {query}")).unwrap();
+    let price = |session: &Session, k: i32, seconds: i32| {
+        let row = format!("({k}, {seconds}, {seconds}000)");
+        session.execute(&format!("INSERT INTO prices VALUES {row}")).unwrap();
+    };
+    // Each makes the one before it one that is removed, and a key of its own moves the watermark.
+    for seconds in 1..20 {
+        price(&session, seconds % 2, seconds);
+        price(&session, 2, seconds);
+        let row = format!("({seconds}, {}, {seconds}000, 0)", seconds % 2);
+        session.execute(&format!("INSERT INTO orders VALUES {row}")).unwrap();
+        session.database().settle_streams();
+        session.execute("STOP STREAM s; CHECKPOINT").unwrap();
+        session.database().close().unwrap();
+        session = directory.open();
+        session.execute("START STREAM s").unwrap();
+        session.database().settle_streams();
+        assert_eq!(shown(&session, "state"), "running", "{}", shown(&session, "error"));
+    }
+    let expected =
+        rows(&session, "SELECT id, CAST(id AS DOUBLE) AS price FROM orders WHERE id < 19");
+    assert_eq!(rows(&session, "SELECT * FROM results ORDER BY id"), expected);
+    // The row that the next one would be joined with is gone.
+    session.execute("STOP STREAM s; DELETE FROM prices WHERE k = 0; START STREAM s").unwrap();
+    session.database().settle_streams();
+    assert_eq!(shown(&session, "state"), "failed");
+    let error = shown(&session, "error");
+    assert!(error.contains("rows of table `default.prices` were removed"), "{error}");
 }
 
 #[test]

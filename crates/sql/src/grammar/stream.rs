@@ -39,8 +39,9 @@ const CREATE_STREAM: StatementRule = StatementRule {
         can still arrive in time, and appends the result to the table behind `INTO`. \
         Each row has one result, which is the result of batch mode over all rows that were not \
         late, bit for bit; see [Streams](../guide/streams.md). \
-        The query has windows that are all ordered by the same event time, over tables with \
-        their filters; `UNION` sources are other streams of rows. \
+        The query has windows, LAST JOINs or both, over tables with their filters; all of them use \
+        the same event time of the first table. `UNION` sources and the right tables of LAST JOINs \
+        are other streams of rows. \
         The table is created with the columns of the query if it does not exist. \
         A table that a stream reads or writes to can be dropped only after the stream.",
     grammar: "CREATE STREAM [ IF NOT EXISTS ] table_name INTO TABLE table_name\n\
@@ -170,8 +171,8 @@ const SUBSCRIBE: StatementRule = StatementRule {
 
 const EXPLAIN_STREAM: StatementRule = StatementRule {
     name: "EXPLAIN STREAM",
-    description: "Returns the tables that a stream reads, its windows with the time at which \
-        their results are final, and for each call whether its state slides from one row to the \
+    description: "Returns the tables that a stream reads, its LAST JOINs and its windows with the \
+        time at which their results are final, and for each call whether its state slides from one row to the \
         next or is recomputed; with `emit='arrival'`, the program in request mode.",
     grammar: "EXPLAIN STREAM table_name",
     privileges: "Any privilege on the stream.",

@@ -7,7 +7,7 @@ use lockstep_plan::{Frame, FrameAhead, Window};
 use lockstep_row::{DataType, Value};
 use proptest::{collection::vec, prelude::*};
 
-use crate::{CallSpec, GroupSpec, ScanSpec, WindowJoinSpec};
+use crate::{CallSpec, GroupSpec, LeastTime, LookupSpec, ScanSpec, SourceShape, WindowJoinSpec};
 
 /// The columns of a row.
 pub(super) const WIDTH: usize = 7;
@@ -58,7 +58,11 @@ const CALLS: [(&str, &[usize]); 20] = [
 /// A stream and its rows.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
+    /// The number of sources of windows; those of LAST JOINs come after them.
     pub(super) sources: usize,
+    pub(super) lookups: Vec<LookupSpec>,
+    /// Those above the windows.
+    pub(super) output_lookups: Vec<LookupSpec>,
     pub(super) lateness_ms: i64,
     /// After how many rows the stream is advanced.
     pub(super) step: usize,
@@ -75,8 +79,29 @@ pub(super) struct CaseRow {
 
 impl Case {
     pub(super) fn spec(&self) -> WindowJoinSpec {
-        WindowJoinSpec { sources: self.sources, order: TIME, scans: self.scans.clone() }
+        let sources = self.sources + self.lookups.len() + self.output_lookups.len();
+        WindowJoinSpec {
+            lookups: self.lookups.clone(),
+            output_lookups: self.output_lookups.clone(),
+            scans: self.scans.clone(),
+            ..spec(sources, Vec::new())
+        }
     }
+}
+
+/// Computes a row of the windows from one that LAST JOINs have joined: leaves some out, and takes a value of what was
+/// joined.
+pub(super) fn window_row(joined: &[Value]) -> Option<Vec<Value>> {
+    let mut columns = joined[..WIDTH].to_vec();
+    for right in joined[WIDTH..].chunks(RIGHT_WIDTH) {
+        if right[INTEGER] == Value::BigInt(3) {
+            return None;
+        }
+        if right[DOUBLE] != Value::Null {
+            columns[DOUBLE] = right[DOUBLE].clone();
+        }
+    }
+    Some(columns)
 }
 
 impl CaseRow {
@@ -103,8 +128,17 @@ pub(super) fn arrival(at: usize) -> u64 {
     at as u64 + 10
 }
 
+/// How many columns of a row a LAST JOIN joins.
+pub(super) const RIGHT_WIDTH: usize = 5;
+
 /// How far back the frame of [`simple`] goes.
 pub(super) const SIMPLE_RANGE_MS: i64 = 50;
+
+fn spec(sources: usize, scans: Vec<ScanSpec>) -> WindowJoinSpec {
+    let source = SourceShape { width: WIDTH, order: TIME };
+    let (sources, lookups, output_lookups) = (vec![source; sources], Vec::new(), Vec::new());
+    WindowJoinSpec { sources, lookups, width: WIDTH, output_lookups, scans }
+}
 
 /// Returns a sum over a range of time.
 pub(super) fn simple(sources: usize) -> WindowJoinSpec {
@@ -113,7 +147,7 @@ pub(super) fn simple(sources: usize) -> WindowJoinSpec {
     let groups = vec![GroupSpec { window, calls: vec![call(1, 0)] }];
     let unions = (1..sources).collect();
     let scan = ScanSpec { keys: vec![KEY], unions, without_main: false, groups };
-    WindowJoinSpec { sources, order: TIME, scans: vec![scan] }
+    spec(sources, vec![scan])
 }
 
 fn window() -> Window {
@@ -147,8 +181,14 @@ pub(super) fn case() -> impl Strategy<Value = Case> {
     let scans = vec((vec(group(), 1..3), any::<u8>(), 0..4_u8), 1..3);
     let rows = vec((any::<u8>(), any::<u8>(), any::<u8>(), values()), 1..70);
     let lateness = prop_oneof![Just(0), Just(1), Just(5), Just(40), Just(2_000)];
-    (1..5_usize, lateness, 1..9_usize, scans, rows).prop_map(|drawn| {
-        let (sources, lateness_ms, step, scans, rows) = drawn;
+    let lookups = || prop_oneof![2 => Just(Vec::new()), 1 => vec(lookup(), 1..3)];
+    let lookups = (lookups(), lookups());
+    (1..5_usize, lateness, 1..9_usize, (scans, lookups), rows).prop_map(|drawn| {
+        let (sources, lateness_ms, step, (scans, lookups), rows) = drawn;
+        let (mut lookups, mut output_lookups) = lookups;
+        place_lookups(&mut lookups, sources);
+        place_lookups(&mut output_lookups, sources + lookups.len());
+        let all_sources = sources + lookups.len() + output_lookups.len();
         let mut output = 0;
         let scans = scans
             .into_iter()
@@ -163,10 +203,38 @@ pub(super) fn case() -> impl Strategy<Value = Case> {
             if step < 250 {
                 columns[TIME] = Value::Timestamp(time);
             }
-            CaseRow { source: usize::from(source) % sources, columns }
+            CaseRow { source: usize::from(source) % all_sources, columns }
         };
-        Case { sources, lateness_ms, step, scans, rows: rows.into_iter().map(row).collect() }
+        let rows = rows.into_iter().map(row).collect();
+        Case { sources, lookups, output_lookups, lateness_ms, step, scans, rows }
     })
+}
+
+/// Draws a LAST JOIN; its place among the others is not known yet.
+fn lookup() -> impl Strategy<Value = LookupSpec> {
+    let keys = prop_oneof![2 => Just(vec![KEY]), 1 => Just(vec![KEY, SECOND_KEY])];
+    let least = LeastTime { column: TIME, is_inclusive: true };
+    let at_least = prop_oneof![3 => Just(None), 1 => Just(Some(least))];
+    (keys, any::<bool>(), at_least).prop_map(|(keys, is_inclusive, at_least)| LookupSpec {
+        source: 0,
+        columns: RIGHT_WIDTH,
+        main_keys: keys.clone(),
+        keys,
+        is_inclusive,
+        at_least,
+    })
+}
+
+/// Gives LAST JOINs their sources. The second one reads what the first one has joined.
+fn place_lookups(lookups: &mut [LookupSpec], sources: usize) {
+    for (at, lookup) in lookups.iter_mut().enumerate() {
+        lookup.source = sources + at;
+    }
+    let [_, second] = lookups else { return };
+    second.main_keys[0] += WIDTH;
+    if let Some(least) = &mut second.at_least {
+        *least = LeastTime { column: WIDTH + TIME, is_inclusive: second.is_inclusive };
+    }
 }
 
 /// Draws the columns of a row but for its time.
@@ -270,7 +338,7 @@ fn scan(
 }
 
 /// The constructs of streams.
-const CONSTRUCTS: [&str; 22] = [
+const CONSTRUCTS: [&str; 29] = [
     "ROWS",
     "ROWS_RANGE",
     "UNBOUNDED PRECEDING",
@@ -293,6 +361,13 @@ const CONSTRUCTS: [&str; 22] = [
     "NULL times",
     "NULL keys",
     "advanced after each row",
+    "LAST JOIN",
+    "LAST JOIN of what was joined",
+    "LAST JOIN of older rows only",
+    "LAST JOIN from a time on",
+    "LAST JOIN that leaves a row out",
+    "LAST JOIN above windows",
+    "LAST JOIN below and above windows",
 ];
 
 /// How often each construct was drawn.
@@ -305,6 +380,10 @@ impl ConstructCounts {
         let is = |test: &dyn Fn(&Window) -> bool| windows().any(test);
         let unions = |test: &dyn Fn(&[usize]) -> bool| case.scans.iter().any(|s| test(&s.unions));
         let times: Vec<_> = case.rows.iter().map(CaseRow::time).collect();
+        let expected = super::naive::evaluate(case);
+        let lookups = |test: &dyn Fn(&LookupSpec) -> bool| {
+            case.lookups.iter().chain(&case.output_lookups).any(test)
+        };
         let drawn = [
             is(&|window| matches!(window.frame, Frame::Rows { .. })),
             is(&|window| matches!(window.frame, Frame::Range { .. })),
@@ -336,11 +415,18 @@ impl ConstructCounts {
             case.scans.iter().any(|scan| scan.groups.len() > 1),
             case.scans.len() > 1,
             case.lateness_ms == 0,
-            !super::naive::evaluate(case).late.is_empty(),
+            !expected.late.is_empty(),
             times.windows(2).any(|pair| pair[0].is_some() && pair[0] == pair[1]),
             times.contains(&None),
             case.rows.iter().any(|row| row.columns[KEY] == Value::Null),
             case.step == 1,
+            !case.lookups.is_empty(),
+            case.lookups.len() > 1,
+            lookups(&|lookup| !lookup.is_inclusive),
+            lookups(&|lookup| lookup.at_least.is_some()),
+            expected.left_out > 0,
+            !case.output_lookups.is_empty(),
+            !case.lookups.is_empty() && !case.output_lookups.is_empty(),
         ];
         for (construct, _) in CONSTRUCTS.iter().zip(drawn).filter(|(_, is_drawn)| *is_drawn) {
             *self.0.entry(*construct).or_default() += 1;

@@ -1,5 +1,5 @@
-//! The windows of a stream by their definition: each frame is found among all rows, and its aggregates are computed
-//! from nothing.
+//! The LAST JOINs and windows of a stream by their definition: each match and each frame is found among all rows, and
+//! aggregates are computed from nothing.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -9,15 +9,17 @@ use lockstep_row::{Arena, Datum, Value, key::encode_key};
 
 use super::{
     Joined,
-    draw::{Case, CaseRow, TIME, arrival},
+    draw::{Case, CaseRow, RIGHT_WIDTH, TIME, arrival, window_row},
 };
-use crate::{CallSpec, ScanSpec};
+use crate::{CallSpec, LookupSpec, ScanSpec};
 
 /// What a stream has to give.
 pub(super) struct Expected {
     pub(super) joined: Joined,
     /// The arrivals of late rows.
     pub(super) late: Vec<u64>,
+    /// How many main rows the program leaves out.
+    pub(super) left_out: usize,
 }
 
 /// A row that is not late.
@@ -42,6 +44,13 @@ pub(super) fn evaluate(case: &Case) -> Expected {
         }
         taken.push(Taken { arrival: arrival(at), row });
     }
+    let rows: Vec<(u64, CaseRow)> = taken
+        .iter()
+        .filter_map(|row| Some((row.arrival, window_row_of(case, &taken, *row)?)))
+        .collect();
+    let left_out = taken.len() - rows.len();
+    let taken: Vec<_> =
+        rows.iter().map(|(arrival, row)| Taken { arrival: *arrival, row }).collect();
     let mut joined = Joined::new();
     for main in taken.iter().filter(|taken| taken.row.source == 0) {
         let mut results = vec![String::new(); case.spec().outputs()];
@@ -53,10 +62,63 @@ pub(super) fn evaluate(case: &Case) -> Expected {
                 }
             }
         }
-        let columns = main.row.columns.iter().map(|value| format!("{value:?}")).collect();
+        let columns = joined_by(&case.output_lookups, &taken, *main);
+        let columns = columns.iter().map(|value| format!("{value:?}")).collect();
         joined.insert(main.arrival, (columns, results));
     }
-    Expected { joined, late }
+    Expected { joined, late, left_out }
+}
+
+/// Returns a row as the windows have it; `None` where it is left out.
+fn window_row_of(case: &Case, rows: &[Taken<'_>], row: Taken<'_>) -> Option<CaseRow> {
+    if case.lookups.is_empty() || row.row.source != 0 {
+        return Some(row.row.clone());
+    }
+    let joined = joined_by(&case.lookups, rows, row);
+    Some(CaseRow { source: 0, columns: window_row(&joined)? })
+}
+
+/// Returns the columns of a main row, and those that LAST JOINs join.
+fn joined_by(lookups: &[LookupSpec], rows: &[Taken<'_>], main: Taken<'_>) -> Vec<Value> {
+    let mut joined = main.row.columns.clone();
+    for lookup in lookups {
+        let matched = newest_match(lookup, rows, (main, &joined));
+        joined.extend((0..RIGHT_WIDTH).map(|column| {
+            matched.map_or(Value::Null, |matched| matched.row.columns[column].clone())
+        }));
+    }
+    joined
+}
+
+/// Returns the row that a main row is joined with.
+fn newest_match<'c>(
+    lookup: &LookupSpec,
+    rows: &[Taken<'c>],
+    (main, joined): (Taken<'_>, &[Value]),
+) -> Option<Taken<'c>> {
+    let time = main.row.time()?;
+    let is_match = |right: &&Taken<'c>| {
+        let Some(right_time) = right.row.time() else { return false };
+        let is_late_enough = lookup.at_least.is_none_or(|least| match joined[least.column] {
+            Value::Timestamp(least_time) => {
+                right_time > least_time || (least.is_inclusive && right_time == least_time)
+            }
+            _ => false,
+        });
+        right.row.source == lookup.source
+            && key(&right.row.columns, &lookup.keys) == key(joined, &lookup.main_keys)
+            && (right_time < time || (lookup.is_inclusive && right_time == time))
+            && is_late_enough
+    };
+    let matches = rows.iter().filter(is_match);
+    matches.max_by_key(|right| (right.row.time(), right.arrival)).copied()
+}
+
+/// Returns some columns as a key.
+fn key(columns: &[Value], keys: &[usize]) -> Vec<u8> {
+    let (mut key, arena) = (Vec::new(), Arena::new());
+    encode_key(keys.iter().map(|column| columns[*column].as_datum(&arena)), &mut key);
+    key
 }
 
 /// Returns the rows of a frame in event order.
@@ -66,11 +128,7 @@ fn frame<'c>(
     rows: &[Taken<'c>],
     main: Taken<'c>,
 ) -> Vec<Taken<'c>> {
-    let key = |row: &CaseRow| {
-        let (mut key, arena) = (Vec::new(), Arena::new());
-        encode_key(scan.keys.iter().map(|column| row.columns[*column].as_datum(&arena)), &mut key);
-        key
-    };
+    let key = |row: &CaseRow| key(&row.columns, &scan.keys);
     let rank = |row: &CaseRow| match row.source {
         0 => Some(usize::MAX),
         source => {
