@@ -42,12 +42,19 @@ from ._lockstep import __version__
 from ._relation import Relation
 
 if TYPE_CHECKING:
-    from ._async import AsyncConnection, AsyncPrepared, AsyncRelation, connect_async
+    from ._async import (
+        AsyncConnection,
+        AsyncPrepared,
+        AsyncRelation,
+        AsyncSubscription,
+        connect_async,
+    )
 
 __all__ = [
     "AsyncConnection",
     "AsyncPrepared",
     "AsyncRelation",
+    "AsyncSubscription",
     "Connection",
     "Deployment",
     "DeploymentColumn",
@@ -75,7 +82,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Importing asyncio takes longer than importing the rest of the package.
-    if name in ("AsyncConnection", "AsyncPrepared", "AsyncRelation", "connect_async"):
+    if name.startswith("Async") or name == "connect_async":
         from . import _async
 
         return getattr(_async, name)

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ._arrow import require
 from ._connection import (
     Connection,
     Deployment,
@@ -28,6 +30,7 @@ from ._connection import (
 from ._error import Error
 from ._frames import finder
 from ._relation import BATCH_ROWS, ROWS_SHOWN, Relation
+from ._subscription import AsyncSubscription
 from ._worker import Worker
 
 if TYPE_CHECKING:
@@ -141,6 +144,7 @@ class AsyncConnection:
     def __init__(self, blocking: Connection, worker: Worker) -> None:
         self._blocking = blocking
         self._worker = worker
+        self._subscriptions: weakref.WeakSet[AsyncSubscription] = weakref.WeakSet()
 
     @property
     def blocking(self) -> Connection:
@@ -328,6 +332,37 @@ class AsyncConnection:
             self._worker,
         )
 
+    async def subscribe(
+        self, name: str, *, start: Literal["latest", "earliest"] = "latest"
+    ) -> AsyncSubscription:
+        """Returns an iterator over the rows of a stream, or of a table, as they are appended.
+
+        - ``name``: name of the stream or table.
+        - ``start``: ``"latest"`` for the rows that are appended after this call; ``"earliest"`` to
+          begin with the rows that are stored.
+
+        Returns an ``AsyncSubscription``. Other calls of the connection run while it waits for rows.
+        Raises ``Error`` as ``Connection.subscribe`` does.
+
+        Cost: one thread per subscription.
+
+        >>> import asyncio, lockstep
+        >>> async def main():
+        ...     async with lockstep.connect_async() as db:
+        ...         await db.execute("CREATE TABLE clicks (user STRING)")
+        ...         rows = await db.subscribe("clicks")
+        ...         await db.append("clicks", [{"user": "ann"}])
+        ...         return (await anext(rows)).to_pylist()
+        >>> asyncio.run(main())
+        [{'user': 'ann'}]
+        """
+        pyarrow = require("pyarrow", "to create Arrow batches")
+        session = self._blocking._session
+        found = await self._worker.run(lambda: session.subscribe(name, start))
+        subscription = AsyncSubscription(found, pyarrow)
+        self._subscriptions.add(subscription)
+        return subscription
+
     async def verify(
         self,
         deployment: str,
@@ -370,6 +405,8 @@ class AsyncConnection:
         >>> asyncio.run(main())
         <lockstep async connection, closed>
         """
+        for subscription in list(self._subscriptions):
+            await subscription.aclose()
         await self._worker.run(self._blocking.close)
         self._worker.end()
 

@@ -427,3 +427,68 @@ def test_training_data_is_made_as_by_a_relation(library, method):
             assert refused.value.code == "58P01"
 
     run(main)
+
+
+def test_a_subscription_waits_beside_other_calls_and_loses_no_rows(opening):
+    async def main() -> None:
+        async with opening() as db:
+            await db.execute("CREATE TABLE t (a INT); INSERT INTO t VALUES (1)")
+            later = await db.subscribe("t")
+            rows = await db.subscribe("t", start="earliest")
+            assert (await anext(rows)).to_pylist() == [{"a": 1}]
+            # Whoever waits is cancelled; the rows that arrive then are those of the next call.
+            for a in (2, 3):
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(anext(rows), 0.05)
+                await db.execute(f"INSERT INTO t VALUES ({a})")
+                assert (await anext(rows)).to_pylist() == [{"a": a}]
+            found = [row["a"] async for batch in _first(later, 2) for row in batch.to_pylist()]
+            assert found == [2, 3]
+            await rows.aclose()
+            assert [batch async for batch in rows] == []
+            with pytest.raises(lockstep.Error, match="does not exist"):
+                await db.subscribe("missing")
+            dropped = await db.subscribe("t")
+            waiting = asyncio.ensure_future(anext(dropped))
+            await db.execute("DROP TABLE t")
+            with pytest.raises(lockstep.Error, match="was dropped"):
+                await waiting
+
+    run(main)
+
+
+async def _first(subscription, rows: int):
+    """Yields batches until there were so many rows."""
+    async for batch in subscription:
+        yield batch
+        rows -= batch.num_rows
+        if rows <= 0:
+            return
+
+
+def test_a_closed_connection_ends_its_subscriptions(opening):
+    async def main() -> None:
+        async with opening() as db:
+            await db.execute("CREATE TABLE t (a INT)")
+            rows = await db.subscribe("t")
+            waiting = asyncio.ensure_future(anext(rows))
+            await asyncio.sleep(0.05)
+        with pytest.raises((asyncio.CancelledError, StopAsyncIteration)):
+            await waiting
+        assert [batch async for batch in rows] == []
+
+    run(main)
+
+
+def test_a_program_ends_although_a_subscription_waits():
+    program = """
+import asyncio, lockstep
+async def main():
+    db = await lockstep.connect_async()
+    await db.execute("CREATE TABLE t (a INT)")
+    rows = await db.subscribe("t")
+    asyncio.ensure_future(anext(rows))
+    await asyncio.sleep(0.05)
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=WAIT_S)

@@ -53,11 +53,15 @@ const TABLES: &str =
      CREATE TABLE events (id INT, k INT, ts TIMESTAMP, x DOUBLE, INDEX(KEY=k, TS=ts))";
 
 /// The streams: their names, and the frames of their windows.
-const STREAMS: [(&str, &str); 3] = [
+const STREAMS: [(&str, &str); 4] = [
     ("timed", "ROWS_RANGE BETWEEN 1s PRECEDING AND 700 FOLLOWING"),
     ("counted", "ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING"),
+    (JOINED, "ROWS_RANGE BETWEEN 1s PRECEDING AND 700 FOLLOWING"),
     (AT_ARRIVAL, "ROWS_RANGE BETWEEN 1s PRECEDING AND CURRENT ROW"),
 ];
+
+/// The stream with a LAST JOIN.
+const JOINED: &str = "joined";
 
 /// The stream that gives its rows when they arrive.
 const AT_ARRIVAL: &str = "known";
@@ -154,6 +158,13 @@ fn definitions() -> Vec<(&'static str, String)> {
 
 fn query_of(stream: &str) -> String {
     let frame = STREAMS.iter().find(|(name, _)| *name == stream).map_or("", |(_, frame)| frame);
+    if stream == JOINED {
+        return format!(
+            "SELECT orders.id, sum(e.x) OVER w AS s, e.x AS joined FROM orders LAST JOIN events AS e \
+             ORDER BY e.ts ON orders.k = e.k AND e.ts <= orders.ts \
+             WINDOW w AS (PARTITION BY orders.k ORDER BY orders.ts {frame})"
+        );
+    }
     format!(
         "SELECT id, sum(x) OVER w AS s, count(x) OVER w AS n FROM orders WINDOW w AS (UNION events \
          PARTITION BY k ORDER BY ts {frame})"
@@ -310,7 +321,7 @@ fn check_complete(
             other[1] == row[1] && integer(&other[2]).is_some_and(|time| settled.contains(&time))
         });
         let (has, is_final) = match name {
-            "timed" => (found.contains_key(&id), Some(time + FOLLOWING_MS < watermark)),
+            "timed" | JOINED => (found.contains_key(&id), Some(time + FOLLOWING_MS < watermark)),
             // Others of its time may be later ones, too.
             "counted" => (found.contains_key(&id), (later.count() >= 2).then_some(true)),
             _ => continue,
