@@ -57,7 +57,7 @@ nightly-generated:
 	cargo xtask conformance
 	cargo xtask parity --cases 5000
 	cargo xtask following --cases 5000
-	cargo xtask streams --cases 5000
+	cargo xtask streams --cases 5000 --seed $(SEED)
 	cargo xtask l3 --cases 20000 --seed $(SEED)
 	cargo xtask long-windows --cases 6000 --seed $(SEED)
 	cargo run --locked --package lockstep-crash -- kill --cycles 2000 --seed $(SEED)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow
@@ -70,3 +72,80 @@ def test_a_stream_cannot_have_parameters() -> None:
         db.execute("CREATE TABLE clicks (user STRING, price DOUBLE, ts TIMESTAMP)")
         query = WINDOW.replace("clicks", "clicks WHERE price > ?")
         db.execute(f"CREATE STREAM s INTO TABLE r AS {query}", [1])
+
+
+JOIN_D = "LAST JOIN d ORDER BY d.ts ON a.k = d.k AND d.ts <= a.ts"
+PAST = "PARTITION BY a.k ORDER BY a.ts ROWS_RANGE BETWEEN 500 PRECEDING AND CURRENT ROW"
+AROUND = "PARTITION BY a.k ORDER BY a.ts ROWS_RANGE BETWEEN 500 PRECEDING AND 200 FOLLOWING"
+
+JOINED = [
+    # UNION and LAST JOIN, which no window reads, one of two windows, and all windows.
+    f"SELECT a.id, d.y, sum(x) OVER w AS s FROM a {JOIN_D} WINDOW w AS (UNION b {AROUND})",
+    f"""SELECT a.id, d.y, sum(x) OVER w AS s, max(x) OVER v AS m FROM a {JOIN_D}
+    WINDOW w AS (UNION b {PAST} INSTANCE_NOT_IN_WINDOW), v AS ({AROUND})""",
+    f"""SELECT a.id, sum(x) OVER w AS s, sum(d.y) OVER v AS m FROM a {JOIN_D}
+    WINDOW w AS (UNION b {PAST}), v AS ({PAST})""",
+    # Conditions of the right table, of the joined row, and on the least time.
+    f"""SELECT a.id, d.y + 1 AS y, coalesce(e.y, -1.0) AS e, sum(x * 2) OVER w AS s FROM a {JOIN_D}
+    LAST JOIN (SELECT k, ts, y FROM d WHERE y > 3) AS e ORDER BY e.ts ON a.k = e.k AND e.ts < a.ts
+    WHERE d.y > 1 WINDOW w AS ({PAST})""",
+    f"""SELECT a.id, d.y, c.x AS c FROM a {JOIN_D}
+    LAST JOIN b AS c ORDER BY c.ts ON a.k = c.k AND c.x > 1 AND c.ts BETWEEN a.ts - 100 AND a.ts""",
+    # Below a sub-query, below a view, in WITH, with itself, and without windows.
+    f"""SELECT id, y, sum(y) OVER w AS s
+    FROM (SELECT a.id, a.k, a.ts, d.y FROM a {JOIN_D} WHERE d.y IS NOT NULL) AS a
+    WINDOW w AS ({AROUND})""",
+    f"SELECT id, sum(spent) OVER w AS s FROM v AS a WINDOW w AS ({PAST})",
+    f"""WITH p AS (SELECT k, ts, y FROM d) SELECT a.id, p.y, count(*) OVER w AS n FROM a
+    LAST JOIN p ORDER BY p.ts ON a.k + 0 = p.k AND p.ts <= a.ts WINDOW w AS ({AROUND})""",
+    "SELECT a.id, c.x AS c FROM a LAST JOIN a AS c ORDER BY c.ts ON a.k = c.k AND c.ts < a.ts",
+    f"SELECT id, y FROM (SELECT a.id, d.y FROM a {JOIN_D}) AS j WHERE y > 2",
+]
+
+
+@pytest.mark.parametrize("query", JOINED)
+def test_last_joins_have_the_values_of_batch_mode(query: str) -> None:
+    chosen = random.Random(5)
+    with lockstep.connect() as db:
+        db.execute(f"""
+            CREATE TABLE a (id INT, k INT, ts TIMESTAMP, x DOUBLE, INDEX(KEY=k, TS=ts));
+            CREATE TABLE b (id INT, k INT, ts TIMESTAMP, x DOUBLE, INDEX(KEY=k, TS=ts));
+            CREATE TABLE d (k INT, ts TIMESTAMP, y DOUBLE, INDEX(KEY=k, TS=ts));
+            CREATE VIEW v AS SELECT a.id, a.k, a.ts, a.x * d.y AS spent FROM a {JOIN_D};
+            CREATE STREAM s INTO TABLE results OPTIONS(lateness='1s') AS {query}""")
+        clock = 10_000
+        for number in range(200):
+            clock += chosen.randrange(20)
+            keys = [chosen.choice(["0", "1", "2", "NULL"]) for _ in range(3)]
+            rows = [f"{key}, {clock - chosen.choice([0, 0, 10, 900])}" for key in keys]
+            db.execute(f"""
+                INSERT INTO a VALUES ({number}, {rows[0]}, {number % 7}.5);
+                INSERT INTO b VALUES ({number}, {rows[1]}, {number % 5});
+                INSERT INTO d VALUES ({rows[2]}, {number % 9})""")
+            if number % 50 == 30:
+                db.execute("STOP STREAM s")
+                db.execute("START STREAM s")
+        # Nothing is late, and the watermark passes all rows but these.
+        last = 9_999_000
+        for table, row in [
+            ("a", f"-1, 9, {last}, 0"),
+            ("b", f"-1, 9, {last}, 0"),
+            ("d", f"9, {last}, 0"),
+        ]:
+            db.execute(f"INSERT INTO {table} VALUES ({row})")
+        watermark = "SELECT error, CAST(watermark AS BIGINT) FROM lockstep.streams"
+        wait_until(lambda: db.sql(watermark).fetchall()[0] == (None, last - 1_000))
+        expected = db.sql(f"SELECT * FROM ({query}) AS q WHERE id >= 0").fetchall()
+
+        def results() -> list[tuple[Any, ...]]:
+            return db.sql("SELECT * FROM results").fetchall()
+
+        wait_until(lambda: len(results()) >= len(expected))
+        assert sorted(map(repr, results())) == sorted(map(repr, expected))
+
+
+def wait_until(is_done: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not is_done():
+        assert time.monotonic() < end, "it takes too long"
+        time.sleep(0.01)

@@ -43,7 +43,7 @@ use self::{
     last_join::JoinedRowProgram,
     plan::{ContinuousPlan, JoinedMain, SourcePlan},
     rows::RowBuffer,
-    source::{FollowedSource, SourcePlace},
+    source::{FollowedSource, SourcePlace, SourceProgram},
 };
 use crate::{
     Database, Session, append::table_error, database::TableSet, prepared_request::BatchModeFallback,
@@ -209,18 +209,21 @@ impl ContinuousQuery {
             }
         };
         let signal = TailSignal::new();
-        let source = |(number, SourcePlan { table, plan: of_rows }): (usize, &SourcePlan)| {
-            let known = progress.map(|progress| &progress.sources[number]);
-            let earliest = options.from_earliest.then_some(0);
-            let from = known.map_or(earliest, |known| Some(known.from()));
-            let tail_options = TailOptions { from, limit_bytes: options.tail_bytes_max };
-            let entry = entries.iter().find(|entry| entry.id == *table);
-            let entry = entry.expect("the entries are of all tables of the query");
-            let (table, tail) = (entry.definition.name(), entry.table.tail(tail_options, &signal));
-            let order = plan.join.sources[number].order;
-            let rows = (compile(of_rows)?, order);
-            Ok(FollowedSource::new(number, table.to_string(), tail, rows, known))
-        };
+        let source =
+            |(number, SourcePlan { table, plan: of_rows, times }): (usize, &SourcePlan)| {
+                let known = progress.map(|progress| &progress.sources[number]);
+                let earliest = options.from_earliest.then_some(0);
+                let from = known.map_or(earliest, |known| Some(known.from()));
+                let tail_options = TailOptions { from, limit_bytes: options.tail_bytes_max };
+                let entry = entries.iter().find(|entry| entry.id == *table);
+                let entry = entry.expect("the entries are of all tables of the query");
+                let (table, tail) =
+                    (entry.definition.name(), entry.table.tail(tail_options, &signal));
+                let order = plan.join.sources[number].order;
+                let times = times.as_ref().map(&compile).transpose()?;
+                let rows = SourceProgram { rows: compile(of_rows)?, order, times };
+                Ok(FollowedSource::new(number, table.to_string(), tail, rows, known))
+            };
         let sources: Vec<FollowedSource> =
             plan.sources.iter().enumerate().map(source).collect::<Result<_>>()?;
         let lateness =

@@ -183,6 +183,15 @@ impl WindowJoin {
         Ok(pushed)
     }
 
+    /// Takes note of a row of a source that a condition has left out: it counts for the watermark alone.
+    pub fn pass(&mut self, source: usize, time: i64, now_ms: i64) -> Pushed {
+        match self.watermark.see(source, time, now_ms) {
+            Timeliness::InTime => Pushed::Ignored,
+            Timeliness::Late => Pushed::Late,
+            Timeliness::LateAfterIdle => Pushed::LateAfterIdle,
+        }
+    }
+
     /// Returns how far it is. Whoever stores it with the rows that were given, and for each source a place from which
     /// on rows are read again, goes on in another join with [`Self::begin_replay`].
     pub fn progress(&self) -> JoinProgress {

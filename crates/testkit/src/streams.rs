@@ -215,13 +215,17 @@ fn make_final(query: &mut OracleQuery, form: u8) {
     }
 }
 
-/// Draws and checks scenarios, as many as proptest draws. The error is a script, and what differs.
-pub fn run() -> Result<StreamCounts, String> {
+/// Draws and checks so many scenarios. The error is a script, and what differs.
+pub fn run(cases: u32, seed: u64) -> Result<StreamCounts, String> {
+    assert!(cases > 0, "something is drawn");
+    let max_global_rejects = cases.saturating_mul(256);
     let config =
-        Config { failure_persistence: None, max_global_rejects: 1 << 20, ..Config::default() };
-    let seed = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        Config { cases, failure_persistence: None, max_global_rejects, ..Config::default() };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let counts = RefCell::new(StreamCounts::default());
-    let outcome = TestRunner::new_with_rng(config, seed).run(&scenario(), |drawn| {
+    let outcome = TestRunner::new_with_rng(config, random).run(&scenario(), |drawn| {
         counts.borrow_mut().add(&drawn);
         let values = check(&drawn).map_err(TestCaseError::fail)?;
         counts.borrow_mut().values += values;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use lockstep_host::failpoint;
-use lockstep_testkit::{guide, l3, long_windows, slt};
+use lockstep_testkit::{guide, l3, long_windows, slt, streams};
 
 use crate::{
     conformance::{self, ConformanceOptions},
@@ -76,8 +76,13 @@ pub fn following(cases: u32) -> bool {
 }
 
 /// Compares continuous queries with the oracle and batch mode on so many scenarios.
-pub fn streams(cases: u32) -> bool {
-    drawn_scenarios("streams", cases)
+pub fn streams(cases: u32, seed: u64) -> bool {
+    let outcome = streams::run(cases, seed);
+    match &outcome {
+        Ok(counts) => println!("seed {seed}\n{counts}"),
+        Err(failure) => println!("seed {seed}: {failure}"),
+    }
+    outcome.is_ok()
 }
 
 fn drawn_scenarios(test: &str, cases: u32) -> bool {

@@ -73,6 +73,9 @@ enum Command {
         /// Number of cases.
         #[arg(long, default_value_t = 300)]
         cases: u32,
+        /// Seed of the cases.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
     },
     /// Deploy drawn queries and compare a request's answer with batch mode (promise L3).
     L3 {
@@ -178,7 +181,7 @@ fn main() -> ExitCode {
         Command::Miri => gates::miri(),
         Command::Parity { cases } => gates::parity(cases),
         Command::Following { cases } => gates::following(cases),
-        Command::Streams { cases } => gates::streams(cases),
+        Command::Streams { cases, seed } => gates::streams(cases, seed),
         Command::L3 { cases, seed } => gates::deployable(cases, seed),
         Command::LongWindows { cases, seed, bug } => {
             gates::long_windows(cases, seed, bug.as_deref())

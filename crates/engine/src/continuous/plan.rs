@@ -52,6 +52,8 @@ pub(super) struct SourcePlan {
     /// The id of the table.
     pub(super) table: u64,
     pub(super) plan: LogicalPlan,
+    /// Computes the event time of each row, also of those that conditions leave out; `None` where there are none.
+    pub(super) times: Option<LogicalPlan>,
 }
 
 /// What is computed of joined main rows: rows of the windows.
@@ -104,6 +106,9 @@ impl ContinuousPlan {
         sources.extend(below.sources);
         let above = exprs.output_lookups(&parts, order, sources.len())?;
         sources.extend(above.sources);
+        for (source, SourceShape { order, .. }) in &mut sources {
+            source.times = times_of(&source.plan, *order).map_err(planning)?;
+        }
         let (sources, of_rows): (Vec<_>, Vec<_>) = sources.into_iter().unzip();
         let join = WindowJoinSpec {
             sources: of_rows,
@@ -172,6 +177,29 @@ pub(super) fn check_source(plan: &LogicalPlan) -> Result<()> {
             check_source(plan.inputs()[0])
         }
         other => refused(other).err(),
+    }
+}
+
+/// Returns the plan of a column of the rows of a table that no condition leaves out; `None` without conditions.
+fn times_of(plan: &LogicalPlan, order: usize) -> PlanResult<Option<LogicalPlan>> {
+    let Some(rows) = without_filters(plan)? else { return Ok(None) };
+    let time = rows.schema().columns().into_iter().nth(order).map(Expr::Column);
+    let plan = Projection::try_new(time.into_iter().collect(), Arc::new(rows))?;
+    Ok(Some(LogicalPlan::Projection(plan)))
+}
+
+/// Returns a plan without its filters; `None` if it has none.
+fn without_filters(plan: &LogicalPlan) -> PlanResult<Option<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Filter(filter) => {
+            let below = without_filters(&filter.input)?;
+            Ok(Some(below.unwrap_or_else(|| filter.input.as_ref().clone())))
+        }
+        LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => {
+            let Some(input) = without_filters(plan.inputs()[0])? else { return Ok(None) };
+            plan.with_new_exprs(plan.expressions(), vec![input]).map(Some)
+        }
+        _ => Ok(None),
     }
 }
 
@@ -279,7 +307,7 @@ impl<'n> RowExprs<'n> {
         let Some(table) = table else {
             return Diagnostic::unsupported("a continuous query cannot read a system table").err();
         };
-        Ok(SourcePlan { table: table.id, plan: self.over(input)? })
+        Ok(SourcePlan { table: table.id, plan: self.over(input)?, times: None })
     }
 
     /// Makes the plan of main rows, and of the LAST JOINs below the windows, whose rows these columns are.

@@ -28,10 +28,7 @@ pub(super) struct FollowedSource {
     /// The name of its table.
     table: String,
     tail: TableTail,
-    /// Computes the columns of a row.
-    program: Program,
-    /// Which of them has the event time.
-    order: usize,
+    program: SourceProgram,
     arena: Arena,
     /// Whether the last read found no more rows.
     is_read: bool,
@@ -51,6 +48,17 @@ pub(super) struct FollowedSource {
     ahead_ms_max: Option<i64>,
     /// The late rows that were not taken; `None` where they are only counted.
     late_rows: Option<Vec<LateSourceRow>>,
+}
+
+/// What is computed of a row.
+#[derive(Debug)]
+pub(super) struct SourceProgram {
+    /// Computes its columns, unless a condition leaves it out.
+    pub(super) rows: Program,
+    /// Which of them has the event time.
+    pub(super) order: usize,
+    /// Computes the event time of a row that was left out; `None` where there are no conditions.
+    pub(super) times: Option<Program>,
 }
 
 /// A place in a source.
@@ -124,13 +132,12 @@ impl SourcePlace {
 }
 
 impl FollowedSource {
-    /// Makes a source that follows a table, and was so far before. `program` computes the columns of a row, and the
-    /// event time is the one at `order`.
+    /// Makes a source that follows a table, and was so far before.
     pub(super) fn new(
         number: usize,
         table: String,
         tail: TableTail,
-        (program, order): (Program, usize),
+        program: SourceProgram,
         known: Option<&SourcePlace>,
     ) -> Self {
         let known = known.cloned().unwrap_or_default();
@@ -141,7 +148,6 @@ impl FollowedSource {
             table,
             tail,
             program,
-            order,
             arena: Arena::new(),
             is_read: false,
             held: known.held,
@@ -243,10 +249,11 @@ impl FollowedSource {
         (join, now_ms): (&mut WindowJoin, i64),
         emit: &mut dyn FnMut(WindowedRow<'_>),
     ) -> Result<()> {
-        let (ahead_ms_max, order) = (self.ahead_ms_max, self.order);
+        let ahead_ms_max = self.ahead_ms_max;
         let is_join = join.held(self.number).is_some();
         self.make_mark(join.sources()[self.number].newest);
         let Self { number, table, tail, program, arena, late_after_idle, late_rows, .. } = self;
+        let SourceProgram { rows: program, order, times } = program;
         let (is_replaying, replayed_to) = (self.rows_to_replay > 0, self.replayed_to);
         let left = usize::try_from(self.rows_to_replay).unwrap_or(usize::MAX);
         // How many rows of a LAST JOIN are left is not known.
@@ -268,13 +275,24 @@ impl FollowedSource {
             if is_replaying && late_after_idle.binary_search(&arrival).is_ok() {
                 return;
             }
+            let last_ms = ahead_ms_max.map_or(i64::MAX, |ahead| arrival_ms.saturating_add(ahead));
             let columns = (0..columns_of_table).map(|column| row.get_in(column, arena));
             let of_table: &[Datum<'_>] = arena.alloc_slice_fill_iter(columns);
             match program.answer_at(of_table, arrival, arena) {
-                Ok(None) => {}
+                Ok(None) => {
+                    let time =
+                        times.as_ref().map(|times| times.answer_at(of_table, arrival, arena));
+                    let time = match time.transpose() {
+                        Ok(time) => time.flatten().and_then(|columns| columns[0].as_i64()),
+                        Err(error) => return failed = Some(error),
+                    };
+                    let Some(time) = time.filter(|time| *time <= last_ms) else { return };
+                    if join.pass(*number, time, now_ms) == Pushed::LateAfterIdle && !is_replaying {
+                        late_after_idle.push_back(arrival);
+                    }
+                }
                 Ok(Some(columns)) => {
-                    let last_ms = ahead_ms_max.map(|ahead_ms| arrival_ms.saturating_add(ahead_ms));
-                    let is_ahead = columns[order].as_i64() > last_ms.or(Some(i64::MAX));
+                    let is_ahead = columns[*order].as_i64() > Some(last_ms);
                     let row = StreamRow { source: *number, arrival, columns };
                     let pushed = match is_ahead {
                         true => Ok(Pushed::Late),
@@ -297,7 +315,7 @@ impl FollowedSource {
                         let names = names.iter().map(|column| column.name.as_str());
                         late_rows.push(LateSourceRow {
                             table: table.clone(),
-                            time: columns[order].as_i64(),
+                            time: columns[*order].as_i64(),
                             arrival,
                             arrival_ms,
                             row: json_of(names, of_table),
