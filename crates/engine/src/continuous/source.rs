@@ -249,87 +249,40 @@ impl FollowedSource {
         (join, now_ms): (&mut WindowJoin, i64),
         emit: &mut dyn FnMut(WindowedRow<'_>),
     ) -> Result<()> {
-        let ahead_ms_max = self.ahead_ms_max;
         let is_join = join.held(self.number).is_some();
         self.make_mark(join.sources()[self.number].newest);
-        let Self { number, table, tail, program, arena, late_after_idle, late_rows, .. } = self;
-        let SourceProgram { rows: program, order, times } = program;
-        let (is_replaying, replayed_to) = (self.rows_to_replay > 0, self.replayed_to);
+        let replayed_to = (self.rows_to_replay > 0).then_some(self.replayed_to);
         let left = usize::try_from(self.rows_to_replay).unwrap_or(usize::MAX);
         // How many rows of a LAST JOIN are left is not known.
-        let (rows_max, end) = match is_replaying {
-            true if is_join => (ROWS_AT_ONCE, replayed_to),
-            true => (left.min(ROWS_AT_ONCE), u64::MAX),
-            false => (ROWS_AT_ONCE, u64::MAX),
+        let (rows_max, end) = match replayed_to {
+            Some(replayed_to) if is_join => (ROWS_AT_ONCE, replayed_to),
+            Some(_) => (left.min(ROWS_AT_ONCE), u64::MAX),
+            None => (ROWS_AT_ONCE, u64::MAX),
         };
-        let (mut failed, mut late) = (None, 0);
-        let columns_of_table = program.input().map_or(0, |schema| schema.columns.len());
-        let read = tail.read_before(end, rows_max, |TailRow { arrival, arrival_ms, row }| {
-            if failed.is_some() {
-                return;
-            }
-            if is_replaying && arrival >= replayed_to {
-                failed = Some(removed(table));
-                return;
-            }
-            if is_replaying && late_after_idle.binary_search(&arrival).is_ok() {
-                return;
-            }
-            let last_ms = ahead_ms_max.map_or(i64::MAX, |ahead| arrival_ms.saturating_add(ahead));
-            let columns = (0..columns_of_table).map(|column| row.get_in(column, arena));
-            let of_table: &[Datum<'_>] = arena.alloc_slice_fill_iter(columns);
-            match program.answer_at(of_table, arrival, arena) {
-                Ok(None) => {
-                    let time =
-                        times.as_ref().map(|times| times.answer_at(of_table, arrival, arena));
-                    let time = match time.transpose() {
-                        Ok(time) => time.flatten().and_then(|columns| columns[0].as_i64()),
-                        Err(error) => return failed = Some(error),
-                    };
-                    let Some(time) = time.filter(|time| *time <= last_ms) else { return };
-                    if join.pass(*number, time, now_ms) == Pushed::LateAfterIdle && !is_replaying {
-                        late_after_idle.push_back(arrival);
-                    }
-                }
-                Ok(Some(columns)) => {
-                    let is_ahead = columns[*order].as_i64() > Some(last_ms);
-                    let row = StreamRow { source: *number, arrival, columns };
-                    let pushed = match is_ahead {
-                        true => Ok(Pushed::Late),
-                        false => join.push(row, now_ms, emit),
-                    };
-                    let pushed = match pushed {
-                        Ok(pushed) => pushed,
-                        Err(error) => return failed = Some(error),
-                    };
-                    let is_late = matches!(pushed, Pushed::Late | Pushed::LateAfterIdle);
-                    if !is_late || is_replaying {
-                        return;
-                    }
-                    late += 1;
-                    if pushed == Pushed::LateAfterIdle {
-                        late_after_idle.push_back(arrival);
-                    }
-                    if let Some(late_rows) = late_rows {
-                        let names = program.input().map_or(&[][..], |schema| &schema.columns);
-                        let names = names.iter().map(|column| column.name.as_str());
-                        late_rows.push(LateSourceRow {
-                            table: table.clone(),
-                            time: columns[*order].as_i64(),
-                            arrival,
-                            arrival_ms,
-                            row: json_of(names, of_table),
-                        });
-                    }
-                }
-                Err(error) => failed = Some(error),
+        let Self { number, table, tail, program, arena, late_after_idle, late_rows, .. } = self;
+        let ahead_ms_max = self.ahead_ms_max;
+        let mut rows = ReadRows {
+            number: *number,
+            table,
+            program,
+            arena,
+            ahead_ms_max,
+            replayed_to,
+            late_after_idle,
+            late_rows,
+            late: 0,
+        };
+        let mut pushed = Ok(());
+        let read = tail.read_before(end, rows_max, |row| {
+            if pushed.is_ok() {
+                pushed = rows.push(&row, (join, now_ms), emit);
             }
         });
+        let late = rows.late;
         arena.reset();
-        if let Some(error) = failed {
-            return Err(error);
-        }
+        pushed?;
         let count = read.map_err(|error| lost(&error, &self.table))?;
+        let is_replaying = replayed_to.is_some();
         if is_replaying && !is_join && count == 0 {
             return Err(removed(&self.table));
         }
@@ -353,6 +306,77 @@ impl FollowedSource {
             let arrival = self.tail.position();
             self.marks.push_back(SourceMark { arrival, newest, rows: self.rows_read });
         }
+    }
+}
+
+/// The rows of a read, which are pushed into the join.
+struct ReadRows<'s> {
+    number: usize,
+    table: &'s str,
+    program: &'s SourceProgram,
+    arena: &'s Arena,
+    ahead_ms_max: Option<i64>,
+    /// Where the rows end that are read again; `None` where none are.
+    replayed_to: Option<u64>,
+    late_after_idle: &'s mut VecDeque<u64>,
+    late_rows: &'s mut Option<Vec<LateSourceRow>>,
+    late: u64,
+}
+
+impl ReadRows<'_> {
+    fn push(
+        &mut self,
+        TailRow { arrival, arrival_ms, row }: &TailRow<'_>,
+        (join, now_ms): (&mut WindowJoin, i64),
+        emit: &mut dyn FnMut(WindowedRow<'_>),
+    ) -> Result<()> {
+        let (arrival, arena) = (*arrival, self.arena);
+        if self.replayed_to.is_some_and(|replayed_to| arrival >= replayed_to) {
+            return Err(removed(self.table));
+        }
+        let is_replaying = self.replayed_to.is_some();
+        if is_replaying && self.late_after_idle.binary_search(&arrival).is_ok() {
+            return Ok(());
+        }
+        let SourceProgram { rows: program, order, times } = self.program;
+        let last_ms = self.ahead_ms_max.map_or(i64::MAX, |ahead| arrival_ms.saturating_add(ahead));
+        let columns = program.input().map_or(0, |schema| schema.columns.len());
+        let columns = (0..columns).map(|column| row.get_in(column, arena));
+        let of_table: &[Datum<'_>] = arena.alloc_slice_fill_iter(columns);
+        let Some(columns) = program.answer_at(of_table, arrival, arena)? else {
+            let Some(times) = times else { return Ok(()) };
+            let time = times.answer_at(of_table, arrival, arena)?;
+            let time = time.and_then(|columns| columns[0].as_i64());
+            let passed = time.filter(|time| *time <= last_ms);
+            let passed = passed.map(|time| join.pass(self.number, time, now_ms));
+            if passed == Some(Pushed::LateAfterIdle) && !is_replaying {
+                self.late_after_idle.push_back(arrival);
+            }
+            return Ok(());
+        };
+        let time = columns[*order].as_i64();
+        let row = StreamRow { source: self.number, arrival, columns };
+        let is_ahead = time > Some(last_ms);
+        let pushed = if is_ahead { Pushed::Late } else { join.push(row, now_ms, emit)? };
+        if is_replaying || !matches!(pushed, Pushed::Late | Pushed::LateAfterIdle) {
+            return Ok(());
+        }
+        self.late += 1;
+        if pushed == Pushed::LateAfterIdle {
+            self.late_after_idle.push_back(arrival);
+        }
+        if let Some(late_rows) = self.late_rows {
+            let names = program.input().map_or(&[][..], |schema| &schema.columns);
+            let names = names.iter().map(|column| column.name.as_str());
+            late_rows.push(LateSourceRow {
+                table: self.table.to_owned(),
+                time,
+                arrival,
+                arrival_ms: *arrival_ms,
+                row: json_of(names, of_table),
+            });
+        }
+        Ok(())
     }
 }
 
