@@ -92,10 +92,8 @@ fn sources_and_sinks_that_are_killed_move_each_row_once() {
     let report = kafka::run(&options);
     assert!(report.violations.is_empty(), "{report}");
     assert!(report.written > 200 && report.bad > 0, "{report}");
-    assert!(
-        2 * report.had_read > report.kills && 4 * report.had_written > report.kills,
-        "{report}"
-    );
+    // Its share depends on how fast the machine is: some of the kills meet work of each kind.
+    assert!(report.had_read >= 5 && report.had_written >= 3, "{report}");
 }
 
 #[test]
