@@ -52,12 +52,13 @@ class AsyncSubscription:
             raise StopAsyncIteration
         if self._waiting is None:
             self._waiting = asyncio.create_task(self._worker.run(lambda: next(found, None)))
-        waiting = self._waiting
         try:
-            batch = await asyncio.shield(waiting)
-        finally:
-            if waiting.done():
-                self._waiting = None
+            batch = await asyncio.shield(self._waiting)
+        except Exception:
+            self._waiting = None
+            raise
+        # Not if the task was cancelled, also at the moment at which the rows arrived.
+        self._waiting = None
         if batch is None:
             raise StopAsyncIteration
         return self._pyarrow.record_batch(batch)

@@ -88,12 +88,21 @@ fn bugs_of_streams_are_found() {
 
 #[test]
 fn sources_and_sinks_that_are_killed_move_each_row_once() {
-    let options = WorkKillOptions { failpoints: KAFKA_FAILPOINTS, ..stream_options("kafka", 20) };
-    let report = kafka::run(&options);
-    assert!(report.violations.is_empty(), "{report}");
-    assert!(report.written > 200 && report.bad > 0, "{report}");
-    // Its share depends on how fast the machine is: some of the kills meet work of each kind.
-    assert!(report.had_read >= 5 && report.had_written >= 3, "{report}");
+    // How many of the kills meet a sink that has written depends on how fast the machine is.
+    let mut had_written = 0;
+    for run in 0..3 {
+        let options = stream_options("kafka", 20);
+        let seed = options.seed + run;
+        let report = kafka::run(&WorkKillOptions { failpoints: KAFKA_FAILPOINTS, seed, ..options });
+        assert!(report.violations.is_empty(), "{report}");
+        assert!(report.written > 200 && report.bad > 0, "{report}");
+        assert!(2 * report.had_read > report.kills, "{report}");
+        had_written += report.had_written;
+        if had_written > 5 {
+            return;
+        }
+    }
+    panic!("{had_written} kills of sinks that had written");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! A [`ContinuousQuery`] follows the tables of its query ([`lockstep_table::TableTail`]) and gives each main row once,
 //! when the watermark has passed the end of its windows: with the values that batch mode computes over all rows that
 //! were not late, bit for bit. Request mode's programs compute what is below and above the windows row by row; the
-//! windows, and the LAST JOINs below them, are a [`WindowJoin`].
+//! windows and the LAST JOINs are a [`WindowJoin`].
 //!
 //! Of its tables, the one whose rows are the oldest is read first, so that the rows of the others do not wait in
 //! memory: it has the rows of the lateness and of the longest frame, however many are stored.

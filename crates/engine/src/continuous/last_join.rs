@@ -16,8 +16,8 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_plan::{
-    CatalogTable, LastJoin,
-    lineage::{column, last_join},
+    LastJoin,
+    lineage::{column, last_join, leftmost_table},
 };
 use lockstep_request::Program;
 use lockstep_row::{Arena, Datum};
@@ -271,9 +271,8 @@ pub(super) fn several_times() -> Diagnostic {
 
 /// Makes the error for a LAST JOIN that takes rows however new they are.
 fn without_end(join: &LastJoin) -> Diagnostic {
-    let table = lockstep_plan::lineage::leftmost_table(&join.right);
-    let name = table.map_or("the right table", |table: &CatalogTable| table.name.as_str());
-    let name = if name.is_empty() { "the right table" } else { name };
+    let table = leftmost_table(&join.right);
+    let name = table.map_or("the right table", |table| table.name.as_str());
     Diagnostic::unsupported(format!(
         "the results of a stream with this LAST JOIN are never final: `{name}` may always get a \
          newer row"
