@@ -39,7 +39,7 @@ use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::{Settings, scalar::feature_role::FeatureRole};
 use lockstep_host::{disk, query};
 
-use destination::{Destination, TemporaryFile, not_created};
+use destination::{Destination, TEMPORARY_SUFFIX, TemporaryFile, not_created};
 pub use folder::{FolderExporter, export_folder};
 pub use format::ExportFormat;
 use parquet_file::ParquetFileWriter;
@@ -394,6 +394,21 @@ impl Exporter {
         }
     }
 
+    /// Completes the file under a temporary name in its folder, from which [`StagedFile::publish`] renames it: for who
+    /// remembers both names between, so that a crash leaves the file under one of them.
+    pub fn stage(self, path: &Path) -> Result<StagedFile> {
+        let ClosedFile { temporary, .. } = self.close()?;
+        let staged = StagedFile { temporary: temporary.keep(), path: path.to_owned() };
+        debug_assert_eq!(staged.temporary.parent(), staged.path.parent(), "in the same folder");
+        sync_folder_of(&staged.path)?;
+        Ok(staged)
+    }
+
+    /// Returns the number of rows that were written.
+    pub fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
     /// Completes the file under its final name and returns the number of rows written.
     pub fn finish(self) -> Result<u64> {
         let closed = self.close()?;
@@ -436,6 +451,45 @@ impl ClosedFile {
             .map_err(|error| from_io(&error, "write", &self.path))?;
         Ok(self.row_count)
     }
+}
+
+/// A complete file with the name that it gets. It stays where it is until it is published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StagedFile {
+    /// Its temporary name.
+    pub temporary: PathBuf,
+    /// Its name in the end.
+    pub path: PathBuf,
+}
+
+impl StagedFile {
+    /// Gives the file its name. One that has it already stays as it is. Fails where another file has that name.
+    pub fn publish(&self) -> Result<()> {
+        if !disk::exists(&self.temporary) {
+            return Ok(());
+        }
+        if disk::exists_or_links(&self.path) {
+            return Err(from_io(&io::ErrorKind::AlreadyExists.into(), "write", &self.path));
+        }
+        disk::rename(&self.temporary, &self.path)
+            .map_err(|error| from_io(&error, "write", &self.path))?;
+        sync_folder_of(&self.path)
+    }
+}
+
+fn sync_folder_of(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    disk::sync_folder(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => not_created(&error, path),
+        _ => from_io(&error, "write", folder),
+    })
+}
+
+/// Returns whether the name of a file is that of an export which is not complete, and begins so.
+pub fn is_temporary(name: &str, begin: &str) -> bool {
+    let name = name.strip_prefix('.').and_then(|name| name.strip_suffix(TEMPORARY_SUFFIX));
+    name.is_some_and(|name| name.starts_with(begin))
 }
 
 /// Writes batches to a file; see [`Exporter`]. Returns the number of rows.

@@ -19,7 +19,7 @@ use lockstep_engine::Session;
 use lockstep_testkit::random::Random;
 use tokio::runtime::Runtime;
 
-use crate::work::{self, WorkKillOptions, open, remove};
+use crate::work::{self, WorkKillOptions, count, open, remove, texts};
 
 /// The most milliseconds until a child is killed that need not have sent any request.
 const KILL_MS_MAX: usize = 500;
@@ -297,24 +297,6 @@ impl BrokerDriver {
         let missing = results.keys().find(|value| !written.contains_key(*value));
         Err(format!("not as the table has them: {twice:?}; missing: {missing:?}"))
     }
-}
-
-fn count(session: &Session, table: &str) -> Result<usize, String> {
-    let text = texts(session, &format!("SELECT CAST(count(*) AS STRING) FROM {table}"))?;
-    let count = text.keys().next().and_then(|text| text.parse().ok());
-    count.ok_or_else(|| format!("table {table} has no number of rows"))
-}
-
-/// Returns how often each text is in the only column of a query.
-fn texts(session: &Session, sql: &str) -> Result<BTreeMap<String, usize>, String> {
-    let output = session.execute(sql).map_err(|error| format!("{sql}: {error}"))?;
-    let mut found = BTreeMap::new();
-    for row in output.batches.iter().flat_map(lockstep_testkit::rows::of_batch) {
-        if let Some(lockstep_row::Value::String(text)) = row.first() {
-            *found.entry(text.to_string()).or_default() += 1;
-        }
-    }
-    Ok(found)
 }
 
 /// Runs a child, which works until it is killed.

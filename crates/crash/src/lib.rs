@@ -12,7 +12,8 @@
 //! | [`soak`] | a served directory under mixed load, with disconnects and kills |
 //! | [`streams`] | streams under kills: each result once, with the bits of batch mode |
 //! | [`kafka`] | sources and sinks under kills, over a broker in the driver: each message one row, each row one message |
-//! | [`work`] | children that work until they are killed: what these two have in common |
+//! | [`files`] | the same over folders: each line one row, each row in one file |
+//! | [`work`] | children that work until they are killed: what these have in common |
 //! | [`bugs`] | the bugs that the others are to find |
 //! | [`workload`], [`objects`], [`rows`] | the operations, and how often each is drawn |
 //! | [`operation`] | an operation as data |
@@ -26,6 +27,7 @@ pub mod bugs;
 pub mod child;
 pub mod difference;
 pub mod failpoints;
+pub mod files;
 pub mod kafka;
 pub mod kill;
 pub mod merge;

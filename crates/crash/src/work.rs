@@ -2,6 +2,7 @@
 //! have in common.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
@@ -100,4 +101,23 @@ pub(crate) fn open(directory: &Path) -> Result<Session, String> {
     assert!(tuning.segment_bytes < StorageTuning::default().segment_bytes, "the log has segments");
     let opened = Database::open_with(directory, &OpenOptions { tuning, ..OpenOptions::default() });
     opened.map(|database| database.session()).map_err(|error| error.to_string())
+}
+
+/// Returns the number of rows of a table.
+pub(crate) fn count(session: &Session, table: &str) -> Result<usize, String> {
+    let text = texts(session, &format!("SELECT CAST(count(*) AS STRING) FROM {table}"))?;
+    let count = text.keys().next().and_then(|text| text.parse().ok());
+    count.ok_or_else(|| format!("table {table} has no number of rows"))
+}
+
+/// Returns how often each text is in the only column of a query.
+pub(crate) fn texts(session: &Session, sql: &str) -> Result<BTreeMap<String, usize>, String> {
+    let output = session.execute(sql).map_err(|error| format!("{sql}: {error}"))?;
+    let mut found = BTreeMap::new();
+    for row in output.batches.iter().flat_map(lockstep_testkit::rows::of_batch) {
+        if let Some(lockstep_row::Value::String(text)) = row.first() {
+            *found.entry(text.to_string()).or_default() += 1;
+        }
+    }
+    Ok(found)
 }

@@ -8,6 +8,7 @@ use std::{
 use lockstep_crash::{
     bugs::{BUGS, FoundBy},
     failpoints,
+    files::{self, FILE_BUGS, FILE_FAILPOINTS},
     kafka::{self, KAFKA_BUGS, KAFKA_FAILPOINTS},
     kill::{self, KillOptions},
     replay::{self, ReplayOptions},
@@ -111,6 +112,24 @@ fn bugs_of_sources_and_sinks_are_found() {
         let (bug, failpoints) = (Some((*bug).to_owned()), KAFKA_FAILPOINTS);
         let options = stream_options("kafka-bugs", 200);
         let report = kafka::run(&WorkKillOptions { bug, failpoints, ..options });
+        assert!(!report.violations.is_empty(), "{report}");
+    }
+}
+
+#[test]
+fn sources_and_sinks_of_files_that_are_killed_move_each_row_once() {
+    let options = stream_options("files", 20);
+    let report = files::run(&WorkKillOptions { failpoints: FILE_FAILPOINTS, ..options });
+    assert!(report.violations.is_empty(), "{report}");
+    assert!(report.written > 200 && report.bad > 0 && report.files > 20, "{report}");
+}
+
+#[test]
+fn bugs_of_sources_and_sinks_of_files_are_found() {
+    for bug in FILE_BUGS {
+        let (bug, failpoints) = (Some((*bug).to_owned()), FILE_FAILPOINTS);
+        let options = stream_options("file-bugs", 200);
+        let report = files::run(&WorkKillOptions { bug, failpoints, ..options });
         assert!(!report.violations.is_empty(), "{report}");
     }
 }

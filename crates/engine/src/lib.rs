@@ -29,7 +29,7 @@
 //! | `statement`, `options`, `statement_description` | what each statement does, the reader of its options, what it will return |
 //! | `append`, [`appender`](Appender), `offline_data`, [`conversion`](Conversion), `literal`, `constant` | rows into tables |
 //! | [`continuous`](ContinuousQuery), `stream`, [`subscription`](Subscription) | continuous queries, the streams that they are, and rows as they are appended |
-//! | `connector` | sources and sinks: rows from topics, and into them |
+//! | `connector` | sources and sinks: rows from topics and files, and into them |
 //! | `worker`, `progress` | the threads of streams, sources and sinks, and how far they are |
 //! | [`text_rows`], [`json_text`] | rows from JSON and CSV, and values as JSON |
 //! | `relation`, `query_stream`, `index_read`, `named_source` | queries in batch mode, and what they read that is not stored |

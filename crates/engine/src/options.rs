@@ -10,6 +10,8 @@ use std::ops::RangeInclusive;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::ast::{Literal, OptionItem, OptionValue};
 
+use crate::variables::duration_ms;
+
 /// The options of one statement; `T` collects their values.
 pub(crate) struct OptionTable<'s, T> {
     pub(crate) specs: &'s [OptionSpec<T>],
@@ -149,6 +151,22 @@ impl OptionArgument<'_> {
         match &self.item.value {
             OptionValue::Literal(Literal::Int(value)) if range.contains(value) => Ok(*value),
             _ => self.invalid(expected),
+        }
+    }
+
+    /// Reads a duration, as milliseconds: text such as '10s', an interval, or a number of milliseconds.
+    pub(crate) fn milliseconds(&self) -> Result<i64> {
+        let read = match &self.item.value {
+            OptionValue::Literal(Literal::Int(count)) => Some(i64::from(*count)),
+            OptionValue::Literal(Literal::BigInt(count)) => Some(*count),
+            OptionValue::Literal(Literal::Interval(interval)) => interval.milliseconds(),
+            value => word(value)
+                .and_then(|text| duration_ms(&text.trim().to_ascii_lowercase()))
+                .and_then(|ms| i64::try_from(ms).ok()),
+        };
+        match read {
+            Some(ms @ 0..) => Ok(ms),
+            _ => self.invalid("must be a duration such as '10s', or a number of milliseconds"),
         }
     }
 

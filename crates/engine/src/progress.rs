@@ -1,6 +1,7 @@
-//! The stored progress of a stream, a source or a sink: the rows of a table that nobody names, of which the last one counts.
+//! The stored progress of a stream, a source or a sink: the rows of a table that nobody names, of which the last one of
+//! each number counts.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_row::{Column, DataType, Datum, IndexSpec, Retention, TableSchema};
@@ -8,6 +9,9 @@ use lockstep_table::{BulkLoad, Table, TailOptions, TailSignal};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Database, append::table_error, catalog::CatalogRecord};
+
+/// The number of the row that says how far it is.
+const OWN_NUMBER: i32 = 1;
 
 /// The table with the progress of one of them.
 #[derive(Debug, Clone)]
@@ -53,22 +57,25 @@ impl ProgressTable {
 
     /// Reads what was stored last; `None` where it has not begun.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        let last = self.read_all()?.remove(&OWN_NUMBER);
+        let parse = |text: String| serde_json::from_str(&text);
+        last.map(parse).transpose().map_err(|error| unreadable(&error.to_string()))
+    }
+
+    /// Reads what was stored last under each number.
+    pub(crate) fn read_all(&self) -> Result<BTreeMap<i32, String>> {
         let options = TailOptions { from: Some(0), limit_bytes: u64::MAX };
         let mut tail = self.0.tail(options, &TailSignal::new());
-        let mut last = None;
+        let mut last = BTreeMap::new();
         let read = tail.read(usize::MAX, |found| {
             let arena = lockstep_row::Arena::new();
-            if let Datum::String(text) = found.row.get_in(1, &arena) {
-                last = Some(text.to_owned());
+            let value = |column| found.row.get_in(column, &arena);
+            if let (Datum::Int(number), Datum::String(text)) = (value(0), value(1)) {
+                last.insert(number, text.to_owned());
             }
         });
-        let failed = |what: String| {
-            let message = format!("the progress cannot be read: {what}");
-            Box::new(Diagnostic::internal(message))
-        };
-        read.map_err(|error| failed(error.to_string()))?;
-        let parse = |text: String| serde_json::from_str(&text);
-        last.map(parse).transpose().map_err(|error| failed(error.to_string()))
+        read.map_err(|error| unreadable(&error.to_string()))?;
+        Ok(last)
     }
 
     /// Stores a progress by itself.
@@ -79,11 +86,42 @@ impl ProgressTable {
         stored.map(|_| ()).map_err(|error| table_error(&error))
     }
 
+    /// Stores texts under their numbers, and a progress.
+    pub(crate) fn store_all(
+        &self,
+        progress: &impl Serialize,
+        texts: &BTreeMap<i32, String>,
+    ) -> Result<()> {
+        let mut load = self.0.load_any();
+        Self::push(&mut load, progress)?;
+        texts.iter().try_for_each(|(number, text)| push_text(&mut load, *number, text))?;
+        let stored = BulkLoad::finish_all(vec![load]);
+        stored.map(|_| ()).map_err(|error| table_error(&error))
+    }
+
     /// Adds the row that says how far it is.
     pub(crate) fn push(load: &mut BulkLoad<'_>, progress: &impl Serialize) -> Result<()> {
-        let text = serde_json::to_string(progress);
-        let text = text.map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
-        let row = vec![Datum::Int(1), Datum::String(&text)];
-        load.push([row]).map_err(|error| table_error(&error))
+        Self::push_at(load, OWN_NUMBER, progress)
     }
+
+    /// Adds a row with another number, of which the last one counts, too.
+    pub(crate) fn push_at(
+        load: &mut BulkLoad<'_>,
+        number: i32,
+        value: &impl Serialize,
+    ) -> Result<()> {
+        let text = serde_json::to_string(value);
+        let text = text.map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
+        push_text(load, number, &text)
+    }
+}
+
+fn push_text(load: &mut BulkLoad<'_>, number: i32, text: &str) -> Result<()> {
+    debug_assert!(number >= OWN_NUMBER, "numbers begin with that of the progress");
+    let row = vec![Datum::Int(number), Datum::String(text)];
+    load.push([row]).map_err(|error| table_error(&error))
+}
+
+fn unreadable(why: &str) -> Box<Diagnostic> {
+    Box::new(Diagnostic::internal(format!("the progress cannot be read: {why}")))
 }

@@ -8,6 +8,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    time::UNIX_EPOCH,
 };
 
 use crate::{file_access::special_kind, query::file_access};
@@ -86,6 +87,8 @@ pub struct FileStatus {
     pub special: Option<&'static str>,
     /// The bits that say who may do what; `None` where the system has none.
     pub mode: Option<u32>,
+    /// When it was changed, in nanoseconds since the epoch; `None` where the system does not say.
+    pub modified_ns: Option<i64>,
 }
 
 /// Returns what the system says of a file or a folder.
@@ -94,7 +97,15 @@ pub fn status(path: &Path) -> io::Result<FileStatus> {
     let (bytes, is_folder) = (found.len(), found.is_dir());
     debug_assert!(!(is_folder && found.is_file()), "a folder is no file");
     let special = special_kind(found.file_type());
-    Ok(FileStatus { bytes, is_folder, special, mode: mode_of(&found) })
+    let modified = found.modified().ok();
+    let since_epoch = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let modified_ns = since_epoch.and_then(|since| i64::try_from(since.as_nanos()).ok());
+    Ok(FileStatus { bytes, is_folder, special, mode: mode_of(&found), modified_ns })
+}
+
+/// Makes sure that the names in a folder are on the disk.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    file_access().sync_folder(folder)
 }
 
 #[cfg(unix)]

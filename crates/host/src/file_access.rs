@@ -163,6 +163,14 @@ impl FileAccess {
         }
     }
 
+    /// Makes sure that the names in a folder are on the disk.
+    #[expect(clippy::disallowed_methods, reason = "this is the real disk")]
+    pub fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        let resolved = self.resolve(path)?;
+        debug_assert!(resolved.is_absolute(), "links are followed");
+        File::open(resolved)?.sync_all()
+    }
+
     /// Returns the names in a folder, in no order.
     pub fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
         match self.existing(path)? {

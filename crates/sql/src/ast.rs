@@ -15,9 +15,10 @@ pub use query::{
     Select, SelectItem, SetExpr, TableRef, WindowAttribute, WindowSpec,
 };
 pub use statement::{
-    AlterTableAction, ColumnDefinition, ConnectorKind, ConnectorStatement, CreateConnector,
-    CreateFunction, CreateIndex, CreateLike, CreateProcedure, CreateStream, CreateTable,
-    CreateToken, CreateView, Deploy, Estimate, IgnoredRows, IndexDefinition, Insert, InsertRow,
-    LoadData, ObjectPart, OptionItem, OptionValue, ParameterDefinition, PrimaryKey, Privileges,
-    RoleMembership, Show, Statement, StreamStatement, UserDefinition, VerifyAgainst, ViewForm,
+    AlterTableAction, ColumnDefinition, ConnectorKind, ConnectorStatement, ConnectorSystem,
+    CreateConnector, CreateFunction, CreateIndex, CreateLike, CreateProcedure, CreateStream,
+    CreateTable, CreateToken, CreateView, Deploy, Estimate, IgnoredRows, IndexDefinition, Insert,
+    InsertRow, LoadData, ObjectPart, OptionItem, OptionValue, ParameterDefinition, PrimaryKey,
+    Privileges, RoleMembership, Show, Statement, StreamStatement, UserDefinition, VerifyAgainst,
+    ViewForm,
 };

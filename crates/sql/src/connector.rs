@@ -4,7 +4,7 @@
 
 use lockstep_diagnostic::Result;
 
-use crate::ast::{ConnectorKind, ConnectorStatement, CreateConnector, Statement};
+use crate::ast::{ConnectorKind, ConnectorStatement, ConnectorSystem, CreateConnector, Statement};
 use crate::cursor::Parser;
 
 impl Parser<'_> {
@@ -39,9 +39,16 @@ impl Parser<'_> {
                 (is_stream, rows)
             }
         };
-        self.expect_word("KAFKA")?;
+        let system = match self.eat_word("FILES") {
+            true => ConnectorSystem::Files,
+            false => {
+                self.expect_word("KAFKA")?;
+                ConnectorSystem::Kafka
+            }
+        };
         let options = self.options_clause("OPTIONS")?;
-        let created = CreateConnector { kind, name, if_not_exists, rows, is_stream, options };
+        let created =
+            CreateConnector { kind, name, if_not_exists, rows, is_stream, system, options };
         Ok(Statement::Connector(ConnectorStatement::Create(Box::new(created))))
     }
 

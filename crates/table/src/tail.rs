@@ -38,6 +38,10 @@ pub struct TableTail {
     state: Arc<TailState>,
     /// Rows with a smaller arrival were read.
     reached: u64,
+    /// Whether rows that were read are kept until [`Self::release`].
+    keeps_read: bool,
+    /// Rows with a smaller arrival are not read again.
+    released: u64,
 }
 
 /// A row that a tail gives.
@@ -174,7 +178,7 @@ impl Table {
         let place = TailPlace { next: reached, ..TailPlace::default() };
         let state = Arc::new(TailState { limit_bytes, place: Mutex::new(place) });
         tails.push(Arc::downgrade(&state));
-        TableTail { table: Arc::clone(self), state, reached }
+        TableTail { table: Arc::clone(self), state, reached, keeps_read: false, released: reached }
     }
 
     /// Returns an arrival before which no row becomes visible any more: all that there will be are. The snapshots of
@@ -265,10 +269,36 @@ impl TableTail {
                 Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             });
             self.reached = if visited.is_ok() && !is_full { part_end } else { reached };
-            self.state.place.lock().pass(self.reached);
+            if !self.keeps_read {
+                self.release(self.reached);
+            }
             visited.map_err(TailError::Read)?;
         }
         Ok(count)
+    }
+
+    /// Returns the tail, which also keeps rows that were read until they are released, so that they can be read again.
+    #[must_use]
+    pub fn keeping_read(mut self) -> Self {
+        self.keeps_read = true;
+        self
+    }
+
+    /// Notes that rows with a smaller arrival are not read again.
+    pub fn release(&mut self, arrival: u64) {
+        debug_assert!(arrival <= self.reached, "they were read");
+        self.released = arrival;
+        self.state.place.lock().pass(arrival);
+    }
+
+    /// Goes back to the rows behind those that were released. If some of them are lost, the next read fails.
+    pub fn rewind(&mut self) {
+        debug_assert!(self.keeps_read, "the others may be gone");
+        self.reached = self.released;
+        let mut place = self.state.place.lock();
+        if place.next > self.released {
+            place.lost = Some(self.released..place.next);
+        }
     }
 
     /// Returns the arrival from which on rows are read next.
@@ -305,7 +335,8 @@ impl TableTail {
                 return Err(TailError::Lost { arrivals: start..end, limit_bytes });
             }
         }
-        if let Some(part) = place.parts.front() {
+        // What a tail keeps that were read comes first.
+        if let Some(part) = place.parts.iter().find(|part| part.end > self.reached) {
             return Ok(Some(Arc::clone(part)));
         }
         // Under the lock: who removes rows takes it before.
@@ -316,7 +347,9 @@ impl TableTail {
         }
         let part = unread_part(&self.table, snapshot.state(), self.reached..visible, READ_BYTES);
         let part = Arc::new(part);
-        place.parts.push_back(Arc::clone(&part));
+        if !self.keeps_read {
+            place.parts.push_back(Arc::clone(&part));
+        }
         Ok(Some(part))
     }
 }

@@ -15,6 +15,9 @@ use lockstep_host::disk;
 
 use crate::error::from_io;
 
+/// The end of the name of a file that is not complete.
+pub(super) const TEMPORARY_SUFFIX: &str = ".tmp";
+
 /// Where the file of an export is in the end.
 #[derive(Debug)]
 pub(super) struct Destination {
@@ -70,10 +73,19 @@ pub(super) struct TemporaryFile {
     pub(super) path: PathBuf,
 }
 
+impl TemporaryFile {
+    /// Leaves the file where it is, and returns its path.
+    pub(super) fn keep(mut self) -> PathBuf {
+        std::mem::take(&mut self.path)
+    }
+}
+
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        // Fails after a rename, when there is no temporary file.
-        drop(disk::remove_file(&self.path));
+        if !self.path.as_os_str().is_empty() {
+            // Fails after a rename, when there is no temporary file.
+            drop(disk::remove_file(&self.path));
+        }
     }
 }
 
@@ -106,5 +118,5 @@ fn temporary_path(path: &Path) -> PathBuf {
     // Relaxed: only the number has to be new.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}-{number}.tmp", std::process::id()))
+    path.with_file_name(format!(".{name}.{}-{number}{TEMPORARY_SUFFIX}", std::process::id()))
 }

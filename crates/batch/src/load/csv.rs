@@ -36,6 +36,8 @@ pub(super) struct CsvFile {
     builders: Vec<ColumnBuilder>,
     /// The notes about its columns.
     notes: Vec<Note>,
+    /// The error behind the rows of the last batch.
+    failed: Option<Box<Diagnostic>>,
 }
 
 /// A cursor over the records of a file.
@@ -44,6 +46,7 @@ pub(super) struct CsvLines {
     path: InputFile,
     read: BytesRead,
     records: CsvRecords<TextInput>,
+    characters: CsvCharacters,
 }
 
 /// The longest name of a column in a header.
@@ -55,7 +58,7 @@ impl CsvLines {
         let read = BytesRead::default();
         let characters = CsvCharacters { delimiter: options.delimiter, quote: options.quote };
         let records = CsvRecords::new(path.text(&read)?, characters);
-        Ok(Self { path, read, records })
+        Ok(Self { path, read, records, characters })
     }
 
     /// Returns the records.
@@ -108,6 +111,26 @@ impl CsvLines {
         Ok(name.to_owned())
     }
 
+    /// Returns the text of the record, as it may have been written.
+    fn text(&self) -> String {
+        let CsvCharacters { delimiter, quote } = self.characters;
+        let (quote, mut text) = (quote.map(char::from), String::new());
+        for field in 0..self.records.width() {
+            if field > 0 {
+                text.push(char::from(delimiter));
+            }
+            let value = String::from_utf8_lossy(self.records.bytes(field).unwrap_or_default());
+            match quote.filter(|_| self.records.is_quoted(field)) {
+                Some(quote) => {
+                    let doubled = value.replace(quote, &format!("{quote}{quote}"));
+                    text.push_str(&format!("{quote}{doubled}{quote}"));
+                }
+                None => text.push_str(&value),
+            }
+        }
+        text
+    }
+
     /// Returns an error about the record.
     fn error(&self, code: &'static str, what: &str) -> Box<Diagnostic> {
         let message = format!("file `{}`, line {}: {what}", self.path, self.records.line());
@@ -129,16 +152,28 @@ impl CsvFile {
         let ColumnMapping { sources: fields, notes } = matched;
         target.check_defaults(&fields, &lines.path)?;
         let builders = target.builders();
-        Ok(Self { lines, fields, width, builders, notes, target })
+        Ok(Self { lines, fields, width, builders, notes, failed: None, target })
     }
 }
 
 impl FileReader for CsvFile {
     fn next_batch(&mut self, skipped: &mut Skipped) -> Result<Option<RecordBatch>> {
-        let Self { target, lines, fields, width, builders, notes } = self;
+        let Self { target, lines, fields, width, builders, notes, failed } = self;
+        if let Some(error) = failed.take() {
+            return Err(error);
+        }
         let mut row_count = 0;
         let mut cut = Vec::new();
-        while row_count < FILE_BATCH_ROWS && lines.advance()? {
+        while row_count < FILE_BATCH_ROWS && !skipped.is_full() {
+            match lines.advance() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if row_count == 0 => return Err(error),
+                Err(error) => {
+                    *failed = Some(error);
+                    break;
+                }
+            }
             match read_row(target, lines, fields, *width, &mut cut) {
                 Ok(row) => {
                     for (builder, value) in builders.iter_mut().zip(row) {
@@ -148,14 +183,17 @@ impl FileReader for CsvFile {
                 }
                 Err(error) => match target.options.csv.on_error {
                     OnError::Fail => return Err(error),
-                    OnError::Skip => skipped.add(error),
+                    OnError::Skip => {
+                        let place = (&lines.path, lines.records.line());
+                        skipped.add(error, row_count, place, || lines.text());
+                    }
                 },
             }
         }
         cut.sort_unstable();
         cut.dedup();
         notes.extend(cut.iter().map(|at| Note::Cut(target.schema.columns[*at].name.clone())));
-        if row_count == 0 {
+        if row_count == 0 && !skipped.is_full() {
             return Ok(None);
         }
         debug_assert!(row_count <= FILE_BATCH_ROWS, "a batch has a limit");

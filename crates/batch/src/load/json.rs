@@ -314,6 +314,8 @@ pub(super) struct JsonFile {
     builders: Vec<ColumnBuilder>,
     /// The keys that are no columns and were not noted yet.
     ignored: IgnoredKeys,
+    /// The error behind the rows of the last batch.
+    failed: Option<Box<Diagnostic>>,
 }
 
 /// What makes rows of objects.
@@ -351,7 +353,8 @@ impl JsonFile {
         let builders = target.builders();
         let objects = JsonObjects::open(file)?;
         let ignored = IgnoredKeys::default();
-        Ok(Self { objects, rows: JsonRows { target, names }, builders, ignored })
+        let rows = JsonRows { target, names };
+        Ok(Self { objects, rows, builders, ignored, failed: None })
     }
 }
 
@@ -464,9 +467,21 @@ fn read<'v>(
 
 impl FileReader for JsonFile {
     fn next_batch(&mut self, skipped: &mut Skipped) -> Result<Option<RecordBatch>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         let mut row_count = 0;
         let mut builders = std::mem::take(&mut self.builders);
-        while row_count < super::FILE_BATCH_ROWS && self.objects.advance()? {
+        while row_count < super::FILE_BATCH_ROWS && !skipped.is_full() {
+            match self.objects.advance() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if row_count == 0 => return Err(error),
+                Err(error) => {
+                    self.failed = Some(error);
+                    break;
+                }
+            }
             match self.rows.row(&self.objects, &mut self.ignored) {
                 Ok(row) => {
                     for (builder, value) in builders.iter_mut().zip(&row) {
@@ -479,14 +494,18 @@ impl FileReader for JsonFile {
                 }
                 Err(error) => match self.rows.target.options.csv.on_error {
                     OnError::Fail => return Err(error),
-                    OnError::Skip => skipped.add(error),
+                    OnError::Skip => {
+                        let JsonObjects { file, line, text, .. } = &self.objects;
+                        let text = || String::from_utf8_lossy(text).into_owned();
+                        skipped.add(error, row_count, (file, *line), text);
+                    }
                 },
             }
         }
         let columns = builders.iter_mut().map(ColumnBuilder::finish).collect();
         self.builders = builders;
         match row_count {
-            0 => Ok(None),
+            0 if !skipped.is_full() => Ok(None),
             _ => self.rows.target.batch(columns, row_count).map(Some),
         }
     }

@@ -8,6 +8,7 @@ mod arrow_file;
 mod columns;
 mod csv;
 mod csv_records;
+mod found;
 mod imported;
 mod infer;
 mod json;
@@ -37,6 +38,7 @@ use self::columns::{ColumnIdentity, Note};
 use crate::error::from_arrow;
 pub use columns::{ColumnMatch, UnknownColumns};
 pub use csv_records::{CsvCharacters, CsvError, CsvRecords, TEXT_AFTER_QUOTE, read_field};
+pub use found::{FileMark, FoundFile, SkippedRow, find_files};
 pub use infer::infer_schema;
 pub(crate) use infer::{InferredFiles, infer_files};
 pub(crate) use lake::find_lake_files;
@@ -167,17 +169,7 @@ pub fn read_file(
     schema: &TableSchema,
     settings: &Settings,
 ) -> Result<FileRows> {
-    let target = LoadTarget {
-        columns: (0..schema.columns.len()).collect(),
-        folder_columns: Vec::new(),
-        arrow_schema: arrow_schema(schema),
-        schema: schema.clone(),
-        options: options.clone(),
-        settings: *settings,
-        absent: AbsentColumns::Default,
-        pruning: None,
-        identity: ColumnIdentity::Name,
-    };
+    let target = LoadTarget::of_table(schema, options.clone(), *settings);
     Ok(FileRows::new(target, paths::expand(path)?))
 }
 
@@ -243,6 +235,21 @@ struct LoadTarget {
 }
 
 impl LoadTarget {
+    /// Makes the target of rows that have all columns of a table.
+    fn of_table(schema: &TableSchema, options: LoadOptions, settings: Settings) -> Self {
+        Self {
+            columns: (0..schema.columns.len()).collect(),
+            folder_columns: Vec::new(),
+            arrow_schema: arrow_schema(schema),
+            schema: schema.clone(),
+            options,
+            settings,
+            absent: AbsentColumns::Default,
+            pruning: None,
+            identity: ColumnIdentity::Name,
+        }
+    }
+
     /// Returns the value of a column that a file does not have: what metadata or the name of a folder
     /// says, or its default, or NULL; an error when it has none of them and does not take NULL.
     fn default_of<'v>(&'v self, column: usize, file: &'v InputFile) -> Result<Datum<'v>> {
@@ -319,12 +326,38 @@ impl LoadTarget {
 struct Skipped {
     count: u64,
     first: Option<Box<Diagnostic>>,
+    /// Those of the batch, where they are kept.
+    kept: Option<Vec<SkippedRow>>,
 }
 
+/// The most characters of a row that are kept.
+const KEPT_CHARS_MAX: usize = 1 << 20;
+
 impl Skipped {
-    fn add(&mut self, diagnostic: Box<Diagnostic>) {
+    /// Adds a row behind so many of the batch: its file, its line and its text.
+    fn add(
+        &mut self,
+        diagnostic: Box<Diagnostic>,
+        rows_before: usize,
+        (file, line): (&InputFile, u64),
+        text: impl FnOnce() -> String,
+    ) {
         self.count += 1;
+        if let Some(kept) = &mut self.kept {
+            let mut text = text();
+            if let Some((end, _)) = text.char_indices().nth(KEPT_CHARS_MAX) {
+                text.truncate(end);
+            }
+            let place = format!("file `{file}`, line {line}: ");
+            let reason = diagnostic.message.strip_prefix(&place).unwrap_or(&diagnostic.message);
+            kept.push(SkippedRow { rows_before, line, text, reason: reason.to_owned() });
+        }
         self.first.get_or_insert(diagnostic);
+    }
+
+    /// Returns whether no more rows are to be kept of a batch.
+    fn is_full(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.len() >= FILE_BATCH_ROWS)
     }
 }
 
@@ -392,6 +425,11 @@ impl FileRows {
     /// Returns the error of the first row that was skipped.
     pub fn first_skipped(&self) -> Option<&Diagnostic> {
         self.skipped.first.as_deref()
+    }
+
+    /// Takes the malformed rows that were kept of the last batch.
+    pub fn take_skipped(&mut self) -> Vec<SkippedRow> {
+        self.skipped.kept.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Returns warnings about columns and parts of values that were ignored so far.

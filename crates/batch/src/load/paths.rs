@@ -6,12 +6,17 @@ use std::{
 };
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_host::{RefusedFile, disk, query};
+use lockstep_host::{
+    RefusedFile,
+    disk::{self, FileStatus},
+    query,
+};
 use percent_encoding::percent_decode_str;
 
 use super::{
+    found::{FileMark, FoundFile},
     location::{InputFile, Location},
-    remote,
+    remote::{self, RemoteFile},
 };
 use crate::error::{from_io, interrupted};
 
@@ -27,11 +32,34 @@ pub(crate) const NULL_FOLDER: &str = "__HIVE_DEFAULT_PARTITION__";
 /// `_SUCCESS`) are excluded.
 pub(super) fn expand(path: &str) -> Result<Vec<InputFile>> {
     if remote::is_remote(path) {
-        return expand_remote(path);
+        let files = remote_files(path)?;
+        let files: Vec<InputFile> = files.into_iter().map(remote_input).collect();
+        if files.is_empty() {
+            let message = format!("no file matches `{path}`");
+            return Diagnostic::new(code::UNDEFINED_FILE, message).err();
+        }
+        return Ok(files);
     }
-    let path = Path::new(path.strip_prefix("file://").unwrap_or(path));
-    let is_pattern = path.to_string_lossy().contains(['*', '?']) && !disk::exists(path);
-    let mut files = if is_pattern { matching(path)? } else { vec![path.to_path_buf()] };
+    let path = local_path(path);
+    let files = local_files(path)?;
+    if files.is_empty() {
+        return Err(match disk::is_folder(path) {
+            true => without_files(path),
+            false => from_io(&io::ErrorKind::NotFound.into(), "read", path),
+        });
+    }
+    files.iter().try_for_each(|file| check_file(file).map(drop))?;
+    Ok(files.into_iter().map(InputFile::local).collect())
+}
+
+/// Returns a path of this machine without the scheme that it may have.
+fn local_path(path: &str) -> &Path {
+    Path::new(path.strip_prefix("file://").unwrap_or(path))
+}
+
+/// Returns the files that a path, a folder or a pattern names, which need not exist.
+fn local_files(path: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = if is_pattern(path) { matching(path)? } else { vec![path.to_path_buf()] };
     if let [directory] = files.as_slice()
         && disk::is_folder(directory)
     {
@@ -40,22 +68,69 @@ pub(super) fn expand(path: &str) -> Result<Vec<InputFile>> {
         add_files(&directory, &mut Vec::new(), &mut files)?;
         files.sort();
     }
-    if files.is_empty() {
-        return Err(match disk::is_folder(path) {
-            true => without_files(path),
-            false => from_io(&io::ErrorKind::NotFound.into(), "read", path),
-        });
-    }
-    files.iter().try_for_each(|file| check_file(file))?;
-    Ok(files.into_iter().map(InputFile::local).collect())
+    Ok(files)
 }
 
-/// Fails for a file that is missing or not to be opened, before any of them is.
-fn check_file(file: &Path) -> Result<()> {
+fn is_pattern(path: &Path) -> bool {
+    path.to_string_lossy().contains(['*', '?']) && !disk::exists(path)
+}
+
+/// Finds the files that a path names, in the order of their names, as [`expand`] does; there may be none, but the folder
+/// has to exist. What is removed meanwhile is not found.
+pub(super) fn find(path: &str) -> Result<Vec<FoundFile>> {
+    if remote::is_remote(path) {
+        let found = |(_, file): &(String, RemoteFile)| FileMark {
+            bytes: file.size(),
+            modified_ns: file.modified_ns(),
+        };
+        let files = remote_files(path)?;
+        return Ok(files
+            .into_iter()
+            .map(|file| FoundFile { mark: found(&file), input: remote_input(file) })
+            .collect());
+    }
+    let path = local_path(path);
+    let (looked_at, is_pattern) = (folder_of(path), is_pattern(path));
+    match disk::status(looked_at) {
+        Ok(status) if status.is_folder || !is_pattern => {}
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(from_io(&error, "list", looked_at));
+        }
+        _ => {
+            let what = if is_pattern { "directory" } else { "file or directory" };
+            let message = format!("{what} `{}` does not exist", looked_at.display());
+            let diagnostic = Diagnostic::new(code::UNDEFINED_FILE, message);
+            return diagnostic.with_hint("Create the directory.").err();
+        }
+    }
+    let mut found = Vec::new();
+    for file in local_files(path)? {
+        match check_file(&file) {
+            Ok(FileStatus { bytes, modified_ns, .. }) => {
+                let mark = FileMark { bytes, modified_ns };
+                found.push(FoundFile { mark, input: InputFile::local(file) });
+            }
+            Err(error) if error.code == code::UNDEFINED_FILE => {}
+            Err(error) => return Err(error),
+        }
+    }
+    debug_assert!(found.is_sorted_by_key(FoundFile::path), "in the order of the names");
+    Ok(found)
+}
+
+/// Returns the folder in which the files of a pattern are looked for, and any other path as it is.
+fn folder_of(path: &Path) -> &Path {
+    let is_fixed = |part: &&Path| !part.to_string_lossy().contains(['*', '?']);
+    let folder = path.ancestors().find(is_fixed).filter(|_| is_pattern(path)).unwrap_or(path);
+    if folder == Path::new("") { Path::new(".") } else { folder }
+}
+
+/// Returns what the system says of a file. Fails for one that is missing or not to be opened, before any of them is.
+fn check_file(file: &Path) -> Result<FileStatus> {
     let found = disk::status(file).map_err(|error| from_io(&error, "read", file))?;
     match found.special {
         Some(special) => Err(from_io(&RefusedFile::Special(special).into(), "read", file)),
-        None => Ok(()),
+        None => Ok(found),
     }
 }
 
@@ -119,7 +194,8 @@ fn enter_folder(folder: &Path, above: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-fn expand_remote(url: &str) -> Result<Vec<InputFile>> {
+/// Returns the files that a URL names, with their paths in the store.
+fn remote_files(url: &str) -> Result<Vec<(String, RemoteFile)>> {
     let listed = remote::list(url)?;
     let pattern = url.splitn(4, '/').nth(3).unwrap_or_default();
     let is_pattern = pattern.contains(['*', '?']);
@@ -130,21 +206,18 @@ fn expand_remote(url: &str) -> Result<Vec<InputFile>> {
     let wanted = listed.into_iter().filter(|(path, file)| file.size() > 0 && is_wanted(path));
     let mut wanted: Vec<_> = wanted.collect();
     wanted.sort_by(|left, right| left.0.cmp(&right.0));
-    if wanted.is_empty() {
-        let message = format!("no file matches `{url}`");
-        return Diagnostic::new(code::UNDEFINED_FILE, message).err();
-    }
     debug_assert!(wanted.is_sorted_by_key(|(path, _)| path.clone()), "in the order of the names");
-    let made = |(path, file): (String, _)| {
-        let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
-        InputFile {
-            partition: partition_of(folders.split('/')),
-            location: Location::Remote(file),
-            values: Vec::new(),
-            statistics: None,
-        }
-    };
-    Ok(wanted.into_iter().map(made).collect())
+    Ok(wanted)
+}
+
+fn remote_input((path, file): (String, RemoteFile)) -> InputFile {
+    let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
+    InputFile {
+        partition: partition_of(folders.split('/')),
+        location: Location::Remote(file),
+        values: Vec::new(),
+        statistics: None,
+    }
 }
 
 fn list(directory: &Path) -> Result<Vec<PathBuf>> {

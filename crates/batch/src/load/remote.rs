@@ -21,7 +21,7 @@ use futures::{StreamExt, TryStreamExt};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::{PerProcess, sync::Mutex};
 use object_store::{
-    ObjectStore, ObjectStoreExt, aws::AmazonS3Builder, azure::MicrosoftAzureBuilder,
+    ObjectMeta, ObjectStore, ObjectStoreExt, aws::AmazonS3Builder, azure::MicrosoftAzureBuilder,
     gcp::GoogleCloudStorageBuilder, http::HttpBuilder, path::Path as ObjectPath,
 };
 
@@ -40,6 +40,8 @@ pub(crate) struct RemoteFile {
     path: ObjectPath,
     url: String,
     size: u64,
+    /// When it was changed, in nanoseconds since the epoch, if that is known.
+    modified_ns: Option<i64>,
 }
 
 impl fmt::Debug for RemoteFile {
@@ -57,6 +59,11 @@ impl RemoteFile {
     /// Returns its size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Returns when it was changed, in nanoseconds since the epoch, if that is known.
+    pub(crate) fn modified_ns(&self) -> Option<i64> {
+        self.modified_ns
     }
 
     /// Reads a part of it. Waits for the network.
@@ -132,10 +139,11 @@ pub(crate) fn list(url: &str) -> Result<Vec<(String, RemoteFile)>> {
     let parts = split(url)?;
     let store = store_of(&parts)?;
     let is_pattern = parts.path.contains(['*', '?']) || parts.path.ends_with('/');
-    let made = |path: ObjectPath, size: u64| {
-        let text = path.to_string();
+    let made = |ObjectMeta { location, size, last_modified, .. }| {
+        let text = location.to_string();
         let url = format!("{}/{text}", parts.root);
-        (text, RemoteFile { store: Arc::clone(&store), path, url, size })
+        let modified_ns = last_modified.timestamp_nanos_opt();
+        (text, RemoteFile { store: Arc::clone(&store), path: location, url, size, modified_ns })
     };
     let parsed = |text: &str| {
         ObjectPath::parse(text.trim_end_matches('/'))
@@ -145,7 +153,7 @@ pub(crate) fn list(url: &str) -> Result<Vec<(String, RemoteFile)>> {
     if !is_pattern {
         let path = parsed(parts.path)?;
         match wait.block_on(store.head(&path)) {
-            Ok(found) => return Ok(vec![made(path, found.size)]),
+            Ok(found) => return Ok(vec![made(found)]),
             Err(object_store::Error::NotFound { .. }) if !parts.scheme.starts_with("http") => {}
             Err(error) => return Err(store_error(url, &error)),
         }
@@ -157,7 +165,7 @@ pub(crate) fn list(url: &str) -> Result<Vec<(String, RemoteFile)>> {
     let prefix = parsed(fixed)?;
     let listed = store.list(Some(&prefix)).take(OBJECTS_MAX).try_collect::<Vec<_>>();
     let listed = wait.block_on(listed).map_err(|error| store_error(url, &error))?;
-    Ok(listed.into_iter().map(|object| made(object.location, object.size)).collect())
+    Ok(listed.into_iter().map(made).collect())
 }
 
 /// Returns a file of a known size, without a request.
@@ -165,7 +173,7 @@ pub(crate) fn file(url: &str, size: u64) -> Result<RemoteFile> {
     let parts = split(url)?;
     let path = ObjectPath::parse(parts.path)
         .map_err(|error| failed(url, &format!("is not a valid object path: {error}")))?;
-    Ok(RemoteFile { store: store_of(&parts)?, path, url: url.to_owned(), size })
+    Ok(RemoteFile { store: store_of(&parts)?, path, url: url.to_owned(), size, modified_ns: None })
 }
 
 /// Finds a file. Waits for the network.

@@ -13,8 +13,8 @@ use lockstep_function::Settings;
 use lockstep_row::{Column, DataType, TableSchema, Value};
 
 use super::{
-    ColumnMatch, CsvOptions, FileFormat, LoadOptions, OnError, UnknownColumns, infer_schema,
-    read_file,
+    ColumnMatch, CsvOptions, FILE_BATCH_ROWS, FileFormat, FoundFile, LoadOptions, OnError,
+    UnknownColumns, find_files, infer_schema, read_file,
 };
 use crate::{
     export::{ExportOptions, export},
@@ -232,6 +232,85 @@ fn a_malformed_row_is_named_or_skipped() {
     let (rows, skipped) = load(&path, &options, &people()).unwrap();
     assert_eq!(rows, [person("Bo", Some(1), Some(0)), person("Ed", Some(3), Some(0))]);
     assert_eq!(skipped, 2);
+}
+
+#[test]
+fn malformed_rows_are_kept_with_their_places_and_texts() {
+    let directory = TestDirectory::new();
+    let csv = "name,age,seen\nBo,1,0\nCy,forty,0\n\"D,i\",2\nEd,3,0\n\"Fy";
+    let json = "{\"name\": \"Bo\", \"age\": 1, \"seen\": 0}\n{\"age\": \"forty\"}\n[2]\n\
+                {\"name\": \"Ed\", \"age\": 3, \"seen\": 0}\n";
+    let files = [
+        ("people.csv", csv, ["Cy,forty,0", "\"D,i\",2"]),
+        ("people.json", json, ["{\"age\": \"forty\"}", "[2]"]),
+    ];
+    for (name, content, texts) in files {
+        let path = directory.write(name, content);
+        let format = FileFormat::of_path(name).unwrap();
+        let options = LoadOptions { format, ..LoadOptions::default() };
+        let found = find_files(&path).unwrap().remove(0);
+        let mut rows = found.open(&options, &people(), &Settings::default());
+        let batch = rows.next().unwrap().unwrap();
+        let expected = [person("Bo", Some(1), Some(0)), person("Ed", Some(3), Some(0))];
+        assert_eq!(rows_of(&[batch]), expected);
+        let skipped = rows.take_skipped();
+        let places: Vec<_> = skipped.iter().map(|row| (row.rows_before, row.line)).collect();
+        let first_line = if name == "people.csv" { 3 } else { 2 };
+        assert_eq!(places, [(1, first_line), (1, first_line + 1)]);
+        assert_eq!(skipped.iter().map(|row| &*row.text).collect::<Vec<_>>(), texts);
+        assert!(skipped[0].reason.starts_with("column `age`: "), "{}", skipped[0].reason);
+        // The rows before an error that ends the file are given first.
+        let is_failed = rows.next().is_some_and(|next| next.is_err());
+        assert_eq!(is_failed, name == "people.csv");
+        assert!(rows.take_skipped().is_empty());
+    }
+}
+
+#[test]
+fn a_batch_keeps_a_limited_number_of_malformed_rows() {
+    let directory = TestDirectory::new();
+    let content = format!("n\n{}1\n", "x\n".repeat(2 * FILE_BATCH_ROWS + 10));
+    let path = directory.write("a.csv", &content);
+    let found = find_files(&path).unwrap().remove(0);
+    let schema = schema(&[("n", DataType::BigInt)]);
+    let mut rows = found.open(&LoadOptions::default(), &schema, &Settings::default());
+    let mut counts = Vec::new();
+    while let Some(batch) = rows.next() {
+        counts.push((batch.unwrap().num_rows(), rows.take_skipped().len()));
+    }
+    assert_eq!(counts, [(0, FILE_BATCH_ROWS), (0, FILE_BATCH_ROWS), (1, 10)]);
+    assert_eq!(rows.skipped_count(), 2 * FILE_BATCH_ROWS as u64 + 10);
+}
+
+#[test]
+fn files_are_found_before_they_are_there() {
+    let directory = TestDirectory::new();
+    let folder = directory.path().join("in");
+    fs::create_dir_all(&folder).unwrap();
+    let name = directory.write("in/a.csv", "n\n1\n");
+    let paths = |path: PathBuf| {
+        let found = find_files(path.to_str().unwrap());
+        found.map(|found| found.iter().map(FoundFile::path).collect::<Vec<_>>())
+    };
+    for path in [folder.clone(), folder.join("*.csv"), folder.join("../in/a.csv")] {
+        assert_eq!(paths(path).unwrap().len(), 1);
+    }
+    assert_eq!(paths(folder.clone()).unwrap(), [name]);
+    assert!(paths(folder.join("*.parquet")).unwrap().is_empty());
+    for (path, expected) in [
+        (folder.join("x/*.csv"), "directory `"),
+        (folder.join("b.csv"), "file or directory `"),
+        (folder.join("a.csv/*"), "directory `"),
+    ] {
+        let error = paths(path).unwrap_err();
+        assert_eq!(error.code, code::UNDEFINED_FILE);
+        assert!(error.message.starts_with(expected), "{}", error.message);
+    }
+    let mark = || find_files(folder.to_str().unwrap()).unwrap().remove(0).mark();
+    let before = mark();
+    assert_eq!(mark(), before);
+    directory.write("in/a.csv", "n\n11\n");
+    assert_ne!(mark(), before);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use lockstep_crash::{
     bugs,
     child::{self, ChildOptions},
     failpoints,
+    files::{self, FILE_FAILPOINTS},
     kafka::{self, KAFKA_FAILPOINTS},
     kill::{self, KillOptions},
     replay::{self, ReplayOptions},
@@ -75,7 +76,18 @@ enum CrashCommand {
         #[command(flatten)]
         run: RunArguments,
     },
-    /// Kill a process with sources and sinks, at random moments and at failpoints.
+    /// Kill a process with sources and sinks of files, at random moments and at failpoints.
+    Files {
+        /// The number of kills.
+        #[arg(long, default_value_t = 100)]
+        cycles: u64,
+        /// A bug that is to be found.
+        #[arg(long)]
+        bug: Option<String>,
+        #[command(flatten)]
+        run: RunArguments,
+    },
+    /// Kill a process with sources and sinks of Kafka, at random moments and at failpoints.
     Kafka {
         /// The number of kills.
         #[arg(long, default_value_t = 100)]
@@ -108,6 +120,14 @@ enum CrashCommand {
     KafkaChild {
         directory: PathBuf,
         brokers: String,
+        #[command(flatten)]
+        work: WorkArguments,
+    },
+    /// Open a directory and let a source, a stream and a sink work on it and on a folder.
+    #[command(hide = true)]
+    FilesChild {
+        directory: PathBuf,
+        folder: PathBuf,
         #[command(flatten)]
         work: WorkArguments,
     },
@@ -235,6 +255,14 @@ fn main() -> ExitCode {
         }
         CrashCommand::KafkaChild { directory, brokers, work } => {
             kafka::child(&directory, &brokers, work.seed, work.failpoint(), work.bug.as_deref());
+            ExitCode::SUCCESS
+        }
+        CrashCommand::Files { cycles, bug, run } => {
+            let report = files::run(&run.work_options(cycles, FILE_FAILPOINTS, bug));
+            finish_work(&report, report.violations.is_empty())
+        }
+        CrashCommand::FilesChild { directory, folder, work } => {
+            files::child(&directory, &folder, work.seed, work.failpoint(), work.bug.as_deref());
             ExitCode::SUCCESS
         }
         CrashCommand::Serve { directory, bug } => {

@@ -284,12 +284,21 @@ impl Session {
 
 /// Needs ADMIN, and the files that the options of a source or a sink name.
 fn files_of_options(options: &[OptionItem]) -> Needs {
-    const FILES: [&str; 3] = ["tls_ca", "tls_certificate", "tls_key"];
+    const FILES: [&str; 4] = ["tls_ca", "tls_certificate", "tls_key", "path"];
     let files = options.iter().filter(|item| FILES.contains(&item.key.text.as_str()));
     files.fold(Needs::admin(), |needs, item| match word(&item.value) {
-        Some(path) => needs.with_file(path, item.span),
+        Some(path) => needs.with_file(folder_of_pattern(path), item.span),
         None => needs,
     })
+}
+
+/// Returns the folder of a pattern of names, and every other path as it is. The files of the folder are those that the
+/// user may open.
+fn folder_of_pattern(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        Some((folder, name)) if name.contains(['*', '?']) => folder,
+        _ => path,
+    }
 }
 
 /// Needs the files whose paths ALTER TABLE adds, too.

@@ -2,12 +2,13 @@
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_kafka::TopicMessage;
-use lockstep_row::{Arena, Column, DataType, Datum, TableSchema};
+use lockstep_row::{Arena, DataType, Datum, TableSchema};
 
 use super::{
     Connector,
-    options::{MessageFormat, MessagePart, NamedColumn},
+    options::{KafkaOptions, MessageFormat, MessagePart, NamedColumn},
     registered::RegisteredReader,
+    source::rows::{BadRow, ItemRows, default_row, reason_of},
 };
 use crate::{
     json_text::write_json_object,
@@ -36,40 +37,13 @@ enum MessageValueReader {
     Registered(Box<RegisteredReader>),
 }
 
-/// The rows of messages, and the messages that are no rows.
-#[derive(Debug, Default)]
-pub(super) struct ReadMessages<'a> {
-    /// In the order of the messages.
-    pub(super) rows: Vec<MessageRow<'a>>,
-    pub(super) bad: Vec<BadMessage>,
-}
-
-/// The row of a message.
-#[derive(Debug)]
-pub(super) struct MessageRow<'a> {
-    /// The position of the message.
-    pub(super) at: usize,
-    pub(super) values: &'a mut [Datum<'a>],
-}
-
-impl<'a> AsRef<[Datum<'a>]> for &MessageRow<'a> {
-    fn as_ref(&self) -> &[Datum<'a>] {
-        self.values
-    }
-}
-
-/// A message that is no row.
-#[derive(Debug)]
-pub(super) struct BadMessage {
-    /// The position of the message.
-    pub(super) at: usize,
-    pub(super) reason: String,
-}
-
 impl MessageReader {
     /// Makes the reader of a source. Fails where a column does not take what it is for.
-    pub(super) fn new(source: &Connector, schema: &TableSchema) -> Result<Self> {
-        let options = &source.options.source;
+    pub(super) fn new(
+        source: &Connector,
+        options: &KafkaOptions,
+        schema: &TableSchema,
+    ) -> Result<Self> {
         let columns: Vec<(String, DataType)> =
             schema.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
         let mut parts = Vec::with_capacity(options.columns.len());
@@ -77,14 +51,14 @@ impl MessageReader {
             let column = part.column(name, schema).map_err(|error| Box::new(error.at(*span)))?;
             parts.push((*part, column));
         }
-        let keys = match options.ignores_unknown {
+        let keys = match source.options.source.ignores_unknown {
             true => KeyRule::AllReadAndMore(vec![false; columns.len()]),
             false => KeyRule::Some,
         };
         let is_field = |at: &usize| parts.iter().all(|(_, column)| column != at);
         let conversion = source.conversion;
         let json = || RowSchema::new(&columns, conversion, keys).of_messages();
-        let values = match (source.options.format, &source.options.registry) {
+        let values = match (options.format, &options.registry) {
             (MessageFormat::Csv, _) => {
                 let fields = (0..columns.len()).filter(is_field).collect();
                 MessageValueReader::Csv { fields, conversion }
@@ -103,9 +77,9 @@ impl MessageReader {
         &mut self,
         messages: &'a [TopicMessage],
         arena: &'a Arena,
-    ) -> Result<ReadMessages<'a>> {
+    ) -> Result<ItemRows<'a>> {
         let defaults = default_row(&self.schema, arena);
-        let mut read = ReadMessages::default();
+        let mut read = ItemRows::default();
         read.rows.reserve(messages.len());
         let Self { schema, values, columns, parts } = self;
         if let MessageValueReader::Registered(reader) = values {
@@ -172,19 +146,19 @@ fn add_parts<'a>(
     parts: &[(MessagePart, usize)],
     columns: &[(String, DataType)],
     messages: &'a [TopicMessage],
-    read: &mut ReadMessages<'a>,
+    read: &mut ItemRows<'a>,
     arena: &'a Arena,
 ) {
     if parts.is_empty() {
         return;
     }
-    let ReadMessages { rows, bad } = read;
+    let ItemRows { rows, bad } = read;
     rows.retain_mut(|row| {
         for (part, column) in parts {
             match part.value(&messages[row.at], &columns[*column].1, arena) {
                 Ok(value) => row.values[*column] = value,
                 Err(error) => {
-                    bad.push(BadMessage { at: row.at, reason: reason_of(&error) });
+                    bad.push(BadRow { at: row.at, reason: reason_of(&error) });
                     return false;
                 }
             }
@@ -192,21 +166,6 @@ fn add_parts<'a>(
         true
     });
     bad.sort_by_key(|bad| bad.at);
-}
-
-impl<'a> ReadMessages<'a> {
-    /// Adds a message: its values, or why it is no row.
-    pub(super) fn push(&mut self, at: usize, values: Result<&'a mut [Datum<'a>]>) {
-        match values {
-            Ok(values) => self.rows.push(MessageRow { at, values }),
-            Err(error) => self.bad.push(BadMessage { at, reason: reason_of(&error) }),
-        }
-    }
-}
-
-/// Returns why a message is no row. It was read alone: which row of the data it was says nothing.
-pub(super) fn reason_of(error: &Diagnostic) -> String {
-    error.message.replacen("row 1: ", "", 1)
 }
 
 impl MessagePart {
@@ -273,21 +232,4 @@ fn headers_json(message: &TopicMessage) -> String {
     let mut out = Vec::new();
     write_json_object(&mut out, names.zip(values));
     String::from_utf8_lossy(&out).into_owned()
-}
-
-/// Makes a row of the defaults of its columns.
-pub(super) fn default_row<'a>(schema: &TableSchema, arena: &'a Arena) -> Vec<Datum<'a>> {
-    let default = |column: &Column| match &column.default {
-        Some(value) => in_arena(value.as_datum(arena), arena),
-        None => Datum::Null,
-    };
-    schema.columns.iter().map(default).collect()
-}
-
-/// Copies a value without elements into an arena.
-pub(super) fn in_arena<'a>(value: Datum<'_>, arena: &'a Arena) -> Datum<'a> {
-    match value {
-        Datum::String(text) => Datum::String(arena.alloc_str(text)),
-        value => value.detached().copied().unwrap_or(Datum::Null),
-    }
 }

@@ -15,8 +15,9 @@ use lockstep_row::{
 
 use super::{
     Connector,
-    message::{ReadMessages, in_arena, value_of, with_defaults},
+    message::{value_of, with_defaults},
     options::RegistryOptions,
+    source::rows::{ItemRows, in_arena},
 };
 use crate::{
     Conversion,
@@ -78,7 +79,7 @@ impl RegisteredReader {
         messages: &'a [TopicMessage],
         schema: &TableSchema,
         defaults: &[Datum<'a>],
-        (read, arena): (&mut ReadMessages<'a>, &'a Arena),
+        (read, arena): (&mut ItemRows<'a>, &'a Arena),
     ) -> Result<()> {
         let target = RowTarget { schema, defaults, arena };
         // Messages with one schema are read together.
@@ -141,7 +142,7 @@ impl RegisteredReader {
         id: u32,
         run: Vec<(usize, &'a [u8])>,
         target: &RowTarget<'_, 'a>,
-        read: &mut ReadMessages<'a>,
+        read: &mut ItemRows<'a>,
     ) {
         let Self { readers, json, conversion, ignores_unknown, .. } = self;
         let Some(Ok(reader)) = readers.get_mut(&id) else {

@@ -19,8 +19,9 @@ use crate::{
     Output, Session,
     catalog::{CatalogCommand, Definition, QualifiedName, TableReference},
     connector::{
-        Connector, ConnectorOptions, ConnectorRecord, Passwords, SinkProgress, SourceOffsets,
-        WrittenConnectorOptions, check_columns, check_registry, object_kind,
+        Connector, ConnectorOptions, ConnectorRecord, Passwords, SinkFiles, SinkProgress,
+        SourceFiles, SourceOffsets, SystemOptions, WrittenConnectorOptions, check_columns,
+        check_registry, files_before, object_kind,
     },
     deployment::QuerySource,
     progress::ProgressTable,
@@ -76,7 +77,7 @@ impl Session {
         }
     }
 
-    /// Runs CREATE SOURCE or CREATE SINK: connects to the topic, and stores where it begins.
+    /// Runs CREATE SOURCE or CREATE SINK: connects to the topic or looks for the files, and stores where it begins.
     fn create_connector(&self, create: &CreateConnector, message: &str) -> Result<Output> {
         let name = self.qualified(&create.name);
         let tolerated = create.if_not_exists.then_some(code::DUPLICATE_TABLE);
@@ -84,17 +85,18 @@ impl Session {
         if free.is_err() {
             return outcome(free, tolerated, &create.name, message);
         }
-        let written = WrittenConnectorOptions::read(create.kind, &create.options)?;
+        let (kind, system) = (create.kind, create.system);
+        let written = WrittenConnectorOptions::read(kind, system, &create.options)?;
         let named = written.bad_rows.clone();
         let mut tables = TablesOfRows::new(self);
         let new = NewConnector {
             rows: self.rows_of(create)?,
-            options: written.of_new(create.name.name.span)?,
-            bad_rows: tables.of_bad_rows(named.as_ref())?,
+            options: written.of_new(kind, system, create.name.name.span)?,
+            bad_rows: tables.of_bad_rows(system, named.as_ref())?,
             progress: ProgressTable::new(self.database())?,
             record: None,
         };
-        let connector = Arc::new(self.new_connector(create.kind, name, new));
+        let connector = Arc::new(self.new_connector(kind, name, new));
         self.check_columns(&connector)?;
         check_registry(&connector, &*self.schema_of(&connector)?)?;
         self.store_start(&connector)?;
@@ -122,17 +124,18 @@ impl Session {
         else {
             return Diagnostic::internal("the record is not of a source or a sink").err();
         };
-        let written = WrittenConnectorOptions::read(create.kind, &create.options)?;
+        let (kind, system) = (create.kind, create.system);
+        let written = WrittenConnectorOptions::read(kind, system, &create.options)?;
         let bad_rows = written.bad_rows.as_ref();
         let bad_rows = bad_rows.map(|(table, _)| self.find_entry(&object_name(table)));
         let new = NewConnector {
             rows: self.rows_of(&create)?,
             bad_rows: bad_rows.transpose()?.map(|entry| entry.reference()),
-            options: written.of_new(Span::default())?,
+            options: written.of_new(kind, system, Span::default())?,
             progress,
             record: Some(record),
         };
-        let connector = Arc::new(self.new_connector(create.kind, name.clone(), new));
+        let connector = Arc::new(self.new_connector(kind, name.clone(), new));
         connector.note_progress()?;
         self.database().commit(&CatalogCommand::CreateConnector { connector })
     }
@@ -166,6 +169,10 @@ impl Session {
             bad_rows,
             options,
             is_stopped: record.as_ref().is_some_and(|record| record.is_stopped),
+            is_of_user: match &record {
+                Some(record) => record.is_of_user,
+                None => !self.caller().is_process(),
+            },
             conversion: self.conversion(),
             id: record.map_or_else(|| hex(self.database().host().random.id()), |record| record.id),
             progress,
@@ -183,27 +190,39 @@ impl Session {
         Ok(self.database().objects().entry(&connector.table)?.table.schema())
     }
 
-    /// Connects to the topic, and stores where a new source or sink begins.
+    /// Stores where a new source or sink begins: connects to the topic, or looks for the files.
     fn store_start(&self, connector: &Connector) -> Result<()> {
-        let options = &connector.options;
-        let topic = Topic::open(connector.brokers(), &options.topic)?;
-        match connector.kind {
-            ConnectorKind::Source => {
-                let start = match options.from_earliest {
+        let from_earliest = connector.options.from_earliest;
+        let first_row = || -> Result<u64> {
+            let objects = self.database().objects();
+            let arrived = objects.entry(&connector.table)?.table.arrived_before();
+            Ok(if from_earliest { 0 } else { arrived })
+        };
+        match (&connector.options.system, connector.kind) {
+            (SystemOptions::Kafka(options), ConnectorKind::Source) => {
+                let start = match from_earliest {
                     true => TopicStart::Earliest,
                     false => TopicStart::Latest,
                 };
+                let topic = Topic::open(&options.brokers, &options.topic)?;
                 let begun = SourceOffsets::new(topic.position(start)?);
                 connector.progress.store(&begun)
             }
-            ConnectorKind::Sink => {
-                let arrived = {
-                    let objects = self.database().objects();
-                    objects.entry(&connector.table)?.table.arrived_before()
-                };
-                let from = if options.from_earliest { 0 } else { arrived };
-                let begun = SinkProgress::new(from, topic.position(TopicStart::Latest)?.offsets);
-                connector.progress.store(&begun)
+            (SystemOptions::Kafka(options), ConnectorKind::Sink) => {
+                let topic = Topic::open(&options.brokers, &options.topic)?;
+                let end = topic.position(TopicStart::Latest)?;
+                connector.progress.store(&SinkProgress::new(first_row()?, end.offsets))
+            }
+            (SystemOptions::Files(options), ConnectorKind::Source) => {
+                let before = files_before(&options.path);
+                let mut before = before.map_err(|error| Box::new(error.at(options.path_span)))?;
+                if from_earliest {
+                    before.clear();
+                }
+                connector.progress.store_all(&SourceFiles::default(), &before)
+            }
+            (SystemOptions::Files(_), ConnectorKind::Sink) => {
+                connector.progress.store(&SinkFiles::new(first_row()?))
             }
         }
     }
@@ -216,7 +235,8 @@ impl Session {
         items: &[OptionItem],
     ) -> Result<()> {
         let before = self.find_connector(kind, name)?;
-        let changes = WrittenConnectorOptions::read(kind, items)?;
+        let system = before.options.system.system();
+        let changes = WrittenConnectorOptions::read(kind, system, items)?;
         changes.check_changes()?;
         let span = name.name.span;
         let item = |(name, value): (String, String)| OptionItem {
@@ -226,10 +246,11 @@ impl Session {
         };
         let merged: Vec<OptionItem> =
             changes.merged(&before.options).into_iter().map(item).collect();
-        let written = WrittenConnectorOptions::read(kind, &merged)?;
+        let written = WrittenConnectorOptions::read(kind, system, &merged)?;
         let mut tables = TablesOfRows::new(self);
-        let bad_rows = tables.of_bad_rows(written.bad_rows.as_ref())?;
-        let after = before.changed(written.of_new(span)?, bad_rows, before.is_stopped);
+        let bad_rows = tables.of_bad_rows(system, written.bad_rows.as_ref())?;
+        let options = written.of_new(kind, system, span)?;
+        let after = before.changed(options, bad_rows, before.is_stopped);
         self.check_columns(&after)?;
         self.replace_connector(&before, after)?;
         tables.keep();

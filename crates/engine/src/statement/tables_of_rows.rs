@@ -2,14 +2,14 @@
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_row::{Column, TableSchema};
-use lockstep_sql::ast::ObjectName;
+use lockstep_sql::ast::{ConnectorSystem, ObjectName};
 
 use super::create_table::{NameRule, NewTable, TableOptions};
 use crate::{
     Session,
     access::{Needs, Requirement},
     catalog::{Cascade, CatalogCommand, TableReference},
-    connector::schema_of_bad_rows,
+    connector::{schema_of_bad_lines, schema_of_bad_messages},
     session::object_name,
     stream::schema_of_late_rows,
     user::{Privilege, Securable},
@@ -58,12 +58,16 @@ impl<'s> TablesOfRows<'s> {
         self.of_rows(named, &schema_of_late_rows(), "late rows")
     }
 
-    /// Returns the table of messages that are not rows, if one is named.
+    /// Returns the table of messages or lines that are not rows, if one is named.
     pub(super) fn of_bad_rows(
         &mut self,
+        system: ConnectorSystem,
         named: Option<&(String, Span)>,
     ) -> Result<Option<TableReference>> {
-        self.of_rows(named, &schema_of_bad_rows(), "messages")
+        match system {
+            ConnectorSystem::Kafka => self.of_rows(named, &schema_of_bad_messages(), "messages"),
+            ConnectorSystem::Files => self.of_rows(named, &schema_of_bad_lines(), "lines"),
+        }
     }
 
     /// Returns a table that has these columns and maybe others, if one is named.

@@ -3,14 +3,13 @@
 use std::fmt::Write;
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_sql::ast::{Literal, OptionItem, OptionValue};
+use lockstep_sql::ast::OptionItem;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     catalog::QualifiedName,
     continuous::ContinuousOptions,
-    options::{OptionArgument, OptionSpec, OptionTable, UnknownOption, word},
-    variables::duration_ms,
+    options::{OptionSpec, OptionTable, UnknownOption},
 };
 
 /// How a stream is computed.
@@ -50,21 +49,21 @@ const SPECS: &[OptionSpec<WrittenOptions>] = &[
     OptionSpec {
         name: "lateness",
         set: |options, argument| {
-            options.lateness_ms = Some(milliseconds(argument)?);
+            options.lateness_ms = Some(argument.milliseconds()?);
             Ok(())
         },
     },
     OptionSpec {
         name: "idle_after",
         set: |options, argument| {
-            options.idle_after_ms = Some(milliseconds(argument)?);
+            options.idle_after_ms = Some(argument.milliseconds()?);
             Ok(())
         },
     },
     OptionSpec {
         name: "max_ahead",
         set: |options, argument| {
-            options.max_ahead = Some((milliseconds(argument)?, argument.item().span));
+            options.max_ahead = Some((argument.milliseconds()?, argument.item().span));
             Ok(())
         },
     },
@@ -193,22 +192,5 @@ impl StreamOptions {
             let _written = write!(script, ", late_rows='{name}'");
         }
         script
-    }
-}
-
-/// Reads a duration: a text, an interval, or a number of milliseconds.
-fn milliseconds(argument: &OptionArgument<'_>) -> Result<i64> {
-    let value = argument.value();
-    let read = match value {
-        OptionValue::Literal(Literal::Int(count)) => Some(i64::from(*count)),
-        OptionValue::Literal(Literal::BigInt(count)) => Some(*count),
-        OptionValue::Literal(Literal::Interval(interval)) => interval.milliseconds(),
-        _ => word(value)
-            .and_then(|text| duration_ms(&text.trim().to_ascii_lowercase()))
-            .and_then(|ms| i64::try_from(ms).ok()),
-    };
-    match read {
-        Some(ms @ 0..) => Ok(ms),
-        _ => argument.invalid("must be a duration such as '10s', or a number of milliseconds"),
     }
 }

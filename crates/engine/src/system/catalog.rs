@@ -138,6 +138,7 @@ pub(super) const SOURCES: SystemTable = SystemTable {
         ("state", DataType::String),
         ("target", DataType::String),
         ("topic", DataType::String),
+        ("path", DataType::String),
         ("messages_read", DataType::BigInt),
         ("messages_bad", DataType::BigInt),
         ("lag", DataType::BigInt),
@@ -155,6 +156,7 @@ pub(super) const SINKS: SystemTable = SystemTable {
         ("state", DataType::String),
         ("source", DataType::String),
         ("topic", DataType::String),
+        ("path", DataType::String),
         ("messages_written", DataType::BigInt),
         ("lag_ms", DataType::BigInt),
         ("error", DataType::String),
@@ -277,12 +279,14 @@ pub(crate) fn connector_rows(
             connector.worker.figures(|figures| figures.clone());
         let (name, table) = (connector.name(), connector.table.name.to_string());
         let rows = connector.stream.as_ref().map_or(table, ToString::to_string);
+        let (topic, path) = connector.topic_and_path();
         let mut row = vec![
             text(&name.database),
             text(&name.name),
             text(state.name()),
             text(&rows),
-            text(&connector.options.topic),
+            optional(topic),
+            optional(path),
             number(own.messages),
         ];
         if kind == ConnectorKind::Source {

@@ -37,7 +37,7 @@ struct GoldenDirectory {
 /// What makes the directories that are not there yet.
 const MAKE: &str = "cargo test -p lockstep-engine --test engine golden -- --ignored";
 
-const DIRECTORIES: [GoldenDirectory; 9] = [
+const DIRECTORIES: [GoldenDirectory; 10] = [
     GoldenDirectory {
         name: "format-1",
         statements: include_str!("../golden/format-1.sql"),
@@ -177,6 +177,25 @@ const DIRECTORIES: [GoldenDirectory; 9] = [
             "ALTER SOURCE into_t SET OPTIONS(on_error='stop')",
             "INSERT INTO t VALUES (6, 'b', 9000)",
             "START SINK of_stream",
+        ],
+    },
+    // Sources and sinks of files.
+    GoldenDirectory {
+        name: "format-1-file-connectors",
+        statements: include_str!("../golden/format-1-file-connectors.sql"),
+        shows: &[
+            "SHOW CREATE SOURCE into_t",
+            "SHOW CREATE SOURCE of_known",
+            "SHOW CREATE SINK of_t",
+            "SHOW CREATE SINK of_u",
+            "SELECT name, target, topic, path, messages_read, messages_bad FROM lockstep.sources",
+            "SELECT name, source, path, messages_written FROM lockstep.sinks",
+            "SHOW TABLES",
+        ],
+        writes: &[
+            "ALTER SOURCE into_t SET OPTIONS(on_error='stop')",
+            "INSERT INTO t VALUES (6, 'b', 9000)",
+            "START SINK of_t",
         ],
     },
     // Users with all that they may have: passwords, grants, roles and tokens.

@@ -3,6 +3,7 @@
 mod answers;
 mod catalog;
 mod check;
+mod connector_files;
 mod continuous;
 mod deployments;
 mod directory;

@@ -336,7 +336,7 @@ impl Connection {
         let mut rows = match std::mem::replace(&mut portal.progress, PortalProgress::Done) {
             PortalProgress::Rows(rows) => rows,
             PortalProgress::Following(followed) => {
-                return self.execute_subscription(portal, followed, rows_max).await;
+                return self.execute_subscription(portal, *followed, rows_max).await;
             }
             PortalProgress::Done => {
                 command_complete(&mut self.frames.output, "SELECT 0");

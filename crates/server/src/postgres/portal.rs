@@ -51,7 +51,7 @@ pub(crate) enum PortalProgress {
     /// It has rows, of which some were sent.
     Rows(RowCursor),
     /// It is a SUBSCRIBE, which has no end.
-    Following(FollowedRows),
+    Following(Box<FollowedRows>),
     Done,
 }
 

@@ -107,7 +107,7 @@ impl Connection {
         self.send_rows(&mut rows, &portal.formats, rows_max).await?;
         followed.unsent = Some(rows).filter(|rows| !rows.is_end());
         bare(&mut self.frames.output, b's');
-        portal.progress = PortalProgress::Following(followed);
+        portal.progress = PortalProgress::Following(Box::new(followed));
         Ok(())
     }
 

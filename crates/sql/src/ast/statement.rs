@@ -133,13 +133,22 @@ pub struct CreateStream {
 /// Which way the rows of a connector go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectorKind {
-    /// CREATE SOURCE: from a topic into a table.
+    /// CREATE SOURCE: into a table.
     Source,
-    /// CREATE SINK: from a table or a stream into a topic.
+    /// CREATE SINK: from a table or a stream.
     Sink,
 }
 
-/// CREATE SOURCE name INTO TABLE t FROM KAFKA OPTIONS(…), or CREATE SINK name FROM STREAM s INTO KAFKA OPTIONS(…).
+/// What a source reads from, or a sink writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectorSystem {
+    /// KAFKA: a topic.
+    Kafka,
+    /// FILES: the files of a folder.
+    Files,
+}
+
+/// CREATE SOURCE name INTO TABLE t FROM KAFKA OPTIONS(…), or CREATE SINK name FROM STREAM s INTO FILES OPTIONS(…).
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateConnector {
     /// Which of the two.
@@ -152,6 +161,8 @@ pub struct CreateConnector {
     pub rows: ObjectName,
     /// Whether `rows` is a stream.
     pub is_stream: bool,
+    /// KAFKA or FILES.
+    pub system: ConnectorSystem,
     /// OPTIONS(…).
     pub options: Vec<OptionItem>,
 }

@@ -176,3 +176,39 @@ fn rows_that_become_visible_wake_who_waits_for_them() {
     writer.unwrap().join().unwrap();
     assert_eq!(numbers, (3..200).collect::<Vec<_>>());
 }
+
+#[test]
+fn what_was_read_is_kept_until_it_is_released() {
+    let (table, tail) = followed(u64::MAX);
+    let mut tail = tail.keeping_read();
+    table.append(rows(0..10)).unwrap();
+    assert_eq!(read(&mut tail, 6).unwrap(), Vec::from_iter(0..6));
+    tail.release(3);
+    table.truncate().unwrap();
+    assert!(tail.held_bytes() > 0, "those that were read, too");
+    assert_eq!(read(&mut tail, 100).unwrap(), Vec::from_iter(6..10));
+    table.append(rows(10..12)).unwrap();
+    tail.rewind();
+    assert_eq!(tail.position(), 3);
+    assert_eq!(read(&mut tail, 100).unwrap(), Vec::from_iter(3..12));
+    tail.release(tail.position());
+    assert_eq!(tail.held_bytes(), 0);
+    tail.rewind();
+    assert!(read(&mut tail, 100).unwrap().is_empty());
+}
+
+#[test]
+fn a_tail_that_goes_back_says_what_is_lost() {
+    let (table, tail) = followed(1);
+    let mut tail = tail.keeping_read();
+    table.append(rows(0..10)).unwrap();
+    assert_eq!(read(&mut tail, 6).unwrap(), Vec::from_iter(0..6));
+    tail.release(2);
+    table.truncate().unwrap();
+    let lost = |arrivals| TailError::Lost { arrivals, limit_bytes: 1 };
+    assert_eq!(read(&mut tail, 100).unwrap_err(), lost(6..10));
+    tail.rewind();
+    assert_eq!(read(&mut tail, 100).unwrap_err(), lost(2..10));
+    table.append(rows(10..12)).unwrap();
+    assert_eq!(read(&mut tail, 100).unwrap(), [10, 11]);
+}
