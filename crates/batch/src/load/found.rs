@@ -58,6 +58,16 @@ impl FoundFile {
         self.mark
     }
 
+    /// Returns whether it is as it was found. An object in a store cannot be changed, only replaced.
+    pub fn is_as_found(&self) -> bool {
+        match &self.input.location {
+            Location::Local(file) => {
+                paths::mark_of(file.path()).is_ok_and(|mark| mark == self.mark)
+            }
+            Location::Remote(_) => true,
+        }
+    }
+
     /// Whether it is in an object store, where a file appears when it is complete.
     pub fn is_object(&self) -> bool {
         matches!(self.input.location, Location::Remote(_))

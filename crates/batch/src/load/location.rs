@@ -83,6 +83,11 @@ impl LocalFile {
         Self { path, access: file_access() }
     }
 
+    /// Returns its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn open(&self) -> io::Result<File> {
         self.access.open(&self.path)
     }

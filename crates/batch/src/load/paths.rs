@@ -105,17 +105,20 @@ pub(super) fn find(path: &str) -> Result<Vec<FoundFile>> {
     }
     let mut found = Vec::new();
     for file in local_files(path)? {
-        match check_file(&file) {
-            Ok(FileStatus { bytes, modified_ns, .. }) => {
-                let mark = FileMark { bytes, modified_ns };
-                found.push(FoundFile { mark, input: InputFile::local(file) });
-            }
+        match mark_of(&file) {
+            Ok(mark) => found.push(FoundFile { mark, input: InputFile::local(file) }),
             Err(error) if error.code == code::UNDEFINED_FILE => {}
             Err(error) => return Err(error),
         }
     }
     debug_assert!(found.is_sorted_by_key(FoundFile::path), "in the order of the names");
     Ok(found)
+}
+
+/// Returns the mark of a file. Fails for one that is missing or not to be opened.
+pub(super) fn mark_of(file: &Path) -> Result<FileMark> {
+    let FileStatus { bytes, modified_ns, .. } = check_file(file)?;
+    Ok(FileMark { bytes, modified_ns })
 }
 
 /// Returns the folder in which the files of a pattern are looked for, and any other path as it is.

@@ -324,6 +324,29 @@ fn a_file_that_changes_is_handled_as_it_is_told() {
 }
 
 #[test]
+fn a_file_that_is_gone_before_it_is_read_is_no_error() {
+    let (files, database) = (TestFiles::new("files-vanish"), Database::in_memory());
+    let session = database.session();
+    session.execute(TABLE).unwrap();
+    session.execute(&files.source("*.csv", "")).unwrap();
+    let mut stored = 0;
+    for round in 0..60 {
+        // Found together; the later ones are gone or others when their turn comes.
+        files.write_rows(&format!("{round}-a.csv"), round * 100..round * 100 + 40);
+        for name in ["b", "c", "d"] {
+            files.write(&format!("{round}-{name}.csv"), "id\n");
+        }
+        lockstep_host::pause(u32::try_from(round % 7).unwrap());
+        for name in ["b", "c", "d"] {
+            fs::remove_file(files.at(&format!("{round}-{name}.csv"))).unwrap();
+        }
+        stored += 40;
+    }
+    wait_for_rows(&session, "t", stored);
+    assert_eq!(state(&session), "running");
+}
+
+#[test]
 fn a_file_is_read_when_it_has_settled() {
     let (files, database) = (TestFiles::new("files-settle"), Database::in_memory());
     let session = database.session();

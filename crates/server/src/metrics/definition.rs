@@ -270,21 +270,21 @@ pub(crate) const CONNECTOR_MESSAGES: Metric = Metric {
     name: "lockstep_connector_messages_total",
     kind: MetricKind::Counter,
     labels: &["kind", "name"],
-    help: "Messages that each source has read, or each sink has written.",
+    help: "Messages, or rows of files, that each source has read, or each sink has written.",
 };
 
 pub(crate) const SOURCE_BAD_MESSAGES: Metric = Metric {
     name: "lockstep_source_bad_messages_total",
     kind: MetricKind::Counter,
     labels: &["name"],
-    help: "Messages of each source that were not rows of its table.",
+    help: "Messages, or rows of files, of each source that were not rows of its table.",
 };
 
 pub(crate) const SOURCE_LAG: Metric = Metric {
     name: "lockstep_source_lag_messages",
     kind: MetricKind::Gauge,
     labels: &["name"],
-    help: "Messages that each source has not read yet.",
+    help: "Messages, or files, that each source has not read yet.",
 };
 
 pub(crate) const SINK_LAG: Metric = Metric {

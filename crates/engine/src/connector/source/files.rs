@@ -137,6 +137,11 @@ impl FileInput {
         source: &Connector,
         schema: &TableSchema,
     ) -> Result<Option<FileBatch>> {
+        if file.lines == 0 {
+            // Nothing of it is stored: if it is still there, it is found again.
+            self.watch.give_back(file.number);
+            return Ok(None);
+        }
         let found = find_files(&self.options.path);
         let found = found.inspect_err(|_| self.resumed = Some(file.clone()))?;
         let found = found.into_iter().find(|found| found.path() == file.path);

@@ -83,7 +83,13 @@ impl FileWatch {
         if self.due.is_empty() && clock.monotonic_ns() >= self.look_at_ns {
             self.look(options, clock)?;
         }
-        Ok(self.due.pop_front())
+        while let Some(found) = self.due.pop_front() {
+            // Others were read since it was found; what has changed meanwhile is found again.
+            if found.is_as_found() {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     /// Looks for files.
@@ -157,6 +163,13 @@ impl FileWatch {
         debug_assert!(self.known.values().all(|(known, _)| *known != number), "it is free");
         self.next_number += 1;
         number
+    }
+
+    /// Takes back the number of a file of which nothing was stored.
+    pub(super) fn give_back(&mut self, number: i32) {
+        if self.known.values().all(|(known, _)| *known != number) {
+            self.free.insert(number);
+        }
     }
 
     /// Notes the number of a file that is read and not known yet.
