@@ -8,9 +8,11 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import numpy as np
@@ -193,10 +195,9 @@ def bucket() -> Iterator[str]:
     server.stop()
 
 
-def test_files_of_s3_are_read_where_they_are(
-    db: lockstep.Connection, bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Patterns, folders and every format, from a server on loopback."""
+@pytest.fixture
+def s3(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of the server, which the environment names for Lockstep, too."""
     settings = {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
@@ -205,7 +206,13 @@ def test_files_of_s3_are_read_where_they_are(
     }
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    s3 = boto3.client("s3", endpoint_url=bucket, region_name="us-east-1")
+    return boto3.client("s3", endpoint_url=bucket, region_name="us-east-1")
+
+
+def test_files_of_s3_are_read_where_they_are(
+    db: lockstep.Connection, s3: Any, tmp_path: Path
+) -> None:
+    """Patterns, folders and every format, from a server on loopback."""
     s3.create_bucket(Bucket="clicks")
     for day in ["1", "2"]:
         rows = pa.table({"v": [int(day), int(day) * 10]})
@@ -230,6 +237,44 @@ def test_files_of_s3_are_read_where_they_are(
         read(db, "'s3://nobucket/x.csv'")
     with pytest.raises(lockstep.Error, match=r"no file matches `s3://clicks/none/\*\.csv`"):
         read(db, "'s3://clicks/none/*.csv'")
+
+
+def test_a_source_reads_the_objects_of_a_bucket_once(
+    db: lockstep.Connection, s3: Any, tmp_path: Path
+) -> None:
+    """Those that are there and those that are added; a sink writes what it has read."""
+    s3.create_bucket(Bucket="events")
+
+    def put(name: str, first: int) -> None:
+        lines = "".join(f"{number},user{number}\n" for number in range(first, first + 10))
+        s3.put_object(Bucket="events", Key=name, Body=f"id,user\n{lines}".encode())
+
+    def wait(query: str, expected: object) -> None:
+        for _ in range(300):
+            found = db.sql(query).fetchall()
+            if found == expected:
+                return
+            time.sleep(0.1)
+        raise AssertionError(found)
+
+    put("in/a.csv", 0)
+    db.execute("CREATE TABLE events (id INT, user STRING)")
+    db.execute("CREATE SOURCE s INTO TABLE events FROM FILES OPTIONS(path='s3://events/in/*.csv')")
+    db.execute(
+        "CREATE SINK out FROM TABLE events INTO FILES OPTIONS("
+        f"path='{tmp_path}', format='csv', header=false, rows_per_file=10)"
+    )
+    wait("SELECT count(*) FROM events", [(10,)])
+    put("in/b.csv", 10)
+    put("elsewhere/c.csv", 20)
+    wait("SELECT count(*), count(DISTINCT id) FROM events", [(20, 20)])
+    wait("SELECT messages_written FROM lockstep.sinks", [(20,)])
+    lines = [line for path in sorted(tmp_path.iterdir()) for line in path.read_text().split()]
+    assert lines == [f"{number},user{number}" for number in range(20)]
+    s3.put_object(Bucket="events", Key="in/a.csv", Body=b"id,user\n1,other\n")
+    wait("SELECT state FROM lockstep.sources", [("failed",)])
+    [(error,)] = db.sql("SELECT error FROM lockstep.sources").fetchall()
+    assert "file `s3://events/in/a.csv` has changed after it was read" in error
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):

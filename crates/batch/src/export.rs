@@ -398,10 +398,9 @@ impl Exporter {
     /// remembers both names between, so that a crash leaves the file under one of them.
     pub fn stage(self, path: &Path) -> Result<StagedFile> {
         let ClosedFile { temporary, .. } = self.close()?;
-        let staged = StagedFile { temporary: temporary.keep(), path: path.to_owned() };
-        debug_assert_eq!(staged.temporary.parent(), staged.path.parent(), "in the same folder");
-        sync_folder_of(&staged.path)?;
-        Ok(staged)
+        debug_assert_eq!(temporary.path.parent(), path.parent(), "in the same folder");
+        sync_folder_of(path)?;
+        Ok(StagedFile { temporary: temporary.keep(), path: path.to_owned() })
     }
 
     /// Returns the number of rows that were written.

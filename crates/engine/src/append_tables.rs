@@ -61,16 +61,10 @@ impl Session {
             let level = |entry: &TableEntry| entry.options.durability().unwrap_or(of_session);
             let level = durability.or_else(|| entries.iter().map(level).max());
             let level = level.unwrap_or(of_session);
-            let distinct: BTreeMap<u64, &TableEntry> =
-                entries.iter().map(|entry| (entry.id, entry)).collect();
-            let _writing: Vec<_> = distinct.values().map(|entry| entry.writers.read()).collect();
-            check_definitions(&entries)?;
-            with_durability(level, || append_all(&entries, rows, conversion)).or_else(|error| {
-                // A table that was dropped meanwhile refuses rows as well; this error names it. Where
-                // rows were stored they were so before the DROP: a second attempt would store them in
-                // the other tables again.
-                check_definitions(&entries)?;
-                Err(error)
+            // Where rows were stored, they were so before a table was dropped: a second attempt would store them in the
+            // other tables again.
+            writing_to(&entries, || {
+                with_durability(level, || append_all(&entries, rows, conversion))
             })
         };
         let tables = rows.iter().map(|rows| rows.table).collect::<Vec<_>>().join(", ");
@@ -90,9 +84,23 @@ impl Session {
     }
 }
 
-/// Fails if one of the tables was dropped.
-fn check_definitions(entries: &[TableEntry]) -> Result<()> {
-    entries.iter().try_for_each(|entry| entry.definition.check())
+/// Does work that writes to tables, in whose place no statement puts others meanwhile. Fails if one of them was dropped:
+/// such a table refuses rows as well, but this error names it.
+pub(crate) fn writing_to<'e, T>(
+    entries: impl IntoIterator<Item = &'e TableEntry>,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    // In one order, as everywhere that several tables are written.
+    let by_id: BTreeMap<u64, &TableEntry> =
+        entries.into_iter().map(|entry| (entry.id, entry)).collect();
+    debug_assert!(!by_id.is_empty(), "something is written to");
+    let _writing: Vec<_> = by_id.values().map(|entry| entry.writers.read()).collect();
+    let check = || by_id.values().try_for_each(|entry| entry.definition.check());
+    check()?;
+    work().or_else(|error| {
+        check()?;
+        Err(error)
+    })
 }
 
 /// Appends rows to their tables. Returns what became of the rows of each table, with its name.

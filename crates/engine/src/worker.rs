@@ -33,6 +33,8 @@ pub(crate) trait BackgroundWork: Send + Sync + Sized + 'static {
 
     /// Returns its kind and its name, for messages.
     fn title(&self) -> String;
+    /// Returns the name of its thread.
+    fn thread_name(&self) -> &'static str;
     /// Whether a statement has stopped it.
     fn is_stopped(&self) -> bool;
     fn worker(&self) -> &Worker<Self::Figures>;
@@ -150,7 +152,7 @@ impl<F: std::fmt::Debug + Clone + Default + Send + 'static> Worker<F> {
             return;
         }
         debug_assert!(thread.is_none(), "it is started once");
-        let started = threads.spawn("lockstep-stream", move || run(&*of_thread, &engine));
+        let started = threads.spawn(work.thread_name(), move || run(&*of_thread, &engine));
         match started {
             Ok(started) => *thread = Some(started),
             Err(error) => {

@@ -8,7 +8,7 @@ mod folder;
 pub(super) mod rows;
 pub(super) mod topic;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::{Clock, failpoint};
@@ -21,6 +21,7 @@ use super::{Connector, options::MessageErrorRule};
 use crate::{
     Database,
     append::table_error,
+    append_tables::writing_to,
     catalog::TableEntry,
     progress::ProgressTable,
     worker::{WorkFigures, WorkStep},
@@ -74,8 +75,8 @@ pub(crate) trait SourceInput: Sized {
     /// Names an item, for errors.
     fn name_of(batch: &Self::Batch, at: usize) -> String;
 
-    /// Returns how much there is still to read.
-    fn lag(&self) -> u64;
+    /// Returns how much there is still to read, where so many items that were read are not stored.
+    fn lag(&self, unstored: u64) -> u64;
 }
 
 /// How far a source is, as it is stored.
@@ -140,11 +141,7 @@ impl<I: SourceInput> SourceRun<I> {
             return Ok(WorkStep::CaughtUp);
         };
         let tables = SourceTables { target: &target, bad_rows: bad_rows.as_ref() };
-        // In one order, as everywhere that several tables are written.
-        let by_id: BTreeMap<u64, &TableEntry> =
-            tables.all().map(|entry| (entry.id, entry)).collect();
-        let _writing: Vec<_> = by_id.values().map(|entry| entry.writers.read()).collect();
-        let stored = self.store(&mut batch, source, tables, database);
+        let stored = writing_to(tables.all(), || self.store(&mut batch, source, tables, database));
         if stored.is_err() {
             self.unstored = Some(batch);
         }
@@ -202,8 +199,8 @@ impl<I: SourceInput> SourceRun<I> {
     /// Notes how far the source is.
     fn note(&self, source: &Connector) {
         self.progress.note(source);
-        let waiting = self.unstored.as_ref().map_or(0, |batch| number(I::count(batch)));
-        let lag = self.input.lag() + waiting;
+        let unstored = self.unstored.as_ref().map_or(0, |batch| number(I::count(batch)));
+        let lag = self.input.lag(unstored);
         source.worker.figures(|WorkFigures { own, .. }| own.lag = lag);
     }
 }
@@ -211,11 +208,6 @@ impl<I: SourceInput> SourceRun<I> {
 impl<'t> SourceTables<'t> {
     fn all(self) -> impl Iterator<Item = &'t TableEntry> {
         std::iter::once(self.target).chain(self.bad_rows)
-    }
-
-    /// Fails where one of them was dropped.
-    fn check(self) -> Result<()> {
-        self.all().try_for_each(|entry| entry.definition.check())
     }
 }
 
@@ -260,7 +252,6 @@ impl<I: SourceInput> SourceAppend<'_, I> {
         tables: SourceTables<'_>,
     ) -> Result<()> {
         let failed = |error: TableError| table_error(&error);
-        tables.check()?;
         debug_assert!(self.bad.len() <= self.end, "they are of the batch");
         let mut loads = vec![load];
         if let Some(bad_rows) = tables.bad_rows.filter(|_| !self.bad.is_empty()) {
@@ -280,11 +271,7 @@ impl<I: SourceInput> SourceAppend<'_, I> {
         } else if !failpoint::is_seeded("source_offsets_forgotten") {
             loads.push(load);
         }
-        let appended = BulkLoad::finish_all(loads).map_err(failed);
-        appended.map(|_| ()).or_else(|error| {
-            tables.check()?;
-            Err(error)
-        })
+        BulkLoad::finish_all(loads).map_err(failed).map(|_| ())
     }
 
     /// Makes the row of an item that is no row.

@@ -83,6 +83,13 @@ impl BackgroundWork for Connector {
         format!("{} {}", self.definition.kind(), self.name())
     }
 
+    fn thread_name(&self) -> &'static str {
+        match self.kind {
+            ConnectorKind::Source => "lockstep-source",
+            ConnectorKind::Sink => "lockstep-sink",
+        }
+    }
+
     fn is_stopped(&self) -> bool {
         self.is_stopped
     }

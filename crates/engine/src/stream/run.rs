@@ -1,6 +1,6 @@
 //! A run of a stream: its query, and the rows that it has given and that are not stored yet.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use arrow::{
     array::{ArrayRef, RecordBatch},
@@ -17,6 +17,7 @@ use crate::{
     Conversion, Database,
     access::OwnerGuard,
     append::{push_batch, table_error},
+    append_tables::writing_to,
     catalog::TableEntry,
     continuous::{ContinuousProgress, FinalRows, LateSourceRow},
     progress::ProgressTable,
@@ -90,6 +91,10 @@ impl BackgroundWork for Stream {
 
     fn title(&self) -> String {
         format!("stream {}", self.name())
+    }
+
+    fn thread_name(&self) -> &'static str {
+        "lockstep-stream"
     }
 
     fn is_stopped(&self) -> bool {
@@ -214,7 +219,8 @@ impl StreamRun {
         let of_engine = database.objects().variables().durability();
         let level = target.options.durability().unwrap_or(of_engine);
         let conversion = Conversion::new(stream.settings, false);
-        with_durability(level, || append(&batches, (stream, progress), conversion))?;
+        let append = || append(&batches, (stream, progress), conversion);
+        writing_to(batches.iter().map(|(entry, _)| *entry), || with_durability(level, append))?;
         failpoint::reach("stream.stored");
         self.stored = progress.clone();
         self.stored_at_ns = database.clock().monotonic_ns();
@@ -255,12 +261,6 @@ fn append(
     (stream, progress): (&Stream, &StoredProgress),
     conversion: Conversion,
 ) -> Result<()> {
-    // In one order, as everywhere that several tables are written.
-    let by_id: BTreeMap<u64, &TableEntry> =
-        batches.iter().map(|(entry, _)| (entry.id, *entry)).collect();
-    let _writing: Vec<_> = by_id.values().map(|entry| entry.writers.read()).collect();
-    let check = || by_id.values().try_for_each(|entry| entry.definition.check());
-    check()?;
     let mut loads: Vec<BulkLoad<'_>> = Vec::with_capacity(batches.len() + 1);
     for (entry, batch) in batches {
         let mut load = entry.table.load_any();
@@ -277,10 +277,7 @@ fn append(
         loads.push(load);
     }
     let appended = BulkLoad::finish_all(loads).map_err(|error| table_error(&error));
-    appended.map(|_| ()).or_else(|error| {
-        check()?;
-        Err(error)
-    })
+    appended.map(|_| ())
 }
 
 /// Makes the rows of a table of late rows.

@@ -228,6 +228,7 @@ impl FileSinkRun {
         let end = self.tail.position();
         debug_assert!(end > last, "its rows were read");
         self.stored.staged = Some(StagedRows { temporary, path, end, rows });
+        // It waits for the disk, whatever the durability of the rows, which are in the log before.
         if !failpoint::is_seeded("sink_file_not_staged")
             && let Err(error) = sink.progress.store(&self.stored)
         {

@@ -327,8 +327,8 @@ impl SourceInput for FileInput {
         }
     }
 
-    fn lag(&self) -> u64 {
-        let begun = self.open.is_some() || self.resumed.is_some();
+    fn lag(&self, unstored: u64) -> u64 {
+        let begun = self.open.is_some() || self.resumed.is_some() || unstored > 0;
         self.watch.waiting() + u64::from(begun)
     }
 }

@@ -154,7 +154,7 @@ impl SourceInput for TopicInput {
         format!("the message at offset {offset} of partition {partition} of topic `{topic}`")
     }
 
-    fn lag(&self) -> u64 {
-        self.reader.lag()
+    fn lag(&self, unstored: u64) -> u64 {
+        self.reader.lag() + unstored
     }
 }
