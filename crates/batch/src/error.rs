@@ -77,8 +77,22 @@ pub(crate) fn from_io_at(error: &io::Error, doing: &str, path: &dyn Display) -> 
             Diagnostic::new(code::DUPLICATE_FILE, format!("file `{path}` already exists"))
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => disk_full(path),
-        _ => Diagnostic::new(code::IO_ERROR, format!("could not {doing} file `{path}`"))
-            .with_detail(format!("{error}.")),
+        other => {
+            let diagnostic =
+                Diagnostic::new(code::IO_ERROR, format!("could not {doing} file `{path}`"))
+                    .with_detail(format!("{error}."));
+            // Said by a reader of a format, not by the system.
+            match other {
+                io::ErrorKind::InvalidData
+                | io::ErrorKind::InvalidInput
+                | io::ErrorKind::UnexpectedEof
+                    if error.raw_os_error().is_none() =>
+                {
+                    diagnostic.with_kind(Kind::FixData)
+                }
+                _ => diagnostic,
+            }
+        }
     };
     Box::new(diagnostic)
 }

@@ -252,9 +252,25 @@ fn decompressed(content: TextInput, compression: Option<Compression>) -> io::Res
         Some(Compression::Gzip) => {
             Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(content)))
         }
-        Some(Compression::Zstd) => Box::new(zstd::Decoder::new(content)?),
+        Some(Compression::Zstd) => Box::new(ZstdText(zstd::Decoder::new(content)?)),
         None => content,
     })
+}
+
+/// A text in Zstandard, whose damage is an error of its data.
+struct ZstdText(zstd::Decoder<'static, BufReader<TextInput>>);
+
+impl Read for ZstdText {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).map_err(|error| {
+            let is_of_store =
+                error.get_ref().is_some_and(|cause| cause.is::<object_store::Error>());
+            match error.kind() == io::ErrorKind::Other && !is_of_store {
+                true => io::Error::new(io::ErrorKind::InvalidData, error),
+                false => error,
+            }
+        })
+    }
 }
 
 /// How many bytes of a file were read. A clone is the same number.

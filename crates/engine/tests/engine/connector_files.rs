@@ -257,6 +257,40 @@ fn a_line_that_is_no_row_is_stored_with_the_reason() {
 }
 
 #[test]
+fn the_rest_of_a_damaged_file_counts_as_one_line() {
+    let (files, database) = (TestFiles::new("files-damaged"), Database::in_memory());
+    let session = database.session();
+    session.execute(TABLE).unwrap();
+    session.execute("CREATE TABLE many (id INT, k STRING, ts TIMESTAMP, x DOUBLE)").unwrap();
+    insert(&session, 0..20_000);
+    session.execute("INSERT INTO many SELECT * FROM t; TRUNCATE TABLE t").unwrap();
+    for name in ["a.csv.gz", "b.csv.zst", "c.csv"] {
+        let path = files.at(name);
+        let sql = format!("SELECT * FROM many INTO OUTFILE '{}'", path.display());
+        session.execute(&sql).unwrap();
+        if name != "c.csv" {
+            let bytes = fs::read(&path).unwrap();
+            fs::write(&path, &bytes[..bytes.len() - 9]).unwrap();
+        }
+    }
+    // What begins as Zstandard does, and is nothing.
+    fs::write(files.at("d.csv.zst"), [[0x28, 0xb5, 0x2f, 0xfd], [0xff; 4]].concat()).unwrap();
+    let more = ", format='csv', on_error='skip into bad'";
+    session.execute(&files.source("", more)).unwrap();
+    wait("the files", || {
+        number(&session, "SELECT messages_bad FROM lockstep.sources") == 3
+            && number(&session, "SELECT lag FROM lockstep.sources") == 0
+            && number(&session, "SELECT count(*) FROM t") >= 20_000
+    });
+    assert_eq!(state(&session), "running");
+    let reasons = rows(&session, "SELECT reason FROM bad ORDER BY file");
+    for name in ["a.csv.gz", "b.csv.zst", "d.csv.zst"] {
+        assert!(reasons.contains(&files.at(name).display().to_string()), "{reasons}");
+    }
+    assert_eq!(number(&session, "SELECT count(*) FROM bad WHERE line IS NULL"), 3);
+}
+
+#[test]
 fn a_source_stops_at_a_line_that_is_no_row_and_continues_as_it_is_told() {
     let (files, directory) = (TestFiles::new("files-stop"), TestDirectory::new("files-stop-db"));
     let session = directory.open();

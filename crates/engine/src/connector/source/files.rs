@@ -188,7 +188,9 @@ impl FileInput {
         let is_end = read.is_none();
         let mut lines = in_order(read.as_ref().map_or(0, RecordBatch::num_rows), skipped);
         if let Some(error) = failed {
-            let (text, reason) = (String::new(), error.message);
+            let Diagnostic { message, detail, .. } = *error;
+            let reason = detail.map_or_else(|| message.clone(), |why| format!("{message}. {why}"));
+            let text = String::new();
             lines.push(FileLine::Bad(SkippedRow { rows_before: 0, line: 0, text, reason }));
         }
         let known = usize::try_from(*to_skip).unwrap_or(usize::MAX).min(lines.len());
