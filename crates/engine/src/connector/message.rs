@@ -47,9 +47,8 @@ impl MessageReader {
         let columns: Vec<(String, DataType)> =
             schema.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
         let mut parts = Vec::with_capacity(options.columns.len());
-        for (part, NamedColumn { name, span }) in &options.columns {
-            let column = part.column(name, schema).map_err(|error| Box::new(error.at(*span)))?;
-            parts.push((*part, column));
+        for (part, named) in &options.columns {
+            parts.push((*part, part.column(named, schema)?));
         }
         let keys = match source.options.source.ignores_unknown {
             true => KeyRule::AllReadAndMore(vec![false; columns.len()]),
@@ -170,27 +169,20 @@ fn add_parts<'a>(
 
 impl MessagePart {
     /// Finds the column that takes it.
-    fn column(self, name: &str, schema: &TableSchema) -> Result<usize> {
-        let Some(at) = schema.find_column(name) else {
-            let message = format!("column `{name}` does not exist in the table");
-            let names = schema.columns.iter().map(|column| column.name.as_str());
-            let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message);
-            return diagnostic.with_nearest(name, names).err();
+    fn column(self, named: &NamedColumn, schema: &TableSchema) -> Result<usize> {
+        let takes = |data_type: &DataType| match self {
+            Self::Key | Self::Headers => *data_type == DataType::String,
+            Self::Partition => matches!(data_type, DataType::Int | DataType::BigInt),
+            Self::Offset => *data_type == DataType::BigInt,
+            Self::Time => *data_type == DataType::Timestamp,
         };
-        let data_type = &schema.columns[at].data_type;
-        let (takes, expected) = match self {
-            Self::Key | Self::Headers => (*data_type == DataType::String, "STRING"),
-            Self::Partition => {
-                (matches!(data_type, DataType::Int | DataType::BigInt), "INT or BIGINT")
-            }
-            Self::Offset => (*data_type == DataType::BigInt, "BIGINT"),
-            Self::Time => (*data_type == DataType::Timestamp, "TIMESTAMP"),
+        let expected = match self {
+            Self::Key | Self::Headers => "STRING",
+            Self::Partition => "INT or BIGINT",
+            Self::Offset => "BIGINT",
+            Self::Time => "TIMESTAMP",
         };
-        if takes {
-            return Ok(at);
-        }
-        let message = format!("column `{name}` is of type {data_type} but must be {expected}");
-        Diagnostic::new(code::DATATYPE_MISMATCH, message).err()
+        named.find(schema, takes, expected)
     }
 
     /// Returns its value.

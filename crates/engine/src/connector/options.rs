@@ -6,6 +6,7 @@ mod kafka;
 use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_row::{DataType, TableSchema};
 use lockstep_sql::ast::{ConnectorKind, ConnectorSystem, Literal, OptionItem, OptionValue};
 
 use self::{files::WrittenFileOptions, kafka::WrittenKafkaOptions};
@@ -148,6 +149,28 @@ fn text_of(value: &OptionValue) -> String {
 }
 
 impl NamedColumn {
+    /// Finds the column in a table. Fails unless it is of a type that is taken, of which `expected` says what it is.
+    pub(super) fn find(
+        &self,
+        schema: &TableSchema,
+        takes: impl FnOnce(&DataType) -> bool,
+        expected: &str,
+    ) -> Result<usize> {
+        let Self { name, span } = self;
+        let Some(at) = schema.find_column(name) else {
+            let message = format!("column `{name}` does not exist in the table");
+            let names = schema.columns.iter().map(|column| column.name.as_str());
+            let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message);
+            return diagnostic.with_nearest(name, names).at(*span).err();
+        };
+        let data_type = &schema.columns[at].data_type;
+        if takes(data_type) {
+            return Ok(at);
+        }
+        let message = format!("column `{name}` is of type {data_type} but must be {expected}");
+        Diagnostic::new(code::DATATYPE_MISMATCH, message).at(*span).err()
+    }
+
     fn read(argument: &OptionArgument<'_>) -> Result<Self> {
         Ok(Self { name: argument.string()?.trim().to_owned(), span: argument.item().span })
     }

@@ -61,6 +61,22 @@ impl SinkFiles {
         Self { position, ..Self::default() }
     }
 
+    /// Gives the complete file its name, if there is one, and stores that its rows are written.
+    fn publish(&mut self, sink: &Connector) -> Result<()> {
+        let Some(StagedRows { temporary, path, end, rows }) = self.staged.clone() else {
+            return Ok(());
+        };
+        StagedFile { temporary, path }.publish()?;
+        failpoint::reach("sink.written");
+        debug_assert!(end > self.position, "it goes on");
+        self.staged = None;
+        self.position = end;
+        self.rows += rows;
+        sink.progress.store(self)?;
+        failpoint::reach("sink.stored");
+        Ok(())
+    }
+
     /// Notes how far a sink was when it ended.
     pub(crate) fn note(&self, sink: &Connector) {
         sink.worker.figures(|WorkFigures { own, .. }| own.messages = self.rows);
@@ -105,18 +121,16 @@ impl FileSinkRun {
         database: &Database,
     ) -> Result<Self> {
         check_folder(&options.path)?;
-        let stored: SinkFiles = sink.progress.read()?.unwrap_or_default();
+        let mut stored: SinkFiles = sink.progress.read()?.unwrap_or_default();
+        if !failpoint::is_seeded("sink_staged_file_forgotten") {
+            stored.publish(sink)?;
+        }
         let signal = TailSignal::new();
         let tail = tail_of(sink, database, stored.position, &signal)?.keeping_read();
         let begin = format!("part-{}-", sink.id.get(..ID_CHARS).unwrap_or(&sink.id));
         let options = Arc::clone(options);
-        let mut run = Self { options, begin, tail, signal, stored, open: None };
-        if !failpoint::is_seeded("sink_staged_file_forgotten") {
-            run.publish(sink)?;
-        }
+        let run = Self { options, begin, tail, signal, stored, open: None };
         run.remove_temporaries()?;
-        // What was published has moved the position.
-        run.tail = tail_of(sink, database, run.stored.position, &run.signal)?.keeping_read();
         Ok(run)
     }
 
@@ -242,21 +256,11 @@ impl FileSinkRun {
         self.publish(sink)
     }
 
-    /// Gives the complete file its name, if there is one, and stores that its rows are written.
+    /// Gives the complete file its name, if there is one. Its rows are not read again.
     fn publish(&mut self, sink: &Connector) -> Result<()> {
-        let Some(StagedRows { temporary, path, end, rows }) = self.stored.staged.clone() else {
-            return Ok(());
-        };
-        StagedFile { temporary, path }.publish()?;
-        failpoint::reach("sink.written");
-        debug_assert!(end > self.stored.position, "it goes on");
-        self.stored.staged = None;
-        self.stored.position = end;
-        self.stored.rows += rows;
-        sink.progress.store(&self.stored)?;
-        failpoint::reach("sink.stored");
-        if self.tail.position() >= end {
-            self.tail.release(end);
+        self.stored.publish(sink)?;
+        if self.tail.position() >= self.stored.position {
+            self.tail.release(self.stored.position);
         }
         Ok(())
     }

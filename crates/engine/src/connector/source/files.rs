@@ -412,23 +412,13 @@ pub(crate) fn part_columns(
     parts: &[(FilePart, NamedColumn)],
     schema: &TableSchema,
 ) -> Result<BTreeMap<usize, FilePart>> {
-    let find = |(part, NamedColumn { name, span }): &(FilePart, NamedColumn)| {
+    let find = |(part, named): &(FilePart, NamedColumn)| {
         let expected = match part {
             FilePart::File => DataType::String,
             FilePart::Row => DataType::BigInt,
         };
-        let Some(at) = schema.find_column(name) else {
-            let message = format!("column `{name}` does not exist in the table");
-            let names = schema.columns.iter().map(|column| column.name.as_str());
-            let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message);
-            return diagnostic.with_nearest(name, names).at(*span).err();
-        };
-        let found = &schema.columns[at].data_type;
-        if *found == expected {
-            return Ok((at, *part));
-        }
-        let message = format!("column `{name}` is of type {found} but must be {expected}");
-        Diagnostic::new(code::DATATYPE_MISMATCH, message).at(*span).err()
+        let at = named.find(schema, |found| *found == expected, &expected.to_string())?;
+        Ok((at, *part))
     };
     parts.iter().map(find).collect()
 }
