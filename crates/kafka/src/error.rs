@@ -1,6 +1,9 @@
 //! Errors of Kafka as diagnostics: which of them may pass by themselves, and what to do about the others.
 
-use krafka::{KrafkaError, error::ErrorCode};
+use krafka::{
+    KrafkaError,
+    error::{ErrorCode, ProtocolErrorKind},
+};
 use lockstep_diagnostic::{Diagnostic, Kind, code};
 
 /// Makes the error of a cluster that cannot be reached.
@@ -58,6 +61,53 @@ pub(crate) fn topic_error(topic: &str, error: &KrafkaError) -> Box<Diagnostic> {
             let message = format!("could not use topic `{topic}`");
             let diagnostic = Diagnostic::new(code::CONNECTION_FAILURE, message);
             Box::new(diagnostic.with_kind(kind).with_detail(sentence(error)))
+        }
+    }
+}
+
+/// Makes the error of a consumer group that this process cannot take part in, or whose notes cannot be read or written.
+pub(crate) fn group_error(group: &str, error: &KrafkaError) -> Box<Diagnostic> {
+    match error {
+        KrafkaError::Broker { code: ErrorCode::OffsetMetadataTooLarge, .. } => {
+            let message = format!("the progress of streams is too long for group `{group}`");
+            Box::new(
+                Diagnostic::new(code::VALUE_TOO_LARGE, message)
+                    .with_kind(Kind::FreeResources)
+                    .with_hint(
+                        "Raise `offset.metadata.max.bytes` of the brokers, or use another group for \
+                         some of the sources and streams.",
+                    ),
+            )
+        }
+        KrafkaError::Broker {
+            code: ErrorCode::GroupAuthorizationFailed | ErrorCode::TopicAuthorizationFailed,
+            ..
+        } => {
+            let message = format!("Kafka denies access to group `{group}`");
+            Box::new(
+                Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message)
+                    .with_detail(sentence(error))
+                    .with_hint(
+                        "Grant the user of `sasl_username` access to the group and its topics in \
+                         Kafka.",
+                    ),
+            )
+        }
+        KrafkaError::Protocol { kind: ProtocolErrorKind::UnknownApiVersion, .. }
+        | KrafkaError::Broker { code: ErrorCode::UnsupportedVersion, .. } => {
+            let message = format!("the brokers have no group `{group}`");
+            let diagnostic = Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message);
+            Box::new(
+                diagnostic
+                    .with_detail(sentence(error))
+                    .with_hint("Groups require Kafka 4.0 or later."),
+            )
+        }
+        KrafkaError::Auth { .. } | KrafkaError::Config { .. } => client_error(error),
+        _ => {
+            let message = format!("could not work in group `{group}`");
+            let diagnostic = Diagnostic::new(code::CONNECTION_FAILURE, message);
+            Box::new(diagnostic.with_kind(Kind::Retry).with_detail(sentence(error)))
         }
     }
 }

@@ -14,6 +14,7 @@
 
 mod brokers;
 mod error;
+mod group;
 mod merge;
 mod reader;
 mod registry;
@@ -25,7 +26,8 @@ mod writer;
 
 pub use brokers::{Brokers, Sasl, SaslMechanism, Tls};
 pub use bytes::Bytes;
-pub use reader::{MessageBatch, ReadEnd, TopicMessage, TopicReader};
+pub use group::{Claims, GroupMember, GroupNote, PartitionName};
+pub use reader::{MessageBatch, ReadEnd, ReadPartitions, TopicMessage, TopicReader};
 pub use registry::{RegisteredSchema, RegistryClient, SchemaLanguage, SchemaRegistry};
 pub use topic::{Offsets, Topic, TopicPosition, TopicStart};
 pub use writer::{Delivery, OutgoingMessage, TopicWriter};

@@ -22,7 +22,7 @@ use krafka::{
 };
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
@@ -82,25 +82,37 @@ pub enum ReadEnd {
     Skip,
 }
 
+/// Which partitions of a topic are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadPartitions {
+    /// All of them, in the order of their messages' times.
+    All,
+    /// These, which another process may read before and after this one ([`TopicReader::set_partitions`]). Each is in its own
+    /// order; messages that the topic lost before one of them was added are left out.
+    Of(BTreeSet<i32>),
+}
+
 /// A reader of a topic.
 #[derive(Debug)]
 pub struct TopicReader {
     batches: mpsc::Receiver<Result<MessageBatch>>,
     task: JoinHandle<()>,
     lag: Arc<AtomicU64>,
+    partitions: watch::Sender<ReadPartitions>,
 }
 
 impl TopicReader {
-    /// Reads all partitions of a topic: those that `from` names from these offsets on, others from the beginning. A topic
+    /// Reads partitions of a topic: those that `from` names from these offsets on, others from the beginning. A topic
     /// that was created again has lost all messages.
     pub fn open(
         brokers: &Brokers,
         topic: &str,
         from: &TopicPosition,
-        on_lost: ReadEnd,
+        (partitions, on_lost): (ReadPartitions, ReadEnd),
     ) -> Result<Self> {
         let topic = Topic::open(brokers, topic)?;
         let from = from.clone();
+        let (partitions, wanted) = watch::channel(partitions);
         let (sender, batches) = mpsc::channel(1);
         let lag = Arc::new(AtomicU64::new(0));
         let pump = wait(async {
@@ -109,6 +121,8 @@ impl TopicReader {
                 consumer: topic.consumer().await?,
                 topic: topic.name().to_owned(),
                 topic_id: from.id.into(),
+                from: from.offsets,
+                wanted,
                 read_to: Offsets::new(),
                 ends: Offsets::new(),
                 is_assigned: false,
@@ -117,11 +131,20 @@ impl TopicReader {
                 on_lost,
                 lag: Arc::clone(&lag),
             };
-            pump.find_partitions(from.offsets).await?;
+            pump.find_partitions().await?;
             Ok(pump)
         })?;
         let task = runtime()?.spawn(pump.run(sender));
-        Ok(Self { batches, task, lag })
+        Ok(Self { batches, task, lag, partitions })
+    }
+
+    /// Reads these partitions from now on. One that comes back goes on behind the last message of it that was read.
+    pub fn set_partitions(&self, partitions: BTreeSet<i32>) {
+        self.partitions.send_if_modified(|wanted| {
+            let is_other = !matches!(wanted, ReadPartitions::Of(known) if *known == partitions);
+            *wanted = ReadPartitions::Of(partitions);
+            is_other
+        });
     }
 
     /// Returns the next messages; `None` if there are none within this time. After an error that may pass, the next call
@@ -156,6 +179,10 @@ struct Pump {
     consumer: Consumer,
     topic: String,
     topic_id: Arc<str>,
+    /// The offsets from which on partitions are read that are not read yet.
+    from: Offsets,
+    /// Which partitions are to be read.
+    wanted: watch::Receiver<ReadPartitions>,
     /// The partitions that are read, each with the offset behind the last message that was given.
     read_to: Offsets,
     /// The end of each partition when it was found.
@@ -196,8 +223,9 @@ impl Pump {
     /// Reads what there is, or waits for it for a while.
     async fn poll(&mut self, looked: &mut Instant) -> Result<MessageBatch> {
         // A poll says nothing of brokers that do not answer, and of a topic that was dropped: this does.
-        if !self.is_assigned || looked.elapsed() >= PARTITIONS_INTERVAL {
-            self.find_partitions(Offsets::new()).await?;
+        let is_other = self.wanted.has_changed().unwrap_or(false);
+        if !self.is_assigned || is_other || looked.elapsed() >= PARTITIONS_INTERVAL {
+            self.find_partitions().await?;
             *looked = Instant::now();
         }
         let records = match self.consumer.poll(POLL_TIMEOUT).await {
@@ -218,7 +246,7 @@ impl Pump {
             if *known != *self.topic_id {
                 // These may be of another topic, from an offset that means nothing there: they are read again.
                 self.is_assigned = false;
-                self.find_partitions(Offsets::new()).await?;
+                self.find_partitions().await?;
                 return Ok(self.batch(Vec::new()));
             }
         }
@@ -238,9 +266,10 @@ impl Pump {
         let has_more = |partition: i32, lag: &PartitionLag| {
             lag.lag.map_or_else(|| was_behind(&partition), |behind| behind > 0)
         };
+        let is_in_order = *self.wanted.borrow() == ReadPartitions::All;
         let behind: BTreeSet<i32> = lags
             .iter()
-            .filter(|(found, lag)| has_more(found.partition(), lag))
+            .filter(|(found, lag)| is_in_order && has_more(found.partition(), lag))
             .map(|(found, _)| found.partition())
             .collect();
         let messages = self.waiting.take(&behind);
@@ -273,34 +302,51 @@ impl Pump {
         MessageBatch { topic_id: Arc::clone(&self.topic_id), messages }
     }
 
-    /// Reads the partitions of the topic that are not read yet, from these offsets on or from their beginning.
-    async fn find_partitions(&mut self, mut from: Offsets) -> Result<()> {
+    /// Reads the partitions of the topic that are to be read and are not yet, and no others.
+    async fn find_partitions(&mut self) -> Result<()> {
         // The consumer learns of a topic that was created again only when it looks.
         let refreshed = self.consumer.fetch_metadata(Some(&self.topic)).await;
         refreshed.map_err(|error| topic_error(&self.topic, &error))?;
         let found = partitions(&self.kafka, &self.topic).await?;
-        if self.is_another(found.topic_id)? {
-            from.clear();
-        }
-        let is_new = |number: &i32| !self.read_to.contains_key(number);
+        self.is_another(found.topic_id)?;
+        let wanted = self.wanted.borrow_and_update().clone();
+        let is_wanted = |number: &i32| match &wanted {
+            ReadPartitions::All => true,
+            ReadPartitions::Of(partitions) => partitions.contains(number),
+        };
+        let is_over = |number: &i32, _: &mut i64| !is_wanted(number);
+        let over: Offsets = self.read_to.extract_if(.., is_over).collect();
+        let is_new = |number: &i32| is_wanted(number) && !self.read_to.contains_key(number);
         let new: Vec<i32> = found.numbers.into_iter().filter(is_new).collect();
-        if new.is_empty() && self.is_assigned {
+        if new.is_empty() && over.is_empty() && self.is_assigned {
             return Ok(());
         }
+        self.from.extend(over);
         debug_assert!(new.is_sorted(), "partitions are in order");
+        // Of partitions that others have read meanwhile, what is gone was theirs.
+        let on_lost = match wanted {
+            ReadPartitions::All => self.on_lost,
+            ReadPartitions::Of(_) => ReadEnd::Skip,
+        };
         let mut begun = Offsets::new();
         for partition in new {
-            let (offset, end) = self.beginning(partition, from.remove(&partition)).await?;
+            let from = self.from.get(&partition).copied();
+            let (offset, end) = self.beginning((partition, from), on_lost).await?;
             begun.insert(partition, offset);
             self.ends.insert(partition, end);
         }
+        self.from.retain(|partition, _| !begun.contains_key(partition));
         self.read_to.extend(begun);
         self.assign().await
     }
 
     /// Returns the offset from which on a partition is read: this one, or that of its first message; and its end. The
     /// client would read from the end on where there is no such offset, and say nothing.
-    async fn beginning(&self, partition: i32, wanted: Option<i64>) -> Result<(i64, i64)> {
+    async fn beginning(
+        &self,
+        (partition, wanted): (i32, Option<i64>),
+        on_lost: ReadEnd,
+    ) -> Result<(i64, i64)> {
         let until = Instant::now() + END_WAIT;
         loop {
             let (first, end) = watermarks(&self.consumer, &self.topic, partition).await?;
@@ -309,7 +355,10 @@ impl Pump {
             match wanted > end && Instant::now() < until {
                 true => sleep(END_DELAY).await,
                 false if (first..=end).contains(&wanted) => return Ok((wanted, end)),
-                false => return Ok((self.lost(partition, wanted, (first, end))?, end)),
+                false => {
+                    let lost = (partition, wanted, (first, end));
+                    return Ok((self.lost(lost, on_lost)?, end));
+                }
             }
         }
     }
@@ -322,6 +371,7 @@ impl Pump {
             return Err(self.created_again());
         }
         if is_another {
+            self.from.clear();
             self.read_to.clear();
             self.waiting.clear();
             self.is_assigned = false;
@@ -334,18 +384,22 @@ impl Pump {
     async fn find_lost(&mut self, partition: i32) -> Result<()> {
         let found = partitions(&self.kafka, &self.topic).await?;
         if self.is_another(found.topic_id)? {
-            return self.find_partitions(Offsets::new()).await;
+            return self.find_partitions().await;
         }
         let wanted = self.read_to.get(&partition).copied();
-        let (offset, _) = self.beginning(partition, wanted).await?;
+        let (offset, _) = self.beginning((partition, wanted), self.on_lost).await?;
         self.read_to.insert(partition, offset);
         let sought = self.consumer.seek(&self.topic, partition, offset).await;
         sought.map_err(|error| topic_error(&self.topic, &error))
     }
 
     /// Returns the offset to go on with instead of one that is not there.
-    fn lost(&self, partition: i32, wanted: i64, (first, end): (i64, i64)) -> Result<i64> {
-        if self.on_lost == ReadEnd::Skip {
+    fn lost(
+        &self,
+        (partition, wanted, (first, end)): (i32, i64, (i64, i64)),
+        on_lost: ReadEnd,
+    ) -> Result<i64> {
+        if on_lost == ReadEnd::Skip {
             // Beyond the end: the brokers have lost messages, and those before were read.
             return Ok(if wanted < first { first } else { end });
         }

@@ -1,6 +1,9 @@
 //! Tests over a broker in this process, which fails where a test says so.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use krafka::{
     error::ErrorCode,
@@ -10,8 +13,9 @@ use lockstep_diagnostic::{Diagnostic, Kind, code};
 use tokio::time::Instant;
 
 use crate::{
-    Brokers, Bytes, Delivery, Offsets, OutgoingMessage, ReadEnd, Topic, TopicMessage,
-    TopicPosition, TopicReader, TopicStart, TopicWriter, runtime::runtime,
+    Brokers, Bytes, Claims, Delivery, GroupMember, GroupNote, Offsets, OutgoingMessage,
+    PartitionName, ReadEnd, ReadPartitions, Topic, TopicMessage, TopicPosition, TopicReader,
+    TopicStart, TopicWriter, runtime::runtime,
 };
 
 const WRITER: &str = "writer";
@@ -42,7 +46,7 @@ impl TestCluster {
     }
 
     fn reader(&self, from: &TopicPosition, on_lost: ReadEnd) -> TopicReader {
-        TopicReader::open(&self.brokers, "t", from, on_lost).unwrap()
+        TopicReader::open(&self.brokers, "t", from, (ReadPartitions::All, on_lost)).unwrap()
     }
 }
 
@@ -182,7 +186,8 @@ fn messages_that_are_gone_are_an_error_or_are_left_out() {
     let cluster = TestCluster::new(1);
     cluster.write(Delivery::AtLeastOnce, 0..10);
     let beyond = TopicPosition { id: String::new(), offsets: Offsets::from([(0, 500)]) };
-    let opened = TopicReader::open(&cluster.brokers, "t", &beyond, ReadEnd::Fail);
+    let opened =
+        TopicReader::open(&cluster.brokers, "t", &beyond, (ReadPartitions::All, ReadEnd::Fail));
     assert_eq!(
         opened.unwrap_err().message,
         "messages from offset 500 on are not in partition 0 of topic `t`"
@@ -219,7 +224,8 @@ fn a_topic_that_is_created_again_is_another_one() {
     assert_eq!(failure(&mut strict).message, "topic `t` was created again");
     assert_eq!(numbers(&read(&mut other, 30)), Vec::from_iter(20..50));
     // Who goes on with the old offsets learns it at once.
-    let opened = TopicReader::open(&cluster.brokers, "t", &begin, ReadEnd::Fail);
+    let opened =
+        TopicReader::open(&cluster.brokers, "t", &begin, (ReadPartitions::All, ReadEnd::Fail));
     assert_eq!(opened.unwrap_err().message, "topic `t` was created again");
 }
 
@@ -285,4 +291,116 @@ fn what_is_wrong_is_said() {
     let error = Topic::open(&nobody, "t").unwrap_err();
     assert_eq!((error.code, error.kind), (code::NOT_CONNECTED, Kind::Retry));
     assert_eq!(error.message, "could not connect to Kafka at `127.0.0.1:1`");
+}
+
+impl TestCluster {
+    fn member(&self) -> GroupMember {
+        let member = GroupMember::join(&self.brokers, "g").unwrap();
+        member.add_topic("t").unwrap();
+        member
+    }
+}
+
+/// Waits until members have claimed so many partitions each.
+fn wait_for_claims(members: &[(&GroupMember, usize)]) {
+    let begun = Instant::now();
+    while members.iter().any(|(member, count)| member.claims().len() != *count) {
+        assert!(begun.elapsed() < WAIT_MAX, "the partitions are not shared as expected");
+        lockstep_host::pause(20);
+    }
+}
+
+/// Adds a word to the notes of partitions.
+fn note(member: &GroupMember, claims: &Claims, word: &str) -> usize {
+    let add = |_: &PartitionName, before: &GroupNote| GroupNote {
+        offset: before.offset + 1,
+        text: format!("{} {word}", before.text),
+    };
+    member.write(claims, add).unwrap().len()
+}
+
+#[test]
+fn members_share_the_partitions_and_find_the_notes_of_those_before() {
+    let cluster = TestCluster::new(4);
+    let first = cluster.member();
+    wait_for_claims(&[(&first, 4)]);
+    let all = first.claims();
+    assert_eq!(note(&first, &all, "one"), 4);
+    let second = cluster.member();
+    wait_for_claims(&[(&first, 2), (&second, 2)]);
+    let (of_first, of_second) = (first.claims(), second.claims());
+    assert!(of_first.keys().all(|name| !of_second.contains_key(name)), "no partition twice");
+    // Two of the claims are over.
+    assert_eq!(note(&first, &all, "two"), 2);
+    assert_eq!(note(&second, &of_second, "other"), 2);
+    drop(first);
+    wait_for_claims(&[(&second, 4)]);
+    assert_eq!(note(&second, &second.claims(), "last"), 4);
+    let notes = second.notes(&all.keys().cloned().collect()).unwrap();
+    for name in all.keys() {
+        let of_first = of_first.contains_key(name);
+        let expected = if of_first { " one two last" } else { " one other last" };
+        let offset = 3;
+        assert_eq!(notes[name], GroupNote { offset, text: expected.to_owned() });
+    }
+    let unread = BTreeSet::from([("t".to_owned(), 7)]);
+    assert_eq!(second.notes(&unread).unwrap(), BTreeMap::new());
+    assert_eq!(second.check(), Ok(()));
+}
+
+#[test]
+fn a_partition_that_comes_back_is_another_claim() {
+    let cluster = TestCluster::new(2);
+    let first = cluster.member();
+    wait_for_claims(&[(&first, 2)]);
+    let before = first.claims();
+    let second = cluster.member();
+    wait_for_claims(&[(&first, 1), (&second, 1)]);
+    drop(second);
+    wait_for_claims(&[(&first, 2)]);
+    let kept = first.claims().iter().filter(|(name, claim)| before[*name] == **claim).count();
+    assert_eq!(kept, 1);
+    assert_eq!(note(&first, &before, "late"), 1);
+}
+
+#[test]
+fn a_note_that_the_brokers_may_not_have_taken_is_read_again() {
+    let cluster = TestCluster::new(1);
+    let member = cluster.member();
+    wait_for_claims(&[(&member, 1)]);
+    let claims = member.claims();
+    assert_eq!(note(&member, &claims, "one"), 1);
+    let refused = || Box::new(Control::Error(ErrorCode::InvalidCommitOffsetSize));
+    cluster.broker.on_once(ApiKey::OffsetCommit, move |_| Control::ApplyThen(refused()));
+    let maybe = GroupNote { offset: 7, text: "maybe".to_owned() };
+    let failed = member.write(&claims, |_, _| maybe.clone()).unwrap_err();
+    assert_eq!((failed.kind, failed.code), (Kind::Retry, code::CONNECTION_FAILURE));
+    assert_eq!(note(&member, &claims, "two"), 1);
+    let notes = member.notes(&claims.keys().cloned().collect()).unwrap();
+    let expected = GroupNote { offset: 8, text: "maybe two".to_owned() };
+    assert_eq!(notes[&("t".to_owned(), 0)], expected);
+}
+
+#[test]
+fn a_reader_reads_the_partitions_that_it_is_given() {
+    let cluster = TestCluster::new(3);
+    cluster.write(Delivery::AtLeastOnce, 0..300);
+    let from = TopicPosition::default();
+    let of = |numbers: &[i32]| numbers.iter().copied().collect::<BTreeSet<i32>>();
+    let partitions = ReadPartitions::Of(of(&[]));
+    let opened = TopicReader::open(&cluster.brokers, "t", &from, (partitions, ReadEnd::Fail));
+    let mut reader = opened.unwrap();
+    assert!(reader.next(Duration::from_millis(600)).unwrap().is_none());
+    let mut found = Vec::new();
+    for numbers in [&[0][..], &[0, 1], &[2], &[0, 1, 2]] {
+        reader.set_partitions(of(numbers));
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(1) {
+            let batch = reader.next(Duration::from_millis(100)).unwrap();
+            found.extend(batch.into_iter().flat_map(|batch| batch.messages));
+        }
+        let read: BTreeSet<i32> = found.iter().map(|message| message.partition).collect();
+        assert!(numbers.iter().all(|number| read.contains(number)), "{read:?} of {numbers:?}");
+    }
+    assert_eq!(numbers(&found), (0..300).collect::<Vec<u64>>(), "each once");
 }

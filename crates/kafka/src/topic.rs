@@ -65,6 +65,11 @@ impl Topic {
         })
     }
 
+    /// Returns how many partitions it has.
+    pub fn partition_count(&self) -> Result<usize> {
+        wait(async { Ok(partitions(&self.kafka, &self.name).await?.numbers.len()) })
+    }
+
     /// Returns one end of the topic.
     pub fn position(&self, start: TopicStart) -> Result<TopicPosition> {
         wait(async {

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use lockstep_diagnostic::Result;
-use lockstep_kafka::{Bytes, MessageBatch, Offsets, ReadEnd, TopicPosition, TopicReader};
+use lockstep_kafka::{
+    Bytes, MessageBatch, Offsets, ReadEnd, ReadPartitions, TopicPosition, TopicReader,
+};
 use lockstep_row::{Arena, Datum, TableSchema};
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +68,12 @@ impl TopicInput {
         debug_assert!(source.stream.is_none(), "a source has no stream");
         let on_lost = if options.skips_lost { ReadEnd::Skip } else { ReadEnd::Fail };
         let from = TopicPosition { id: stored.topic_id.clone(), offsets: stored.offsets.clone() };
-        let reader = TopicReader::open(&options.brokers, &options.topic, &from, on_lost)?;
+        let reader = TopicReader::open(
+            &options.brokers,
+            &options.topic,
+            &from,
+            (ReadPartitions::All, on_lost),
+        )?;
         Ok(Self { options: Arc::clone(options), reader, rows: None })
     }
 }
