@@ -10,6 +10,7 @@
 //! transactions, or files that get their names when they are complete, and stores afterwards how far it is; what of the
 //! last transaction was committed it reads from the topic itself, and which file was about to get its name it has stored.
 
+mod group;
 mod message;
 mod options;
 mod registered;
@@ -25,6 +26,7 @@ use lockstep_sql::ast::{ConnectorKind, ConnectorSystem};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub(crate) use self::{
+    group::{Group, GroupedSources, Groups},
     options::{ConnectorOptions, SystemOptions, WrittenConnectorOptions},
     sink::{files::SinkFiles, topic::SinkProgress},
     source::{
@@ -215,6 +217,10 @@ pub(crate) fn object_kind(kind: ConnectorKind) -> ObjectKind {
 pub(crate) fn check_columns(connector: &Connector, schema: &TableSchema) -> Result<()> {
     match (&connector.options.system, connector.kind) {
         (SystemOptions::Kafka(options), ConnectorKind::Source) => {
+            let columns = options.group.iter().flat_map(|group| &group.partitioned_by);
+            for column in columns {
+                column.find(schema, |_| true, "a column")?;
+            }
             message::MessageReader::new(connector, options, schema).map(|_| ())
         }
         (SystemOptions::Kafka(options), ConnectorKind::Sink) => {

@@ -24,7 +24,7 @@ mod plan;
 mod rows;
 mod source;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
@@ -38,12 +38,14 @@ use lockstep_stream::{JoinCounts, JoinProgress, Lateness, MainProgram, WindowJoi
 use lockstep_table::{TailError, TailOptions, TailSignal};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{arrival::ArrivalQuery, explain::explain, source::LateSourceRow};
+pub(crate) use self::{
+    arrival::ArrivalQuery, explain::explain, plan::keys_of_sources, source::LateSourceRow,
+};
 use self::{
     last_join::JoinedRowProgram,
     plan::{ContinuousPlan, JoinedMain, SourcePlan},
     rows::RowBuffer,
-    source::{FollowedSource, SourcePlace, SourceProgram},
+    source::{FollowedSource, SourcePart, SourcePlace, SourceProgram},
 };
 use crate::{
     Database, Session, append::table_error, database::TableSet, prepared_request::BatchModeFallback,
@@ -117,6 +119,18 @@ pub struct ContinuousProgress {
     waiting: Vec<u64>,
 }
 
+/// The rows of its tables that a query is computed over: those of one partition of the topics that fill them.
+#[derive(Debug, Clone)]
+pub(crate) struct QueryPart {
+    pub(crate) partition: i32,
+    /// The columns of each table with the partition and the offset.
+    pub(crate) columns: BTreeMap<u64, (usize, usize)>,
+    /// The places in the tables of its sources before which no row counts, where they are known.
+    pub(crate) from: Vec<u64>,
+    /// What is raised when there are rows to read.
+    pub(crate) signal: Arc<TailSignal>,
+}
+
 /// The rows that are given next.
 #[derive(Debug)]
 struct OutputRows {
@@ -175,7 +189,7 @@ impl Session {
             return Diagnostic::new(code::SYNTAX_ERROR, "a query is expected").err();
         };
         let bound = self.bind(query)?;
-        ContinuousQuery::new(&bound, &self.database, options, progress)
+        ContinuousQuery::new(&bound, &self.database, options, (progress, None))
     }
 }
 
@@ -185,7 +199,7 @@ impl ContinuousQuery {
         query: &BoundQuery,
         database: &Database,
         options: ContinuousOptions,
-        progress: Option<&ContinuousProgress>,
+        (progress, part): (Option<&ContinuousProgress>, Option<&QueryPart>),
     ) -> Result<Self> {
         let plan = ContinuousPlan::new(query)?;
         if progress.is_some_and(|progress| progress.sources.len() != plan.sources.len()) {
@@ -208,12 +222,16 @@ impl ContinuousQuery {
                 false => Diagnostic::internal("the query is not computed row by row").err(),
             }
         };
-        let signal = TailSignal::new();
+        let signal = part.map_or_else(TailSignal::new, |part| Arc::clone(&part.signal));
         let source =
             |(number, SourcePlan { table, plan: of_rows, times }): (usize, &SourcePlan)| {
                 let known = progress.map(|progress| &progress.sources[number]);
                 let earliest = options.from_earliest.then_some(0);
-                let from = known.map_or(earliest, |known| Some(known.from()));
+                let part = part.map(|part| part.of_source(number, *table, known));
+                let from = match &part {
+                    Some((_, from)) => Some(*from),
+                    None => known.map_or(earliest, |known| Some(known.from())),
+                };
                 let tail_options = TailOptions { from, limit_bytes: options.tail_bytes_max };
                 let entry = entries.iter().find(|entry| entry.id == *table);
                 let entry = entry.expect("the entries are of all tables of the query");
@@ -222,7 +240,8 @@ impl ContinuousQuery {
                 let order = plan.join.sources[number].order;
                 let times = times.as_ref().map(&compile).transpose()?;
                 let rows = SourceProgram { rows: compile(of_rows)?, order, times };
-                Ok(FollowedSource::new(number, table.to_string(), tail, rows, known))
+                let part = part.map(|(part, _)| part);
+                Ok(FollowedSource::new(number, table.to_string(), tail, rows, (known, part)))
             };
         let sources: Vec<FollowedSource> =
             plan.sources.iter().enumerate().map(source).collect::<Result<_>>()?;
@@ -282,7 +301,21 @@ impl ContinuousQuery {
 
     /// Returns whether the last call has read all rows that there were.
     pub(crate) fn is_caught_up(&self) -> bool {
-        self.replayed.is_none() && self.sources.iter().all(FollowedSource::is_read)
+        let waits = |source: &FollowedSource| source.is_replaying() && !source.is_replayed_next();
+        self.sources.iter().all(FollowedSource::is_read)
+            && (self.replayed.is_none() || self.sources.iter().any(waits))
+    }
+
+    /// Fails where rows that are to be read again are gone: before a poll that found no more, those of each source before
+    /// an offset were stored.
+    pub(crate) fn check_stored(&self, stored: &[u64]) -> Result<()> {
+        let mut sources = self.sources.iter().zip(stored);
+        sources.try_for_each(|(source, stored)| source.check_stored(*stored))
+    }
+
+    /// Returns the places in the tables of its sources from which on rows count.
+    pub(crate) fn positions(&self) -> Vec<u64> {
+        self.sources.iter().map(FollowedSource::position).collect()
     }
 
     /// Reads all rows that there are and takes them for the last ones: all rows are final. Returns those that were not
@@ -352,7 +385,7 @@ impl ContinuousQuery {
             self.end_replay()?;
         }
         let is_next = |source: &&FollowedSource| match self.replayed.is_some() {
-            true => source.is_replaying(),
+            true => source.is_replayed_next(),
             false => !source.is_read(),
         };
         let unread = self.sources.iter().filter(is_next);
@@ -397,6 +430,28 @@ impl ContinuousQuery {
             self.failed = Some(error.clone());
         }
         done
+    }
+}
+
+impl ContinuousProgress {
+    /// Returns the number of the next row of the main table.
+    pub(crate) fn reached(&self) -> u64 {
+        self.sources.first().map_or(0, SourcePlace::reached)
+    }
+}
+
+impl QueryPart {
+    /// Returns the part of a source, and the place in its table from which on it is read.
+    fn of_source(
+        &self,
+        number: usize,
+        table: u64,
+        known: Option<&SourcePlace>,
+    ) -> (SourcePart, u64) {
+        let next = known.map_or(0, SourcePlace::from);
+        let columns = self.columns[&table];
+        let part = SourcePart { partition: self.partition, columns, next };
+        (part, self.from.get(number).copied().unwrap_or(0))
     }
 }
 

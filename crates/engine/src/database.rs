@@ -32,7 +32,7 @@ use crate::{
     append::table_error,
     audit::CallRecords,
     catalog::{CatalogCommand, CatalogRecord, Objects, QualifiedName, TableEntry, TableReference},
-    connector::Connector,
+    connector::{Connector, Groups},
     context,
     deployment::source_of,
     entrance::QueryMemory,
@@ -129,6 +129,7 @@ pub(crate) struct EngineState {
     file_folders: RwLock<Arc<FileFolders>>,
     temp_folders: RwLock<Arc<FileFolders>>,
     temporary: Arc<TemporarySpace>,
+    groups: Groups,
     /// From which the salts of names that no user has are made; that of a directory is its id.
     secret: [u8; 16],
 }
@@ -185,6 +186,7 @@ impl Database {
             file_folders: RwLock::default(),
             temp_folders: RwLock::default(),
             temporary: Arc::default(),
+            groups: Groups::default(),
             secret: host.random.id(),
             host,
         };
@@ -216,6 +218,11 @@ impl Database {
         }
         *self.state.file_folders.write() = Arc::new(listed);
         Ok(())
+    }
+
+    /// Returns the groups of Kafka in which this process works.
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.state.groups
     }
 
     pub(crate) fn file_folders(&self) -> Arc<FileFolders> {

@@ -10,9 +10,11 @@
 //! leaves all of them or none (`lockstep_table::BulkLoad::finish_all`). Whoever opens the directory goes on from the
 //! progress, so that each main row has one result.
 
+mod grouped;
 mod options;
 mod query;
 mod run;
+mod work;
 
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     options::{StreamOptions, WrittenOptions},
-    query::StreamQuery,
+    query::{GoingOn, StreamQuery},
     run::StreamFigures,
 };
 use crate::{
@@ -144,6 +146,11 @@ impl StreamRecord {
     /// Whether STOP STREAM has stopped it.
     pub(crate) fn is_stopped(&self) -> bool {
         self.is_stopped
+    }
+
+    /// Whether the sources of its tables have a group.
+    pub(crate) fn is_grouped(&self) -> bool {
+        self.options.is_grouped
     }
 }
 

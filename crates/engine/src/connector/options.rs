@@ -12,7 +12,7 @@ use lockstep_sql::ast::{ConnectorKind, ConnectorSystem, Literal, OptionItem, Opt
 use self::{files::WrittenFileOptions, kafka::WrittenKafkaOptions};
 pub(crate) use self::{
     files::{ChangeRule, FileOptions, FilePart},
-    kafka::{KafkaOptions, MessageFormat, MessagePart, RegistryOptions},
+    kafka::{GroupOptions, KafkaOptions, MessageFormat, MessagePart, RegistryOptions},
 };
 use crate::options::{OptionArgument, OptionSpec, OptionTable, UnknownOption, word};
 
@@ -73,7 +73,11 @@ pub(crate) struct WrittenConnectorOptions {
 struct WrittenItems(Vec<(String, String, Span)>);
 
 /// Options that cannot be changed: what was read or written before depends on them.
-const FIXED: &[&str] = &["topic", "path", "format", "start", "key", "delivery", "subject"];
+const FIXED: &[&str] =
+    &["topic", "path", "format", "start", "key", "delivery", "subject", "group", "partitioned_by"];
+
+/// Options of a source with a group that cannot be changed: streams find the partitions of rows by them.
+const FIXED_OF_GROUP: &[&str] = &["partition_column", "offset_column"];
 
 const COMMON: &[OptionSpec<WrittenConnectorOptions>] = &[OptionSpec {
     name: "start",
@@ -176,6 +180,16 @@ impl NamedColumn {
     }
 }
 
+impl ConnectorOptions {
+    /// Returns the options of a source of Kafka that shares its partitions, and how.
+    pub(crate) fn group(&self) -> Option<(&KafkaOptions, &GroupOptions)> {
+        match &self.system {
+            SystemOptions::Kafka(options) => Some((options, options.group.as_ref()?)),
+            SystemOptions::Files(_) => None,
+        }
+    }
+}
+
 impl SystemOptions {
     /// Returns which system it is.
     pub(crate) fn system(&self) -> ConnectorSystem {
@@ -224,7 +238,9 @@ impl WrittenConnectorOptions {
     ) -> Result<ConnectorOptions> {
         let Self { from_latest, source, kafka, files, items, .. } = self;
         let system = match system {
-            ConnectorSystem::Kafka => SystemOptions::Kafka(kafka.of_new(span, &items)?),
+            ConnectorSystem::Kafka => {
+                SystemOptions::Kafka(kafka.of_new(from_latest, span, &items)?)
+            }
             ConnectorSystem::Files => {
                 SystemOptions::Files(files.of_new(kind, source.ignores_unknown, span, &items)?)
             }
@@ -233,9 +249,11 @@ impl WrittenConnectorOptions {
         Ok(ConnectorOptions { system, from_earliest: !from_latest, source, written })
     }
 
-    /// Fails where an option cannot be changed.
-    pub(crate) fn check_changes(&self) -> Result<()> {
-        let fixed = self.items.0.iter().find(|(name, ..)| FIXED.contains(&name.as_str()));
+    /// Fails where an option of a source or a sink cannot be changed.
+    pub(crate) fn check_changes(&self, before: &ConnectorOptions) -> Result<()> {
+        let of_group = if before.group().is_some() { FIXED_OF_GROUP } else { &[] };
+        let is_fixed = |name: &str| FIXED.contains(&name) || of_group.contains(&name);
+        let fixed = self.items.0.iter().find(|(name, ..)| is_fixed(name));
         let Some((name, _, span)) = fixed else { return Ok(()) };
         let message = format!("option `{name}` cannot be changed");
         Diagnostic::new(code::INVALID_PARAMETER, message)

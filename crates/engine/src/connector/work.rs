@@ -56,7 +56,7 @@ impl Connector {
         Ok(match (&self.options.system, self.kind) {
             (SystemOptions::Kafka(options), Source) => {
                 let stored = self.progress.read()?.unwrap_or_default();
-                let input = TopicInput::open(self, options, &stored)?;
+                let input = TopicInput::open(self, options, &stored, database.groups())?;
                 ConnectorRun::OfTopic(Box::new(SourceRun::new(input, stored)))
             }
             (SystemOptions::Files(options), Source) => {

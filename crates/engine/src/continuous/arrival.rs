@@ -13,8 +13,8 @@ use lockstep_row::{Arena, Datum};
 use lockstep_table::{TableTail, TailOptions, TailRow, TailSignal};
 
 use super::{
-    ContinuousOptions, ContinuousProgress, FinalRows, ROWS_AT_ONCE, RowBuffer, lost,
-    source::SourcePlace,
+    ContinuousOptions, ContinuousProgress, FinalRows, QueryPart, ROWS_AT_ONCE, RowBuffer, lost,
+    source::{SourcePart, SourcePlace},
 };
 use crate::{
     Database, PreparedRequest, catalog::TableEntry, database::TableSet, known::KnownTables,
@@ -33,6 +33,8 @@ pub(crate) struct ArrivalQuery {
     signal: Arc<TailSignal>,
     rows_read: u64,
     is_read: bool,
+    /// Which rows it answers; `None` for all.
+    part: Option<SourcePart>,
     failed: Option<Box<Diagnostic>>,
 }
 
@@ -42,7 +44,7 @@ impl ArrivalQuery {
         query: &BoundQuery,
         database: &Database,
         options: ContinuousOptions,
-        progress: Option<&ContinuousProgress>,
+        (progress, of_part): (Option<&ContinuousProgress>, Option<&QueryPart>),
     ) -> Result<Self> {
         let entries = database.entries_of(&query.plan)?;
         let temporary = database.temporary_storage();
@@ -55,8 +57,12 @@ impl ArrivalQuery {
         };
         let known = progress.and_then(|progress| progress.sources.first());
         let earliest = options.from_earliest.then_some(0);
-        let from = known.map_or(earliest, |known| Some(known.reached()));
-        let signal = TailSignal::new();
+        let part = of_part.map(|part| part.of_source(0, main.id, known));
+        let from = match &part {
+            Some((_, from)) => Some(*from),
+            None => known.map_or(earliest, |known| Some(known.reached())),
+        };
+        let signal = of_part.map_or_else(TailSignal::new, |part| Arc::clone(&part.signal));
         let tail_options = TailOptions { from, limit_bytes: options.tail_bytes_max };
         Ok(Self {
             request,
@@ -68,6 +74,7 @@ impl ArrivalQuery {
             signal,
             rows_read: known.map_or(0, SourcePlace::rows_read),
             is_read: false,
+            part: part.map(|(part, _)| part),
             failed: None,
         })
     }
@@ -86,7 +93,7 @@ impl ArrivalQuery {
     }
 
     fn answer_some(&mut self) -> Result<FinalRows> {
-        let Self { request, tables, main_table, tail, output, .. } = self;
+        let Self { request, tables, main_table, tail, output, part, .. } = self;
         let program = request.program();
         // Before the snapshots: what has arrived before a row and is not visible yet is waited for.
         let end = tables.by_id.values().map(|table| table.arrived_before()).min();
@@ -95,7 +102,8 @@ impl ArrivalQuery {
         let columns = request.input().len();
         debug_assert!(known.now(*main_table).is_some(), "the main table is one of them");
         let mut failed = None;
-        let mut arena = Arena::new();
+        let (mut arena, mut of_part) = (Arena::new(), 0);
+        let is_part = part.is_some();
         let read = tail.read_before(
             end.unwrap_or(0),
             ROWS_AT_ONCE,
@@ -103,11 +111,20 @@ impl ArrivalQuery {
                 if failed.is_some() {
                     return;
                 }
+                let number = match part {
+                    None => arrival,
+                    Some(part) => {
+                        let Some(offset) = part.offset(row, &arena) else { return };
+                        part.next = offset + 1;
+                        of_part += 1;
+                        offset
+                    }
+                };
                 let values: Vec<Datum<'_>> =
                     (0..columns).map(|column| row.get_in(column, &arena)).collect();
                 known.go_to(arrival, arrival_ms);
                 let answered = answers.answer(&values, known.moment(), &mut |row| {
-                    output.push(row, arrival);
+                    output.push(row, number);
                 });
                 failed = answered.err();
                 drop(values);
@@ -119,6 +136,7 @@ impl ArrivalQuery {
         }
         let count = read.map_err(|error| lost(&error, &self.name))?;
         self.is_read = count < ROWS_AT_ONCE;
+        let count = if is_part { of_part } else { count };
         self.rows_read += u64::try_from(count).unwrap_or(u64::MAX);
         self.output.take()
     }
@@ -135,8 +153,14 @@ impl ArrivalQuery {
 
     /// Returns how far it is, the rows of the last [`Self::poll`] included.
     pub(crate) fn progress(&self) -> ContinuousProgress {
-        let source = SourcePlace::without_rows(self.tail.position(), self.rows_read);
+        let reached = self.part.map_or_else(|| self.tail.position(), |part| part.next);
+        let source = SourcePlace::without_rows(reached, self.rows_read);
         ContinuousProgress { sources: vec![source], ..ContinuousProgress::default() }
+    }
+
+    /// Returns the place in its table from which on rows count.
+    pub(crate) fn position(&self) -> u64 {
+        self.tail.position()
     }
 
     pub(crate) fn signal(&self) -> &Arc<TailSignal> {

@@ -17,7 +17,7 @@ use datafusion::{
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_plan::{
     BoundQuery, CatalogTable, Window, WindowAggregate, WindowGroup,
-    lineage::{column, last_join, leftmost_table, window},
+    lineage::{column, last_join, leftmost_table, to_leaf, window},
 };
 use lockstep_row::{Column, TableSchema, arrow};
 use lockstep_stream::{CallSpec, GroupSpec, ScanSpec, SourceShape, WindowJoinSpec};
@@ -54,6 +54,15 @@ pub(super) struct SourcePlan {
     pub(super) plan: LogicalPlan,
     /// Computes the event time of each row, also of those that conditions leave out; `None` where there are none.
     pub(super) times: Option<LogicalPlan>,
+}
+
+/// A source of a query, for whoever divides its rows.
+#[derive(Debug)]
+pub(crate) struct SourceKeys {
+    /// The id of its table.
+    pub(crate) table: u64,
+    /// The columns of the table by which each window that reads it partitions its rows; `None` for what is computed.
+    pub(crate) keys: Vec<Vec<Option<usize>>>,
 }
 
 /// What is computed of joined main rows: rows of the windows.
@@ -123,6 +132,25 @@ impl ContinuousPlan {
         let columns = parts.input.schema().fields().len();
         Ok(Self { sources, join, joined_main, columns, output, joined })
     }
+}
+
+/// Returns the sources of a query, that of the main rows first. Fails for one with LAST JOINs.
+pub(crate) fn keys_of_sources(query: &BoundQuery) -> Result<Vec<SourceKeys>> {
+    let ContinuousPlan { sources, join, joined_main, .. } = ContinuousPlan::new(query)?;
+    if joined_main.is_some() || !join.lookups.is_empty() || !join.output_lookups.is_empty() {
+        return Diagnostic::unsupported(
+            "LAST JOIN is not supported in a stream over sources with a group",
+        )
+        .err();
+    }
+    let keys = |(number, source): (usize, SourcePlan)| {
+        let is_read = |scan: &&ScanSpec| number == 0 || scan.unions.contains(&number);
+        let of_scan =
+            |scan: &ScanSpec| scan.keys.iter().map(|key| to_leaf(&source.plan, *key)).collect();
+        let keys = join.scans.iter().filter(is_read).map(of_scan).collect();
+        SourceKeys { table: source.table, keys }
+    };
+    Ok(sources.into_iter().enumerate().map(keys).collect())
 }
 
 /// Finds the windows of a query or, where it has none, its LAST JOINs, above which there are only filters and

@@ -8,12 +8,15 @@
 //!
 //! A LAST JOIN needs the newest row of each key, however old it is, and none of those that it has replaced: its source is
 //! read again from the beginning, whatever is left of it, and has to lead to the same rows.
+//!
+//! A source may have a *part* of its table: the rows of one partition of a topic. Their offsets then are their arrivals:
+//! they are the same in every process that reads the topic, so that another one can go on.
 
 use std::collections::VecDeque;
 
 use lockstep_diagnostic::Result;
 use lockstep_request::Program;
-use lockstep_row::{Arena, Datum};
+use lockstep_row::{Arena, Datum, RowView};
 use lockstep_stream::{Pushed, StreamRow, WindowJoin, WindowedRow};
 use lockstep_table::{TableTail, TailRow};
 use serde::{Deserialize, Serialize};
@@ -41,6 +44,8 @@ pub(super) struct FollowedSource {
     /// How many rows were read, those before the query went on included.
     rows_read: u64,
     marks: VecDeque<SourceMark>,
+    /// Which rows of the table it has; `None` for all.
+    part: Option<SourcePart>,
     /// The arrivals of the rows after the first mark that were late because it was idle, in their order.
     late_after_idle: VecDeque<u64>,
     rows_late: u64,
@@ -61,11 +66,33 @@ pub(super) struct SourceProgram {
     pub(super) times: Option<Program>,
 }
 
+/// The rows of a table that are of one partition of a topic.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SourcePart {
+    pub(super) partition: i32,
+    /// The columns with the partition and the offset.
+    pub(super) columns: (usize, usize),
+    /// Rows with a smaller offset were read, or do not count.
+    pub(super) next: u64,
+}
+
+impl SourcePart {
+    /// Returns the offset of a row that it has and that was not read.
+    pub(super) fn offset(&self, row: RowView<'_>, arena: &Arena) -> Option<u64> {
+        let (partition, offset) = self.columns;
+        let is_own = row.get_in(partition, arena).as_i64() == Some(self.partition.into());
+        let offset = if is_own { row.get_in(offset, arena).as_i64() } else { None };
+        offset.and_then(|offset| u64::try_from(offset).ok()).filter(|offset| *offset >= self.next)
+    }
+}
+
 /// A place in a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SourceMark {
     /// The arrival of the next row.
     arrival: u64,
+    /// Where the tail was.
+    position: u64,
     /// The newest event time before it.
     newest: Option<i64>,
     /// How many rows were read before it.
@@ -138,11 +165,13 @@ impl FollowedSource {
         table: String,
         tail: TableTail,
         program: SourceProgram,
-        known: Option<&SourcePlace>,
+        (known, part): (Option<&SourcePlace>, Option<SourcePart>),
     ) -> Self {
         let known = known.cloned().unwrap_or_default();
         let rows_read = known.rows_read - known.rows;
-        let first = SourceMark { arrival: tail.position(), newest: known.newest, rows: rows_read };
+        let position = tail.position();
+        let arrival = part.map_or(position, |part| part.next);
+        let first = SourceMark { arrival, position, newest: known.newest, rows: rows_read };
         Self {
             number,
             table,
@@ -155,6 +184,7 @@ impl FollowedSource {
             replayed_to: known.reached,
             rows_read,
             marks: VecDeque::from([first]),
+            part,
             late_after_idle: known.late_after_idle.into(),
             rows_late: 0,
             ahead_ms_max: None,
@@ -186,6 +216,22 @@ impl FollowedSource {
     /// Returns whether the last read found no more rows.
     pub(super) fn is_read(&self) -> bool {
         self.is_read
+    }
+
+    /// Returns whether rows may be read that are to be read again. Those of a part may not have come yet.
+    pub(super) fn is_replayed_next(&self) -> bool {
+        self.is_replaying() && !(self.part.is_some() && self.is_read)
+    }
+
+    /// Fails where rows that are to be read again are gone, since all before an offset were stored and read.
+    pub(super) fn check_stored(&self, stored: u64) -> Result<()> {
+        let is_gone = self.is_replaying() && self.is_read && stored >= self.replayed_to;
+        if is_gone { Err(removed(&self.table)) } else { Ok(()) }
+    }
+
+    /// Returns the place in its table from which on rows count.
+    pub(super) fn position(&self) -> u64 {
+        self.marks[0].position
     }
 
     /// Takes note that there may be more rows.
@@ -230,10 +276,10 @@ impl FollowedSource {
         while self.marks.len() > 1 && is_over(&self.marks[1]) {
             self.marks.pop_front();
         }
-        let SourceMark { arrival, newest, rows } = self.marks[0];
+        let SourceMark { arrival, newest, rows, .. } = self.marks[0];
         while self.late_after_idle.pop_front_if(|late| *late < arrival).is_some() {}
         SourcePlace {
-            reached: self.tail.position(),
+            reached: self.next_arrival(),
             from: arrival,
             newest,
             rows: self.rows_read - rows,
@@ -261,9 +307,13 @@ impl FollowedSource {
         };
         let Self { number, table, tail, program, arena, late_after_idle, late_rows, .. } = self;
         let ahead_ms_max = self.ahead_ms_max;
+        let part = self.part.as_mut();
+        let is_part = part.is_some();
         let mut rows = ReadRows {
             number: *number,
             table,
+            part,
+            of_part: 0,
             program,
             arena,
             ahead_ms_max,
@@ -278,16 +328,17 @@ impl FollowedSource {
                 pushed = rows.push(&row, (join, now_ms), emit);
             }
         });
-        let late = rows.late;
+        let (late, of_part) = (rows.late, rows.of_part);
         arena.reset();
         pushed?;
         let count = read.map_err(|error| lost(&error, &self.table))?;
         let is_replaying = replayed_to.is_some();
-        if is_replaying && !is_join && count == 0 {
+        if is_replaying && !is_join && !is_part && count == 0 {
             return Err(removed(&self.table));
         }
         // A replay that ends at a place says nothing of what is behind it.
         self.is_read = count < rows_max && end == u64::MAX;
+        let count = if is_part { of_part } else { count };
         self.rows_late += late;
         let read = match is_replaying && is_join && count < rows_max {
             // Those that were removed had been read.
@@ -303,9 +354,14 @@ impl FollowedSource {
     fn make_mark(&mut self, newest: Option<i64>) {
         let last = self.marks.back().map_or(0, |mark| mark.rows);
         if self.rows_read - last >= u64::try_from(ROWS_AT_ONCE).unwrap_or(u64::MAX) {
-            let arrival = self.tail.position();
-            self.marks.push_back(SourceMark { arrival, newest, rows: self.rows_read });
+            let (arrival, position) = (self.next_arrival(), self.tail.position());
+            self.marks.push_back(SourceMark { arrival, position, newest, rows: self.rows_read });
         }
+    }
+
+    /// Returns the arrival before which all rows were read.
+    fn next_arrival(&self) -> u64 {
+        self.part.map_or_else(|| self.tail.position(), |part| part.next)
     }
 }
 
@@ -313,6 +369,9 @@ impl FollowedSource {
 struct ReadRows<'s> {
     number: usize,
     table: &'s str,
+    part: Option<&'s mut SourcePart>,
+    /// How many rows of the part were read.
+    of_part: usize,
     program: &'s SourceProgram,
     arena: &'s Arena,
     ahead_ms_max: Option<i64>,
@@ -330,7 +389,16 @@ impl ReadRows<'_> {
         (join, now_ms): (&mut WindowJoin, i64),
         emit: &mut dyn FnMut(WindowedRow<'_>),
     ) -> Result<()> {
-        let (arrival, arena) = (*arrival, self.arena);
+        let (of_table, arena) = (*arrival, self.arena);
+        let arrival = match &mut self.part {
+            None => of_table,
+            Some(part) => {
+                let Some(offset) = part.offset(*row, arena) else { return Ok(()) };
+                part.next = offset + 1;
+                self.of_part += 1;
+                offset
+            }
+        };
         if self.replayed_to.is_some_and(|replayed_to| arrival >= replayed_to) {
             return Err(removed(self.table));
         }
@@ -342,10 +410,10 @@ impl ReadRows<'_> {
         let last_ms = self.ahead_ms_max.map_or(i64::MAX, |ahead| arrival_ms.saturating_add(ahead));
         let columns = program.input().map_or(0, |schema| schema.columns.len());
         let columns = (0..columns).map(|column| row.get_in(column, arena));
-        let of_table: &[Datum<'_>] = arena.alloc_slice_fill_iter(columns);
-        let Some(columns) = program.answer_at(of_table, arrival, arena)? else {
+        let values: &[Datum<'_>] = arena.alloc_slice_fill_iter(columns);
+        let Some(columns) = program.answer_at(values, of_table, arena)? else {
             let Some(times) = times else { return Ok(()) };
-            let time = times.answer_at(of_table, arrival, arena)?;
+            let time = times.answer_at(values, of_table, arena)?;
             let time = time.and_then(|columns| columns[0].as_i64());
             let passed = time.filter(|time| *time <= last_ms);
             let passed = passed.map(|time| join.pass(self.number, time, now_ms));
@@ -371,9 +439,9 @@ impl ReadRows<'_> {
             late_rows.push(LateSourceRow {
                 table: self.table.to_owned(),
                 time,
-                arrival,
+                arrival: of_table,
                 arrival_ms: *arrival_ms,
-                row: json_of(names, of_table),
+                row: json_of(names, values),
             });
         }
         Ok(())

@@ -237,7 +237,7 @@ impl Session {
         let before = self.find_connector(kind, name)?;
         let system = before.options.system.system();
         let changes = WrittenConnectorOptions::read(kind, system, items)?;
-        changes.check_changes()?;
+        changes.check_changes(&before.options)?;
         let span = name.name.span;
         let item = |(name, value): (String, String)| OptionItem {
             key: Ident { text: name, span },

@@ -18,12 +18,13 @@ use crate::{
     access::OwnedReads,
     append::push_batch,
     catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
-    continuous::explain,
+    connector::GroupedSources,
+    continuous::{explain, keys_of_sources},
     deployment::{QuerySource, query_text},
     output::schema_of,
     progress::ProgressTable,
     session::object_name,
-    stream::{Stream, StreamOptions, StreamQuery, StreamRecord, WrittenOptions},
+    stream::{GoingOn, Stream, StreamOptions, StreamQuery, StreamRecord, WrittenOptions},
     system::{self, STREAM_COLUMNS},
     view::{requirements_of, views_of},
     worker::Worker,
@@ -92,13 +93,19 @@ impl Session {
                 .err();
         }
         let written = WrittenOptions::read(&create.options)?;
-        let options = written.of_new();
+        let mut options = written.of_new();
         let seen = self.database.objects().epoch();
         let query = self.bind(&create.query)?;
+        options.is_grouped = self.check_group(&query, &written, create.query.span)?;
         written.check_lateness(&create.options, options)?;
         // Finds what a stream cannot compute.
-        StreamQuery::new(&query, &self.database, options.of_query(false), (options, None))
-            .map_err(|error| at_query(error, create.query.span))?;
+        StreamQuery::new(
+            &query,
+            &self.database,
+            options.of_query(false),
+            (options, GoingOn::default()),
+        )
+        .map_err(|error| at_query(error, create.query.span))?;
         let mut tables = TablesOfRows::new(self);
         let schema = schema_of_query(&query.columns, create.query.span)?;
         let target = tables.find_or_create(&create.target, schema, create.target.name.span)?;
@@ -149,7 +156,7 @@ impl Session {
             query: self.bind(&create.query)?,
             target: reference(&create.target)?,
             late_rows: late_rows.transpose()?,
-            options: written.of_new(),
+            options: StreamOptions { is_grouped: record.is_grouped(), ..written.of_new() },
             progress,
             is_stopped: record.is_stopped(),
         };
@@ -161,15 +168,14 @@ impl Session {
         let NewStream { name, sql, query, target, late_rows, options, progress, is_stopped } = new;
         debug_assert!(options.lateness_ms >= 0, "the options were read");
         let definition = Definition::new(ObjectKind::Stream, name);
-        let tables = stored_tables(&query.plan);
-        let stored = tables.iter().filter(|table| !system::is_system(table.id));
+        let tables = tables_of(&query);
         Stream {
             owned: OwnedReads::new(&definition, self.object_owner(), requirements_of(&query)),
             definition,
             sql,
             target,
             late_rows,
-            tables: stored.map(|table| TableReference::of(table)).collect(),
+            tables,
             views: views_of(&query),
             query,
             options,
@@ -179,6 +185,40 @@ impl Session {
             progress,
             worker: Worker::default(),
         }
+    }
+
+    /// Returns whether a query is over sources with a group. Fails where its rows cannot be divided as theirs.
+    fn check_group(
+        &self,
+        query: &BoundQuery,
+        written: &WrittenOptions,
+        span: Span,
+    ) -> Result<bool> {
+        let tables: Vec<TableReference> = tables_of(query);
+        let of_tables = GroupedSources::of_tables(&self.database.objects(), &tables);
+        let Some(sources) = of_tables.map_err(|error| at_query(error, span))? else {
+            return Ok(false);
+        };
+        written.check_start_of_group()?;
+        let checked = || {
+            let of_query = keys_of_sources(query)?;
+            if written.of_new().emits_at_arrival && tables.len() > 1 {
+                return Diagnostic::unsupported(
+                    "a stream over sources with a group cannot use emit='arrival' with several tables",
+                )
+                .with_detail(
+                    "Which rows of the other tables have arrived would depend on the process.",
+                )
+                .err();
+            }
+            for source in &of_query {
+                let grouped = &sources.sources[&source.table];
+                source.keys.iter().try_for_each(|keys| grouped.check_keys(keys))?;
+            }
+            sources.check_partitions()
+        };
+        checked().map_err(|error| at_query(error, span))?;
+        Ok(true)
     }
 
     /// Checks that a table takes the rows of a query.
@@ -253,7 +293,12 @@ impl Session {
         let stream = self.find_stream(name)?;
         let options = stream.options;
         let of_query = options.of_query(false);
-        let query = StreamQuery::new(&stream.query, &self.database, of_query, (options, None))?;
+        let query = StreamQuery::new(
+            &stream.query,
+            &self.database,
+            of_query,
+            (options, GoingOn::default()),
+        )?;
         let (first, lines) = match &query {
             StreamQuery::Final(_) => {
                 let lateness_ms = options.lateness_ms;
@@ -302,6 +347,13 @@ struct NewStream {
     options: StreamOptions,
     progress: ProgressTable,
     is_stopped: bool,
+}
+
+/// Returns the stored tables that a query reads.
+fn tables_of(query: &BoundQuery) -> Vec<TableReference> {
+    let tables = stored_tables(&query.plan);
+    let stored = tables.iter().filter(|table| !system::is_system(table.id));
+    stored.map(|table| TableReference::of(table)).collect()
 }
 
 /// Says that an error is about the query, unless it says more.

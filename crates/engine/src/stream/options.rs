@@ -24,6 +24,9 @@ pub(crate) struct StreamOptions {
     /// Whether the row of each main row is given when it arrives.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) emits_at_arrival: bool,
+    /// Whether the sources of its tables have a group. It is not written: CREATE STREAM finds it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_grouped: bool,
 }
 
 /// Options as they were written.
@@ -113,6 +116,7 @@ impl WrittenOptions {
             idle_after_ms: self.idle_after_ms,
             ahead_ms_max: self.max_ahead.map(|(ahead_ms, _)| ahead_ms),
             from_earliest: self.start.is_none_or(|(is_earliest, _)| is_earliest),
+            is_grouped: false,
         }
     }
 
@@ -133,6 +137,17 @@ impl WrittenOptions {
         Diagnostic::new(code::INVALID_PARAMETER, message)
             .at(item.key.span)
             .with_detail("A stream that emits at arrival does not wait for rows, and none is late.")
+            .err()
+    }
+
+    /// Fails where a stream whose rows a group shares is to begin elsewhere than at the first one.
+    pub(crate) fn check_start_of_group(&self) -> Result<()> {
+        let Some((false, span)) = self.start else { return Ok(()) };
+        debug_assert!(!self.of_new().from_earliest, "it is what was written");
+        let message = "a stream over sources with a group cannot begin with the latest row";
+        Diagnostic::new(code::INVALID_PARAMETER, message)
+            .at(span)
+            .with_detail("Another process may have begun before.")
             .err()
     }
 

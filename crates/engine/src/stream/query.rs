@@ -12,7 +12,7 @@ use crate::{
     Database,
     continuous::{
         ArrivalQuery, ContinuousOptions, ContinuousProgress, ContinuousQuery, FinalRows,
-        LateSourceRow,
+        LateSourceRow, QueryPart,
     },
 };
 
@@ -25,21 +25,31 @@ pub(crate) enum StreamQuery {
     AtArrival(Box<ArrivalQuery>),
 }
 
+/// Where a query goes on, and which rows it has.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct GoingOn<'p> {
+    /// How far it was; `None` where it begins.
+    pub(crate) progress: Option<&'p ContinuousProgress>,
+    /// `None` for all rows of its tables.
+    pub(crate) part: Option<&'p QueryPart>,
+}
+
 impl StreamQuery {
     /// Begins a query, or goes on with one that was so far.
     pub(crate) fn new(
         query: &BoundQuery,
         database: &Database,
         of_query: ContinuousOptions,
-        (options, progress): (StreamOptions, Option<&ContinuousProgress>),
+        (options, going_on): (StreamOptions, GoingOn<'_>),
     ) -> Result<Self> {
+        let known = (going_on.progress, going_on.part);
         Ok(match options.emits_at_arrival {
             true => {
-                let query = ArrivalQuery::new(query, database, of_query, progress)?;
+                let query = ArrivalQuery::new(query, database, of_query, known)?;
                 Self::AtArrival(Box::new(query))
             }
             false => {
-                let query = ContinuousQuery::new(query, database, of_query, progress)?;
+                let query = ContinuousQuery::new(query, database, of_query, known)?;
                 Self::Final(Box::new(query))
             }
         })
@@ -66,6 +76,23 @@ impl StreamQuery {
         match self {
             Self::Final(query) => query.progress(),
             Self::AtArrival(query) => query.progress(),
+        }
+    }
+
+    /// Fails where rows of a part that are to be read again are gone: before a poll that found no more, those of each source
+    /// before an offset were stored.
+    pub(super) fn check_stored(&self, stored: &[u64]) -> Result<()> {
+        match self {
+            Self::Final(query) => query.check_stored(stored),
+            Self::AtArrival(_) => Ok(()),
+        }
+    }
+
+    /// Returns the places in the tables of its sources from which on rows count.
+    pub(super) fn positions(&self) -> Vec<u64> {
+        match self {
+            Self::Final(query) => query.positions(),
+            Self::AtArrival(query) => vec![query.position()],
         }
     }
 

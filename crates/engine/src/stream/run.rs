@@ -12,7 +12,7 @@ use lockstep_row::{Datum, arrow::ColumnBuilder};
 use lockstep_table::{BulkLoad, TailSignal, with_durability};
 use serde::{Deserialize, Serialize};
 
-use super::{Stream, StreamQuery, schema_of_late_rows};
+use super::{GoingOn, Stream, StreamQuery, schema_of_late_rows};
 use crate::{
     Conversion, Database,
     access::OwnerGuard,
@@ -21,16 +21,16 @@ use crate::{
     catalog::TableEntry,
     continuous::{ContinuousProgress, FinalRows, LateSourceRow},
     progress::ProgressTable,
-    worker::{BackgroundWork, Retry, WorkFigures, WorkStep, Worker},
+    worker::{WorkFigures, WorkStep},
 };
 
 /// Progress without a row to write is stored after so long.
-const STORED_AFTER_NS: u64 = 1_000_000_000;
+pub(super) const STORED_AFTER_NS: u64 = 1_000_000_000;
 /// The memory of a run is looked at so often: that visits each key.
-const COUNTED_AFTER_NS: u64 = 1_000_000_000;
+pub(super) const COUNTED_AFTER_NS: u64 = 1_000_000_000;
 
-/// A run of a stream.
-pub(crate) struct StreamRun {
+/// A run of a stream over all rows of its tables.
+pub(crate) struct WholeRun {
     query: StreamQuery,
     owners: Option<OwnerGuard>,
     /// What is to be stored next: it is tried again where memory is lacking.
@@ -68,7 +68,7 @@ pub(crate) struct StreamFigures {
     pub(crate) rows_late: u64,
     pub(crate) watermark: Option<i64>,
     /// The newest event time of all sources.
-    newest: Option<i64>,
+    pub(super) newest: Option<i64>,
     /// The rows that are not final.
     pub(crate) rows_waiting: usize,
     /// The rows that frames may hold.
@@ -84,58 +84,14 @@ impl StreamFigures {
     }
 }
 
-impl BackgroundWork for Stream {
-    type Run = StreamRun;
-    type Figures = StreamFigures;
-    const IS_INTERRUPTED: bool = false;
-
-    fn title(&self) -> String {
-        format!("stream {}", self.name())
-    }
-
-    fn thread_name(&self) -> &'static str {
-        "lockstep-stream"
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.is_stopped
-    }
-
-    fn worker(&self) -> &Worker<StreamFigures> {
-        &self.worker
-    }
-
-    fn begin(&self, database: &Database) -> Result<StreamRun> {
-        StreamRun::new(self, database)
-    }
-
-    fn step(&self, run: &mut StreamRun, database: &Database) -> Result<WorkStep> {
-        run.step(self, database)
-    }
-
-    fn end(&self, run: &mut StreamRun, database: &Database) -> Result<()> {
-        run.end(self, database)
-    }
-
-    fn signal(run: &StreamRun) -> Option<&Arc<TailSignal>> {
-        Some(run.query.signal())
-    }
-
-    fn after(&self, run: Option<&StreamRun>, error: &Diagnostic) -> Retry {
-        match run {
-            Some(run) if run.is_tried_again(error) => Retry::SameRun,
-            _ => Retry::Never,
-        }
-    }
-}
-
-impl StreamRun {
+impl WholeRun {
     /// Goes on where the stream was stored last.
-    fn new(stream: &Stream, database: &Database) -> Result<Self> {
+    pub(super) fn new(stream: &Stream, database: &Database) -> Result<Self> {
         let stored: Option<StoredProgress> = stream.progress.read()?;
         let options = stream.options.of_query(stream.late_rows.is_some());
         let progress = stored.as_ref().map(|stored| &stored.query);
-        let going_on = (stream.options, progress);
+        let going_on = GoingOn { progress, part: None };
+        let going_on = (stream.options, going_on);
         let query = StreamQuery::new(&stream.query, database, options, going_on)?;
         let stored = stored.unwrap_or_default();
         Ok(Self {
@@ -150,7 +106,7 @@ impl StreamRun {
     }
 
     /// Reads some rows and stores what is final.
-    fn step(&mut self, stream: &Stream, database: &Database) -> Result<WorkStep> {
+    pub(super) fn step(&mut self, stream: &Stream, database: &Database) -> Result<WorkStep> {
         if self.unstored.is_none() {
             if let Some(owners) = &self.owners {
                 owners.check()?;
@@ -167,13 +123,17 @@ impl StreamRun {
         Ok(if self.query.is_caught_up() { WorkStep::CaughtUp } else { WorkStep::Busy })
     }
 
+    pub(super) fn signal(&self) -> &Arc<TailSignal> {
+        self.query.signal()
+    }
+
     /// Returns whether a step that failed may succeed later: rows could not be stored for which memory was lacking.
-    fn is_tried_again(&self, error: &Diagnostic) -> bool {
+    pub(super) fn is_tried_again(&self, error: &Diagnostic) -> bool {
         self.unstored.is_some() && error.code == code::OUT_OF_MEMORY
     }
 
     /// Stores how far the stream is before the run ends.
-    fn end(&mut self, stream: &Stream, database: &Database) -> Result<()> {
+    pub(super) fn end(&mut self, stream: &Stream, database: &Database) -> Result<()> {
         self.store(stream, database)?;
         // What was read and is not final is read again.
         if self.query.progress() != self.stored.query {
@@ -281,7 +241,7 @@ fn append(
 }
 
 /// Makes the rows of a table of late rows.
-fn batch_of_late_rows(stream: &Stream, late: &[LateSourceRow]) -> Result<RecordBatch> {
+pub(super) fn batch_of_late_rows(stream: &Stream, late: &[LateSourceRow]) -> Result<RecordBatch> {
     let columns = schema_of_late_rows().columns;
     let mut builders: Vec<ColumnBuilder> =
         columns.iter().map(|column| ColumnBuilder::new(&column.data_type, late.len())).collect();

@@ -14,6 +14,7 @@ mod golden;
 mod index_reads;
 mod jobs;
 mod kafka;
+mod kafka_group;
 mod known;
 mod limits;
 mod loading;

@@ -24,6 +24,16 @@ pub(crate) struct KafkaOptions {
     pub(crate) key: Vec<NamedColumn>,
     /// Of a sink: whether rows may be written twice.
     pub(crate) at_least_once: bool,
+    /// Of a source: the group of processes that share the partitions.
+    pub(crate) group: Option<GroupOptions>,
+}
+
+/// How a source shares the partitions of its topic with other processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GroupOptions {
+    pub(crate) name: String,
+    /// The columns by which the topic is partitioned: rows with the same values are in the same partition.
+    pub(crate) partitioned_by: Vec<NamedColumn>,
 }
 
 /// The format of a message's value.
@@ -69,6 +79,8 @@ pub(super) struct WrittenKafkaOptions {
     columns: Vec<(MessagePart, NamedColumn)>,
     key: Vec<NamedColumn>,
     at_least_once: bool,
+    group: Option<String>,
+    partitioned_by: Vec<NamedColumn>,
     tls: Option<bool>,
     tls_ca: Option<String>,
     tls_certificate: Option<String>,
@@ -138,6 +150,14 @@ pub(super) const OF_SOURCE: &[OptionSpec<WrittenConnectorOptions>] = &[
             Ok(())
         },
     },
+    OptionSpec { name: "group", set: |o, a| set(&mut o.kafka.group, a) },
+    OptionSpec {
+        name: "partitioned_by",
+        set: |options, argument| {
+            options.kafka.partitioned_by = named_columns(argument)?;
+            Ok(())
+        },
+    },
     OptionSpec { name: "key_column", set: |o, a| add_column(o, MessagePart::Key, a) },
     OptionSpec { name: "partition_column", set: |o, a| add_column(o, MessagePart::Partition, a) },
     OptionSpec { name: "offset_column", set: |o, a| add_column(o, MessagePart::Offset, a) },
@@ -157,10 +177,7 @@ pub(super) const OF_SINK: &[OptionSpec<WrittenConnectorOptions>] = &[
     OptionSpec {
         name: "key",
         set: |options, argument| {
-            let names = argument.string()?;
-            let span = argument.item().span;
-            let names = names.split(',').map(|name| name.trim().to_owned());
-            options.kafka.key = names.map(|name| NamedColumn { name, span }).collect();
+            options.kafka.key = named_columns(argument)?;
             Ok(())
         },
     },
@@ -183,6 +200,14 @@ fn written_format(at: usize) -> MessageFormat {
     }
 }
 
+/// Reads the names of columns, separated by commas.
+fn named_columns(argument: &OptionArgument<'_>) -> Result<Vec<NamedColumn>> {
+    let names = argument.string()?;
+    let span = argument.item().span;
+    let names = names.split(',').map(|name| name.trim().to_owned());
+    Ok(names.map(|name| NamedColumn { name, span }).collect())
+}
+
 fn add_column(
     options: &mut WrittenConnectorOptions,
     part: MessagePart,
@@ -194,11 +219,17 @@ fn add_column(
 
 impl WrittenKafkaOptions {
     /// Returns the options of a new source or sink; `span` is that of the statement's name.
-    pub(super) fn of_new(self, span: Span, items: &WrittenItems) -> Result<Arc<KafkaOptions>> {
+    pub(super) fn of_new(
+        self,
+        from_latest: bool,
+        span: Span,
+        items: &WrittenItems,
+    ) -> Result<Arc<KafkaOptions>> {
         let missing = |name: &str| super::missing(name, span);
         let tls = self.tls(items)?;
         let sasl = self.sasl(items)?;
         let registry = self.registry(items)?;
+        let group = self.group(from_latest, items)?;
         let addresses = self.brokers.ok_or_else(|| missing("brokers"))?;
         Ok(Arc::new(KafkaOptions {
             brokers: Brokers { addresses, tls, sasl },
@@ -209,7 +240,34 @@ impl WrittenKafkaOptions {
             columns: self.columns,
             key: self.key,
             at_least_once: self.at_least_once,
+            group,
         }))
+    }
+
+    fn group(&self, from_latest: bool, items: &WrittenItems) -> Result<Option<GroupOptions>> {
+        let is_required = |option: &str| {
+            let message = format!("option `group` requires option `{option}`");
+            items.at(&["group"], Diagnostic::new(code::INVALID_PARAMETER, message)).err()
+        };
+        let has = |part: MessagePart| self.columns.iter().any(|(found, _)| *found == part);
+        match &self.group {
+            None if self.partitioned_by.is_empty() => Ok(None),
+            None => items.requires("partitioned_by", "group").err(),
+            Some(_) if self.partitioned_by.is_empty() => is_required("partitioned_by"),
+            Some(_) if !has(MessagePart::Partition) => is_required("partition_column"),
+            Some(_) if !has(MessagePart::Offset) => is_required("offset_column"),
+            Some(_) if from_latest => {
+                let message = "a source with a group cannot begin with the latest message";
+                let diagnostic = Diagnostic::new(code::INVALID_PARAMETER, message);
+                let diagnostic = items.at(&["start"], diagnostic);
+                let detail = "Another process may have begun before.";
+                diagnostic.with_detail(detail).err()
+            }
+            Some(name) => {
+                let partitioned_by = self.partitioned_by.clone();
+                Ok(Some(GroupOptions { name: name.clone(), partitioned_by }))
+            }
+        }
     }
 
     fn tls(&self, items: &WrittenItems) -> Result<Option<Tls>> {

@@ -13,7 +13,7 @@ use super::{
     ConnectorProgress, InputTable, SourceInput,
     rows::{BadRow, ItemRows},
 };
-use crate::connector::{Connector, message::MessageReader, options::KafkaOptions};
+use crate::connector::{Connector, Group, Groups, message::MessageReader, options::KafkaOptions};
 
 /// How long a read waits for messages.
 const WAIT: Duration = Duration::from_millis(50);
@@ -54,6 +54,8 @@ impl ConnectorProgress for SourceOffsets {
 pub(crate) struct TopicInput {
     options: Arc<KafkaOptions>,
     reader: TopicReader,
+    /// The group of processes that share the partitions, and the table that their messages are stored in.
+    group: Option<(Arc<Group>, u64)>,
     /// The schema of the table, with the reader of its rows.
     rows: Option<(Arc<TableSchema>, MessageReader)>,
 }
@@ -64,17 +66,28 @@ impl TopicInput {
         source: &Connector,
         options: &Arc<KafkaOptions>,
         stored: &SourceOffsets,
+        groups: &Groups,
     ) -> Result<Self> {
         debug_assert!(source.stream.is_none(), "a source has no stream");
         let on_lost = if options.skips_lost { ReadEnd::Skip } else { ReadEnd::Fail };
         let from = TopicPosition { id: stored.topic_id.clone(), offsets: stored.offsets.clone() };
-        let reader = TopicReader::open(
-            &options.brokers,
-            &options.topic,
-            &from,
-            (ReadPartitions::All, on_lost),
-        )?;
-        Ok(Self { options: Arc::clone(options), reader, rows: None })
+        let group = match &options.group {
+            Some(group) => {
+                let group = groups.join(&options.brokers, &group.name, &options.topic)?;
+                for (partition, offset) in &stored.offsets {
+                    group.note_stored(source.table.id, *partition, *offset);
+                }
+                Some((group, source.table.id))
+            }
+            None => None,
+        };
+        let partitions = match &group {
+            Some((group, _)) => ReadPartitions::Of(group.partitions()),
+            None => ReadPartitions::All,
+        };
+        let how = (partitions, on_lost);
+        let reader = TopicReader::open(&options.brokers, &options.topic, &from, how)?;
+        Ok(Self { options: Arc::clone(options), reader, group, rows: None })
     }
 }
 
@@ -89,6 +102,10 @@ impl SourceInput for TopicInput {
     type Batch = TopicBatch;
 
     fn next(&mut self, _source: &Connector, _table: InputTable<'_>) -> Result<Option<TopicBatch>> {
+        if let Some((group, _)) = &self.group {
+            group.member.check()?;
+            self.reader.set_partitions(group.partitions());
+        }
         let read = self.reader.next(WAIT)?;
         Ok(read.map(|read| TopicBatch { topic: Arc::clone(&self.options), read }))
     }
@@ -124,8 +141,14 @@ impl SourceInput for TopicInput {
         false
     }
 
-    fn stored(&mut self, _batch: &TopicBatch, _end: usize) {
+    fn stored(&mut self, batch: &TopicBatch, end: usize) {
         // The reader is behind them already.
+        let Some((group, table)) = &self.group else { return };
+        let ends = batch.read.messages[..end].iter();
+        let ends: Offsets = ends.map(|message| (message.partition, message.offset + 1)).collect();
+        for (partition, offset) in ends {
+            group.note_stored(*table, partition, offset);
+        }
     }
 
     fn drain(batch: &mut TopicBatch, end: usize) {
