@@ -12,6 +12,7 @@
 //! | [`soak`] | a served directory under mixed load, with disconnects and kills |
 //! | [`streams`] | streams under kills: each result once, with the bits of batch mode |
 //! | [`kafka`] | sources and sinks under kills, over a broker in the driver: each message one row, each row one message |
+//! | [`group`] | processes that share topics under kills: each main row one result in all of them together |
 //! | [`files`] | the same over folders: each line one row, each row in one file |
 //! | [`work`] | children that work until they are killed: what these have in common |
 //! | [`bugs`] | the bugs that the others are to find |
@@ -28,6 +29,7 @@ pub mod child;
 pub mod difference;
 pub mod failpoints;
 pub mod files;
+pub mod group;
 pub mod kafka;
 pub mod kill;
 pub mod merge;

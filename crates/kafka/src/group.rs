@@ -24,7 +24,7 @@ use krafka::{
     },
 };
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_host::sync::Mutex;
+use lockstep_host::{failpoint, sync::Mutex};
 use tokio::{
     sync::{self, Notify},
     task::JoinHandle,
@@ -163,7 +163,9 @@ impl GroupMember {
             let valid = self.claims();
             let valid: Claims = claims
                 .iter()
-                .filter(|(name, claim)| valid.get(*name) == Some(claim))
+                .filter(|(name, claim)| {
+                    valid.get(*name) == Some(claim) || failpoint::is_seeded("group_claim_unchecked")
+                })
                 .map(|(name, claim)| (name.clone(), *claim))
                 .collect();
             if valid.is_empty() {

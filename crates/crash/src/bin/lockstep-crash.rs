@@ -8,6 +8,7 @@ use lockstep_crash::{
     child::{self, ChildOptions},
     failpoints,
     files::{self, FILE_FAILPOINTS},
+    group::{self, GROUP_FAILPOINTS},
     kafka::{self, KAFKA_FAILPOINTS},
     kill::{self, KillOptions},
     replay::{self, ReplayOptions},
@@ -98,6 +99,17 @@ enum CrashCommand {
         #[command(flatten)]
         run: RunArguments,
     },
+    /// Kill processes with one group, at random moments and at failpoints.
+    Group {
+        /// The number of kills.
+        #[arg(long, default_value_t = 100)]
+        cycles: u64,
+        /// A bug that is to be found.
+        #[arg(long)]
+        bug: Option<String>,
+        #[command(flatten)]
+        run: RunArguments,
+    },
     /// Give processes a bug and look for it.
     Bug {
         /// Its name.
@@ -118,6 +130,14 @@ enum CrashCommand {
     /// Open a directory and let a source, a stream and a sink work on it.
     #[command(hide = true)]
     KafkaChild {
+        directory: PathBuf,
+        brokers: String,
+        #[command(flatten)]
+        work: WorkArguments,
+    },
+    /// Open a directory and let sources with a group, a stream and a sink work on it.
+    #[command(hide = true)]
+    GroupChild {
         directory: PathBuf,
         brokers: String,
         #[command(flatten)]
@@ -255,6 +275,14 @@ fn main() -> ExitCode {
         }
         CrashCommand::KafkaChild { directory, brokers, work } => {
             kafka::child(&directory, &brokers, work.seed, work.failpoint(), work.bug.as_deref());
+            ExitCode::SUCCESS
+        }
+        CrashCommand::Group { cycles, bug, run } => {
+            let report = group::run(&run.work_options(cycles, GROUP_FAILPOINTS, bug));
+            finish_work(&report, report.violations.is_empty())
+        }
+        CrashCommand::GroupChild { directory, brokers, work } => {
+            group::child(&directory, &brokers, work.seed, work.failpoint(), work.bug.as_deref());
             ExitCode::SUCCESS
         }
         CrashCommand::Files { cycles, bug, run } => {

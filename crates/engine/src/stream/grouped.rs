@@ -157,6 +157,9 @@ impl GroupedRun {
             }
         };
         texts.retain(|number, text| *number >= FIRST_PREPARED && text != "null");
+        if failpoint::is_seeded("group_prepared_forgotten") {
+            texts.clear();
+        }
         let prepared = texts.into_iter().map(|(number, text)| {
             Ok((number - FIRST_PREPARED, StoredRows::read(&text)?.prepared()?))
         });
@@ -267,7 +270,10 @@ impl GroupedRun {
         let mut notes = self.group.member.notes(&names)?;
         for partition in new {
             let note = notes.remove(&self.name_of(partition));
-            let note = note.and_then(|note| parse_notes(&note).remove(&self.key));
+            let mut note = note.and_then(|note| parse_notes(&note).remove(&self.key));
+            if failpoint::is_seeded("group_progress_of_process") {
+                note = None;
+            }
             let positions = self.totals.positions.get(&partition);
             if note.is_none() && positions.is_some() {
                 return Err(forgotten(&self.topic, partition));
@@ -303,9 +309,10 @@ impl GroupedRun {
             let stored = StoredRows::of(rows)?;
             ProgressTable::push_at(&mut load, FIRST_PREPARED + partition, &stored)?;
         }
-        storing(&target, database, || {
-            BulkLoad::finish_all(vec![load]).map_err(|error| table_error(&error))
-        })?;
+        let store = || BulkLoad::finish_all(vec![load]).map_err(|error| table_error(&error));
+        if !failpoint::is_seeded("group_note_first") {
+            storing(&target, database, store)?;
+        }
         failpoint::reach("group.prepared");
         self.prepared.extend(next);
         Ok(())
@@ -318,17 +325,28 @@ impl GroupedRun {
         }
         let claims = self.claims();
         let is_claimed = |(partition, rows): &(&i32, &PreparedRows)| {
-            rows.claim.is_some() && claims.get(partition).copied() == rows.claim
+            rows.claim.is_some()
+                && (claims.get(partition).copied() == rows.claim
+                    || failpoint::is_seeded("group_claim_unchecked"))
         };
         let claimed = self.prepared.iter().filter(is_claimed);
         let claimed: Claims = claimed
             .filter_map(|(partition, rows)| Some((self.name_of(*partition), rows.claim?)))
             .collect();
+        if failpoint::is_seeded("group_rows_first") {
+            let all = self.prepared.keys().copied().collect();
+            self.append(stream, database, &all, &BTreeSet::new())?;
+            failpoint::reach("group.decided");
+        }
         let written = self.group.member.write(&claimed, |(_, partition), before| {
             let note = self.prepared[partition].note.clone();
             self.noted(before, note)
         })?;
         failpoint::reach("group.decided");
+        if failpoint::is_seeded("group_rows_first") {
+            self.prepared.clear();
+            return Ok(());
+        }
         let mut decided: BTreeSet<i32> =
             written.into_iter().map(|(_, partition)| partition).collect();
         let unknown: BTreeSet<i32> = self
@@ -347,7 +365,8 @@ impl GroupedRun {
                 let note = note.unwrap_or_default();
                 let number = self.prepared[&partition].note.number;
                 let of_process = note.last.get(&self.totals.process);
-                if of_process.is_some_and(|last| *last >= number) {
+                let is_decided = of_process.is_some_and(|last| *last >= number);
+                if is_decided || failpoint::is_seeded("group_claims_ignored") {
                     decided.insert(partition);
                 } else if note.number >= number || claims.contains_key(&partition) {
                     // Nobody takes its note any more.

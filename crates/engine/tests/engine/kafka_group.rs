@@ -225,3 +225,66 @@ fn each_main_row_has_one_result_whichever_processes_come_and_go() {
     assert!(count(&one) > 0 && count(&two) > 0, "both have taken part");
     assert_eq!(number(&one, "SELECT rows_late FROM lockstep.streams"), 0);
 }
+
+/// Lets the broker fail in one of the ways in which the group may suffer.
+fn disturb(topics: &mut Topics) {
+    let fault = topics.next(6);
+    let broker = &topics.broker.broker;
+    match fault {
+        0 => broker.on_times(ApiKey::OffsetCommit, 2, |_| Control::Disconnect),
+        1 => {
+            let lost = |_: &_| Control::ApplyThen(Box::new(Control::Disconnect));
+            broker.on_times(ApiKey::OffsetCommit, 3, lost);
+        }
+        2 => {
+            let fenced = |_: &_| Control::Error(ErrorCode::FencedMemberEpoch);
+            broker.on_times(ApiKey::ConsumerGroupHeartbeat, 1, fenced);
+        }
+        3 => broker.on_times(ApiKey::OffsetFetch, 2, |_| Control::Disconnect),
+        4 => {
+            let refused = || Box::new(Control::Error(ErrorCode::InvalidCommitOffsetSize));
+            broker.on_times(ApiKey::OffsetCommit, 2, move |_| Control::ApplyThen(refused()));
+        }
+        _ => broker.on_times(ApiKey::Fetch, 4, |_| Control::Disconnect),
+    }
+}
+
+#[test]
+fn no_result_is_lost_or_doubled_while_processes_change_and_the_broker_fails() {
+    for seed in 1..4 {
+        let mut topics = Topics::new();
+        topics.state = seed;
+        let directories = ["one", "two", "three"].map(TestDirectory::new);
+        let mut sessions: [Option<Session>; 3] = [None, None, None];
+        let mut is_created = [false; 3];
+        for round in 0..10 {
+            let rows = topics.next(120);
+            topics.write(rows);
+            let at = usize::try_from(topics.next(3)).unwrap();
+            let session = sessions[at].take();
+            if session.is_none() {
+                let opened = directories[at].open();
+                if !is_created[at] {
+                    topics.create(&opened);
+                    is_created[at] = true;
+                }
+                sessions[at] = Some(opened);
+            }
+            if round % 2 == 0 {
+                disturb(&mut topics);
+            }
+            lockstep_host::pause(u32::try_from(topics.next(1_500)).unwrap());
+        }
+        for ((session, directory), is_created) in
+            sessions.iter_mut().zip(&directories).zip(is_created)
+        {
+            if session.is_none() && is_created {
+                *session = Some(directory.open());
+            }
+        }
+        topics.write_markers();
+        let sessions: Vec<&Session> = sessions.iter().flatten().collect();
+        wait_for_results(&sessions, topics.written);
+        assert_eq!(all_results(&sessions), topics.expected(), "seed {seed}");
+    }
+}
