@@ -26,7 +26,7 @@ use lockstep_sql::ast::{ConnectorKind, ConnectorSystem};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub(crate) use self::{
-    group::{Group, GroupedSources, Groups},
+    group::{GroupedSources, ProcessGroup, ProcessGroups},
     options::{ConnectorOptions, SystemOptions, WrittenConnectorOptions},
     sink::{files::SinkFiles, topic::SinkProgress},
     source::{

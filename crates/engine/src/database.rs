@@ -32,7 +32,7 @@ use crate::{
     append::table_error,
     audit::CallRecords,
     catalog::{CatalogCommand, CatalogRecord, Objects, QualifiedName, TableEntry, TableReference},
-    connector::{Connector, Groups},
+    connector::{Connector, ProcessGroups},
     context,
     deployment::source_of,
     entrance::QueryMemory,
@@ -129,7 +129,7 @@ pub(crate) struct EngineState {
     file_folders: RwLock<Arc<FileFolders>>,
     temp_folders: RwLock<Arc<FileFolders>>,
     temporary: Arc<TemporarySpace>,
-    groups: Groups,
+    groups: ProcessGroups,
     /// From which the salts of names that no user has are made; that of a directory is its id.
     secret: [u8; 16],
 }
@@ -186,7 +186,7 @@ impl Database {
             file_folders: RwLock::default(),
             temp_folders: RwLock::default(),
             temporary: Arc::default(),
-            groups: Groups::default(),
+            groups: ProcessGroups::default(),
             secret: host.random.id(),
             host,
         };
@@ -221,7 +221,7 @@ impl Database {
     }
 
     /// Returns the groups of Kafka in which this process works.
-    pub(crate) fn groups(&self) -> &Groups {
+    pub(crate) fn groups(&self) -> &ProcessGroups {
         &self.state.groups
     }
 

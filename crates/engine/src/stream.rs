@@ -53,6 +53,8 @@ pub(crate) struct Stream {
     /// The views that it reads, which cannot be dropped or replaced while it exists.
     pub(crate) views: Vec<Arc<View>>,
     pub(crate) options: StreamOptions,
+    /// Whether the sources of its tables have a group.
+    pub(crate) is_grouped: bool,
     /// Whether STOP STREAM has stopped it.
     pub(crate) is_stopped: bool,
     /// The session's settings at CREATE STREAM.
@@ -72,6 +74,8 @@ pub(crate) struct StreamRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     late_rows: Option<QualifiedName>,
     options: StreamOptions,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_grouped: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_stopped: bool,
     /// The id of the table of its progress.
@@ -105,6 +109,7 @@ impl Stream {
             tables: self.tables.clone(),
             views: self.views.clone(),
             options,
+            is_grouped: self.is_grouped,
             is_stopped,
             settings: self.settings,
             current_database: self.current_database.clone(),
@@ -124,6 +129,7 @@ impl Stream {
                 target: self.target.name.clone(),
                 late_rows: self.late_rows.as_ref().map(|table| table.name.clone()),
                 options: self.options,
+                is_grouped: self.is_grouped,
                 is_stopped: self.is_stopped,
                 progress: self.progress.id(),
             },
@@ -146,11 +152,6 @@ impl StreamRecord {
     /// Whether STOP STREAM has stopped it.
     pub(crate) fn is_stopped(&self) -> bool {
         self.is_stopped
-    }
-
-    /// Whether the sources of its tables have a group.
-    pub(crate) fn is_grouped(&self) -> bool {
-        self.options.is_grouped
     }
 }
 

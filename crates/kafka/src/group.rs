@@ -85,6 +85,7 @@ struct ClaimedPartitions {
 impl GroupMember {
     /// Joins a group.
     pub fn join(brokers: &Brokers, group: &str) -> Result<Self> {
+        debug_assert!(!group.is_empty(), "a group has a name");
         let claimed = Arc::new(ClaimedPartitions::default());
         let (kafka, consumer) = wait(async {
             let kafka = brokers.connect().await?;
@@ -193,6 +194,7 @@ impl GroupMember {
                 Err(KrafkaError::timeout("the group coordinator did not answer"))
             });
             committed.map_err(|error| group_error(&self.group, &error))?;
+            debug_assert_eq!(written.len(), valid.len(), "a note for each");
             notes.extend(written);
             Ok(valid.into_keys().collect())
         })
@@ -213,12 +215,14 @@ impl GroupMember {
             .timeout(WRITE_TIMEOUT);
         let admin = self.kafka.admin();
         let found = admin.list_consumer_group_offsets(self.group.as_str(), options).await;
+        let mut found = found.map_err(|error| of_group(&error))?;
         let mut notes = BTreeMap::new();
-        for (name, note) in found.map_err(|error| of_group(&error))? {
+        for name in partitions {
+            let partition = TopicPartition::new(name.0.clone(), name.1);
+            let Some(note) = found.remove(&partition) else { continue };
             let note = note.map_err(|error| of_group(&error))?;
             if let (Some(offset), Some(text)) = (note.offset, note.metadata) {
-                let name = (name.topic().to_owned(), name.partition());
-                notes.insert(name, GroupNote { offset, text });
+                notes.insert(name.clone(), GroupNote { offset, text });
             }
         }
         Ok(notes)
@@ -244,6 +248,7 @@ impl Drop for GroupMember {
 impl ConsumerRebalanceListener for ClaimedPartitions {
     async fn on_partitions_assigned(&self, partitions: &[TopicPartition]) {
         let (claims, last) = &mut *self.claims.lock();
+        debug_assert!(claims.values().all(|claim| claim <= last), "claims are numbered");
         for partition in partitions {
             *last += 1;
             claims.insert((partition.topic().to_owned(), partition.partition()), *last);
@@ -296,7 +301,8 @@ impl MemberTurns {
     async fn turn(&self) -> Result<()> {
         let polled = self.consumer.poll(TURN).await;
         polled.map_err(|error| group_error(&self.group, &error))?;
-        for (topic, partitions) in self.consumer.assignment().await {
+        let assigned: BTreeMap<_, _> = self.consumer.assignment().await.into_iter().collect();
+        for (topic, partitions) in assigned {
             self.consumer.pause(&topic, &partitions).await;
         }
         Ok(())

@@ -265,34 +265,22 @@ fn main() -> ExitCode {
             let report = streams::run(&run.work_options(cycles, STREAM_FAILPOINTS, bug));
             finish_work(&report, report.violations.is_empty())
         }
-        CrashCommand::StreamChild { directory, work } => {
-            streams::child(&directory, work.seed, work.failpoint(), work.bug.as_deref());
-            ExitCode::SUCCESS
-        }
         CrashCommand::Kafka { cycles, bug, run } => {
             let report = kafka::run(&run.work_options(cycles, KAFKA_FAILPOINTS, bug));
             finish_work(&report, report.violations.is_empty())
-        }
-        CrashCommand::KafkaChild { directory, brokers, work } => {
-            kafka::child(&directory, &brokers, work.seed, work.failpoint(), work.bug.as_deref());
-            ExitCode::SUCCESS
         }
         CrashCommand::Group { cycles, bug, run } => {
             let report = group::run(&run.work_options(cycles, GROUP_FAILPOINTS, bug));
             finish_work(&report, report.violations.is_empty())
         }
-        CrashCommand::GroupChild { directory, brokers, work } => {
-            group::child(&directory, &brokers, work.seed, work.failpoint(), work.bug.as_deref());
-            ExitCode::SUCCESS
-        }
         CrashCommand::Files { cycles, bug, run } => {
             let report = files::run(&run.work_options(cycles, FILE_FAILPOINTS, bug));
             finish_work(&report, report.violations.is_empty())
         }
-        CrashCommand::FilesChild { directory, folder, work } => {
-            files::child(&directory, &folder, work.seed, work.failpoint(), work.bug.as_deref());
-            ExitCode::SUCCESS
-        }
+        command @ (CrashCommand::StreamChild { .. }
+        | CrashCommand::KafkaChild { .. }
+        | CrashCommand::GroupChild { .. }
+        | CrashCommand::FilesChild { .. }) => work_until_killed(command),
         CrashCommand::Serve { directory, bug } => {
             match soak::server::serve(&directory, bug.as_deref()) {
                 Ok(()) => ExitCode::SUCCESS,
@@ -320,6 +308,26 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
     }
+}
+
+/// Runs a child of a cycle, which works until it is killed or cannot go on.
+fn work_until_killed(command: CrashCommand) -> ExitCode {
+    match command {
+        CrashCommand::StreamChild { directory, work } => {
+            streams::child(&directory, work.seed, work.failpoint(), work.bug.as_deref());
+        }
+        CrashCommand::KafkaChild { directory, brokers, work } => {
+            kafka::child(&directory, &brokers, work.seed, work.failpoint(), work.bug.as_deref());
+        }
+        CrashCommand::GroupChild { directory, brokers, work } => {
+            group::child(&directory, &brokers, work.seed, work.failpoint(), work.bug.as_deref());
+        }
+        CrashCommand::FilesChild { directory, folder, work } => {
+            files::child(&directory, &folder, work.seed, work.failpoint(), work.bug.as_deref());
+        }
+        _ => {}
+    }
+    ExitCode::SUCCESS
 }
 
 #[expect(clippy::print_stdout, reason = "a command speaks on its output")]

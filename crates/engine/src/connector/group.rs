@@ -28,11 +28,11 @@ use crate::{
 
 /// The groups in which this process works.
 #[derive(Debug, Default)]
-pub(crate) struct Groups(Mutex<Vec<(Brokers, Weak<Group>)>>);
+pub(crate) struct ProcessGroups(Mutex<Vec<(Brokers, Weak<ProcessGroup>)>>);
 
 /// A group in which this process works.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct ProcessGroup {
     name: String,
     pub(crate) member: GroupMember,
     /// Of each table and partition the offset behind the last message that is stored.
@@ -60,18 +60,22 @@ pub(crate) struct GroupedSource {
     partitioned_by: Vec<(usize, String)>,
 }
 
-impl Groups {
+impl ProcessGroups {
     /// Works in a group from now on: joins it, unless this process has joined it already.
-    pub(crate) fn join(&self, brokers: &Brokers, name: &str, topic: &str) -> Result<Arc<Group>> {
+    pub(crate) fn join(
+        &self,
+        brokers: &Brokers,
+        name: &str,
+        topic: &str,
+    ) -> Result<Arc<ProcessGroup>> {
         let mut groups = self.0.lock();
         groups.retain(|(_, group)| group.strong_count() > 0);
-        let mut known = groups.iter().filter(|(of_brokers, _)| of_brokers == brokers);
-        let known = known.find_map(|(_, group)| group.upgrade().filter(|group| group.name == name));
-        let group = match known {
+        let group = match find(&groups, brokers, name) {
             Some(group) => group,
             None => {
                 let member = GroupMember::join(brokers, name)?;
-                let group = Group { name: name.to_owned(), member, stored: Mutex::default() };
+                let group =
+                    ProcessGroup { name: name.to_owned(), member, stored: Mutex::default() };
                 let group = Arc::new(group);
                 groups.push((brokers.clone(), Arc::downgrade(&group)));
                 group
@@ -80,9 +84,23 @@ impl Groups {
         group.member.add_topic(topic)?;
         Ok(group)
     }
+
+    /// Returns a group if this process works in it.
+    pub(crate) fn joined(&self, brokers: &Brokers, name: &str) -> Option<Arc<ProcessGroup>> {
+        find(&self.0.lock(), brokers, name)
+    }
 }
 
-impl Group {
+fn find(
+    groups: &[(Brokers, Weak<ProcessGroup>)],
+    brokers: &Brokers,
+    name: &str,
+) -> Option<Arc<ProcessGroup>> {
+    let mut of_brokers = groups.iter().filter(|(of_brokers, _)| of_brokers == brokers);
+    of_brokers.find_map(|(_, group)| group.upgrade().filter(|group| group.name == name))
+}
+
+impl ProcessGroup {
     /// Returns the numbers of the partitions that it has claimed, of any topic: those of the other topics belong to them.
     pub(crate) fn partitions(&self) -> BTreeSet<i32> {
         self.member.claims().into_keys().map(|(_, partition)| partition).collect()
@@ -162,7 +180,7 @@ impl GroupedSources {
     fn refused(&self, message: String) -> Box<Diagnostic> {
         let diagnostic = Diagnostic::new(code::WRONG_OBJECT_TYPE, message);
         Box::new(diagnostic.with_detail(
-            "Where a source has a group, each table of a stream has one source with the same brokers and group.",
+            "If a source has a group, each table of the stream has one source with the same brokers and group.",
         ))
     }
 
@@ -190,7 +208,7 @@ impl GroupedSources {
     }
 
     /// Works in the group from now on.
-    pub(crate) fn join(&self, database: &Database) -> Result<Arc<Group>> {
+    pub(crate) fn join(&self, database: &Database) -> Result<Arc<ProcessGroup>> {
         let mut joined = None;
         for source in self.sources.values() {
             joined = Some(database.groups().join(&self.brokers, &self.name, &source.topic)?);

@@ -93,10 +93,10 @@ impl Session {
                 .err();
         }
         let written = WrittenOptions::read(&create.options)?;
-        let mut options = written.of_new();
+        let options = written.of_new();
         let seen = self.database.objects().epoch();
         let query = self.bind(&create.query)?;
-        options.is_grouped = self.check_group(&query, &written, create.query.span)?;
+        let is_grouped = self.check_group(&query, &written, create.query.span)?;
         written.check_lateness(&create.options, options)?;
         // Finds what a stream cannot compute.
         StreamQuery::new(
@@ -120,6 +120,7 @@ impl Session {
             late_rows,
             options,
             progress: ProgressTable::new(&self.database)?,
+            is_grouped,
             is_stopped: false,
         };
         let stream = Arc::new(self.new_stream(new));
@@ -156,8 +157,9 @@ impl Session {
             query: self.bind(&create.query)?,
             target: reference(&create.target)?,
             late_rows: late_rows.transpose()?,
-            options: StreamOptions { is_grouped: record.is_grouped(), ..written.of_new() },
+            options: written.of_new(),
             progress,
+            is_grouped: record.is_grouped,
             is_stopped: record.is_stopped(),
         };
         let stream = Arc::new(self.new_stream(new));
@@ -165,7 +167,8 @@ impl Session {
     }
 
     fn new_stream(&self, new: NewStream) -> Stream {
-        let NewStream { name, sql, query, target, late_rows, options, progress, is_stopped } = new;
+        let NewStream { name, sql, query, target, late_rows, options, progress, .. } = new;
+        let NewStream { is_grouped, is_stopped, .. } = new;
         debug_assert!(options.lateness_ms >= 0, "the options were read");
         let definition = Definition::new(ObjectKind::Stream, name);
         let tables = tables_of(&query);
@@ -179,6 +182,7 @@ impl Session {
             views: views_of(&query),
             query,
             options,
+            is_grouped,
             is_stopped,
             settings: self.settings(),
             current_database: self.current_database(),
@@ -346,6 +350,7 @@ struct NewStream {
     late_rows: Option<TableReference>,
     options: StreamOptions,
     progress: ProgressTable,
+    is_grouped: bool,
     is_stopped: bool,
 }
 

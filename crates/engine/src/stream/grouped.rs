@@ -44,7 +44,7 @@ use crate::{
     append::{push_batch, table_error},
     append_tables::writing_to,
     catalog::TableEntry,
-    connector::{Group, GroupedSources},
+    connector::{GroupedSources, ProcessGroup},
     continuous::{ContinuousProgress, QueryPart, keys_of_sources},
     progress::ProgressTable,
     worker::{WorkFigures, WorkStep},
@@ -57,7 +57,7 @@ const PROCESSES_MAX: usize = 16;
 
 /// A run of a stream over sources with a group.
 pub(crate) struct GroupedRun {
-    group: Arc<Group>,
+    group: Arc<ProcessGroup>,
     /// The topic of the main rows, with whose partitions the group notes how far they are.
     topic: String,
     /// What the progress of the stream is called in notes.
@@ -125,7 +125,7 @@ struct PreparedRows {
 
 /// The same, as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
-struct StoredRows {
+struct StoredBatch {
     note: StreamNote,
     rows: String,
     late: Option<String>,
@@ -161,7 +161,7 @@ impl GroupedRun {
             texts.clear();
         }
         let prepared = texts.into_iter().map(|(number, text)| {
-            Ok((number - FIRST_PREPARED, StoredRows::read(&text)?.prepared()?))
+            Ok((number - FIRST_PREPARED, StoredBatch::read(&text)?.prepared()?))
         });
         Ok(Self {
             topic: main.topic.clone(),
@@ -306,7 +306,7 @@ impl GroupedRun {
         let target = database.objects().entry(&stream.target)?.clone();
         let mut load = stream.progress.table().load_any();
         for (partition, rows) in &next {
-            let stored = StoredRows::of(rows)?;
+            let stored = StoredBatch::of(rows)?;
             ProgressTable::push_at(&mut load, FIRST_PREPARED + partition, &stored)?;
         }
         let store = || BulkLoad::finish_all(vec![load]).map_err(|error| table_error(&error));
@@ -427,7 +427,11 @@ impl GroupedRun {
             let mut load = stream.progress.table().load_any();
             ProgressTable::push(&mut load, &totals)?;
             for partition in decided.iter().chain(dropped) {
-                ProgressTable::push_at(&mut load, FIRST_PREPARED + partition, &None::<StoredRows>)?;
+                ProgressTable::push_at(
+                    &mut load,
+                    FIRST_PREPARED + partition,
+                    &None::<StoredBatch>,
+                )?;
             }
             loads.push(load);
             BulkLoad::finish_all(loads).map_err(|error| table_error(&error))
@@ -526,7 +530,7 @@ impl PartitionQuery {
     }
 }
 
-impl StoredRows {
+impl StoredBatch {
     fn of(rows: &PreparedRows) -> Result<Self> {
         let late = rows.late.as_ref().map(text_of).transpose()?;
         Ok(Self { note: rows.note.clone(), rows: text_of(&rows.rows)?, late })

@@ -24,9 +24,6 @@ pub(crate) struct StreamOptions {
     /// Whether the row of each main row is given when it arrives.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) emits_at_arrival: bool,
-    /// Whether the sources of its tables have a group. It is not written: CREATE STREAM finds it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) is_grouped: bool,
 }
 
 /// Options as they were written.
@@ -116,7 +113,6 @@ impl WrittenOptions {
             idle_after_ms: self.idle_after_ms,
             ahead_ms_max: self.max_ahead.map(|(ahead_ms, _)| ahead_ms),
             from_earliest: self.start.is_none_or(|(is_earliest, _)| is_earliest),
-            is_grouped: false,
         }
     }
 

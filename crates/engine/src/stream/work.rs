@@ -40,7 +40,7 @@ impl BackgroundWork for Stream {
     }
 
     fn begin(&self, database: &Database) -> Result<StreamRun> {
-        if !self.options.is_grouped {
+        if !self.is_grouped {
             return Ok(StreamRun::Whole(Box::new(WholeRun::new(self, database)?)));
         }
         let sources = GroupedSources::of_tables(&database.objects(), &self.tables)?;
@@ -82,7 +82,7 @@ impl BackgroundWork for Stream {
         match run {
             Some(StreamRun::Whole(run)) if run.is_tried_again(error) => Retry::SameRun,
             Some(StreamRun::Grouped(run)) if run.is_tried_again(error) => Retry::SameRun,
-            _ if self.options.is_grouped && error.kind == Kind::Retry => Retry::NewRun,
+            _ if self.is_grouped && error.kind == Kind::Retry => Retry::NewRun,
             _ => Retry::Never,
         }
     }

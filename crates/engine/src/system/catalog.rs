@@ -139,6 +139,7 @@ pub(super) const SOURCES: SystemTable = SystemTable {
         ("target", DataType::String),
         ("topic", DataType::String),
         ("path", DataType::String),
+        ("partitions", DataType::String),
         ("messages_read", DataType::BigInt),
         ("messages_bad", DataType::BigInt),
         ("lag", DataType::BigInt),
@@ -287,8 +288,11 @@ pub(crate) fn connector_rows(
             text(&rows),
             optional(topic),
             optional(path),
-            number(own.messages),
         ];
+        if kind == ConnectorKind::Source {
+            row.push(optional(partitions_of(database, connector).as_deref()));
+        }
+        row.push(number(own.messages));
         if kind == ConnectorKind::Source {
             row.push(number(own.bad));
         }
@@ -304,6 +308,14 @@ pub(crate) fn connector_rows(
             && caller.sees_table(&objects, &name.database, &name.name)
     };
     objects.connectors().filter(is_seen).map(|connector| row(connector)).collect()
+}
+
+/// Returns the numbers of the partitions that a source with a group reads.
+fn partitions_of(database: &Database, connector: &Connector) -> Option<String> {
+    let (options, group) = connector.options.group()?;
+    let group = database.groups().joined(&options.brokers, &group.name);
+    let partitions = group.map(|group| group.partitions()).unwrap_or_default();
+    Some(partitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
 }
 
 /// Returns what the sources and sinks have done that a caller sees.

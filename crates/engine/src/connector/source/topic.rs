@@ -13,7 +13,9 @@ use super::{
     ConnectorProgress, InputTable, SourceInput,
     rows::{BadRow, ItemRows},
 };
-use crate::connector::{Connector, Group, Groups, message::MessageReader, options::KafkaOptions};
+use crate::connector::{
+    Connector, ProcessGroup, ProcessGroups, message::MessageReader, options::KafkaOptions,
+};
 
 /// How long a read waits for messages.
 const WAIT: Duration = Duration::from_millis(50);
@@ -55,7 +57,7 @@ pub(crate) struct TopicInput {
     options: Arc<KafkaOptions>,
     reader: TopicReader,
     /// The group of processes that share the partitions, and the table that their messages are stored in.
-    group: Option<(Arc<Group>, u64)>,
+    group: Option<(Arc<ProcessGroup>, u64)>,
     /// The schema of the table, with the reader of its rows.
     rows: Option<(Arc<TableSchema>, MessageReader)>,
 }
@@ -66,7 +68,7 @@ impl TopicInput {
         source: &Connector,
         options: &Arc<KafkaOptions>,
         stored: &SourceOffsets,
-        groups: &Groups,
+        groups: &ProcessGroups,
     ) -> Result<Self> {
         debug_assert!(source.stream.is_none(), "a source has no stream");
         let on_lost = if options.skips_lost { ReadEnd::Skip } else { ReadEnd::Fail };
