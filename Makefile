@@ -65,6 +65,7 @@ nightly-generated:
 	cargo run --locked --package lockstep-crash -- streams --cycles 1000 --seed $(SEED)
 	cargo run --locked --package lockstep-crash -- kafka --cycles 500 --seed $(SEED)
 	cargo run --locked --package lockstep-crash -- files --cycles 500 --seed $(SEED)
+	cargo run --locked --package lockstep-crash -- group --cycles 300 --seed $(SEED)
 	cargo run --locked --package lockstep-crash -- replay --cases 5000 --seed $(SEED)
 	cargo run --locked --package lockstep-crash -- soak --seconds 1800 --kill-ms-max 60000 --seed $(SEED)
 	for canary in panic stack memory hang; do cargo xtask fuzz --canary $$canary || exit 1; done

@@ -115,7 +115,7 @@ def test_from_a_topic_through_a_stream_to_a_topic(kafka: Broker, tmp_path: Path)
 def test_the_guide(kafka: Broker) -> None:
     """The statements of docs/guide/kafka.md, with the messages that it shows."""
     guide = GUIDE.read_text()
-    create, _, operate = statements(guide)
+    create, _, _, operate = statements(guide)
     for topic in ("actions", "features"):
         kafka.create_topic(topic, partitions=3)
     db = lockstep.connect()

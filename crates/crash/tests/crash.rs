@@ -9,6 +9,7 @@ use lockstep_crash::{
     bugs::{BUGS, FoundBy},
     failpoints,
     files::{self, FILE_BUGS, FILE_FAILPOINTS},
+    group::{self, GROUP_BUGS, GROUP_FAILPOINTS},
     kafka::{self, KAFKA_BUGS, KAFKA_FAILPOINTS},
     kill::{self, KillOptions},
     replay::{self, ReplayOptions},
@@ -130,6 +131,26 @@ fn bugs_of_sources_and_sinks_of_files_are_found() {
         let (bug, failpoints) = (Some((*bug).to_owned()), FILE_FAILPOINTS);
         let options = stream_options("file-bugs", 200);
         let report = files::run(&WorkKillOptions { bug, failpoints, ..options });
+        assert!(!report.violations.is_empty(), "{report}");
+    }
+}
+
+#[test]
+fn processes_with_one_group_that_are_killed_give_each_row_one_result() {
+    let options = stream_options("group", 8);
+    let report = group::run(&WorkKillOptions { failpoints: GROUP_FAILPOINTS, ..options });
+    assert!(report.violations.is_empty(), "{report}");
+    assert!(report.results > 200, "{report}");
+}
+
+/// Those that take many kills are found by `lockstep-crash group --bug`.
+#[test]
+fn bugs_of_processes_with_one_group_are_found() {
+    for bug in ["group_rows_first", "group_progress_of_process"] {
+        assert!(GROUP_BUGS.contains(&bug), "{bug} is one of them");
+        let (bug, failpoints) = (Some(bug.to_owned()), GROUP_FAILPOINTS);
+        let options = stream_options("group-bugs", 200);
+        let report = group::run(&WorkKillOptions { bug, failpoints, ..options });
         assert!(!report.violations.is_empty(), "{report}");
     }
 }
