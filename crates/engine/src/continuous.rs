@@ -39,7 +39,10 @@ use lockstep_table::{TailError, TailOptions, TailSignal};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
-    arrival::ArrivalQuery, explain::explain, plan::keys_of_sources, source::LateSourceRow,
+    arrival::ArrivalQuery,
+    explain::explain,
+    plan::{Meeting, divided_sources},
+    source::LateSourceRow,
 };
 use self::{
     last_join::JoinedRowProgram,
@@ -223,6 +226,8 @@ impl ContinuousQuery {
             }
         };
         let signal = part.map_or_else(TailSignal::new, |part| Arc::clone(&part.signal));
+        let lookups = plan.join.lookups.iter().chain(&plan.join.output_lookups);
+        let joined: Vec<usize> = lookups.map(|lookup| lookup.source).collect();
         let source =
             |(number, SourcePlan { table, plan: of_rows, times }): (usize, &SourcePlan)| {
                 let known = progress.map(|progress| &progress.sources[number]);
@@ -241,6 +246,11 @@ impl ContinuousQuery {
                 let times = times.as_ref().map(&compile).transpose()?;
                 let rows = SourceProgram { rows: compile(of_rows)?, order, times };
                 let part = part.map(|(part, _)| part);
+                // Where the rows end that are read again, only a row behind them tells.
+                let tail = match part.is_some() && joined.contains(&number) {
+                    true => tail.keeping_read(),
+                    false => tail,
+                };
                 Ok(FollowedSource::new(number, table.to_string(), tail, rows, (known, part)))
             };
         let sources: Vec<FollowedSource> =
@@ -308,8 +318,8 @@ impl ContinuousQuery {
 
     /// Fails where rows that are to be read again are gone: before a poll that found no more, those of each source before
     /// an offset were stored.
-    pub(crate) fn check_stored(&self, stored: &[u64]) -> Result<()> {
-        let mut sources = self.sources.iter().zip(stored);
+    pub(crate) fn check_stored(&mut self, stored: &[u64]) -> Result<()> {
+        let mut sources = self.sources.iter_mut().zip(stored);
         sources.try_for_each(|(source, stored)| source.check_stored(*stored))
     }
 

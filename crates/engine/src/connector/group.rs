@@ -24,6 +24,7 @@ use super::{
 use crate::{
     Database,
     catalog::{Objects, TableReference},
+    continuous::Meeting,
 };
 
 /// The groups in which this process works.
@@ -207,6 +208,27 @@ impl GroupedSources {
         Ok(())
     }
 
+    /// Fails unless rows that meet are in partitions of one number.
+    pub(crate) fn check_meetings(&self, tables: &[u64], meetings: &[Meeting]) -> Result<()> {
+        for meeting in meetings {
+            let mut first: Option<(&GroupedSource, Vec<usize>)> = None;
+            for (source, keys) in meeting {
+                let source = &self.sources[&tables[*source]];
+                let places = source.partitioning(keys)?;
+                let (other, expected) = first.get_or_insert((source, places.clone()));
+                if *expected != places {
+                    let message = format!(
+                        "topics `{}` and `{}` are partitioned by different keys of a window or \
+                         LAST JOIN",
+                        other.topic, source.topic
+                    );
+                    return Diagnostic::new(code::WINDOWING_ERROR, message).err();
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Works in the group from now on.
     pub(crate) fn join(&self, database: &Database) -> Result<Arc<ProcessGroup>> {
         let mut joined = None;
@@ -242,24 +264,31 @@ impl GroupedSource {
         })
     }
 
-    /// Fails unless the rows of a window that partitions them by these columns are in one partition.
-    pub(crate) fn check_keys(&self, keys: &[Option<usize>]) -> Result<()> {
-        let is_missing = |(column, _): &&(usize, String)| !keys.contains(&Some(*column));
-        let Some((_, missing)) = self.partitioned_by.iter().find(is_missing) else {
-            return Ok(());
+    /// Returns where the columns are, among keys, by which its topic is partitioned. Fails where one is not there.
+    fn partitioning(&self, keys: &[Option<usize>]) -> Result<Vec<usize>> {
+        let place = |(column, name): &(usize, String)| {
+            let found = keys.iter().position(|key| *key == Some(*column));
+            found.ok_or_else(|| self.not_partitioned(name))
         };
+        self.partitioned_by.iter().map(place).collect()
+    }
+
+    fn not_partitioned(&self, column: &str) -> Box<Diagnostic> {
         let message = format!(
-            "topic `{}` is partitioned by `{missing}`, by which a window does not partition its rows",
+            "topic `{}` is partitioned by `{column}`, which is no key of a window or LAST JOIN",
             self.topic
         );
-        Diagnostic::new(code::WINDOWING_ERROR, message)
-            .with_detail(format!(
-                "Rows of one window can be in different partitions, which different processes read. The source is `{}`.",
-                self.name
-            ))
-            .with_hint(
-                "Write the rows to another topic, with a sink whose `key` has the columns of PARTITION BY, and read that.",
-            )
-            .err()
+        Box::new(
+            Diagnostic::new(code::WINDOWING_ERROR, message)
+                .with_detail(format!(
+                    "Rows with the same key can be in different partitions, which different \
+                     processes read. The source is `{}`.",
+                    self.name
+                ))
+                .with_hint(
+                    "Write the rows to another topic, with a sink whose `key` has the columns of \
+                     the key, and read that.",
+                ),
+        )
     }
 }

@@ -20,7 +20,7 @@ use lockstep_plan::{
     lineage::{column, last_join, leftmost_table, to_leaf, window},
 };
 use lockstep_row::{Column, TableSchema, arrow};
-use lockstep_stream::{CallSpec, GroupSpec, ScanSpec, SourceShape, WindowJoinSpec};
+use lockstep_stream::{CallSpec, GroupSpec, LookupSpec, ScanSpec, SourceShape, WindowJoinSpec};
 
 use super::{
     last_join::{JoinChain, JoinPlans, main_column, several_times, topmost_join},
@@ -56,14 +56,18 @@ pub(super) struct SourcePlan {
     pub(super) times: Option<LogicalPlan>,
 }
 
-/// A source of a query, for whoever divides its rows.
+/// The sources of a query, for whoever divides their rows.
 #[derive(Debug)]
-pub(crate) struct SourceKeys {
-    /// The id of its table.
-    pub(crate) table: u64,
-    /// The columns of the table by which each window that reads it partitions its rows; `None` for what is computed.
-    pub(crate) keys: Vec<Vec<Option<usize>>>,
+pub(crate) struct DividedSources {
+    /// The ids of their tables, that of the main rows first.
+    pub(crate) tables: Vec<u64>,
+    /// The windows and the LAST JOINs.
+    pub(crate) meetings: Vec<Meeting>,
 }
+
+/// Rows that meet: for each source its number, and the columns of its table by which they do; `None` for what is
+/// computed.
+pub(crate) type Meeting = Vec<(usize, Vec<Option<usize>>)>;
 
 /// What is computed of joined main rows: rows of the windows.
 #[derive(Debug)]
@@ -134,23 +138,33 @@ impl ContinuousPlan {
     }
 }
 
-/// Returns the sources of a query, that of the main rows first. Fails for one with LAST JOINs.
-pub(crate) fn keys_of_sources(query: &BoundQuery) -> Result<Vec<SourceKeys>> {
+/// Returns the sources of a query, and which of their rows meet.
+pub(crate) fn divided_sources(query: &BoundQuery) -> Result<DividedSources> {
     let ContinuousPlan { sources, join, joined_main, .. } = ContinuousPlan::new(query)?;
-    if joined_main.is_some() || !join.lookups.is_empty() || !join.output_lookups.is_empty() {
-        return Diagnostic::unsupported(
-            "LAST JOIN is not supported in a stream over sources with a group",
-        )
-        .err();
-    }
-    let keys = |(number, source): (usize, SourcePlan)| {
-        let is_read = |scan: &&ScanSpec| number == 0 || scan.unions.contains(&number);
-        let of_scan =
-            |scan: &ScanSpec| scan.keys.iter().map(|key| to_leaf(&source.plan, *key)).collect();
-        let keys = join.scans.iter().filter(is_read).map(of_scan).collect();
-        SourceKeys { table: source.table, keys }
+    let of_source = |source: usize, at: usize| to_leaf(&sources[source].plan, at);
+    let of_main = |at: usize| (at < join.sources[0].width).then(|| of_source(0, at)).flatten();
+    // Rows of the windows, which LAST JOINs below them may have made of main rows.
+    let of_rows = |at: usize| match &joined_main {
+        None => of_main(at),
+        Some(JoinedMain { plan, main_columns: (stored, _), .. }) => {
+            to_leaf(plan, at).filter(|column| column < stored).and_then(of_main)
+        }
     };
-    Ok(sources.into_iter().enumerate().map(keys).collect())
+    let of_scan = |scan: &ScanSpec| {
+        let of_union =
+            |union: &usize| (*union, scan.keys.iter().map(|key| of_source(*union, *key)).collect());
+        let main = (0, scan.keys.iter().map(|key| of_rows(*key)).collect());
+        std::iter::once(main).chain(scan.unions.iter().map(of_union)).collect::<Meeting>()
+    };
+    let of_lookup = |lookup: &LookupSpec, of_main: &dyn Fn(usize) -> Option<usize>| {
+        let right = lookup.keys.iter().map(|key| of_source(lookup.source, *key)).collect();
+        let main = lookup.main_keys.iter().map(|key| of_main(*key)).collect();
+        vec![(0, main), (lookup.source, right)]
+    };
+    let below = join.lookups.iter().map(|lookup| of_lookup(lookup, &of_main));
+    let above = join.output_lookups.iter().map(|lookup| of_lookup(lookup, &of_rows));
+    let meetings = join.scans.iter().map(of_scan).chain(below).chain(above).collect();
+    Ok(DividedSources { tables: sources.iter().map(|source| source.table).collect(), meetings })
 }
 
 /// Finds the windows of a query or, where it has none, its LAST JOINs, above which there are only filters and

@@ -223,10 +223,24 @@ impl FollowedSource {
         self.is_replaying() && !(self.part.is_some() && self.is_read)
     }
 
-    /// Fails where rows that are to be read again are gone, since all before an offset were stored and read.
-    pub(super) fn check_stored(&self, stored: u64) -> Result<()> {
-        let is_gone = self.is_replaying() && self.is_read && stored >= self.replayed_to;
-        if is_gone { Err(removed(&self.table)) } else { Ok(()) }
+    /// Takes note that all rows before an offset were stored, and read. Fails where rows that are to be read again were
+    /// none of them; those of a LAST JOIN may have been replaced.
+    pub(super) fn check_stored(&mut self, stored: u64) -> Result<()> {
+        let is_over = self.is_replaying() && self.is_read && stored >= self.replayed_to;
+        match self.held {
+            _ if !is_over => Ok(()),
+            Some(_) => {
+                self.end_replay();
+                Ok(())
+            }
+            None => Err(removed(&self.table)),
+        }
+    }
+
+    /// Takes note that no more rows are read again.
+    fn end_replay(&mut self) {
+        self.rows_read += self.rows_to_replay;
+        self.rows_to_replay = 0;
     }
 
     /// Returns the place in its table from which on rows count.
@@ -301,6 +315,7 @@ impl FollowedSource {
         let left = usize::try_from(self.rows_to_replay).unwrap_or(usize::MAX);
         // How many rows of a LAST JOIN are left is not known.
         let (rows_max, end) = match replayed_to {
+            Some(_) if is_join && self.part.is_some() => (ROWS_AT_ONCE, u64::MAX),
             Some(replayed_to) if is_join => (ROWS_AT_ONCE, replayed_to),
             Some(_) => (left.min(ROWS_AT_ONCE), u64::MAX),
             None => (ROWS_AT_ONCE, u64::MAX),
@@ -314,6 +329,8 @@ impl FollowedSource {
             table,
             part,
             of_part: 0,
+            is_join,
+            behind: None,
             program,
             arena,
             ahead_ms_max,
@@ -328,7 +345,7 @@ impl FollowedSource {
                 pushed = rows.push(&row, (join, now_ms), emit);
             }
         });
-        let (late, of_part) = (rows.late, rows.of_part);
+        let (late, of_part, behind) = (rows.late, rows.of_part, rows.behind);
         arena.reset();
         pushed?;
         let count = read.map_err(|error| lost(&error, &self.table))?;
@@ -339,14 +356,22 @@ impl FollowedSource {
         // A replay that ends at a place says nothing of what is behind it.
         self.is_read = count < rows_max && end == u64::MAX;
         let count = if is_part { of_part } else { count };
+        if is_part && is_join {
+            self.tail.release(behind.unwrap_or_else(|| self.tail.position()));
+        }
         self.rows_late += late;
-        let read = match is_replaying && is_join && count < rows_max {
+        let read = match is_replaying && is_join && !is_part && count < rows_max {
             // Those that were removed had been read.
             true => self.rows_to_replay,
             false => u64::try_from(count).unwrap_or(u64::MAX),
         };
         self.rows_read += read;
         self.rows_to_replay -= read.min(self.rows_to_replay);
+        if behind.is_some() {
+            self.tail.rewind();
+            self.is_read = false;
+            self.end_replay();
+        }
         Ok(())
     }
 
@@ -372,6 +397,10 @@ struct ReadRows<'s> {
     part: Option<&'s mut SourcePart>,
     /// How many rows of the part were read.
     of_part: usize,
+    is_join: bool,
+    /// The place of the first row of a part behind those of a LAST JOIN that are read again. It is not read yet, nor are
+    /// those after it.
+    behind: Option<u64>,
     program: &'s SourceProgram,
     arena: &'s Arena,
     ahead_ms_max: Option<i64>,
@@ -392,8 +421,13 @@ impl ReadRows<'_> {
         let (of_table, arena) = (*arrival, self.arena);
         let arrival = match &mut self.part {
             None => of_table,
+            Some(_) if self.behind.is_some() => return Ok(()),
             Some(part) => {
                 let Some(offset) = part.offset(*row, arena) else { return Ok(()) };
+                if self.is_join && self.replayed_to.is_some_and(|end| offset >= end) {
+                    self.behind = Some(of_table);
+                    return Ok(());
+                }
                 part.next = offset + 1;
                 self.of_part += 1;
                 offset

@@ -19,7 +19,7 @@ use crate::{
     append::push_batch,
     catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
     connector::GroupedSources,
-    continuous::{explain, keys_of_sources},
+    continuous::{divided_sources, explain},
     deployment::{QuerySource, query_text},
     output::schema_of,
     progress::ProgressTable,
@@ -205,7 +205,7 @@ impl Session {
         };
         written.check_start_of_group()?;
         let checked = || {
-            let of_query = keys_of_sources(query)?;
+            let of_query = divided_sources(query)?;
             if written.of_new().emits_at_arrival && tables.len() > 1 {
                 return Diagnostic::unsupported(
                     "a stream over sources with a group cannot use emit='arrival' with several tables",
@@ -215,10 +215,7 @@ impl Session {
                 )
                 .err();
             }
-            for source in &of_query {
-                let grouped = &sources.sources[&source.table];
-                source.keys.iter().try_for_each(|keys| grouped.check_keys(keys))?;
-            }
+            sources.check_meetings(&of_query.tables, &of_query.meetings)?;
             sources.check_partitions()
         };
         checked().map_err(|error| at_query(error, span))?;

@@ -45,7 +45,7 @@ use crate::{
     append_tables::writing_to,
     catalog::TableEntry,
     connector::{GroupedSources, ProcessGroup},
-    continuous::{ContinuousProgress, QueryPart, keys_of_sources},
+    continuous::{ContinuousProgress, QueryPart, divided_sources},
     progress::ProgressTable,
     worker::{WorkFigures, WorkStep},
 };
@@ -139,8 +139,7 @@ impl GroupedRun {
         sources: &GroupedSources,
     ) -> Result<Self> {
         sources.check_partitions()?;
-        let tables: Vec<u64> =
-            keys_of_sources(&stream.query)?.into_iter().map(|source| source.table).collect();
+        let tables = divided_sources(&stream.query)?.tables;
         let main = tables.first().and_then(|table| sources.sources.get(table));
         let Some(main) = main else {
             return Diagnostic::internal("a stream has main rows").err();

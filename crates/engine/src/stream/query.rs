@@ -81,7 +81,7 @@ impl StreamQuery {
 
     /// Fails where rows of a part that are to be read again are gone: before a poll that found no more, those of each source
     /// before an offset were stored.
-    pub(super) fn check_stored(&self, stored: &[u64]) -> Result<()> {
+    pub(super) fn check_stored(&mut self, stored: &[u64]) -> Result<()> {
         match self {
             Self::Final(query) => query.check_stored(stored),
             Self::AtArrival(_) => Ok(()),

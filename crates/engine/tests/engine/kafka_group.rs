@@ -36,11 +36,17 @@ const QUERY: &str = "
     WINDOW w AS (UNION b PARTITION BY k ORDER BY ts
         ROWS_RANGE BETWEEN 4s PRECEDING AND 3s FOLLOWING)";
 
+const LAST_JOIN: &str = "
+    SELECT a.id AS id, b.id AS n, c.x AS s FROM a
+    LAST JOIN b ORDER BY b.ts ON a.k = b.k AND b.ts <= a.ts
+    LAST JOIN b AS c ORDER BY c.ts ON a.k = c.k AND c.ts < a.ts AND c.x > 500.0";
+
 const GROUP: &str = ", \"group\"='g', partitioned_by='k', partition_column='p', offset_column='o'";
 
 /// The two topics of a test, and what was written to them.
 struct Topics {
     broker: TestBroker,
+    query: &'static str,
     /// The state of the generator.
     state: u64,
     written: i64,
@@ -48,12 +54,12 @@ struct Topics {
 }
 
 impl Topics {
-    fn new() -> Self {
+    fn new(query: &'static str) -> Self {
         let broker = TestBroker::new();
         for topic in ["a", "b"] {
             assert!(broker.broker.create_topic(topic, PARTITIONS));
         }
-        Self { broker, state: 1, written: 0, markers: 0 }
+        Self { broker, query, state: 1, written: 0, markers: 0 }
     }
 
     fn next(&mut self, below: i64) -> i64 {
@@ -117,7 +123,8 @@ impl Topics {
                 format!("CREATE SOURCE {topic}_in INTO TABLE {topic} FROM KAFKA {options}");
             session.execute(&create).unwrap();
         }
-        let create = format!("CREATE STREAM st INTO TABLE r OPTIONS(lateness='2s') AS {QUERY}");
+        let create =
+            format!("CREATE STREAM st INTO TABLE r OPTIONS(lateness='2s') AS {}", self.query);
         session.execute(&create).unwrap();
     }
 
@@ -136,12 +143,12 @@ impl Topics {
             let count = format!("SELECT count(*) FROM {topic}");
             wait("all rows are read", || number(&session, &count) == rows);
         }
-        results(&session, QUERY)
+        results(&session, self.query)
     }
 }
 
 /// Results by the ids of their main rows: the count, and the bits of the sum. One has several if it was computed twice.
-type Results = BTreeMap<i64, Vec<(i64, Option<u64>)>>;
+type Results = BTreeMap<i64, Vec<(Option<i64>, Option<u64>)>>;
 
 fn results(session: &Session, sql: &str) -> Results {
     let mut results = Results::new();
@@ -158,7 +165,7 @@ fn add_results(batch: &RecordBatch, results: &mut Results) {
     for ((id, count), sum) in ids.iter().zip(counts).zip(sums) {
         let id = id.unwrap();
         if id < FIRST_MARKER {
-            let result = (count.unwrap(), sum.map(f64::to_bits));
+            let result = (count, sum.map(f64::to_bits));
             results.entry(id).or_default().push(result);
         }
     }
@@ -201,7 +208,7 @@ fn wait_for_results(sessions: &[&Session], expected: i64) {
 
 #[test]
 fn each_main_row_has_one_result_whichever_processes_come_and_go() {
-    let mut topics = Topics::new();
+    let mut topics = Topics::new(QUERY);
     let directories = ["one", "two"].map(TestDirectory::new);
     topics.write(200);
     let one = directories[0].open();
@@ -252,8 +259,8 @@ fn disturb(topics: &mut Topics) {
 #[test]
 fn no_result_is_lost_or_doubled_while_processes_change_and_the_broker_fails() {
     // `lockstep-crash group` does more.
-    for seed in 1..2 {
-        let mut topics = Topics::new();
+    for (seed, query) in [(1, QUERY), (2, LAST_JOIN)] {
+        let mut topics = Topics::new(query);
         topics.state = seed;
         let directories = ["one", "two", "three"].map(TestDirectory::new);
         let mut sessions: [Option<Session>; 3] = [None, None, None];
@@ -292,7 +299,7 @@ fn no_result_is_lost_or_doubled_while_processes_change_and_the_broker_fails() {
 
 #[test]
 fn rows_at_arrival_have_one_result_in_whichever_process() {
-    let mut topics = Topics::new();
+    let mut topics = Topics::new(QUERY);
     let directories = ["one", "two"].map(TestDirectory::new);
     let query = "SELECT id, count(x) OVER w AS n, sum(x) OVER w AS s FROM a
         WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 4s PRECEDING AND CURRENT ROW)";
@@ -335,7 +342,7 @@ fn rows_at_arrival_have_one_result_in_whichever_process() {
 
 #[test]
 fn late_rows_are_those_of_their_partition_in_whichever_process() {
-    let mut topics = Topics::new();
+    let mut topics = Topics::new(QUERY);
     let directories = ["one", "two"].map(TestDirectory::new);
     let create = "CREATE STREAM st INTO TABLE r OPTIONS(lateness='300ms', late_rows='late') AS ";
     let mut sessions = Vec::new();
@@ -405,7 +412,7 @@ fn create_source(
 
 #[test]
 fn what_cannot_be_shared_is_said() {
-    let topics = Topics::new();
+    let topics = Topics::new(QUERY);
     assert!(topics.broker.broker.create_topic("c", PARTITIONS + 1));
     let session = Database::in_memory().session();
     session.execute(TABLES).unwrap();
@@ -431,7 +438,7 @@ fn what_cannot_be_shared_is_said() {
         (
             "UNION b",
             "id",
-            "topic `a` is partitioned by `k`, by which a window does not partition its rows",
+            "topic `a` is partitioned by `k`, which is no key of a window or LAST JOIN",
         ),
     ] {
         assert_eq!(error("", &window(union, keys)), expected);
@@ -446,11 +453,8 @@ fn what_cannot_be_shared_is_said() {
         "a stream over sources with a group cannot use emit='arrival' with several tables"
     );
     assert_eq!(
-        error(
-            "",
-            "SELECT a.id, b.x FROM a LAST JOIN b ORDER BY b.ts ON a.k = b.k AND b.ts <= a.ts"
-        ),
-        "LAST JOIN is not supported in a stream over sources with a group"
+        error("", "SELECT a.id FROM a LAST JOIN b ORDER BY b.ts ON a.id = b.id AND b.ts <= a.ts"),
+        "topic `a` is partitioned by `k`, which is no key of a window or LAST JOIN"
     );
     let more = "CREATE SOURCE more INTO TABLE a FROM FILES OPTIONS(path='/tmp/none*.csv')";
     session.execute(more).unwrap();
@@ -459,7 +463,7 @@ fn what_cannot_be_shared_is_said() {
 
 #[test]
 fn a_stream_whose_source_is_dropped_does_not_go_on() {
-    let (topics, session) = (Topics::new(), Database::in_memory().session());
+    let (topics, session) = (Topics::new(QUERY), Database::in_memory().session());
     session.execute(TABLES).unwrap();
     for topic in ["a", "b"] {
         create_source(&topics, &session, (topic, topic), GROUP).unwrap();
