@@ -51,7 +51,8 @@ use self::{
     source::{FollowedSource, SourcePart, SourcePlace, SourceProgram},
 };
 use crate::{
-    Database, Session, append::table_error, database::TableSet, prepared_request::BatchModeFallback,
+    Database, Session, append::table_error, catalog::TableEntry, database::TableSet,
+    prepared_request::BatchModeFallback,
 };
 
 /// How many rows of a source are read before another one may be behind.
@@ -210,24 +211,9 @@ impl ContinuousQuery {
         }
         let entries = database.entries_of(&query.plan)?;
         let clock = Arc::clone(database.clock());
-        let mut tables = TableSet::of(&entries);
-        let of_join = plan.joined_main.as_ref().map(|main| &main.table);
-        for of_rows in std::iter::once(&plan.joined).chain(of_join) {
-            let empty = database.make_unlogged_table(TableSchema::clone(&of_rows.schema));
-            let empty = empty.map_err(|error| table_error(&error))?;
-            tables.by_id.insert(of_rows.id, Arc::new(empty));
-        }
-        let compile = |plan: &LogicalPlan| {
-            let batch = Arc::new(BatchModeFallback { tables: tables.clone() });
-            let program = Program::compile_with(plan, &tables, batch, CompileOptions::default())?;
-            match program.is_compiled() {
-                true => Ok(program),
-                false => Diagnostic::internal("the query is not computed row by row").err(),
-            }
-        };
+        let tables = plan.tables(database, &entries)?;
+        let compile = |plan: &LogicalPlan| compile(plan, &tables);
         let signal = part.map_or_else(TailSignal::new, |part| Arc::clone(&part.signal));
-        let lookups = plan.join.lookups.iter().chain(&plan.join.output_lookups);
-        let joined: Vec<usize> = lookups.map(|lookup| lookup.source).collect();
         let source =
             |(number, SourcePlan { table, plan: of_rows, times }): (usize, &SourcePlan)| {
                 let known = progress.map(|progress| &progress.sources[number]);
@@ -247,10 +233,8 @@ impl ContinuousQuery {
                 let rows = SourceProgram { rows: compile(of_rows)?, order, times };
                 let part = part.map(|(part, _)| part);
                 // Where the rows end that are read again, only a row behind them tells.
-                let tail = match part.is_some() && joined.contains(&number) {
-                    true => tail.keeping_read(),
-                    false => tail,
-                };
+                let is_kept = part.is_some() && plan.join.is_of_lookup(number);
+                let tail = if is_kept { tail.keeping_read() } else { tail };
                 Ok(FollowedSource::new(number, table.to_string(), tail, rows, (known, part)))
             };
         let sources: Vec<FollowedSource> =
@@ -462,6 +446,30 @@ impl QueryPart {
         let columns = self.columns[&table];
         let part = SourcePart { partition: self.partition, columns, next };
         (part, self.from.get(number).copied().unwrap_or(0))
+    }
+}
+
+impl ContinuousPlan {
+    /// Returns the tables of the query, with one without rows for those that its windows and its LAST JOINs give.
+    fn tables(&self, database: &Database, entries: &[TableEntry]) -> Result<TableSet> {
+        let mut tables = TableSet::of(entries);
+        let of_join = self.joined_main.as_ref().map(|main| &main.table);
+        for of_rows in std::iter::once(&self.joined).chain(of_join) {
+            let empty = database.make_unlogged_table(TableSchema::clone(&of_rows.schema));
+            let empty = empty.map_err(|error| table_error(&error))?;
+            tables.by_id.insert(of_rows.id, Arc::new(empty));
+        }
+        Ok(tables)
+    }
+}
+
+/// Compiles a plan that is computed row by row.
+fn compile(plan: &LogicalPlan, tables: &TableSet) -> Result<Program> {
+    let batch = Arc::new(BatchModeFallback { tables: tables.clone() });
+    let program = Program::compile_with(plan, tables, batch, CompileOptions::default())?;
+    match program.is_compiled() {
+        true => Ok(program),
+        false => Diagnostic::internal("the query is not computed row by row").err(),
     }
 }
 

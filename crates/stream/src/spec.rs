@@ -119,6 +119,11 @@ impl WindowJoinSpec {
         self.groups().map(|group| group.calls.len()).sum()
     }
 
+    /// Returns whether a source has the rows of a LAST JOIN.
+    pub fn is_of_lookup(&self, source: usize) -> bool {
+        self.lookups.iter().chain(&self.output_lookups).any(|lookup| lookup.source == source)
+    }
+
     /// Returns whether the results of a main row may be final later than the rows up to it.
     pub(crate) fn waits(&self) -> bool {
         self.groups().any(|group| group.window.ahead.is_some())
