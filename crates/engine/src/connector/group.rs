@@ -29,7 +29,11 @@ use crate::{
 
 /// The groups in which this process works.
 #[derive(Debug, Default)]
-pub(crate) struct ProcessGroups(Mutex<Vec<(Brokers, Weak<ProcessGroup>)>>);
+pub(crate) struct ProcessGroups {
+    joined: Mutex<Vec<(Brokers, Weak<ProcessGroup>)>>,
+    /// Held while one is joined, which takes a while where no broker answers.
+    joining: Mutex<()>,
+}
 
 /// A group in which this process works.
 #[derive(Debug)]
@@ -69,16 +73,17 @@ impl ProcessGroups {
         name: &str,
         topic: &str,
     ) -> Result<Arc<ProcessGroup>> {
-        let mut groups = self.0.lock();
-        groups.retain(|(_, group)| group.strong_count() > 0);
-        let group = match find(&groups, brokers, name) {
+        let _joining = self.joining.lock();
+        let group = match self.joined(brokers, name) {
             Some(group) => group,
             None => {
                 let member = GroupMember::join(brokers, name)?;
                 let group =
                     ProcessGroup { name: name.to_owned(), member, stored: Mutex::default() };
                 let group = Arc::new(group);
-                groups.push((brokers.clone(), Arc::downgrade(&group)));
+                let mut joined = self.joined.lock();
+                joined.retain(|(_, group)| group.strong_count() > 0);
+                joined.push((brokers.clone(), Arc::downgrade(&group)));
                 group
             }
         };
@@ -88,17 +93,10 @@ impl ProcessGroups {
 
     /// Returns a group if this process works in it.
     pub(crate) fn joined(&self, brokers: &Brokers, name: &str) -> Option<Arc<ProcessGroup>> {
-        find(&self.0.lock(), brokers, name)
+        let joined = self.joined.lock();
+        let mut of_brokers = joined.iter().filter(|(of_brokers, _)| of_brokers == brokers);
+        of_brokers.find_map(|(_, group)| group.upgrade().filter(|group| group.name == name))
     }
-}
-
-fn find(
-    groups: &[(Brokers, Weak<ProcessGroup>)],
-    brokers: &Brokers,
-    name: &str,
-) -> Option<Arc<ProcessGroup>> {
-    let mut of_brokers = groups.iter().filter(|(of_brokers, _)| of_brokers == brokers);
-    of_brokers.find_map(|(_, group)| group.upgrade().filter(|group| group.name == name))
 }
 
 impl ProcessGroup {

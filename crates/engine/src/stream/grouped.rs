@@ -75,6 +75,8 @@ pub(crate) struct GroupedRun {
     owners: Option<OwnerGuard>,
     signal: Arc<TailSignal>,
     noted_at_ns: u64,
+    /// When the group was last looked at for what became of batches that this process cannot decide.
+    looked_at_ns: Option<u64>,
     counted_at_ns: Option<u64>,
 }
 
@@ -85,6 +87,8 @@ struct PartitionQuery {
     query: StreamQuery,
     /// What was noted last.
     note: StreamNote,
+    /// Whether this process has noted something since it has the partition.
+    is_noted: bool,
     /// How many of its late rows are in the total.
     late_counted: u64,
 }
@@ -93,7 +97,7 @@ struct PartitionQuery {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct StreamNote {
     progress: ContinuousProgress,
-    /// How many batches have led there.
+    /// Grows with each batch, and with each process that goes on.
     number: u64,
     /// The number of the last one of each process.
     last: BTreeMap<String, u64>,
@@ -174,6 +178,7 @@ impl GroupedRun {
             owners: OwnerGuard::new(database, stream.owned.clone(), &stream.views),
             signal: TailSignal::new(),
             noted_at_ns: database.clock().monotonic_ns(),
+            looked_at_ns: None,
             counted_at_ns: None,
             group: sources.join(database)?,
         })
@@ -237,7 +242,7 @@ impl GroupedRun {
     pub(super) fn end(&mut self, stream: &Stream, database: &Database) -> Result<()> {
         self.settle(stream, database)?;
         self.note_progress()?;
-        for (partition, of_partition) in &self.queries {
+        for (partition, of_partition) in self.queries.iter().filter(|(_, of)| of.is_noted) {
             self.totals.positions.insert(*partition, of_partition.query.positions());
         }
         stream.progress.store(&self.totals)
@@ -273,10 +278,10 @@ impl GroupedRun {
             if failpoint::is_seeded("group_progress_of_process") {
                 note = None;
             }
-            let positions = self.totals.positions.get(&partition);
-            if note.is_none() && positions.is_some() {
-                return Err(forgotten(&self.topic, partition));
+            if note.is_none() {
+                self.check_notes(partition)?;
             }
+            let positions = self.totals.positions.get(&partition);
             let part = QueryPart {
                 partition,
                 columns: self.columns.clone(),
@@ -289,10 +294,22 @@ impl GroupedRun {
             let going_on = (stream.options, going_on);
             let query = StreamQuery::new(&stream.query, database, of_query, going_on)?;
             let (claim, note) = (claims[&partition], note.unwrap_or_default());
-            let of_partition = PartitionQuery { claim, query, note, late_counted: 0 };
+            let of_partition =
+                PartitionQuery { claim, query, note, is_noted: false, late_counted: 0 };
             self.queries.insert(partition, of_partition);
         }
         Ok(())
+    }
+
+    /// Fails where the group has no notes of this stream although this process has noted some.
+    fn check_notes(&self, partition: i32) -> Result<()> {
+        let noted = self.totals.positions.keys();
+        let noted: BTreeSet<PartitionName> = noted.map(|noted| self.name_of(*noted)).collect();
+        let notes = self.group.member.notes(&noted)?;
+        let is_known = |note: &GroupNote| parse_notes(note).contains_key(&self.key);
+        let is_forgotten = self.totals.positions.contains_key(&partition)
+            || !noted.is_empty() && !notes.values().any(is_known);
+        if is_forgotten { Err(forgotten(&self.topic, partition)) } else { Ok(()) }
     }
 
     /// Stores rows and their notes, so that they are there whenever their notes are written.
@@ -348,14 +365,17 @@ impl GroupedRun {
         }
         let mut decided: BTreeSet<i32> =
             written.into_iter().map(|(_, partition)| partition).collect();
-        let unknown: BTreeSet<i32> = self
-            .prepared
-            .keys()
-            .copied()
-            .filter(|partition| !decided.contains(partition))
-            .collect();
+        let now_ns = database.clock().monotonic_ns();
+        let is_due = self
+            .looked_at_ns
+            .is_none_or(|looked_ns| now_ns.saturating_sub(looked_ns) >= STORED_AFTER_NS);
+        let is_unknown = |partition: &i32| {
+            !decided.contains(partition) && (is_due || claims.contains_key(partition))
+        };
+        let unknown: BTreeSet<i32> = self.prepared.keys().copied().filter(is_unknown).collect();
         let mut dropped = BTreeSet::new();
         if !unknown.is_empty() {
+            self.looked_at_ns = Some(now_ns);
             let names = unknown.iter().map(|partition| self.name_of(*partition)).collect();
             let notes = self.group.member.notes(&names)?;
             for partition in unknown {
@@ -379,7 +399,7 @@ impl GroupedRun {
             if let Some(of) =
                 self.queries.get_mut(&partition).filter(|of| Some(of.claim) == rows.claim)
             {
-                of.note = rows.note;
+                (of.note, of.is_noted) = (rows.note, true);
             }
         }
         self.prepared.retain(|partition, _| !dropped.contains(partition));
@@ -452,8 +472,12 @@ impl GroupedRun {
         let mut claims = Claims::new();
         for (partition, of) in &mut self.queries {
             let progress = of.query.progress();
-            if progress != of.note.progress && !self.prepared.contains_key(partition) {
-                notes.insert(*partition, StreamNote { progress, ..of.note.clone() });
+            let is_new = !of.is_noted || progress != of.note.progress;
+            if is_new && !self.prepared.contains_key(partition) {
+                // What another process has prepared does not count any more.
+                let number = of.note.number + u64::from(!of.is_noted);
+                let last = of.note.last.clone();
+                notes.insert(*partition, StreamNote { progress, number, last });
                 claims.insert((self.topic.clone(), *partition), of.claim);
             }
         }
@@ -467,7 +491,7 @@ impl GroupedRun {
             if let (Some(of), Some(note)) =
                 (self.queries.get_mut(&partition), notes.remove(&partition))
             {
-                of.note = note;
+                (of.note, of.is_noted) = (note, true);
             }
         }
         Ok(())

@@ -82,7 +82,11 @@ impl BackgroundWork for Stream {
         match run {
             Some(StreamRun::Whole(run)) if run.is_tried_again(error) => Retry::SameRun,
             Some(StreamRun::Grouped(run)) if run.is_tried_again(error) => Retry::SameRun,
-            _ if self.is_grouped && error.kind == Kind::Retry => Retry::NewRun,
+            _ if self.is_grouped
+                && (error.kind == Kind::Retry || error.code == code::OUT_OF_MEMORY) =>
+            {
+                Retry::NewRun
+            }
             _ => Retry::Never,
         }
     }

@@ -479,4 +479,49 @@ fn a_stream_whose_source_is_dropped_does_not_go_on() {
     wait("it ends", || text(&session, "SELECT state FROM lockstep.streams") != "running");
     let error = text(&session, "SELECT error FROM lockstep.streams");
     assert!(error.starts_with("table `default.b` has no source with group `g`"), "{error}");
+    session.execute("DROP SOURCE a_in; STOP STREAM st; START STREAM st").unwrap();
+    let dropped = "the sources of the stream's tables were dropped";
+    let error = || text(&session, "SELECT ifnull(error, '') FROM lockstep.streams");
+    wait(dropped, || error().starts_with(dropped));
+}
+
+#[test]
+fn topics_of_a_window_are_partitioned_by_the_same_keys() {
+    let (topics, session) = (Topics::new(QUERY), Database::in_memory().session());
+    session.execute(TABLES).unwrap();
+    for (topic, keys) in [("a", "='k,id'"), ("b", "='id,k'")] {
+        create_source(&topics, &session, (topic, topic), &GROUP.replace("='k'", keys)).unwrap();
+    }
+    let query = window("UNION b", "k, id");
+    let create = format!("CREATE STREAM st INTO TABLE r AS {query}");
+    let error = session.execute(&create).unwrap_err();
+    assert_eq!(
+        error.message,
+        "topics `a` and `b` are partitioned by different keys of a window or LAST JOIN"
+    );
+}
+
+#[test]
+fn a_group_that_has_lost_its_notes_is_not_begun_again() {
+    let mut topics = Topics::new(QUERY);
+    let directory = TestDirectory::new("forgotten");
+    let session = directory.open();
+    topics.write(100);
+    topics.create(&session);
+    wait_for_results(&[&session], 50);
+    let before = count(&session);
+    drop(session);
+    topics.broker.broker.with_state(|state| {
+        state.groups.get_mut("g").expect("it was joined").offsets.clear();
+    });
+    let session = directory.open();
+    wait("it fails", || text(&session, "SELECT state FROM lockstep.streams") == "failed");
+    let error = text(&session, "SELECT error FROM lockstep.streams");
+    let expected = "the group has forgotten how far partition 0 of topic `a` is";
+    assert!(error.starts_with(expected), "{error}");
+    assert!(count(&session) >= before);
+    // The rows that are stored have results once more, in another table.
+    let create = format!("CREATE STREAM again INTO TABLE r2 OPTIONS(lateness='2s') AS {QUERY}");
+    session.execute(&create).unwrap();
+    wait("it begins", || number(&session, "SELECT count(*) FROM r2") >= before);
 }
