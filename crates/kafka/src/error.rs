@@ -120,6 +120,16 @@ pub(crate) fn no_topic(topic: &str) -> Box<Diagnostic> {
     Box::new(diagnostic.with_kind(Kind::Retry).with_hint("Create the topic in Kafka."))
 }
 
+/// Makes the error of a topic in which another writer has a transaction open, behind which nobody sees messages.
+pub(crate) fn open_transaction(topic: &str) -> Box<Diagnostic> {
+    let message = format!("another transaction in topic `{topic}` is still open");
+    Box::new(
+        Diagnostic::new(code::CONNECTION_FAILURE, message)
+            .with_kind(Kind::Retry)
+            .with_detail("The last messages of this sink are visible when it ends."),
+    )
+}
+
 /// Makes the error of a login or an option that is wrong.
 fn client_error(error: &KrafkaError) -> Box<Diagnostic> {
     let diagnostic = match error {

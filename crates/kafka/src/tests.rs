@@ -293,6 +293,30 @@ fn what_is_wrong_is_said() {
     assert_eq!(error.message, "could not connect to Kafka at `127.0.0.1:1`");
 }
 
+#[test]
+fn messages_behind_the_open_transaction_of_another_writer_are_waited_for() {
+    let cluster = TestCluster::new(1);
+    let topic = cluster.topic();
+    cluster.write(Delivery::ExactlyOnce("w"), 0..5);
+    let end = topic.position(TopicStart::Latest).unwrap().offsets;
+    // The other one ends before its transaction does.
+    cluster.broker.on(ApiKey::EndTxn, |_| Control::Disconnect);
+    let mut other = TopicWriter::open(&topic, Delivery::ExactlyOnce("other")).unwrap();
+    let message = OutgoingMessage { value: Bytes::from_static(b"x"), ..OutgoingMessage::default() };
+    assert!(other.write(vec![message]).is_err());
+    drop(other);
+    cluster.broker.clear_hooks();
+    assert!(cluster.broker.transaction_is_open("other"), "nobody has ended it");
+    cluster.write(Delivery::ExactlyOnce("w"), 5..9);
+    let last = || topic.last_position(&end, (WRITER, "me"), POSITION);
+    let error = last().unwrap_err();
+    assert_eq!(error.kind, Kind::Retry);
+    assert_eq!(error.message, "another transaction in topic `t` is still open");
+    assert_eq!(topic.last_position(&end, (WRITER, "nobody"), POSITION), Ok(None));
+    assert!(cluster.broker.abort_transaction("other"));
+    assert_eq!(last(), Ok(Some(8)));
+}
+
 impl TestCluster {
     fn member(&self) -> GroupMember {
         let member = GroupMember::join(&self.brokers, "g").unwrap();

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     Brokers,
-    error::{no_topic, topic_error},
+    error::{no_topic, open_transaction, topic_error},
     runtime::wait,
 };
 
@@ -86,7 +86,8 @@ impl Topic {
     }
 
     /// Returns the greatest number that a header has, of committed messages from these offsets on whose header `writer`
-    /// is `id`. *Cost*: it reads all of these messages.
+    /// is `id`. Fails, for a while, where others have not ended a transaction that was begun before such a message: it is
+    /// not seen until then. *Cost*: it reads all of these messages.
     pub fn last_position(
         &self,
         from: &Offsets,
@@ -94,35 +95,53 @@ impl Topic {
         position: &str,
     ) -> Result<Option<u64>> {
         wait(async {
-            let consumer = self.consumer().await?;
-            let ends = self.ends(&consumer).await?;
-            let begin = |partition: &i32| from.get(partition).copied().unwrap_or(0);
-            let unread = |(partition, end): (&i32, &i64)| {
-                (begin(partition) < *end).then_some((*partition, begin(partition)))
-            };
-            let unread: Offsets = ends.iter().filter_map(unread).collect();
-            if unread.is_empty() {
-                return Ok(None);
-            }
-            assign(&consumer, &self.name, &unread).await?;
-            let mut last = None;
-            loop {
-                let mut is_read = true;
-                for partition in unread.keys() {
-                    let reached = consumer.fetch_position(&self.name, *partition).await;
-                    is_read &= reached.is_some_and(|reached| reached >= ends[partition]);
-                }
-                let longest = if is_read { Duration::ZERO } else { POLL_TIMEOUT };
-                let records = consumer.poll(longest).await;
-                let records = records.map_err(|error| topic_error(&self.name, &error))?;
-                if records.is_empty() && is_read {
-                    return Ok(last);
-                }
-                let own = records.iter().filter(|record| record.header_str(writer) == Some(id));
-                let positions = own.filter_map(|record| record.header_str(position)?.parse().ok());
-                last = last.max(positions.max());
+            let committed = self.consumer().await?;
+            let ends = self.ends(&committed).await?;
+            let uncommitted = self.consumer_of(IsolationLevel::ReadUncommitted).await?;
+            let all_ends = self.ends(&uncommitted).await?;
+            let own = Headers { writer: (writer, id), position };
+            let last = self.last_between(&committed, (from, &ends), own).await?;
+            let hidden = self.last_between(&uncommitted, (&ends, &all_ends), own).await?;
+            match hidden {
+                None => Ok(last),
+                Some(_) => Err(open_transaction(&self.name)),
             }
         })
+    }
+
+    /// Returns the greatest position of the messages that a consumer sees between offsets.
+    async fn last_between(
+        &self,
+        consumer: &Consumer,
+        (from, ends): (&Offsets, &Offsets),
+        Headers { writer: (writer, id), position }: Headers<'_>,
+    ) -> Result<Option<u64>> {
+        let begin = |partition: &i32| from.get(partition).copied().unwrap_or(0);
+        let unread = |(partition, end): (&i32, &i64)| {
+            (begin(partition) < *end).then_some((*partition, begin(partition)))
+        };
+        let unread: Offsets = ends.iter().filter_map(unread).collect();
+        if unread.is_empty() {
+            return Ok(None);
+        }
+        assign(consumer, &self.name, &unread).await?;
+        let mut last = None;
+        loop {
+            let mut is_read = true;
+            for partition in unread.keys() {
+                let reached = consumer.fetch_position(&self.name, *partition).await;
+                is_read &= reached.is_some_and(|reached| reached >= ends[partition]);
+            }
+            let longest = if is_read { Duration::ZERO } else { POLL_TIMEOUT };
+            let records = consumer.poll(longest).await;
+            let records = records.map_err(|error| topic_error(&self.name, &error))?;
+            if records.is_empty() && is_read {
+                return Ok(last);
+            }
+            let own = records.iter().filter(|record| record.header_str(writer) == Some(id));
+            let positions = own.filter_map(|record| record.header_str(position)?.parse().ok());
+            last = last.max(positions.max());
+        }
     }
 
     /// Returns the end of each partition.
@@ -138,12 +157,16 @@ impl Topic {
     /// Makes a consumer of committed messages, in no group, that has no partitions yet. A partition whose offset is not
     /// there any more is an error, since messages would be missed.
     pub(crate) async fn consumer(&self) -> Result<Consumer> {
+        self.consumer_of(IsolationLevel::ReadCommitted).await
+    }
+
+    async fn consumer_of(&self, isolation: IsolationLevel) -> Result<Consumer> {
         let builder = self
             .kafka
             .consumer_without_group()
             .auto_offset_reset(AutoOffsetReset::None)
             .enable_auto_commit(false)
-            .isolation_level(IsolationLevel::ReadCommitted)
+            .isolation_level(isolation)
             .fetch_max_wait(Duration::from_millis(100))
             .max_partition_fetch_bytes(PARTITION_BYTES_MAX)
             // What is above a number of records would be read again.
@@ -159,6 +182,15 @@ impl Topic {
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// The headers of messages that tell who has written them, and which.
+#[derive(Debug, Clone, Copy)]
+struct Headers<'h> {
+    /// The header with the writer, and what it is.
+    writer: (&'h str, &'h str),
+    /// The header with the position.
+    position: &'h str,
 }
 
 /// The partitions of a topic.

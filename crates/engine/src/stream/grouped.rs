@@ -13,8 +13,9 @@
 //! 3. The rows are appended to the tables of the stream, and what was prepared is removed, together.
 //!
 //! A process that ends between the steps finds what is prepared, and reads from the group whether it was decided: each
-//! note has the number of the last batch of each process that took part. Without that number the rows are dropped: whoever
-//! has the partition computes them again.
+//! note has the number of the last batch of each process that took part. If another process has gone on without it, which
+//! takes a number of its own, the rows are dropped: that one computes them again. If none has, the batch is decided as soon
+//! as this process has the partition.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -365,34 +366,7 @@ impl GroupedRun {
         }
         let mut decided: BTreeSet<i32> =
             written.into_iter().map(|(_, partition)| partition).collect();
-        let now_ns = database.clock().monotonic_ns();
-        let is_due = self
-            .looked_at_ns
-            .is_none_or(|looked_ns| now_ns.saturating_sub(looked_ns) >= STORED_AFTER_NS);
-        let is_unknown = |partition: &i32| {
-            !decided.contains(partition) && (is_due || claims.contains_key(partition))
-        };
-        let unknown: BTreeSet<i32> = self.prepared.keys().copied().filter(is_unknown).collect();
-        let mut dropped = BTreeSet::new();
-        if !unknown.is_empty() {
-            self.looked_at_ns = Some(now_ns);
-            let names = unknown.iter().map(|partition| self.name_of(*partition)).collect();
-            let notes = self.group.member.notes(&names)?;
-            for partition in unknown {
-                let note = notes.get(&self.name_of(partition));
-                let note = note.and_then(|note| parse_notes(note).remove(&self.key));
-                let note = note.unwrap_or_default();
-                let number = self.prepared[&partition].note.number;
-                let of_process = note.last.get(&self.totals.process);
-                let is_decided = of_process.is_some_and(|last| *last >= number);
-                if is_decided || failpoint::is_seeded("group_claims_ignored") {
-                    decided.insert(partition);
-                } else if note.number >= number || claims.contains_key(&partition) {
-                    // Nobody takes its note any more.
-                    dropped.insert(partition);
-                }
-            }
-        }
+        let dropped = self.find_outcomes(&claims, &mut decided, database)?;
         self.append(stream, database, &decided, &dropped)?;
         for partition in decided {
             let Some(rows) = self.prepared.remove(&partition) else { continue };
@@ -405,6 +379,50 @@ impl GroupedRun {
         self.prepared.retain(|partition, _| !dropped.contains(partition));
         self.queries.retain(|partition, _| !dropped.contains(partition));
         Ok(())
+    }
+
+    /// Finds out what became of batches whose claims are over: adds those that were decided, and returns those that nobody
+    /// can decide any more, since a process has gone on without them.
+    fn find_outcomes(
+        &mut self,
+        claims: &BTreeMap<i32, u64>,
+        decided: &mut BTreeSet<i32>,
+        database: &Database,
+    ) -> Result<BTreeSet<i32>> {
+        let now_ns = database.clock().monotonic_ns();
+        let is_due = self
+            .looked_at_ns
+            .is_none_or(|looked_ns| now_ns.saturating_sub(looked_ns) >= STORED_AFTER_NS);
+        let is_unknown = |partition: &i32| {
+            !decided.contains(partition) && (is_due || claims.contains_key(partition))
+        };
+        let unknown: BTreeSet<i32> = self.prepared.keys().copied().filter(is_unknown).collect();
+        let mut dropped = BTreeSet::new();
+        if unknown.is_empty() {
+            return Ok(dropped);
+        }
+        self.looked_at_ns = Some(now_ns);
+        let names = unknown.iter().map(|partition| self.name_of(*partition)).collect();
+        let notes = self.group.member.notes(&names)?;
+        for partition in unknown {
+            let note = notes.get(&self.name_of(partition));
+            let note = note.and_then(|note| parse_notes(note).remove(&self.key));
+            let note = note.unwrap_or_default();
+            let Some(rows) = self.prepared.get_mut(&partition) else { continue };
+            let number = rows.note.number;
+            let of_process = note.last.get(&self.totals.process);
+            if of_process.is_some_and(|last| *last >= number)
+                || failpoint::is_seeded("group_claims_ignored")
+            {
+                decided.insert(partition);
+            } else if note.number >= number {
+                dropped.insert(partition);
+            } else if let Some(claim) = claims.get(&partition) {
+                // Nobody has gone on: it follows what is noted, and this process may decide it now.
+                rows.claim = Some(*claim);
+            }
+        }
+        Ok(dropped)
     }
 
     /// Appends rows that are decided to their tables, and removes what was prepared of them and of those that are not.
