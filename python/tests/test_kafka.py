@@ -146,7 +146,7 @@ def test_the_guide_to_avro_and_protobuf(kafka: Broker) -> None:
             "CREATE STREAM totals INTO TABLE total_rows OPTIONS(emit='arrival') AS "
             "SELECT id, upper(user) AS name FROM orders"
         )
-        _, create, _ = statements(GUIDE.read_text())
+        _, create, _, _ = statements(GUIDE.read_text())
         create = create.replace("localhost:9092", kafka.bootstrap)
         db.execute(create.replace("http://localhost:8081", registry.url))
         fields = [{"name": "id", "type": "long"}, {"name": "user", "type": ["null", "string"]}]

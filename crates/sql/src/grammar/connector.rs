@@ -95,7 +95,8 @@ const DROP_SOURCE: StatementRule = StatementRule {
 const ALTER_SOURCE: StatementRule = StatementRule {
     name: "ALTER SOURCE",
     description: "Changes options of a source, which continues behind the last message or line that it \
-        has read. `topic`, `path`, `format`, `subject` and `start` cannot be changed.",
+        has read. `topic`, `path`, `format`, `subject`, `start`, `group` and `partitioned_by` cannot \
+        be changed, nor can `partition_column` and `offset_column` of a source with a group.",
     grammar: "ALTER SOURCE table_name SET OPTIONS option_list",
     privileges: "`ADMIN`.",
     options: &[],

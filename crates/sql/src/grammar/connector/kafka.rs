@@ -139,6 +139,20 @@ pub(super) const OF_SOURCE: &[DocumentedOption] = &[
             source fails, or continues with the next message that the topic has.",
     },
     DocumentedOption {
+        name: "group",
+        values: "a name",
+        default: "none",
+        meaning: "The group of processes that share the partitions of the topic \
+            ([Kafka](../guide/kafka.md#several-processes)). Requires `partitioned_by`, \
+            `partition_column` and `offset_column`.",
+    },
+    DocumentedOption {
+        name: "partitioned_by",
+        values: "names of columns",
+        default: "none",
+        meaning: "The columns by which the producers choose the partition, separated by commas.",
+    },
+    DocumentedOption {
         name: "unknown_columns",
         values: "`error`, `ignore`",
         default: "`error`",
