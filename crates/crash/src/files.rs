@@ -233,11 +233,9 @@ impl FileDriver {
                 || found.1 > bad
                 || found.2 > rows
             {
-                let state = "SELECT state, error FROM lockstep.sources UNION ALL SELECT state, error \
-                             FROM lockstep.streams UNION ALL SELECT state, error FROM lockstep.sinks";
-                let states = session.execute(state).map(|output| format!("{:?}", output.batches));
+                let states = work::states(&session);
                 return Err(format!(
-                    "{rows} rows and {bad} others were sent; found {found:?}, written {written}; {states:?}"
+                    "{rows} rows and {bad} others were sent; found {found:?}, written {written}; {states}"
                 ));
             }
             lockstep_host::pause(10);
@@ -297,15 +295,9 @@ pub fn child(
     failpoint: Option<(&str, u64)>,
     bug: Option<&str>,
 ) {
-    work::arm(failpoint, bug);
-    let Ok(session) = open(directory) else { return };
+    let definitions = definitions(folder);
+    let Some(session) = work::begin_child(directory, &definitions, failpoint, bug) else { return };
     let mut random = Random::new(seed);
-    // Another child may have been killed between these.
-    for sql in definitions(folder) {
-        if session.execute(&sql).is_err() {
-            return;
-        }
-    }
     loop {
         let pause = if random.below(3) == 0 { 10 } else { WORK_MS_MAX };
         lockstep_host::pause(u32::try_from(random.below(pause)).unwrap_or(0));

@@ -13,15 +13,16 @@
 use std::{collections::BTreeMap, fmt, path::Path, process::Child};
 
 use krafka::{
-    Kafka, Record,
-    producer::Producer,
-    testing::{ApiKey, Control, FakeBroker},
+    Record,
+    testing::{ApiKey, Control},
 };
-use lockstep_engine::{Database, Session};
+use lockstep_engine::Database;
 use lockstep_testkit::random::Random;
-use tokio::runtime::Runtime;
 
-use crate::work::{self, WorkKillOptions, count, open, remove, texts};
+use crate::{
+    broker::DriverBroker,
+    work::{self, WorkKillOptions, count, open, remove, texts},
+};
 
 const PARTITIONS: usize = 3;
 const KEYS: usize = 8;
@@ -125,9 +126,7 @@ pub fn run(options: &WorkKillOptions) -> GroupReport {
 
 /// The broker, and what was written to it.
 struct GroupDriver {
-    runtime: Runtime,
-    broker: FakeBroker,
-    producer: Producer,
+    kafka: DriverBroker,
     /// The number of main rows.
     rows: usize,
     /// The number of times that rows were made final.
@@ -142,17 +141,10 @@ type Results = BTreeMap<String, usize>;
 
 impl GroupDriver {
     fn new() -> Self {
-        let runtime = Runtime::new().expect("the machine has threads");
-        let broker = runtime.block_on(FakeBroker::start()).expect("a port is free");
-        for topic in ["a", "b", "out"] {
-            let partitions = i32::try_from(PARTITIONS).unwrap_or(1);
-            assert!(broker.create_topic(topic, partitions), "it is a new one");
-        }
-        let connected = Kafka::builder(broker.bootstrap_servers()).connect();
-        let kafka = runtime.block_on(connected).expect("the broker runs");
-        let producer = runtime.block_on(kafka.producer().build()).expect("it is connected");
-        let (rows, markers, now_ms, shares) = (0, 0, 100_000, [0; 2]);
-        Self { runtime, broker, producer, rows, markers, now_ms, shares }
+        let partitions = i32::try_from(PARTITIONS).unwrap_or(1);
+        let topics = ["a", "b", "out"].map(|topic| (topic, partitions));
+        let (kafka, now_ms) = (DriverBroker::new(&topics), 100_000);
+        Self { kafka, rows: 0, markers: 0, now_ms, shares: [0; 2] }
     }
 
     /// Lets children work while messages arrive, and kills them. Returns how many.
@@ -162,7 +154,7 @@ impl GroupDriver {
         directories: [&Path; 2],
         random: &mut Random,
     ) -> u64 {
-        let brokers = self.broker.bootstrap_servers();
+        let brokers = self.kafka.broker.bootstrap_servers();
         let mut kills = 0;
         for _ in 0..=random.below(ROUNDS_MAX) {
             let mut children: Vec<Child> = Vec::new();
@@ -179,7 +171,7 @@ impl GroupDriver {
                 self.work(child, random);
             }
         }
-        self.broker.clear_hooks();
+        self.kafka.broker.clear_hooks();
         kills
     }
 
@@ -199,7 +191,7 @@ impl GroupDriver {
 
     /// Takes all members of the group for dead, as after the timeout of their sessions.
     fn forget_members(&self) {
-        self.broker.with_state(|state| {
+        self.kafka.broker.with_state(|state| {
             if let Some(group) = state.groups.get_mut("g") {
                 group.consumer_members.clear();
                 group.group_epoch += 1;
@@ -221,7 +213,7 @@ impl GroupDriver {
             self.rows += 1;
             self.now_ms += 100;
         }
-        self.write(records);
+        self.kafka.write(records);
     }
 
     /// Writes a row to each partition that makes all before final.
@@ -238,31 +230,18 @@ impl GroupDriver {
         }
         self.markers += 1;
         self.now_ms += 2_000;
-        self.write(records);
-    }
-
-    fn write(&self, records: Vec<Record>) {
-        self.runtime.block_on(async {
-            let mut written = Vec::new();
-            for record in records {
-                written.push(self.producer.enqueue(record).await.expect("the buffer has space"));
-            }
-            for written in written {
-                // A loss of the connection is the client's to handle.
-                assert!(written.await.is_ok(), "a message is written");
-            }
-        });
+        self.kafka.write(records);
     }
 
     /// Loses a connection or an answer, or takes a member for dead.
     fn fail(&self, random: &mut Random) {
         let lost = |_: &_| Control::ApplyThen(Box::new(Control::Disconnect));
         match random.below(60) {
-            0 => self.broker.on_once(ApiKey::OffsetCommit, lost),
-            1 => self.broker.on_once(ApiKey::OffsetCommit, |_| Control::Disconnect),
-            2 => self.broker.on_once(ApiKey::OffsetFetch, |_| Control::Disconnect),
-            3 => self.broker.on_once(ApiKey::ConsumerGroupHeartbeat, lost),
-            4 => self.broker.on_once(ApiKey::Fetch, |_| Control::Disconnect),
+            0 => self.kafka.broker.on_once(ApiKey::OffsetCommit, lost),
+            1 => self.kafka.broker.on_once(ApiKey::OffsetCommit, |_| Control::Disconnect),
+            2 => self.kafka.broker.on_once(ApiKey::OffsetFetch, |_| Control::Disconnect),
+            3 => self.kafka.broker.on_once(ApiKey::ConsumerGroupHeartbeat, lost),
+            4 => self.kafka.broker.on_once(ApiKey::Fetch, |_| Control::Disconnect),
             5 => self.forget_members(),
             _ => {}
         }
@@ -272,7 +251,7 @@ impl GroupDriver {
     fn compare(&mut self, directories: [&Path; 2]) -> Result<[u64; 2], String> {
         let sessions = [open(directories[0])?, open(directories[1])?];
         for session in &sessions {
-            let brokers = self.broker.bootstrap_servers();
+            let brokers = self.kafka.broker.bootstrap_servers();
             for sql in definitions(&brokers) {
                 session.execute(&sql).map_err(|error| error.to_string())?;
             }
@@ -292,7 +271,7 @@ impl GroupDriver {
             }
             turns += 1;
             if turns == TURNS_MAX || stored > self.rows || written > self.rows {
-                let states = sessions.each_ref().map(states);
+                let states = sessions.each_ref().map(work::states);
                 return Err(format!(
                     "{} rows were sent; found {found:?}, written {written}; {states:?}",
                     self.rows
@@ -324,7 +303,9 @@ impl GroupDriver {
     /// Returns the results in the topic `out`.
     fn written(&self) -> Result<Results, String> {
         let mut written = Results::new();
-        for record in self.broker.committed_records("out").map_err(|error| error.to_string())? {
+        for record in
+            self.kafka.broker.committed_records("out").map_err(|error| error.to_string())?
+        {
             let value: serde_json::Value =
                 serde_json::from_str(record.value_str().unwrap_or_default())
                     .map_err(|error| error.to_string())?;
@@ -344,7 +325,9 @@ impl GroupDriver {
         for topic in ["a", "b"] {
             run(&table(topic))?;
             let mut values = Vec::new();
-            for record in self.broker.committed_records(topic).map_err(|error| error.to_string())? {
+            for record in
+                self.kafka.broker.committed_records(topic).map_err(|error| error.to_string())?
+            {
                 let value: serde_json::Value =
                     serde_json::from_str(record.value_str().unwrap_or_default())
                         .map_err(|error| error.to_string())?;
@@ -362,14 +345,6 @@ impl GroupDriver {
         }
         texts(&session, &format!("SELECT {RESULT} FROM ({QUERY}) AS q WHERE id < {IDS_MAX}"))
     }
-}
-
-/// Returns the states of what works in a database.
-fn states(session: &Session) -> String {
-    let sql = "SELECT state, error FROM lockstep.sources UNION ALL SELECT state, error FROM \
-               lockstep.streams UNION ALL SELECT state, error FROM lockstep.sinks";
-    let output = session.execute(sql).map(|output| format!("{:?}", output.batches));
-    output.unwrap_or_else(|error| error.to_string())
 }
 
 const QUERY: &str = "SELECT id, count(x) OVER w AS n, sum(x) OVER w AS s FROM a WINDOW w AS (UNION b \
@@ -421,15 +396,9 @@ pub fn child(
     failpoint: Option<(&str, u64)>,
     bug: Option<&str>,
 ) {
-    work::arm(failpoint, bug);
-    let Ok(session) = open(directory) else { return };
+    let definitions = definitions(brokers);
+    let Some(session) = work::begin_child(directory, &definitions, failpoint, bug) else { return };
     let mut random = Random::new(seed);
-    // Another child may have been killed between these.
-    for sql in definitions(brokers) {
-        if session.execute(&sql).is_err() {
-            return;
-        }
-    }
     loop {
         lockstep_host::pause(u32::try_from(random.below(WORK_MS_MAX)).unwrap_or(0));
         let sql = match random.below(10) {

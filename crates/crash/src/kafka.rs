@@ -11,15 +11,16 @@
 use std::{collections::BTreeMap, fmt, path::Path};
 
 use krafka::{
-    Kafka, Record,
-    producer::Producer,
-    testing::{ApiKey, Control, FakeBroker},
+    Record,
+    testing::{ApiKey, Control},
 };
 use lockstep_engine::Session;
 use lockstep_testkit::random::Random;
-use tokio::runtime::Runtime;
 
-use crate::work::{self, WorkKillOptions, count, open, remove, texts};
+use crate::{
+    broker::DriverBroker,
+    work::{self, WorkKillOptions, count, open, remove, texts},
+};
 
 /// The most milliseconds until a child is killed that need not have sent any request.
 const KILL_MS_MAX: usize = 500;
@@ -126,9 +127,7 @@ pub fn run(options: &WorkKillOptions) -> KafkaReport {
 
 /// The broker, and what was written to it.
 struct BrokerDriver {
-    runtime: Runtime,
-    broker: FakeBroker,
-    producer: Producer,
+    kafka: DriverBroker,
     /// The messages of the topic `in` by their numbers; whether each is a row.
     sent: Vec<bool>,
     bad: u64,
@@ -137,13 +136,8 @@ struct BrokerDriver {
 
 impl BrokerDriver {
     fn new() -> Self {
-        let runtime = Runtime::new().expect("the machine has threads");
-        let broker = runtime.block_on(FakeBroker::start()).expect("a port is free");
-        assert!(broker.create_topic("in", 3) && broker.create_topic("out", 2));
-        let connected = Kafka::builder(broker.bootstrap_servers()).connect();
-        let kafka = runtime.block_on(connected).expect("the broker runs");
-        let producer = runtime.block_on(kafka.producer().build()).expect("it is connected");
-        Self { runtime, broker, producer, sent: Vec::new(), bad: 0, written: 0 }
+        let kafka = DriverBroker::new(&[("in", 3), ("out", 2)]);
+        Self { kafka, sent: Vec::new(), bad: 0, written: 0 }
     }
 
     /// Lets a child work on a directory while messages arrive, and kills it. Returns how often it has read, and how many
@@ -154,7 +148,7 @@ impl BrokerDriver {
         directory: &Path,
         random: &mut Random,
     ) -> [usize; 2] {
-        let brokers = self.broker.bootstrap_servers();
+        let brokers = self.kafka.broker.bootstrap_servers();
         let arguments = ["kafka-child".as_ref(), directory.as_os_str(), brokers.as_ref()];
         let before = self.requests();
         let mut child = options.start(&arguments, 30, random);
@@ -178,14 +172,14 @@ impl BrokerDriver {
             lockstep_host::pause(u32::try_from(random.below(AFTER_MS_MAX)).unwrap_or(0));
         }
         work::kill(child);
-        self.broker.clear_hooks();
+        self.kafka.broker.clear_hooks();
         let after = self.requests();
         [after[0] - before[0], after[1] - before[1]]
     }
 
     /// Returns how many requests there were that read, and that ended transactions.
     fn requests(&self) -> [usize; 2] {
-        [ApiKey::Fetch, ApiKey::EndTxn].map(|key| self.broker.request_count(key))
+        [ApiKey::Fetch, ApiKey::EndTxn].map(|key| self.kafka.broker.request_count(key))
     }
 
     /// Writes some messages to the topic `in`.
@@ -201,27 +195,18 @@ impl BrokerDriver {
             records.push(Record::new("in", value).key((number % 5).to_string()));
             self.sent.push(is_row);
         }
-        self.runtime.block_on(async {
-            let mut written = Vec::new();
-            for record in records {
-                written.push(self.producer.enqueue(record).await.expect("the buffer has space"));
-            }
-            for written in written {
-                // A loss of the connection is the client's to handle.
-                assert!(written.await.is_ok(), "a message is written");
-            }
-        });
+        self.kafka.write(records);
     }
 
     /// Loses a connection, or an answer.
     fn fail(&self, random: &mut Random) {
         let lost = |_: &_| Control::ApplyThen(Box::new(Control::Disconnect));
         match random.below(50) {
-            0 => self.broker.on_once(ApiKey::EndTxn, lost),
-            1 => self.broker.on_once(ApiKey::EndTxn, |_| Control::Disconnect),
-            2 => self.broker.on_once(ApiKey::Fetch, |_| Control::Disconnect),
-            3 => self.broker.on_once(ApiKey::InitProducerId, lost),
-            4 => self.broker.on_once(ApiKey::AddPartitionsToTxn, lost),
+            0 => self.kafka.broker.on_once(ApiKey::EndTxn, lost),
+            1 => self.kafka.broker.on_once(ApiKey::EndTxn, |_| Control::Disconnect),
+            2 => self.kafka.broker.on_once(ApiKey::Fetch, |_| Control::Disconnect),
+            3 => self.kafka.broker.on_once(ApiKey::InitProducerId, lost),
+            4 => self.kafka.broker.on_once(ApiKey::AddPartitionsToTxn, lost),
             _ => {}
         }
     }
@@ -241,17 +226,16 @@ impl BrokerDriver {
         loop {
             let found =
                 (count(&session, "t")?, count(&session, "bad")?, count(&session, "counts")?);
-            let written = self.broker.committed_records("out").map_err(|e| e.to_string())?.len();
+            let written =
+                self.kafka.broker.committed_records("out").map_err(|e| e.to_string())?.len();
             if found == (rows, bad, rows) && written >= rows {
                 break;
             }
             turns += 1;
             if turns == TURNS_MAX || found.0 > rows || found.1 > bad || found.2 > rows {
-                let state = "SELECT state, error FROM lockstep.sources UNION ALL SELECT state, error \
-                             FROM lockstep.streams UNION ALL SELECT state, error FROM lockstep.sinks";
-                let states = session.execute(state).map(|output| format!("{:?}", output.batches));
+                let states = work::states(&session);
                 return Err(format!(
-                    "{rows} rows and {bad} others were sent; found {found:?}, written {written}; {states:?}"
+                    "{rows} rows and {bad} others were sent; found {found:?}, written {written}; {states}"
                 ));
             }
             lockstep_host::pause(10);
@@ -284,7 +268,8 @@ impl BrokerDriver {
         let results = "SELECT concat('{\"id\":', CAST(id AS STRING), ',\"n\":', CAST(n AS STRING), '}') \
                        FROM counts";
         let results = texts(session, results)?;
-        let records = self.broker.committed_records("out").map_err(|error| error.to_string())?;
+        let records =
+            self.kafka.broker.committed_records("out").map_err(|error| error.to_string())?;
         let mut written: BTreeMap<String, usize> = BTreeMap::new();
         for record in &records {
             *written.entry(record.value_str().unwrap_or_default().to_owned()).or_default() += 1;
@@ -307,15 +292,9 @@ pub fn child(
     failpoint: Option<(&str, u64)>,
     bug: Option<&str>,
 ) {
-    work::arm(failpoint, bug);
-    let Ok(session) = open(directory) else { return };
+    let definitions = definitions(brokers);
+    let Some(session) = work::begin_child(directory, &definitions, failpoint, bug) else { return };
     let mut random = Random::new(seed);
-    // Another child may have been killed between these.
-    for sql in definitions(brokers) {
-        if session.execute(&sql).is_err() {
-            return;
-        }
-    }
     loop {
         // What is started again connects first: it works only where it is left alone for a while.
         let pause = if random.below(3) == 0 { 10 } else { WORK_MS_MAX };

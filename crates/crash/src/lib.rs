@@ -24,6 +24,7 @@
 //! | [`scripts`] | objects made again from what SHOW says |
 //! | [`report`] | the counts of a run |
 
+mod broker;
 pub mod bugs;
 pub mod child;
 pub mod difference;

@@ -85,6 +85,28 @@ pub(crate) fn arm(failpoint: Option<(&str, u64)>, bug: Option<&str>) {
     }
 }
 
+/// Opens the directory of this process, a child, and makes its objects where they are not there yet. `None` where it cannot.
+pub(crate) fn begin_child(
+    directory: &Path,
+    definitions: &[String],
+    failpoint: Option<(&str, u64)>,
+    bug: Option<&str>,
+) -> Option<Session> {
+    assert!(!definitions.is_empty(), "a child has something to do");
+    arm(failpoint, bug);
+    let session = open(directory).ok()?;
+    // Another child may have been killed between these.
+    definitions.iter().all(|sql| session.execute(sql).is_ok()).then_some(session)
+}
+
+/// Returns the states of what works in a database, with the errors.
+pub(crate) fn states(session: &Session) -> String {
+    let sql = "SELECT state, error FROM lockstep.sources UNION ALL SELECT state, error FROM \
+               lockstep.streams UNION ALL SELECT state, error FROM lockstep.sinks";
+    let output = session.execute(sql).map(|output| format!("{:?}", output.batches));
+    output.unwrap_or_else(|error| error.to_string())
+}
+
 /// Removes a directory if there is one.
 pub(crate) fn remove(directory: &Path) {
     // There may be none.

@@ -12,7 +12,7 @@ use lockstep_sql::ast::ObjectName;
 use lockstep_table::{Appended, BulkLoad, Durability, with_durability};
 
 use crate::{
-    Conversion, Output, Session,
+    Conversion, Database, Output, Session,
     access::Needs,
     append::{append_warnings, push_batch, table_error},
     catalog::TableEntry,
@@ -100,6 +100,16 @@ pub(crate) fn writing_to<'e, T>(
         check()?;
         Err(error)
     })
+}
+
+/// Does work that stores rows as durably as those of a table are.
+pub(crate) fn storing_as<T>(
+    target: &TableEntry,
+    database: &Database,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let of_engine = database.objects().variables().durability();
+    with_durability(target.options.durability().unwrap_or(of_engine), work)
 }
 
 /// Appends rows to their tables. Returns what became of the rows of each table, with its name.

@@ -18,6 +18,7 @@ mod work;
 
 use std::sync::Arc;
 
+use lockstep_diagnostic::Result;
 use lockstep_function::Settings;
 use lockstep_plan::BoundQuery;
 use lockstep_row::{Column, DataType, TableSchema};
@@ -29,8 +30,9 @@ pub(crate) use self::{
     run::StreamFigures,
 };
 use crate::{
+    Database,
     access::OwnedReads,
-    catalog::{CatalogRecord, Definition, ObjectKind, QualifiedName, TableReference},
+    catalog::{CatalogRecord, Definition, ObjectKind, QualifiedName, TableEntry, TableReference},
     deployment::QuerySource,
     progress::ProgressTable,
     view::View,
@@ -90,6 +92,13 @@ impl Stream {
     /// Returns the tables that it writes to.
     pub(crate) fn written_tables(&self) -> impl Iterator<Item = &TableReference> {
         std::iter::once(&self.target).chain(&self.late_rows)
+    }
+
+    /// Returns the entries of its table, and of that of late rows.
+    fn written_entries(&self, database: &Database) -> Result<(TableEntry, Option<TableEntry>)> {
+        let objects = database.objects();
+        let late_rows = self.late_rows.as_ref().map(|table| objects.entry(table).cloned());
+        Ok((objects.entry(&self.target)?.clone(), late_rows.transpose()?))
     }
 
     /// Returns the stream with other options, stopped or not; it goes on from where this one is.

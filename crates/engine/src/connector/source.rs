@@ -13,7 +13,7 @@ use std::sync::Arc;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::{Clock, failpoint};
 use lockstep_row::{Arena, Datum, TableSchema};
-use lockstep_table::{BulkLoad, TableError, with_durability};
+use lockstep_table::{BulkLoad, TableError};
 use serde::{Serialize, de::DeserializeOwned};
 
 use self::rows::{BadRow, ItemRow, ItemRows, default_row, reason_of};
@@ -21,7 +21,7 @@ use super::{Connector, options::MessageErrorRule};
 use crate::{
     Database,
     append::table_error,
-    append_tables::writing_to,
+    append_tables::{storing_as, writing_to},
     catalog::TableEntry,
     progress::ProgressTable,
     worker::{WorkFigures, WorkStep},
@@ -180,10 +180,8 @@ impl<I: SourceInput> SourceRun<I> {
         let bad = if stops { &[] } else { &*read.bad };
         progress.count(number(end), number(bad.len()));
         if end > 0 || is_due {
-            let of_engine = database.objects().variables().durability();
-            let level = target.options.durability().unwrap_or(of_engine);
             let stored = SourceAppend::<I> { batch, end, bad, progress: &progress };
-            with_durability(level, || stored.append(source, load, tables))?;
+            storing_as(target, database, || stored.append(source, load, tables))?;
             failpoint::reach("source.stored");
             self.progress = progress;
             self.input.stored(batch, end);

@@ -31,7 +31,7 @@ use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::failpoint;
 use lockstep_kafka::{Claims, GroupNote, PartitionName};
 use lockstep_stream::JoinCounts;
-use lockstep_table::{BulkLoad, TailSignal, with_durability};
+use lockstep_table::{BulkLoad, TailSignal};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -43,7 +43,7 @@ use crate::{
     Conversion, Database,
     access::OwnerGuard,
     append::{push_batch, table_error},
-    append_tables::writing_to,
+    append_tables::{storing_as, writing_to},
     catalog::TableEntry,
     connector::{GroupedSources, ProcessGroup},
     continuous::{ContinuousProgress, QueryPart, divided_sources},
@@ -271,11 +271,9 @@ impl GroupedRun {
         if new.is_empty() {
             return Ok(());
         }
-        let names = new.iter().map(|partition| self.name_of(*partition)).collect();
-        let mut notes = self.group.member.notes(&names)?;
+        let mut notes = self.read_notes(&new)?;
         for partition in new {
-            let note = notes.remove(&self.name_of(partition));
-            let mut note = note.and_then(|note| parse_notes(&note).remove(&self.key));
+            let mut note = notes.remove(&partition);
             if failpoint::is_seeded("group_progress_of_process") {
                 note = None;
             }
@@ -302,14 +300,21 @@ impl GroupedRun {
         Ok(())
     }
 
+    /// Reads the notes of this stream about partitions, of which some may have none.
+    fn read_notes(&self, partitions: &BTreeSet<i32>) -> Result<BTreeMap<i32, StreamNote>> {
+        let names = partitions.iter().map(|partition| self.name_of(*partition)).collect();
+        let notes = self.group.member.notes(&names)?.into_iter();
+        let own = notes.filter_map(|((_, partition), note)| {
+            Some((partition, parse_notes(&note).remove(&self.key)?))
+        });
+        Ok(own.collect())
+    }
+
     /// Fails where the group has no notes of this stream although this process has noted some.
     fn check_notes(&self, partition: i32) -> Result<()> {
-        let noted = self.totals.positions.keys();
-        let noted: BTreeSet<PartitionName> = noted.map(|noted| self.name_of(*noted)).collect();
-        let notes = self.group.member.notes(&noted)?;
-        let is_known = |note: &GroupNote| parse_notes(note).contains_key(&self.key);
-        let is_forgotten = self.totals.positions.contains_key(&partition)
-            || !noted.is_empty() && !notes.values().any(is_known);
+        let noted: BTreeSet<i32> = self.totals.positions.keys().copied().collect();
+        let is_forgotten =
+            noted.contains(&partition) || !noted.is_empty() && self.read_notes(&noted)?.is_empty();
         if is_forgotten { Err(forgotten(&self.topic, partition)) } else { Ok(()) }
     }
 
@@ -320,7 +325,7 @@ impl GroupedRun {
         database: &Database,
         next: BTreeMap<i32, PreparedRows>,
     ) -> Result<()> {
-        let target = database.objects().entry(&stream.target)?.clone();
+        let (target, _) = stream.written_entries(database)?;
         let mut load = stream.progress.table().load_any();
         for (partition, rows) in &next {
             let stored = StoredBatch::of(rows)?;
@@ -328,7 +333,7 @@ impl GroupedRun {
         }
         let store = || BulkLoad::finish_all(vec![load]).map_err(|error| table_error(&error));
         if !failpoint::is_seeded("group_note_first") {
-            storing(&target, database, store)?;
+            storing_as(&target, database, store)?;
         }
         failpoint::reach("group.prepared");
         self.prepared.extend(next);
@@ -402,12 +407,9 @@ impl GroupedRun {
             return Ok(dropped);
         }
         self.looked_at_ns = Some(now_ns);
-        let names = unknown.iter().map(|partition| self.name_of(*partition)).collect();
-        let notes = self.group.member.notes(&names)?;
+        let mut notes = self.read_notes(&unknown)?;
         for partition in unknown {
-            let note = notes.get(&self.name_of(partition));
-            let note = note.and_then(|note| parse_notes(note).remove(&self.key));
-            let note = note.unwrap_or_default();
+            let note = notes.remove(&partition).unwrap_or_default();
             let Some(rows) = self.prepared.get_mut(&partition) else { continue };
             let number = rows.note.number;
             let of_process = note.last.get(&self.totals.process);
@@ -436,12 +438,7 @@ impl GroupedRun {
         if decided.is_empty() && dropped.is_empty() {
             return Ok(());
         }
-        let (target, late_rows) = {
-            let objects = database.objects();
-            let target = objects.entry(&stream.target)?.clone();
-            let late_rows = stream.late_rows.as_ref();
-            (target, late_rows.map(|table| objects.entry(table).cloned()).transpose()?)
-        };
+        let (target, late_rows) = stream.written_entries(database)?;
         let mut totals = self.totals.clone();
         for partition in decided {
             let Some(of) = self.queries.get(partition) else { continue };
@@ -473,7 +470,7 @@ impl GroupedRun {
             loads.push(load);
             BulkLoad::finish_all(loads).map_err(|error| table_error(&error))
         };
-        writing_to(entries, || storing(&target, database, append))?;
+        writing_to(entries, || storing_as(&target, database, append))?;
         failpoint::reach("stream.stored");
         for partition in decided {
             if let Some(of) = self.queries.get_mut(partition) {
@@ -542,11 +539,7 @@ impl GroupedRun {
             // The partition that is behind.
             figures.watermark = times().filter_map(|(_, watermark)| watermark).min();
             if let Some(counts) = &counts {
-                let sum = |count: fn(&JoinCounts) -> usize| counts.iter().map(count).sum();
-                figures.rows_waiting = sum(|counts| counts.unsettled + counts.pending);
-                figures.rows_kept = sum(|counts| counts.candidates);
-                figures.keys = sum(|counts| counts.keys);
-                figures.bytes = sum(|counts| counts.bytes);
+                figures.count(counts);
             }
         });
         if counts.is_some() {
@@ -650,15 +643,4 @@ fn load_batches<'t, 'b>(
         push_batch(&mut load, batch, &schema, conversion)?;
     }
     Ok(load)
-}
-
-/// Stores something as durably as the rows of a table are.
-fn storing<T>(
-    target: &TableEntry,
-    database: &Database,
-    work: impl FnOnce() -> Result<T>,
-) -> Result<T> {
-    let of_engine = database.objects().variables().durability();
-    let level = target.options.durability().unwrap_or(of_engine);
-    with_durability(level, work)
 }

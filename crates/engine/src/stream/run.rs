@@ -9,7 +9,8 @@ use arrow::{
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::failpoint;
 use lockstep_row::{Datum, arrow::ColumnBuilder};
-use lockstep_table::{BulkLoad, TailSignal, with_durability};
+use lockstep_stream::JoinCounts;
+use lockstep_table::{BulkLoad, TailSignal};
 use serde::{Deserialize, Serialize};
 
 use super::{GoingOn, Stream, StreamQuery, schema_of_late_rows};
@@ -17,7 +18,7 @@ use crate::{
     Conversion, Database,
     access::OwnerGuard,
     append::{push_batch, table_error},
-    append_tables::writing_to,
+    append_tables::{storing_as, writing_to},
     catalog::TableEntry,
     continuous::{ContinuousProgress, FinalRows, LateSourceRow},
     progress::ProgressTable,
@@ -78,6 +79,15 @@ pub(crate) struct StreamFigures {
 }
 
 impl StreamFigures {
+    /// Notes what the queries of the stream have.
+    pub(super) fn count(&mut self, queries: &[JoinCounts]) {
+        let sum = |count: fn(&JoinCounts) -> usize| queries.iter().map(count).sum();
+        self.rows_waiting = sum(|counts| counts.unsettled + counts.pending);
+        self.rows_kept = sum(|counts| counts.candidates);
+        self.keys = sum(|counts| counts.keys);
+        self.bytes = sum(|counts| counts.bytes);
+    }
+
     /// Returns the newest event time less the watermark.
     pub(crate) fn lag_ms(&self) -> Option<i64> {
         Some(self.newest?.saturating_sub(self.watermark?))
@@ -164,23 +174,17 @@ impl WholeRun {
     /// Stores what is to be stored: all of it or nothing.
     fn store(&mut self, stream: &Stream, database: &Database) -> Result<()> {
         let Some(UnstoredRows { rows, late, progress }) = &self.unstored else { return Ok(()) };
-        let (target, late_rows) = {
-            let objects = database.objects();
-            let target = objects.entry(&stream.target)?.clone();
-            let late_rows = stream.late_rows.as_ref();
-            (target, late_rows.map(|table| objects.entry(table).cloned()).transpose()?)
-        };
+        let (target, late_rows) = stream.written_entries(database)?;
         let mut batches = vec![(&target, rows.batch.clone())];
         if let Some(late_rows) = &late_rows
             && !late.is_empty()
         {
             batches.push((late_rows, batch_of_late_rows(stream, late)?));
         }
-        let of_engine = database.objects().variables().durability();
-        let level = target.options.durability().unwrap_or(of_engine);
         let conversion = Conversion::new(stream.settings, false);
         let append = || append(&batches, (stream, progress), conversion);
-        writing_to(batches.iter().map(|(entry, _)| *entry), || with_durability(level, append))?;
+        let entries = batches.iter().map(|(entry, _)| *entry);
+        writing_to(entries, || storing_as(&target, database, append))?;
         failpoint::reach("stream.stored");
         self.stored = progress.clone();
         self.stored_at_ns = database.clock().monotonic_ns();
@@ -206,10 +210,7 @@ impl WholeRun {
             figures.rows_written = self.stored.rows_written;
             (figures.newest, figures.watermark) = self.query.times();
             if let Some(counts) = counts {
-                figures.rows_waiting = counts.unsettled + counts.pending;
-                figures.rows_kept = counts.candidates;
-                figures.keys = counts.keys;
-                figures.bytes = counts.bytes;
+                figures.count(&[counts]);
             }
         });
     }
