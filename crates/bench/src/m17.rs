@@ -12,11 +12,12 @@ mod rivals;
 use std::collections::HashMap;
 
 use lockstep_function::{BoundAggregate, CallArguments, Settings, aggregate};
-use lockstep_host::{Clock, SystemClock};
+use lockstep_host::{Clock, SystemClock, Threads};
 use lockstep_plan::{Frame, Window};
 use lockstep_row::{DataType, Datum, Value};
 use lockstep_stream::{
-    CallSpec, GroupSpec, Lateness, ScanSpec, SourceShape, StreamRow, WindowJoin, WindowJoinSpec,
+    CallSpec, GroupSpec, JoinOutput, JoinerParts, Lateness, ScanSpec, SourceShape, StreamRow,
+    WindowJoin, WindowJoinSpec, WindowedRow,
 };
 use serde_json::{Map, json};
 
@@ -169,7 +170,7 @@ impl IntervalWorkload {
 
     fn systems(&self) -> Vec<(&'static str, Box<dyn IntervalJoin>)> {
         vec![
-            ("lockstep", Box::new(StreamJoin::new(self))),
+            ("lockstep", Box::new(StreamJoin::new(self, 1))),
             ("Key-OIJ", Box::new(KeyJoin::new(self.keys, self.window, self.lateness))),
             ("SplitJoin", Box::new(SplitJoin::new(self.window, self.lateness))),
         ]
@@ -307,7 +308,23 @@ impl JoinRun {
 }
 
 /// Lockstep's join.
-struct StreamJoin(WindowJoin);
+struct StreamJoin(WindowJoin<IntervalResults>);
+
+/// The results of a joiner that were not taken.
+#[derive(Debug, Default)]
+struct IntervalResults(Vec<IntervalResult>);
+
+impl JoinOutput for IntervalResults {
+    type Rows = Vec<IntervalResult>;
+
+    fn add(&mut self, row: WindowedRow<'_>) {
+        self.0.push(result_of(row));
+    }
+
+    fn take(&mut self) -> lockstep_diagnostic::Result<Self::Rows> {
+        Ok(std::mem::take(&mut self.0))
+    }
+}
 
 /// The columns of its rows.
 const TIME: usize = 0;
@@ -316,7 +333,7 @@ const VALUE: usize = 2;
 const NUMBER: usize = 3;
 
 impl StreamJoin {
-    fn new(workload: &IntervalWorkload) -> Self {
+    fn new(workload: &IntervalWorkload, joiners: usize) -> Self {
         let bind = |name: &str| -> BoundAggregate {
             let function = aggregate::find(name).expect("the function exists");
             let (types, constants) = ([DataType::Double], [None]);
@@ -346,16 +363,20 @@ impl StreamJoin {
             sources: vec![source; 2],
             lookups: Vec::new(),
             width: 4,
+            main_columns: (0..4).map(Some).collect(),
             output_lookups: Vec::new(),
             scans: vec![scan],
         };
         let lateness = Lateness { lateness_ms: workload.lateness, idle_after_ms: None };
-        Self(WindowJoin::new(spec, None, lateness, 0).expect("the window ends at its row"))
+        let parts = || JoinerParts { program: None, output: IntervalResults::default() };
+        let parts = (0..joiners).map(|_| parts()).collect();
+        let join = WindowJoin::new(spec, parts, (lateness, 0), Threads::System);
+        Self(join.expect("threads are started"))
     }
 }
 
 /// Reads a result.
-fn result_of(row: lockstep_stream::WindowedRow<'_>) -> IntervalResult {
+fn result_of(row: WindowedRow<'_>) -> IntervalResult {
     let (Value::BigInt(number), [Value::BigInt(count), sum]) = (&row.columns[NUMBER], row.results)
     else {
         unreachable!("a count and a sum of each row")
@@ -364,19 +385,32 @@ fn result_of(row: lockstep_stream::WindowedRow<'_>) -> IntervalResult {
     IntervalResult { number: number.unsigned_abs(), count: *count, sum }
 }
 
+impl StreamJoin {
+    /// Gives the results of the rounds that have ended, but for so many.
+    fn take(&mut self, left: usize, emit: &mut dyn FnMut(IntervalResult)) {
+        while self.0.rounds() > left {
+            let round = self.0.take_round().expect("nothing is computed of a row");
+            let rows = round.map(|round| round.rows).unwrap_or_default();
+            rows.into_iter().flatten().for_each(&mut *emit);
+        }
+    }
+}
+
 impl IntervalJoin for StreamJoin {
-    fn push(&mut self, event: StreamEvent, emit: &mut dyn FnMut(IntervalResult)) {
+    fn push(&mut self, event: StreamEvent, _emit: &mut dyn FnMut(IntervalResult)) {
         let StreamEvent { number, is_probe, key, time, value } = event;
         let integer = |value: u64| Datum::BigInt(i64::try_from(value).unwrap_or(i64::MAX));
         let columns = [Datum::BigInt(time), integer(key), Datum::Double(value), integer(number)];
         let row = StreamRow { source: usize::from(is_probe), arrival: number, columns: &columns };
-        let pushed = self.0.push(row, 0, &mut |row| emit(result_of(row)));
-        pushed.expect("nothing is computed of a row");
+        self.0.push(row, 0);
     }
 
     fn advance(&mut self, emit: &mut dyn FnMut(IntervalResult)) {
-        let advanced = self.0.advance(0, &mut |row| emit(result_of(row)));
-        advanced.expect("nothing is computed of a row");
+        self.0.advance(0);
+        self.0.end_round();
+        // Several joiners compute one round while the next one is passed.
+        let left = usize::from(self.0.joiners() > 1);
+        self.take(left, emit);
     }
 
     fn effectiveness(&self) -> Option<f64> {

@@ -24,17 +24,25 @@ mod plan;
 mod rows;
 mod source;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    num::NonZeroUsize,
+    sync::Arc,
+    time::Duration,
+};
 
-use arrow::array::RecordBatch;
+use arrow::{array::RecordBatch, compute::concat_batches};
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_host::Clock;
+use lockstep_host::{Clock, Threads};
 use lockstep_plan::BoundQuery;
 use lockstep_request::{CompileOptions, Program};
 use lockstep_row::{Arena, DataType, Datum, TableSchema};
 use lockstep_sql::ast::Statement;
-use lockstep_stream::{JoinCounts, JoinProgress, Lateness, MainProgram, WindowJoin, WindowedRow};
+use lockstep_stream::{
+    JoinCounts, JoinOutput, JoinProgress, JoinedRound, JoinerParts, Lateness, MainProgram,
+    WindowJoin, WindowedRow,
+};
 use lockstep_table::{TailError, TailOptions, TailSignal};
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +55,7 @@ pub(crate) use self::{
 use self::{
     last_join::JoinedRowProgram,
     plan::{ContinuousPlan, JoinedMain, SourcePlan},
-    rows::RowBuffer,
+    rows::{JoinedRows, RowBuffer, merged},
     source::{FollowedSource, SourcePart, SourcePlace, SourceProgram},
 };
 use crate::{
@@ -58,11 +66,8 @@ use crate::{
 /// How many rows of a source are read before another one may be behind.
 const ROWS_AT_ONCE: usize = 1_024;
 
-/// How often rows are read for one call at most.
-const READS_MAX: usize = 64;
-
-/// A batch of rows is given when it has so many.
-const ROWS_PER_BATCH: usize = 8_192;
+/// How often rows are read for one round at most.
+const READS_MAX: usize = 16;
 
 /// The arena is reset when it has allocated more bytes than this.
 const ARENA_BYTES_MAX: usize = 1 << 20;
@@ -83,6 +88,8 @@ pub struct ContinuousOptions {
     pub tail_bytes_max: u64,
     /// Whether late rows are given, and not only counted.
     pub keeps_late_rows: bool,
+    /// How many joiners compute the windows; from two on, each has a thread.
+    pub joiners: NonZeroUsize,
 }
 
 impl Default for ContinuousOptions {
@@ -94,6 +101,7 @@ impl Default for ContinuousOptions {
             from_earliest: true,
             tail_bytes_max: 256 << 20,
             keeps_late_rows: false,
+            joiners: NonZeroUsize::MIN,
         }
     }
 }
@@ -102,14 +110,34 @@ impl Default for ContinuousOptions {
 #[derive(Debug)]
 pub struct ContinuousQuery {
     sources: Vec<FollowedSource>,
-    join: WindowJoin,
-    output: OutputRows,
+    join: WindowJoin<OutputRows>,
+    /// No rows, with the columns of all others.
+    no_rows: FinalRows,
     signal: Arc<TailSignal>,
     clock: Arc<dyn Clock>,
-    /// How far the query was with which it goes on, as long as it reads that one's rows again.
-    replayed: Option<ContinuousProgress>,
+    /// The rounds of the join that have ended and were not taken.
+    rounds: VecDeque<QueryRound>,
+    /// What is given next.
+    ready: Vec<FinalRows>,
+    /// The late rows up to the round that was taken last, and how many there were.
+    late: Vec<LateSourceRow>,
+    rows_late: u64,
+    /// How far it is with the round that was taken last.
+    progress: ContinuousProgress,
+    /// Whether it reads rows again that the query has had with which it goes on.
+    is_replaying: bool,
     /// Why it cannot go on.
     failed: Option<Box<Diagnostic>>,
+}
+
+/// How far the sources were at the end of a round.
+#[derive(Debug)]
+struct QueryRound {
+    /// `None` while rows are read again.
+    places: Option<Vec<SourcePlace>>,
+    /// The late rows since the round before, and how many there were in all.
+    late: Vec<LateSourceRow>,
+    rows_late: u64,
 }
 
 /// How far a continuous query is. Whoever stores it with the rows that were given can go on from there.
@@ -135,7 +163,7 @@ pub(crate) struct QueryPart {
     pub(crate) signal: Arc<TailSignal>,
 }
 
-/// The rows that are given next.
+/// The rows that a joiner gives next.
 #[derive(Debug)]
 struct OutputRows {
     /// Computes them from joined rows.
@@ -143,6 +171,8 @@ struct OutputRows {
     /// How many columns of a main row come before the results of its windows, and which come after them.
     places: (usize, usize),
     rows: RowBuffer,
+    /// For each the event time of its main row.
+    times: Vec<Option<i64>>,
     arena: Arena,
     /// Why no more rows can be computed.
     failed: Option<Box<Diagnostic>>,
@@ -242,16 +272,27 @@ impl ContinuousQuery {
         let lateness =
             Lateness { lateness_ms: options.lateness_ms, idle_after_ms: options.idle_after_ms };
         let places = (plan.columns, plan.join.width);
-        let output = OutputRows::new(compile(&plan.output)?, places, query.columns.clone());
         let of_main = |JoinedMain { plan, main_columns, .. }: &JoinedMain| {
             let program = JoinedRowProgram { program: compile(plan)?, main_columns: *main_columns };
             Ok::<_, Box<Diagnostic>>(Box::new(program) as Box<dyn MainProgram>)
         };
-        let program = plan.joined_main.as_ref().map(of_main).transpose()?;
-        let join = WindowJoin::new(plan.join, program, lateness, clock.now_ms());
-        let mut join = join.map_err(|error| {
+        let joiner = || {
+            let program = plan.joined_main.as_ref().map(of_main).transpose()?;
+            let output = OutputRows::new(compile(&plan.output)?, places, query.columns.clone());
+            Ok::<_, Box<Diagnostic>>(JoinerParts { program, output })
+        };
+        let threads = database.host().threads;
+        let joiners = if threads == Threads::None { 1 } else { options.joiners.get() };
+        let joiners: Vec<_> =
+            std::iter::repeat_with(joiner).take(joiners).collect::<Result<_>>()?;
+        plan.join.check().map_err(|error| {
             Diagnostic::new(code::WINDOWING_ERROR, error.to_string())
                 .with_hint("End the frame at a distance: 10s FOLLOWING, for example.")
+        })?;
+        let join = WindowJoin::new(plan.join, joiners, (lateness, clock.now_ms()), threads);
+        let mut join = join.map_err(|error| {
+            let message = format!("could not start a thread for the query: {error}");
+            Diagnostic::new(code::TOO_MANY, message).with_kind(Kind::Retry)
         })?;
         if let Some(ContinuousProgress { sources, watermark, waiting }) = progress {
             let newest: Vec<Option<i64>> = sources.iter().map(SourcePlace::newest).collect();
@@ -262,25 +303,47 @@ impl ContinuousQuery {
         let sources = sources
             .into_iter()
             .map(|source| source.keeping_late_rows(keeps_late_rows).with_times_up_to(ahead_ms_max));
-        let (sources, failed) = (sources.collect(), None);
-        let replayed = progress.cloned();
-        Ok(Self { sources, join, output, signal, clock, replayed, failed })
+        let mut query = Self {
+            sources: sources.collect(),
+            join,
+            no_rows: RowBuffer::new(query.columns.clone()).take()?,
+            signal,
+            clock,
+            rounds: VecDeque::new(),
+            ready: Vec::new(),
+            late: Vec::new(),
+            rows_late: 0,
+            progress: progress.cloned().unwrap_or_default(),
+            is_replaying: progress.is_some(),
+            failed: None,
+        };
+        if !query.is_replaying {
+            // Where it began is known from now on.
+            query.end_round();
+            query.take_rounds(0)?;
+        }
+        Ok(query)
     }
 
     /// Returns the rows that are final and were not given yet, some thousand at most; none when there are none for
-    /// now. Does not wait. A query that has failed once fails again.
+    /// now, or those that were read are not computed yet ([`Self::is_caught_up`]). Does not wait for rows to come. A
+    /// query that has failed once fails again.
     pub fn poll(&mut self) -> Result<FinalRows> {
+        self.check()?;
         self.sources.iter_mut().for_each(FollowedSource::look_again);
+        let mut has_read = false;
         for _ in 0..READS_MAX {
-            if self.output.rows.len() >= ROWS_PER_BATCH {
-                break;
-            }
             let Some(source) = self.next_source()? else { break };
             self.read(source)?;
-            self.advance()?;
+            self.advance();
+            has_read = true;
         }
-        self.advance()?;
-        self.output.rows.take()
+        self.advance();
+        self.end_round();
+        // While joiners compute what was read, the rows of the round before are given.
+        let is_one = self.join.joiners() == 1;
+        self.take_rounds(if has_read && !is_one { 1 } else { 0 })?;
+        self.take_ready()
     }
 
     /// Waits until there are rows to read, as long as said at most.
@@ -296,8 +359,9 @@ impl ContinuousQuery {
     /// Returns whether the last call has read all rows that there were.
     pub(crate) fn is_caught_up(&self) -> bool {
         let waits = |source: &FollowedSource| source.is_replaying() && !source.is_replayed_next();
-        self.sources.iter().all(FollowedSource::is_read)
-            && (self.replayed.is_none() || self.sources.iter().any(waits))
+        self.rounds.is_empty()
+            && self.sources.iter().all(FollowedSource::is_read)
+            && (!self.is_replaying || self.sources.iter().any(waits))
     }
 
     /// Fails where rows that are to be read again are gone: before a poll that found no more, those of each source before
@@ -315,32 +379,79 @@ impl ContinuousQuery {
     /// Reads all rows that there are and takes them for the last ones: all rows are final. Returns those that were not
     /// given yet.
     pub fn end(&mut self) -> Result<FinalRows> {
+        self.check()?;
         self.sources.iter_mut().for_each(FollowedSource::look_again);
         while let Some(source) = self.next_source()? {
             self.read(source)?;
+            self.advance();
         }
         for source in &self.sources {
             self.join.end(source.number());
         }
-        self.advance()?;
-        self.output.rows.take()
+        self.advance();
+        self.end_round();
+        self.take_rounds(0)?;
+        self.take_ready()
     }
 
     /// Returns how far it is, the rows of the last [`Self::poll`] included.
-    pub fn progress(&mut self) -> ContinuousProgress {
-        if let Some(replayed) = &self.replayed {
-            return replayed.clone();
-        }
-        let JoinProgress { watermark, waiting } = self.join.progress();
-        let join = &self.join;
-        let sources = self.sources.iter_mut().map(|source| source.progress(join));
-        ContinuousProgress { sources: sources.collect(), watermark, waiting }
+    pub fn progress(&self) -> ContinuousProgress {
+        self.progress.clone()
     }
 
     /// Returns no rows, with the columns of all others.
-    pub(crate) fn no_rows(&mut self) -> Result<FinalRows> {
-        debug_assert_eq!(self.output.rows.len(), 0, "a poll returns all rows");
-        self.output.rows.take()
+    pub(crate) fn no_rows(&self) -> FinalRows {
+        self.no_rows.clone()
+    }
+
+    /// Ends a round of the join.
+    fn end_round(&mut self) {
+        let join = &self.join;
+        let sources = self.sources.iter_mut();
+        let places = match self.is_replaying {
+            true => None,
+            false => Some(sources.map(|source| source.progress(join)).collect()),
+        };
+        let late = self.sources.iter_mut().flat_map(FollowedSource::take_late_rows).collect();
+        let rows_late = self.sources.iter().map(FollowedSource::rows_late).sum();
+        self.rounds.push_back(QueryRound { places, late, rows_late });
+        self.join.end_round();
+        debug_assert_eq!(self.rounds.len(), self.join.rounds(), "each is a round of the join");
+    }
+
+    /// Waits for the rounds that have ended but for some, and returns which rows of LAST JOINs are held.
+    fn take_rounds(&mut self, left: usize) -> Result<Vec<Option<u64>>> {
+        let mut held = Vec::new();
+        while self.rounds.len() > left {
+            let taken = self.join.take_round();
+            let of_join = taken.transpose().expect("it has as many rounds");
+            let JoinedRound { rows, progress, held: of_round } = self.note(of_join)?;
+            let round = self.rounds.pop_front().expect("there is one");
+            let rows = self.note(merged(rows))?;
+            self.ready.extend((!rows.arrivals.is_empty()).then_some(rows));
+            self.late.extend(round.late);
+            self.rows_late = round.rows_late;
+            if let Some(places) = round.places {
+                let places = places.into_iter().zip(&of_round);
+                let sources = places.map(|(place, held)| place.holding(*held)).collect();
+                let JoinProgress { watermark, waiting } = progress;
+                self.progress = ContinuousProgress { sources, watermark, waiting };
+            }
+            held = of_round;
+        }
+        Ok(held)
+    }
+
+    /// Takes the rows that are ready.
+    fn take_ready(&mut self) -> Result<FinalRows> {
+        if self.ready.len() == 1 {
+            return Ok(self.ready.remove(0));
+        }
+        let batches = self.ready.iter().map(|rows| &rows.batch);
+        let batch = concat_batches(&self.no_rows.batch.schema(), batches)
+            .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
+        let arrivals = self.ready.drain(..).flat_map(|rows| rows.arrivals).collect();
+        Ok(FinalRows { batch, arrivals })
     }
 
     /// Counts the rows that were read of all sources, each once.
@@ -355,16 +466,16 @@ impl ContinuousQuery {
 
     /// Takes the late rows that were read since the last call, if they are kept.
     pub(crate) fn take_late_rows(&mut self) -> Vec<LateSourceRow> {
-        self.sources.iter_mut().flat_map(FollowedSource::take_late_rows).collect()
+        std::mem::take(&mut self.late)
     }
 
     /// Returns how many rows were late since it was made, those that were read again not counted.
     pub(crate) fn rows_late(&self) -> u64 {
-        self.sources.iter().map(FollowedSource::rows_late).sum()
+        self.rows_late
     }
 
     /// Returns what it has done, and has.
-    pub fn counts(&self) -> JoinCounts {
+    pub fn counts(&mut self) -> JoinCounts {
         self.join.counts()
     }
 
@@ -375,10 +486,10 @@ impl ContinuousQuery {
 
     /// Returns the source that is behind, of those that may have rows.
     fn next_source(&mut self) -> Result<Option<usize>> {
-        if self.replayed.is_some() && !self.sources.iter().any(FollowedSource::is_replaying) {
+        if self.is_replaying && !self.sources.iter().any(FollowedSource::is_replaying) {
             self.end_replay()?;
         }
-        let is_next = |source: &&FollowedSource| match self.replayed.is_some() {
+        let is_next = |source: &&FollowedSource| match self.is_replaying {
             true => source.is_replayed_next(),
             false => !source.is_read(),
         };
@@ -390,27 +501,24 @@ impl ContinuousQuery {
     /// Goes on from where the other query was, whose rows were read again.
     fn end_replay(&mut self) -> Result<()> {
         self.join.end_replay(self.clock.now_ms());
-        self.advance()?;
-        let held = self.sources.iter().try_for_each(|source| source.check_held(&self.join));
-        self.note(held)?;
-        self.replayed = None;
+        self.advance();
+        self.end_round();
+        let held = self.take_rounds(0)?;
+        let mut sources = self.sources.iter().zip(held);
+        let checked = sources.try_for_each(|(source, held)| source.check_held(held));
+        self.note(checked)?;
+        self.is_replaying = false;
         Ok(())
     }
 
     fn read(&mut self, source: usize) -> Result<()> {
-        self.check()?;
-        let Self { sources, join, output, clock, .. } = self;
-        let now_ms = clock.now_ms();
-        let read = sources[source].read((join, now_ms), &mut |joined| output.add(joined));
+        let now_ms = self.clock.now_ms();
+        let read = self.sources[source].read((&mut self.join, now_ms));
         self.note(read)
     }
 
-    fn advance(&mut self) -> Result<()> {
-        self.check()?;
-        let Self { join, output, clock, .. } = self;
-        let advanced = join.advance(clock.now_ms(), &mut |joined| output.add(joined));
-        let advanced = advanced.and_then(|()| output.failed.take().map_or(Ok(()), Err));
-        self.note(advanced)
+    fn advance(&mut self) {
+        self.join.advance(self.clock.now_ms());
     }
 
     /// Fails once it has failed.
@@ -419,7 +527,7 @@ impl ContinuousQuery {
     }
 
     /// Takes note of a failure.
-    fn note(&mut self, done: Result<()>) -> Result<()> {
+    fn note<T>(&mut self, done: Result<T>) -> Result<T> {
         if let Err(error) = &done {
             self.failed = Some(error.clone());
         }
@@ -475,8 +583,13 @@ fn compile(plan: &LogicalPlan, tables: &TableSet) -> Result<Program> {
 
 impl OutputRows {
     fn new(program: Program, places: (usize, usize), columns: Vec<(String, DataType)>) -> Self {
-        Self { program, places, rows: RowBuffer::new(columns), arena: Arena::new(), failed: None }
+        let (rows, times) = (RowBuffer::new(columns), Vec::new());
+        Self { program, places, rows, times, arena: Arena::new(), failed: None }
     }
+}
+
+impl JoinOutput for OutputRows {
+    type Rows = JoinedRows;
 
     /// Computes the row of a joined row, if there is one.
     fn add(&mut self, joined: WindowedRow<'_>) {
@@ -490,12 +603,22 @@ impl OutputRows {
         let values: Vec<Datum<'_>> = values.map(|value| value.as_datum(arena)).collect();
         match self.program.answer_at(&values, joined.arrival, arena) {
             Ok(None) => {}
-            Ok(Some(row)) => self.rows.push(row, joined.arrival),
+            Ok(Some(row)) => {
+                self.rows.push(row, joined.arrival);
+                self.times.push(joined.time);
+            }
             Err(error) => self.failed = Some(error),
         }
         if self.arena.allocated_bytes() > ARENA_BYTES_MAX {
             self.arena.reset();
         }
+    }
+
+    fn take(&mut self) -> Result<JoinedRows> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        Ok(JoinedRows { rows: self.rows.take()?, times: std::mem::take(&mut self.times) })
     }
 }
 

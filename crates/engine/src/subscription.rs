@@ -21,6 +21,8 @@ use crate::{
 
 /// A batch has so many rows at most.
 const ROWS_PER_BATCH: usize = 8_192;
+/// About so many bytes of rows are in a batch at most.
+const BYTES_PER_BATCH: usize = 8 << 20;
 /// How many bytes of rows are kept for a subscription that were removed before it has read them.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 /// How long a call waits before it looks whether it was cancelled.
@@ -190,7 +192,7 @@ impl Subscription {
         self.caller.check_object(&self.database.objects(), &self.needed)?;
         let mut builders: Vec<ColumnBuilder> =
             self.columns.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 0)).collect();
-        let read = self.tail.read(ROWS_PER_BATCH, |found| {
+        let read = self.tail.read_some(ROWS_PER_BATCH, BYTES_PER_BATCH, |found| {
             let arena = Arena::new();
             for (at, builder) in builders.iter_mut().enumerate() {
                 builder.push(found.row.get_in(at, &arena));

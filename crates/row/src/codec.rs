@@ -311,6 +311,12 @@ pub struct RowView<'a> {
 }
 
 impl<'a> RowView<'a> {
+    /// Returns how many bytes the row has.
+    #[inline]
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Returns the value of a column. Constant time; text points into the row. ARRAY and MAP columns are
     /// not read this way but with [`RowView::get_in`]: here they panic unless they are NULL.
     #[inline]

@@ -40,6 +40,20 @@ pub(crate) enum StreamBug {
     ReplacedRowHeld,
     /// A row that a newer one of its key replaced is not held for main rows that are joined again.
     ReplacedRowReleased,
+    /// A team changes while rows are on their way to its members.
+    TeamChangedWithRowsUnsent,
+    /// A joiner that leaves a team has no rows any more that its main rows need.
+    LeftTooEarly,
+    /// A new member of a team has only the rows that were settled.
+    UnsettledNotCopied,
+    /// A new member of a team has only the rows that were not settled.
+    CandidatesNotCopied,
+    /// A new member of a team computes the main rows that it is copied.
+    CopiedRowsComputed,
+    /// A joiner that has left a team keeps its rows, and gets them again when it comes back.
+    PartitionNotForgotten,
+    /// All members of a team tell what LAST JOINs hold of it.
+    HeldTwice,
     /// A replay begins at the rows of the frames, without those of the rows that wait.
     ReplayedTooLittle,
 }

@@ -23,6 +23,8 @@ const CANDIDATES_MIN: usize = if cfg!(test) { 2 } else { 64 };
 pub(crate) struct KeyWindows {
     /// The key, encoded.
     pub(crate) key: Box<[u8]>,
+    /// Its partition.
+    pub(crate) partition: u16,
     /// The event times of the candidates.
     times: Vec<i64>,
     /// What calls read of them, one candidate after the other.
@@ -30,6 +32,14 @@ pub(crate) struct KeyWindows {
     /// Candidates are dropped when there are so many.
     drop_at: usize,
     windows: Box<[KeyWindow]>,
+}
+
+/// The candidates of a key, for another joiner.
+#[derive(Debug)]
+pub(crate) struct KeyCopy {
+    pub(crate) key: Box<[u8]>,
+    times: Vec<i64>,
+    values: Vec<Value>,
 }
 
 /// A window over a key.
@@ -107,7 +117,7 @@ pub(crate) struct ScanContext<'s> {
 
 impl KeyWindows {
     /// Makes a key without candidates.
-    pub(crate) fn new(key: &[u8], windows: &[WindowOfScan]) -> Self {
+    pub(crate) fn new(key: &[u8], partition: u16, windows: &[WindowOfScan]) -> Self {
         let window = |of_scan: &WindowOfScan| KeyWindow {
             ends: FrameEnds::default(),
             states: of_scan.states.of_key(),
@@ -116,11 +126,26 @@ impl KeyWindows {
         };
         Self {
             key: key.into(),
+            partition,
             times: Vec::new(),
             values: Vec::new(),
             drop_at: CANDIDATES_MIN,
             windows: windows.iter().map(window).collect(),
         }
+    }
+
+    /// Returns copies of its candidates. States are not copied: another joiner makes its own of the same rows.
+    pub(crate) fn copy(&self) -> KeyCopy {
+        let Self { key, times, values, .. } = self;
+        KeyCopy { key: key.clone(), times: times.clone(), values: values.clone() }
+    }
+
+    /// Makes a key with the candidates that another joiner has.
+    pub(crate) fn of_copy(copy: KeyCopy, partition: u16, windows: &[WindowOfScan]) -> Self {
+        let KeyCopy { key, times, values } = copy;
+        debug_assert!(windows.iter().all(|of| has_beginning(&of.window)), "states have no others");
+        let drop_at = CANDIDATES_MIN.max(2 * times.len());
+        Self { times, values, drop_at, ..Self::new(&key, partition, windows) }
     }
 
     /// Adds a candidate, which is the newest one.

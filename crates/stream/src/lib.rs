@@ -31,19 +31,23 @@
 //! | `results` | main rows whose windows are not all computed |
 
 mod bug;
+mod crew;
 mod join;
+mod joiner;
 mod key_rows;
 mod lookup;
 mod reorder;
 mod results;
 mod scan;
+mod schedule;
 mod slide;
 mod spec;
 #[cfg(test)]
 mod tests;
 mod watermark;
 
-pub use join::{JoinCounts, JoinProgress, Pushed, StreamRow, WindowJoin, WindowedRow};
+pub use join::{JoinCounts, JoinProgress, JoinedRound, Pushed, StreamRow, WindowJoin};
+pub use joiner::{JoinOutput, JoinerParts, WindowedRow};
 pub use lookup::MainProgram;
 pub use spec::{
     CallSpec, GroupSpec, LeastTime, LookupSpec, ScanSpec, SourceShape, SpecError, WindowJoinSpec,

@@ -16,7 +16,7 @@ use lockstep_row::{Arena, Datum, Value, key::encode_key};
 
 use crate::{
     bug::{self, StreamBug},
-    reorder::{SettledRows, UnsettledRow},
+    reorder::{SettledRows, UnsettledRow, place_of_next},
     spec::{LookupSpec, WindowJoinSpec},
 };
 
@@ -54,19 +54,37 @@ struct Lookup {
     spec: LookupSpec,
     newest: HashTable<NewestRow>,
     hasher: DefaultHashBuilder,
-    /// The fingerprint of the rows that it holds, settled or not.
-    held: u64,
-    /// The fingerprints of those that were replaced, each with the time of the row that did, in the order of times.
-    /// `None` where main rows of any time may be joined again.
-    replaced: Option<VecDeque<(i64, u64)>>,
+    /// The fingerprints of the rows that it holds, settled or not, by their partitions.
+    held: Vec<u64>,
+    /// Those that were replaced, in the order of the times of the rows that did. `None` where main rows of any time may be
+    /// joined again.
+    replaced: Option<VecDeque<ReplacedRow>>,
     /// About how many bytes the rows have.
     bytes: usize,
 }
 
-/// The newest row of a key.
+/// A row that a newer one of its key has replaced.
+#[derive(Debug, Clone, Copy)]
+struct ReplacedRow {
+    /// The time of the newer one.
+    time: i64,
+    fingerprint: u64,
+    partition: u16,
+}
+
+/// The rows of a partition that a LAST JOIN has, for another joiner.
 #[derive(Debug)]
+pub(crate) struct LookupCopy {
+    newest: Vec<NewestRow>,
+    held: u64,
+    replaced: Vec<ReplacedRow>,
+}
+
+/// The newest row of a key.
+#[derive(Debug, Clone)]
 struct NewestRow {
     key: Box<[u8]>,
+    partition: u16,
     time: i64,
     arrival: u64,
     /// The columns that are joined.
@@ -88,27 +106,62 @@ impl Lookups {
     }
 
     /// Takes note of a row that waits.
-    pub(crate) fn hold(&mut self, source: usize, arrival: u64) {
-        if let Some(lookup) = self.of_source(source) {
-            lookup.held = lookup.held.wrapping_add(fingerprint(arrival));
+    pub(crate) fn hold(&mut self, row: &UnsettledRow) {
+        if let Some(lookup) = self.of_source(row.source.into()) {
+            let held = lookup.held_of(row.partition);
+            *held = held.wrapping_add(fingerprint(row.arrival));
         }
     }
 
     /// Takes note that no main row before a time will be joined again.
     pub(crate) fn release(&mut self, needed_from: Option<i64>) {
-        for Lookup { replaced, held, .. } in &mut self.lookups {
+        for lookup in &mut self.lookups {
             let early = bug::is_seeded(StreamBug::ReplacedRowReleased);
-            let is_over = |(time, _): &mut (i64, u64)| Some(*time) < needed_from || early;
-            while let Some((_, row)) = replaced.as_mut().and_then(|rows| rows.pop_front_if(is_over))
+            let is_over = |row: &mut ReplacedRow| Some(row.time) < needed_from || early;
+            while let Some(row) =
+                lookup.replaced.as_mut().and_then(|rows| rows.pop_front_if(is_over))
             {
-                *held = held.wrapping_sub(row);
+                let held = lookup.held_of(row.partition);
+                *held = held.wrapping_sub(row.fingerprint);
             }
         }
     }
 
-    /// Returns the fingerprint of the rows of a source that are held; `None` where it is not that of a LAST JOIN.
-    pub(crate) fn held(&self, source: usize) -> Option<u64> {
-        Some(self.lookups.iter().find(|lookup| lookup.spec.source == source)?.held)
+    /// Returns for each LAST JOIN the fingerprint of the rows that it holds, of the partitions of which one is told.
+    pub(crate) fn held(&self, is_told: impl Fn(usize) -> bool) -> Vec<u64> {
+        let told = |lookup: &Lookup| {
+            let told = lookup.held.iter().enumerate().filter(|(partition, _)| is_told(*partition));
+            told.fold(0_u64, |sum, (_, held)| sum.wrapping_add(*held))
+        };
+        self.lookups.iter().map(told).collect()
+    }
+
+    /// Returns copies of the rows of a partition, for each LAST JOIN.
+    pub(crate) fn copy_of(&self, partition: u16) -> Vec<LookupCopy> {
+        self.lookups.iter().map(|lookup| lookup.copy_of(partition)).collect()
+    }
+
+    /// Adds what another joiner has of a partition.
+    pub(crate) fn install(&mut self, copies: Vec<LookupCopy>, partition: u16) {
+        debug_assert_eq!(copies.len(), self.lookups.len(), "they join the same");
+        for (lookup, copy) in self.lookups.iter_mut().zip(copies) {
+            lookup.install(copy, partition);
+        }
+    }
+
+    /// Drops the rows of a partition.
+    pub(crate) fn forget(&mut self, partition: u16) {
+        for lookup in &mut self.lookups {
+            let bytes = &mut lookup.bytes;
+            lookup.newest.retain(|row| {
+                let is_kept = row.partition != partition;
+                *bytes -= if is_kept { 0 } else { row.bytes() };
+                is_kept
+            });
+            *lookup.held_of(partition) = 0;
+            let replaced = lookup.replaced.iter_mut();
+            replaced.for_each(|rows| rows.retain(|row| row.partition != partition));
+        }
     }
 
     /// Joins the main rows among those of one time. Returns the rows of the windows.
@@ -122,8 +175,8 @@ impl Lookups {
         // Before and after the main rows of this time: those that a LAST JOIN takes of it, and those that it does not.
         self.settle(rows, true, arena);
         for (at, entry) in rows.entries.iter().enumerate() {
-            let start = self.values.len();
-            let UnsettledRow { time, rank, arrival, source, .. } = *entry;
+            let start = place_of_next(&self.values);
+            let UnsettledRow { time, arrival, source, .. } = *entry;
             let columns = rows.columns(at);
             match source {
                 0 => {
@@ -133,10 +186,10 @@ impl Lookups {
                     };
                     self.values.extend(columns);
                 }
-                source if self.held(source as usize).is_some() => continue,
+                source if self.is_of_lookup(source.into()) => continue,
                 _ => self.values.extend_from_slice(columns),
             }
-            self.entries.push(UnsettledRow::new(time, rank, (source as usize, arrival), start));
+            self.entries.push(UnsettledRow { start, ..*entry });
         }
         self.settle(rows, false, arena);
         Ok(SettledRows { entries: &self.entries, values: &self.values, widths: &self.widths })
@@ -181,7 +234,7 @@ impl Lookups {
             let replaced = lookup.replaced.as_ref().map_or(0, VecDeque::capacity);
             lookup.bytes
                 + lookup.newest.capacity() * size_of::<NewestRow>()
-                + replaced * size_of::<(i64, u64)>()
+                + replaced * size_of::<ReplacedRow>()
         };
         self.lookups.iter().map(of_lookup).sum()
     }
@@ -189,13 +242,17 @@ impl Lookups {
     /// Settles the rows of LAST JOINs that take rows of the main row's time, or of the others.
     fn settle(&mut self, rows: &SettledRows<'_>, is_inclusive: bool, arena: &Arena) {
         for (at, entry) in rows.entries.iter().enumerate() {
-            let lookup = self.of_source(entry.source as usize);
+            let lookup = self.of_source(entry.source.into());
             let early = bug::is_seeded(StreamBug::JoinedTooEarly);
             let is_now = |lookup: &&mut Lookup| (lookup.spec.is_inclusive || early) == is_inclusive;
             if let Some(lookup) = lookup.filter(is_now) {
                 lookup.settle(entry, rows.columns(at), arena);
             }
         }
+    }
+
+    fn is_of_lookup(&self, source: usize) -> bool {
+        self.lookups.iter().any(|lookup| lookup.spec.source == source)
     }
 
     fn of_source(&mut self, source: usize) -> Option<&mut Lookup> {
@@ -211,8 +268,42 @@ impl Lookup {
             spec,
             newest: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
-            held: 0,
+            held: Vec::new(),
             bytes: 0,
+        }
+    }
+
+    /// Returns the fingerprint of the rows of a partition.
+    fn held_of(&mut self, partition: u16) -> &mut u64 {
+        let at = usize::from(partition);
+        if self.held.len() <= at {
+            self.held.resize(at + 1, 0);
+        }
+        &mut self.held[at]
+    }
+
+    fn copy_of(&self, partition: u16) -> LookupCopy {
+        let of_partition = |row: &&NewestRow| row.partition == partition;
+        let replaced = self.replaced.iter().flatten().copied();
+        LookupCopy {
+            newest: self.newest.iter().filter(of_partition).cloned().collect(),
+            held: self.held.get(usize::from(partition)).copied().unwrap_or(0),
+            replaced: replaced.filter(|row| row.partition == partition).collect(),
+        }
+    }
+
+    fn install(&mut self, copy: LookupCopy, partition: u16) {
+        let LookupCopy { newest, held, replaced } = copy;
+        *self.held_of(partition) = held;
+        let Self { newest: rows, hasher, bytes, .. } = self;
+        for row in newest {
+            *bytes += row.bytes();
+            let hash = hasher.hash_one(&*row.key);
+            rows.insert_unique(hash, row, |row| hasher.hash_one(&*row.key));
+        }
+        if let Some(own) = &mut self.replaced {
+            own.extend(replaced);
+            own.make_contiguous().sort_by_key(|row| row.time);
         }
     }
 
@@ -223,8 +314,7 @@ impl Lookup {
         encode_key(spec.keys.iter().map(|column| columns[*column].as_datum(arena)), &mut encoded);
         let hash = hasher.hash_one(&encoded[..]);
         let columns: Box<[Value]> = columns[..spec.columns].into();
-        let added = size_of_val(&*columns);
-        let (time, arrival) = (entry.time, entry.arrival);
+        let UnsettledRow { time, arrival, partition, .. } = *entry;
         let is_same = |row: &NewestRow| *row.key == encoded[..];
         match newest.entry(hash, is_same, |row| hasher.hash_one(&*row.key)) {
             Entry::Occupied(mut row) => {
@@ -233,13 +323,17 @@ impl Lookup {
                 if let Some(replaced) = replaced
                     && !bug::is_seeded(StreamBug::ReplacedRowHeld)
                 {
-                    replaced.push_back((time, fingerprint(row.arrival)));
+                    let fingerprint = fingerprint(row.arrival);
+                    replaced.push_back(ReplacedRow { time, fingerprint, partition });
                 }
+                *bytes -= row.bytes();
                 (row.time, row.arrival, row.columns) = (time, arrival, columns);
+                *bytes += row.bytes();
             }
             Entry::Vacant(place) => {
-                *bytes += added + encoded.len();
-                place.insert(NewestRow { key: encoded.into(), time, arrival, columns });
+                let row = NewestRow { key: encoded.into(), partition, time, arrival, columns };
+                *bytes += row.bytes();
+                place.insert(row);
             }
         }
     }
@@ -254,6 +348,13 @@ impl Lookup {
         let time = joined[least.column].as_i64()?;
         let is_new = found.time > time || (least.is_inclusive && found.time == time);
         is_new.then_some(found)
+    }
+}
+
+impl NewestRow {
+    /// Returns about how many bytes it has, itself not counted.
+    fn bytes(&self) -> usize {
+        size_of_val(&*self.columns) + self.key.len()
     }
 }
 

@@ -49,13 +49,25 @@ pub(crate) struct UnsettledRow {
     /// Its event time.
     pub(crate) time: i64,
     /// Which comes first at equal times.
-    pub(crate) rank: u32,
+    pub(crate) rank: u16,
     /// Its arrival.
     pub(crate) arrival: u64,
     /// Its source.
-    pub(crate) source: u32,
-    /// Where its columns begin among the values of its bucket.
-    start: u32,
+    pub(crate) source: u16,
+    /// The partition of its key.
+    pub(crate) partition: u16,
+    /// Whether the windows of a main row are computed here; otherwise it is a candidate alone.
+    pub(crate) is_computed: bool,
+    /// Where its columns begin among the values beside it.
+    pub(crate) start: u32,
+}
+
+/// Rows that were not settled, with their columns.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UnsettledRows {
+    pub(crate) entries: Vec<UnsettledRow>,
+    /// The columns of all rows, one row after the other.
+    pub(crate) values: Vec<Value>,
 }
 
 impl ReorderBuffer {
@@ -66,17 +78,54 @@ impl ReorderBuffer {
     }
 
     /// Adds a row.
-    pub(crate) fn push(
-        &mut self,
-        (time, rank, (source, arrival)): (i64, u32, (usize, u64)),
-        values: impl Iterator<Item = Value>,
-    ) {
-        let bucket = self.buckets.entry(time.div_euclid(self.bucket_ms)).or_default();
-        let start = bucket.values.len();
+    pub(crate) fn push(&mut self, row: UnsettledRow, values: impl Iterator<Item = Value>) {
+        let bucket = self.buckets.entry(row.time.div_euclid(self.bucket_ms)).or_default();
+        let start = place_of_next(&bucket.values);
         bucket.values.extend(values);
-        debug_assert_eq!(bucket.values.len(), start + self.widths[source], "rows are whole");
-        bucket.push(UnsettledRow::new(time, rank, (source, arrival), start));
+        let width = self.widths[usize::from(row.source)];
+        debug_assert_eq!(bucket.values.len(), start as usize + width, "rows are whole");
+        bucket.push(UnsettledRow { start, ..row });
         self.rows += 1;
+    }
+
+    /// Adds some rows.
+    pub(crate) fn extend(&mut self, rows: UnsettledRows) {
+        let UnsettledRows { entries, values } = rows;
+        debug_assert!(entries.is_sorted_by_key(|row| row.start), "values are in order");
+        let mut values = values.into_iter();
+        for row in entries {
+            let width = self.widths[usize::from(row.source)];
+            self.push(row, values.by_ref().take(width));
+        }
+    }
+
+    /// Returns copies of those rows of a partition that are chosen.
+    pub(crate) fn rows_of(
+        &self,
+        partition: u16,
+        is_chosen: impl Fn(&UnsettledRow) -> bool,
+    ) -> UnsettledRows {
+        let mut rows = UnsettledRows::default();
+        for bucket in self.buckets.values() {
+            let waiting = bucket.waiting().filter(|row| row.partition == partition);
+            for row in waiting.filter(|row| is_chosen(row)) {
+                let width = self.widths[usize::from(row.source)];
+                rows.push(*row, bucket.values[row.start as usize..][..width].iter().cloned());
+            }
+        }
+        rows
+    }
+
+    /// Drops the rows of a partition.
+    pub(crate) fn forget(&mut self, partition: u16) {
+        for bucket in self.buckets.values_mut() {
+            let before = bucket.waiting().count();
+            bucket.entries.drain(..bucket.settled);
+            bucket.settled = 0;
+            bucket.entries.retain(|row| row.partition != partition);
+            bucket.stragglers.retain(|Reverse(row)| row.partition != partition);
+            self.rows -= before - bucket.waiting().count();
+        }
     }
 
     /// Takes the next rows that were passed, all of one time; `None` if there are none.
@@ -120,13 +169,18 @@ impl ReorderBuffer {
     }
 }
 
-impl UnsettledRow {
-    /// Makes a row whose columns begin at a place.
-    pub(crate) fn new(time: i64, rank: u32, (source, arrival): (usize, u64), start: usize) -> Self {
-        let source = u32::try_from(source).expect("a query has fewer than 2^32 sources");
-        let start = u32::try_from(start).expect("a bucket has fewer than 2^32 values");
-        Self { time, rank, arrival, source, start }
+impl UnsettledRows {
+    /// Adds a row.
+    pub(crate) fn push(&mut self, row: UnsettledRow, values: impl Iterator<Item = Value>) {
+        let start = place_of_next(&self.values);
+        self.values.extend(values);
+        self.entries.push(UnsettledRow { start, ..row });
     }
+}
+
+/// Returns where the columns of the next row begin.
+pub(crate) fn place_of_next(values: &[Value]) -> u32 {
+    u32::try_from(values.len()).expect("fewer than 2^32 values lie together")
 }
 
 impl TimeBucket {
@@ -136,6 +190,12 @@ impl TimeBucket {
         } else {
             self.entries.push(row);
         }
+    }
+
+    /// Returns the rows that wait, in no order.
+    fn waiting(&self) -> impl Iterator<Item = &UnsettledRow> {
+        let stragglers = self.stragglers.iter().map(|Reverse(row)| row);
+        self.entries[self.settled..].iter().chain(stragglers)
     }
 
     /// Returns whether it has no row that waits.

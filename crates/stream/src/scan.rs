@@ -8,7 +8,7 @@ use lockstep_row::{Arena, Value, key::encode_key};
 
 use crate::{
     bug::{self, StreamBug},
-    key_rows::{KeyWindows, ScanContext, WindowOfScan},
+    key_rows::{KeyCopy, KeyWindows, ScanContext, WindowOfScan},
     results::{PendingResults, RowId},
     slide::WindowStates,
     spec::{ScanSpec, back_ms},
@@ -44,8 +44,11 @@ pub(crate) struct Scan {
 pub(crate) struct SettledRow<'r> {
     pub(crate) time: i64,
     pub(crate) columns: &'r [Value],
-    /// Its number, for a main row.
-    pub(crate) main: Option<RowId>,
+    /// The partition of its key.
+    pub(crate) partition: u16,
+    pub(crate) is_main: bool,
+    /// The number of a main row whose windows are computed here.
+    pub(crate) computed: Option<RowId>,
 }
 
 /// What scans share while rows are settled.
@@ -119,12 +122,12 @@ impl Scan {
         let Settling { pending, arena, .. } = shared;
         let mut ctx = ScanContext { windows, width, pending, arena };
         debug_assert!(row.columns.len() >= width, "a row has all columns");
-        let is_candidate = row.main.is_none() || !self.without_main;
+        let is_candidate = !row.is_main || !self.without_main;
         if is_candidate {
             let values = lanes.iter().map(|column| row.columns[*column].clone());
             rows.push(&mut ctx, row.time, values);
         }
-        if let Some(main) = row.main {
+        if let Some(main) = row.computed {
             let place = rows.place(row.time, is_candidate);
             for (window, waiting) in waiting.iter_mut().enumerate() {
                 let waits = rows.settle(&mut ctx, window, (main, place, row.columns));
@@ -184,7 +187,13 @@ impl Scan {
         if let Some(at) = places.find(hash, |at| key_at(*at) == &encoded[..]) {
             return *at;
         }
-        let rows = KeyWindows::new(encoded, &self.windows);
+        let rows = KeyWindows::new(encoded, row.partition, &self.windows);
+        self.add_key(hash, rows, row.time)
+    }
+
+    /// Adds a key, which has no candidate after a time.
+    fn add_key(&mut self, hash: u64, rows: KeyWindows, time: i64) -> u32 {
+        let Self { places, rows_of_keys, hasher, .. } = self;
         let at = self.free.pop().unwrap_or_else(|| {
             rows_of_keys.push(None);
             u32::try_from(rows_of_keys.len() - 1).expect("there are fewer than 2^32 keys")
@@ -193,9 +202,36 @@ impl Scan {
         let key_at = |at: u32| &*rows_of_keys[at as usize].as_ref().expect("it has rows").key;
         places.insert_unique(hash, at, |at| hasher.hash_one(key_at(*at)));
         if let Some(kept_ms) = self.kept_ms {
-            self.looked_at.push_back((row.time.saturating_add(kept_ms), at));
+            self.looked_at.push_back((time.saturating_add(kept_ms), at));
         }
         at
+    }
+
+    /// Returns copies of the candidates of a partition.
+    pub(crate) fn copy_of(&self, partition: u16) -> Vec<KeyCopy> {
+        let rows = self.rows_of_keys.iter().flatten();
+        rows.filter(|rows| rows.partition == partition).map(KeyWindows::copy).collect()
+    }
+
+    /// Adds the candidates of a partition that another joiner has.
+    pub(crate) fn install(&mut self, copies: Vec<KeyCopy>, partition: u16, passed: PassedTimes) {
+        let PassedTimes::Before(end) = passed else { return };
+        for copy in copies {
+            let hash = self.hasher.hash_one(&*copy.key);
+            let rows = KeyWindows::of_copy(copy, partition, &self.windows);
+            self.add_key(hash, rows, end);
+        }
+    }
+
+    /// Drops the candidates of a partition, none of whose main rows waits.
+    pub(crate) fn forget(&mut self, partition: u16) {
+        let is_of = |rows: &Option<KeyWindows>| {
+            rows.as_ref().is_some_and(|rows| rows.partition == partition)
+        };
+        let keys = self.rows_of_keys.iter().zip(0_u32..).filter(|(rows, _)| is_of(rows));
+        let keys: Vec<u32> = keys.map(|(_, at)| at).collect();
+        self.looked_at.retain(|(_, at)| keys.binary_search(at).is_err());
+        keys.into_iter().for_each(|at| self.remove_key(at));
     }
 
     /// Forgets the keys none of whose candidates is needed any more.
@@ -209,11 +245,15 @@ impl Scan {
                 self.looked_at.push_back((end.saturating_add(kept_ms), at));
                 continue;
             }
-            let hash = self.hasher.hash_one(&*rows.key);
-            let entry = self.places.find_entry(hash, |other| *other == at);
-            entry.expect("each key has a place").remove();
-            self.rows_of_keys[at as usize] = None;
-            self.free.push(at);
+            self.remove_key(at);
         }
+    }
+
+    fn remove_key(&mut self, at: u32) {
+        let rows = self.rows_of_keys[at as usize].take().expect("it has rows");
+        let hash = self.hasher.hash_one(&*rows.key);
+        let entry = self.places.find_entry(hash, |other| *other == at);
+        entry.expect("each key has a place").remove();
+        self.free.push(at);
     }
 }

@@ -7,7 +7,9 @@
 use std::fmt;
 
 use lockstep_function::BoundAggregate;
-use lockstep_plan::{Frame, FrameAhead, Window};
+use lockstep_plan::{Frame, FrameAhead, Window, has_beginning};
+
+use crate::bug::{self, StreamBug};
 
 /// The windows of a stream. Source 0 has the main rows; then come those of UNION, in the order of
 /// [`lockstep_plan::WindowAggregate::unions`], and those of LAST JOINs, in theirs.
@@ -19,6 +21,8 @@ pub struct WindowJoinSpec {
     pub lookups: Vec<LookupSpec>,
     /// How many columns a row of the windows has.
     pub width: usize,
+    /// For each of these which column of a main row it is, before LAST JOINs; `None` where it is computed.
+    pub main_columns: Vec<Option<usize>>,
     /// The LAST JOINs above the windows: of main rows as the windows have them.
     pub output_lookups: Vec<LookupSpec>,
     /// The scans, each with its windows.
@@ -129,8 +133,65 @@ impl WindowJoinSpec {
         self.groups().any(|group| group.window.ahead.is_some())
     }
 
+    /// Returns whether the frames of main rows may hold other main rows.
+    pub(crate) fn has_main_candidates(&self) -> bool {
+        self.scans.iter().any(|scan| !scan.without_main)
+    }
+
+    /// Returns whether another joiner can go on with a key from its candidates alone.
+    pub(crate) fn is_shareable(&self) -> bool {
+        self.groups().all(|group| has_beginning(&group.window))
+    }
+
+    /// Returns the time before which rows of main rows and UNION sources count for no main row that is still to be given,
+    /// where the watermark is this; `None` as long as all count.
+    pub(crate) fn needed_from(&self, watermark: Option<i64>) -> Option<i64> {
+        let ahead_ms = match bug::is_seeded(StreamBug::ReplayedTooLittle) {
+            true => 0,
+            false => self.ahead_ms()?,
+        };
+        Some(watermark?.saturating_sub(ahead_ms).saturating_sub(self.reach_ms()?))
+    }
+
+    /// Returns the columns by which rows can be divided, for each source: rows that meet in a window or in a LAST JOIN
+    /// have the same values in them. `None` where there are none such.
+    pub fn divided_by(&self) -> Option<Vec<Vec<usize>>> {
+        let mut columns = vec![Vec::new(); self.sources.len()];
+        for main in 0..self.sources[0].width {
+            let Some(of_sources) = self.meeting_columns(main) else { continue };
+            columns.iter_mut().zip(of_sources).for_each(|(columns, column)| columns.push(column));
+        }
+        (!columns[0].is_empty()).then_some(columns)
+    }
+
+    /// Returns for each source the column that has the value of a main row's column in all rows which the main row
+    /// meets; `None` unless there is one.
+    fn meeting_columns(&self, main: usize) -> Option<Vec<usize>> {
+        let mut columns: Vec<Option<usize>> = vec![None; self.sources.len()];
+        columns[0] = Some(main);
+        let mut set = |source: usize, column: usize| {
+            let known = *columns[source].get_or_insert(column);
+            (known == column).then_some(())
+        };
+        let is_main = |column: &usize| self.main_columns.get(*column) == Some(&Some(main));
+        for scan in &self.scans {
+            let key = scan.keys.iter().copied().find(|key| is_main(key))?;
+            scan.unions.iter().try_for_each(|union| set(*union, key))?;
+        }
+        for lookup in &self.lookups {
+            let at = lookup.main_keys.iter().position(|key| *key == main)?;
+            set(lookup.source, lookup.keys[at])?;
+        }
+        for lookup in &self.output_lookups {
+            let at = lookup.main_keys.iter().position(is_main)?;
+            set(lookup.source, lookup.keys[at])?;
+        }
+        // A source that meets no main row may be anywhere.
+        Some(columns.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
     /// Checks that each window's results are final at some time.
-    pub(crate) fn check(&self) -> Result<(), SpecError> {
+    pub fn check(&self) -> Result<(), SpecError> {
         let is_unbounded = |group: &GroupSpec| {
             matches!(group.window.ahead, Some(FrameAhead { farthest: None, .. }))
         };

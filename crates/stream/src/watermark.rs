@@ -60,6 +60,14 @@ pub(crate) enum PassedTimes {
 }
 
 impl PassedTimes {
+    /// Returns the time before which all were passed; `None` where none was, or all.
+    pub(crate) fn time(self) -> Option<i64> {
+        match self {
+            Self::Before(i64::MIN) | Self::All => None,
+            Self::Before(time) => Some(time),
+        }
+    }
+
     /// Returns whether a time was passed.
     #[inline]
     pub(crate) fn includes(self, time: i64) -> bool {
@@ -158,6 +166,11 @@ impl Watermark {
     /// Returns what was passed.
     pub(crate) fn reached(&self) -> PassedTimes {
         self.reached
+    }
+
+    /// Returns the newest event time of all sources.
+    pub(crate) fn newest(&self) -> Option<i64> {
+        self.sources.iter().filter_map(|source| source.newest).max()
     }
 
     /// Returns how far the sources are.

@@ -250,10 +250,31 @@ impl TableTail {
         &mut self,
         end: u64,
         rows_max: usize,
+        visit: impl FnMut(TailRow<'_>),
+    ) -> Result<usize, TailError> {
+        self.read_limited(end, (rows_max, usize::MAX), visit)
+    }
+
+    /// Visits the next rows, at most so many, and none after those that have so many bytes together: for whoever keeps
+    /// what it reads. Returns how many; none is left for now when there are none.
+    pub fn read_some(
+        &mut self,
+        rows_max: usize,
+        bytes_max: usize,
+        visit: impl FnMut(TailRow<'_>),
+    ) -> Result<usize, TailError> {
+        self.read_limited(u64::MAX, (rows_max, bytes_max), visit)
+    }
+
+    fn read_limited(
+        &mut self,
+        end: u64,
+        (rows_max, bytes_max): (usize, usize),
         mut visit: impl FnMut(TailRow<'_>),
     ) -> Result<usize, TailError> {
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         while count < rows_max
+            && bytes < bytes_max
             && self.reached < end
             && let Some(part) = self.next_part()?
         {
@@ -265,7 +286,8 @@ impl TableTail {
                 let (arrival_ms, row) = (found.arrival_ms, part.rows.view(found.row));
                 visit(TailRow { arrival, arrival_ms, row });
                 (count, reached) = (count + 1, arrival + 1);
-                is_full = count == rows_max;
+                bytes += row.byte_len();
+                is_full = count == rows_max || bytes >= bytes_max;
                 Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             });
             self.reached = if visited.is_ok() && !is_full { part_end } else { reached };

@@ -13,6 +13,8 @@ use crate::Database;
 
 /// So many rows are read together, and are in a transaction, at most.
 const ROWS_AT_ONCE: usize = 10_000;
+/// About so many bytes of rows are read together at most.
+const BYTES_AT_ONCE: usize = 8 << 20;
 /// How many bytes of rows are kept for a sink that were removed before it has written them.
 const HELD_BYTES_MAX: u64 = 256 << 20;
 

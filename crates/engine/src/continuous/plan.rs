@@ -123,10 +123,18 @@ impl ContinuousPlan {
             source.times = times_of(&source.plan, *order).map_err(planning)?;
         }
         let (sources, of_rows): (Vec<_>, Vec<_>) = sources.into_iter().unzip();
+        let main_column = |at: usize| match &joined_main {
+            None => Some(at),
+            Some(JoinedMain { plan, main_columns: (stored, _), .. }) => {
+                to_leaf(plan, at).filter(|column| column < stored)
+            }
+        };
+        let main_columns = (0..exprs.width()).map(main_column).collect();
         let join = WindowJoinSpec {
             sources: of_rows,
             lookups: below.lookups,
             width: exprs.width(),
+            main_columns,
             output_lookups: above.lookups,
             scans: exprs.scans(&parts)?,
         };
@@ -140,16 +148,11 @@ impl ContinuousPlan {
 
 /// Returns the sources of a query, and which of their rows meet.
 pub(crate) fn divided_sources(query: &BoundQuery) -> Result<DividedSources> {
-    let ContinuousPlan { sources, join, joined_main, .. } = ContinuousPlan::new(query)?;
+    let ContinuousPlan { sources, join, .. } = ContinuousPlan::new(query)?;
     let of_source = |source: usize, at: usize| to_leaf(&sources[source].plan, at);
     let of_main = |at: usize| (at < join.sources[0].width).then(|| of_source(0, at)).flatten();
     // Rows of the windows, which LAST JOINs below them may have made of main rows.
-    let of_rows = |at: usize| match &joined_main {
-        None => of_main(at),
-        Some(JoinedMain { plan, main_columns: (stored, _), .. }) => {
-            to_leaf(plan, at).filter(|column| column < stored).and_then(of_main)
-        }
-    };
+    let of_rows = |at: usize| join.main_columns[at].and_then(of_main);
     let of_scan = |scan: &ScanSpec| {
         let of_union =
             |union: &usize| (*union, scan.keys.iter().map(|key| of_source(*union, *key)).collect());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions},
+    compute::interleave_record_batch,
     datatypes::SchemaRef,
 };
 use lockstep_diagnostic::{Diagnostic, Result};
@@ -26,10 +27,6 @@ impl RowBuffer {
         let schema = schema_of(&columns);
         let builders = builders(&columns);
         Self { columns, schema, builders, arrivals: Vec::new() }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.arrivals.len()
     }
 
     /// Adds the row of a main row with this arrival.
@@ -57,6 +54,36 @@ impl RowBuffer {
         let batch = batch.map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
         Ok(FinalRows { batch, arrivals })
     }
+}
+
+/// Rows that a joiner of a query gave.
+#[derive(Debug)]
+pub(super) struct JoinedRows {
+    pub(super) rows: FinalRows,
+    /// For each the event time of its main row.
+    pub(super) times: Vec<Option<i64>>,
+}
+
+/// Puts the rows of several joiners together, by event time and then by arrival; those of one stay as they are.
+pub(super) fn merged(mut of_joiners: Vec<JoinedRows>) -> Result<FinalRows> {
+    debug_assert!(!of_joiners.is_empty(), "a query has a joiner");
+    let with_rows = |of: &JoinedRows| !of.times.is_empty();
+    if of_joiners.iter().filter(|of| with_rows(of)).count() <= 1 {
+        let only = of_joiners.iter().position(with_rows).unwrap_or(0);
+        return Ok(of_joiners.swap_remove(only).rows);
+    }
+    let places = of_joiners.iter().enumerate().flat_map(|(joiner, JoinedRows { rows, times })| {
+        let arrivals = times.iter().zip(&rows.arrivals).enumerate();
+        arrivals.map(move |(at, (time, arrival))| (*time, *arrival, (joiner, at)))
+    });
+    let mut places: Vec<_> = places.collect();
+    places.sort_unstable();
+    let batches: Vec<&RecordBatch> = of_joiners.iter().map(|of| &of.rows.batch).collect();
+    let arrivals = places.iter().map(|(_, arrival, _)| *arrival).collect();
+    let indices: Vec<(usize, usize)> = places.into_iter().map(|(_, _, place)| place).collect();
+    let batch = interleave_record_batch(&batches, &indices)
+        .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
+    Ok(FinalRows { batch, arrivals })
 }
 
 fn builders(columns: &[(String, DataType)]) -> Vec<ColumnBuilder> {

@@ -17,12 +17,15 @@ use std::collections::VecDeque;
 use lockstep_diagnostic::Result;
 use lockstep_request::Program;
 use lockstep_row::{Arena, Datum, RowView};
-use lockstep_stream::{Pushed, StreamRow, WindowJoin, WindowedRow};
+use lockstep_stream::{Pushed, StreamRow};
 use lockstep_table::{TableTail, TailRow};
 use serde::{Deserialize, Serialize};
 
-use super::{ROWS_AT_ONCE, lost, removed};
+use super::{OutputRows, ROWS_AT_ONCE, lost, removed};
 use crate::json_text::write_json_object;
+
+/// The join of a continuous query.
+type QueryJoin = lockstep_stream::WindowJoin<OutputRows>;
 
 /// A source of a continuous query.
 #[derive(Debug)]
@@ -127,7 +130,7 @@ pub(crate) struct SourcePlace {
     rows: u64,
     /// How many rows were read from the beginning.
     rows_read: u64,
-    /// Which rows the source of a LAST JOIN holds ([`WindowJoin::held`]).
+    /// Which rows the source of a LAST JOIN holds ([`lockstep_stream::JoinedRound::held`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     held: Option<u64>,
     /// The arrivals of those between that were late because the source was idle.
@@ -150,6 +153,11 @@ impl SourcePlace {
 
     pub(super) fn rows_read(&self) -> u64 {
         self.rows_read
+    }
+
+    /// Returns the place of a source that holds these rows, where it is that of a LAST JOIN.
+    pub(super) fn holding(self, held: Option<u64>) -> Self {
+        Self { held, ..self }
     }
 
     /// Makes the place of a source none of whose rows is read again.
@@ -268,9 +276,9 @@ impl FollowedSource {
     }
 
     /// Fails unless all rows of a LAST JOIN that are needed were read again.
-    pub(super) fn check_held(&self, join: &WindowJoin) -> Result<()> {
+    pub(super) fn check_held(&self, held: Option<u64>) -> Result<()> {
         debug_assert_eq!(self.rows_to_replay, 0, "all rows were read again");
-        match join.held(self.number) {
+        match held {
             Some(held) if self.held.is_some_and(|before| before != held) => {
                 Err(removed(&self.table))
             }
@@ -278,8 +286,8 @@ impl FollowedSource {
         }
     }
 
-    /// Returns how far it is when all rows were read again.
-    pub(super) fn progress(&mut self, join: &WindowJoin) -> SourcePlace {
+    /// Returns how far it is when all rows were read again; not which rows a LAST JOIN holds.
+    pub(super) fn progress(&mut self, join: &QueryJoin) -> SourcePlace {
         debug_assert_eq!(self.rows_to_replay, 0, "all rows were read again");
         let needed_from = join.needed_from(self.number);
         let is_over = |mark: &SourceMark| match (mark.newest, needed_from) {
@@ -298,18 +306,14 @@ impl FollowedSource {
             newest,
             rows: self.rows_read - rows,
             rows_read: self.rows_read,
-            held: join.held(self.number),
+            held: None,
             late_after_idle: self.late_after_idle.iter().copied().collect(),
         }
     }
 
     /// Reads the next rows and pushes them into the join.
-    pub(super) fn read(
-        &mut self,
-        (join, now_ms): (&mut WindowJoin, i64),
-        emit: &mut dyn FnMut(WindowedRow<'_>),
-    ) -> Result<()> {
-        let is_join = join.held(self.number).is_some();
+    pub(super) fn read(&mut self, (join, now_ms): (&mut QueryJoin, i64)) -> Result<()> {
+        let is_join = join.is_of_lookup(self.number);
         self.make_mark(join.sources()[self.number].newest);
         let replayed_to = (self.rows_to_replay > 0).then_some(self.replayed_to);
         let left = usize::try_from(self.rows_to_replay).unwrap_or(usize::MAX);
@@ -342,7 +346,7 @@ impl FollowedSource {
         let mut pushed = Ok(());
         let read = tail.read_before(end, rows_max, |row| {
             if pushed.is_ok() {
-                pushed = rows.push(&row, (join, now_ms), emit);
+                pushed = rows.push(&row, (join, now_ms));
             }
         });
         let (late, of_part, behind) = (rows.late, rows.of_part, rows.behind);
@@ -415,8 +419,7 @@ impl ReadRows<'_> {
     fn push(
         &mut self,
         TailRow { arrival, arrival_ms, row }: &TailRow<'_>,
-        (join, now_ms): (&mut WindowJoin, i64),
-        emit: &mut dyn FnMut(WindowedRow<'_>),
+        (join, now_ms): (&mut QueryJoin, i64),
     ) -> Result<()> {
         let (of_table, arena) = (*arrival, self.arena);
         let arrival = match &mut self.part {
@@ -459,7 +462,7 @@ impl ReadRows<'_> {
         let time = columns[*order].as_i64();
         let row = StreamRow { source: self.number, arrival, columns };
         let is_ahead = time > Some(last_ms);
-        let pushed = if is_ahead { Pushed::Late } else { join.push(row, now_ms, emit)? };
+        let pushed = if is_ahead { Pushed::Late } else { join.push(row, now_ms) };
         if is_replaying || !matches!(pushed, Pushed::Late | Pushed::LateAfterIdle) {
             return Ok(());
         }

@@ -527,9 +527,9 @@ impl GroupedRun {
         let is_counted = self
             .counted_at_ns
             .is_some_and(|counted_ns| now_ns.saturating_sub(counted_ns) < COUNTED_AFTER_NS);
-        let queries = || self.queries.values().map(|of| &of.query);
         let counts: Option<Vec<JoinCounts>> =
-            (!is_counted).then(|| queries().map(StreamQuery::counts).collect());
+            (!is_counted).then(|| self.queries.values_mut().map(|of| of.query.counts()).collect());
+        let queries = || self.queries.values().map(|of| &of.query);
         let times = || queries().map(StreamQuery::times);
         stream.worker.figures(|WorkFigures { own: figures, .. }| {
             figures.rows_read = queries().map(StreamQuery::rows_read).sum();

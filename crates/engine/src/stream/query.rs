@@ -66,7 +66,7 @@ impl StreamQuery {
     /// Returns no rows, with the columns of all others.
     pub(super) fn no_rows(&mut self) -> Result<FinalRows> {
         match self {
-            Self::Final(query) => query.no_rows(),
+            Self::Final(query) => Ok(query.no_rows()),
             Self::AtArrival(query) => query.no_rows(),
         }
     }
@@ -145,7 +145,7 @@ impl StreamQuery {
     }
 
     /// Returns what it has done, and has. *Cost*: a visit to each key.
-    pub(super) fn counts(&self) -> JoinCounts {
+    pub(super) fn counts(&mut self) -> JoinCounts {
         match self {
             Self::Final(query) => query.counts(),
             Self::AtArrival(_) => JoinCounts::default(),

@@ -7,6 +7,7 @@ use lockstep_plan::{Frame, FrameAhead, Window};
 use lockstep_row::{DataType, Value};
 use proptest::{collection::vec, prelude::*};
 
+use super::TestedJoiners;
 use crate::{CallSpec, GroupSpec, LeastTime, LookupSpec, ScanSpec, SourceShape, WindowJoinSpec};
 
 /// The columns of a row.
@@ -137,7 +138,10 @@ pub(super) const SIMPLE_RANGE_MS: i64 = 50;
 fn spec(sources: usize, scans: Vec<ScanSpec>) -> WindowJoinSpec {
     let source = SourceShape { width: WIDTH, order: TIME };
     let (sources, lookups, output_lookups) = (vec![source; sources], Vec::new(), Vec::new());
-    WindowJoinSpec { sources, lookups, width: WIDTH, output_lookups, scans }
+    let mut main_columns: Vec<Option<usize>> = (0..WIDTH).map(Some).collect();
+    // A LAST JOIN may have given it ([`window_row`]).
+    main_columns[DOUBLE] = None;
+    WindowJoinSpec { sources, lookups, width: WIDTH, main_columns, output_lookups, scans }
 }
 
 /// Returns a sum over a range of time.
@@ -338,7 +342,7 @@ fn scan(
 }
 
 /// The constructs of streams.
-const CONSTRUCTS: [&str; 29] = [
+const CONSTRUCTS: [&str; 36] = [
     "ROWS",
     "ROWS_RANGE",
     "UNBOUNDED PRECEDING",
@@ -368,6 +372,13 @@ const CONSTRUCTS: [&str; 29] = [
     "LAST JOIN that leaves a row out",
     "LAST JOIN above windows",
     "LAST JOIN below and above windows",
+    "one joiner",
+    "joiners on threads",
+    "two joiners",
+    "four joiners",
+    "rows divided by keys",
+    "rows divided by keys, LAST JOIN",
+    "rows that cannot be divided",
 ];
 
 /// How often each construct was drawn.
@@ -375,7 +386,13 @@ const CONSTRUCTS: [&str; 29] = [
 pub(super) struct ConstructCounts(BTreeMap<&'static str, u64>);
 
 impl ConstructCounts {
-    pub(super) fn add(&mut self, case: &Case) {
+    pub(super) fn add(&mut self, case: &Case, joiners: TestedJoiners) {
+        let count = match joiners {
+            TestedJoiners::One => 1,
+            TestedJoiners::Threads(count) | TestedJoiners::Stepped(count, _) => count,
+        };
+        let is_divided = case.spec().divided_by().is_some();
+        let has_lookups = !(case.lookups.is_empty() && case.output_lookups.is_empty());
         let windows = || case.scans.iter().flat_map(|scan| &scan.groups).map(|group| &group.window);
         let is = |test: &dyn Fn(&Window) -> bool| windows().any(test);
         let unions = |test: &dyn Fn(&[usize]) -> bool| case.scans.iter().any(|s| test(&s.unions));
@@ -427,6 +444,13 @@ impl ConstructCounts {
             expected.left_out > 0,
             !case.output_lookups.is_empty(),
             !case.lookups.is_empty() && !case.output_lookups.is_empty(),
+            count == 1,
+            matches!(joiners, TestedJoiners::Threads(_)),
+            count == 2,
+            count == 4,
+            count > 1 && is_divided,
+            count > 1 && is_divided && has_lookups,
+            count > 1 && !is_divided,
         ];
         for (construct, _) in CONSTRUCTS.iter().zip(drawn).filter(|(_, is_drawn)| *is_drawn) {
             *self.0.entry(*construct).or_default() += 1;

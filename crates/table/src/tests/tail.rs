@@ -90,6 +90,28 @@ fn rows_are_read_up_to_an_arrival() {
 }
 
 #[test]
+fn rows_are_read_up_to_a_number_of_bytes() {
+    let (table, mut tail) = followed(u64::MAX);
+    table.append(rows(0..100)).unwrap();
+    let mut bytes_of_rows = Vec::new();
+    assert_eq!(tail.read_some(1, 1, |found| bytes_of_rows.push(found.row.byte_len())), Ok(1));
+    let three = 3 * bytes_of_rows[0];
+    let mut numbers = Vec::new();
+    let mut read_some = |tail: &mut TableTail, rows_max, bytes_max| {
+        tail.read_some(rows_max, bytes_max, |found| numbers.push(found.arrival)).unwrap()
+    };
+    assert_eq!(read_some(&mut tail, 10, three), 3);
+    assert_eq!(read_some(&mut tail, 10, three + 1), 4, "the last one has the last byte");
+    assert_eq!(read_some(&mut tail, 2, three), 2);
+    // What was removed is read as well, and counts.
+    table.truncate().unwrap();
+    assert_eq!(read_some(&mut tail, 10, three), 3);
+    assert_eq!(read_some(&mut tail, usize::MAX, usize::MAX), 87);
+    assert_eq!(read_some(&mut tail, usize::MAX, usize::MAX), 0);
+    assert_eq!(numbers, (1..100).collect::<Vec<_>>());
+}
+
+#[test]
 fn rows_of_many_blocks_are_read_in_parts() {
     let (table, mut tail) = followed(u64::MAX);
     for first in (0..5_000).step_by(100) {

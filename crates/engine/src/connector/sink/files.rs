@@ -23,7 +23,7 @@ use lockstep_row::{
 use lockstep_table::{TableTail, TailRow, TailSignal};
 use serde::{Deserialize, Serialize};
 
-use super::{ROWS_AT_ONCE, not_read, tail_of};
+use super::{BYTES_AT_ONCE, ROWS_AT_ONCE, not_read, tail_of};
 use crate::{
     Database,
     connector::{Connector, options::FileOptions},
@@ -191,14 +191,15 @@ impl FileSinkRun {
         let mut builders: Vec<ColumnBuilder> =
             columns.map(|column| ColumnBuilder::new(&column.data_type, most)).collect();
         let (mut first, mut last, mut first_ms) = (None, 0, i64::MAX);
-        let read = self.tail.read(most, |TailRow { arrival, arrival_ms, row }| {
-            let arena = Arena::new();
-            for (column, builder) in builders.iter_mut().enumerate() {
-                builder.push(row.get_in(column, &arena));
-            }
-            first.get_or_insert(arrival);
-            (last, first_ms) = (arrival, first_ms.min(arrival_ms));
-        });
+        let read =
+            self.tail.read_some(most, BYTES_AT_ONCE, |TailRow { arrival, arrival_ms, row }| {
+                let arena = Arena::new();
+                for (column, builder) in builders.iter_mut().enumerate() {
+                    builder.push(row.get_in(column, &arena));
+                }
+                first.get_or_insert(arrival);
+                (last, first_ms) = (arrival, first_ms.min(arrival_ms));
+            });
         read.map_err(|error| not_read(sink, &error))?;
         let Some(first) = first else { return Ok(None) };
         let columns: Vec<ArrayRef> = builders.iter_mut().map(ColumnBuilder::finish).collect();

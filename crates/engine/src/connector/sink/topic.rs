@@ -15,7 +15,7 @@ use lockstep_row::{Arena, RowView, TableSchema};
 use lockstep_table::{TableTail, TailRow, TailSignal};
 use serde::{Deserialize, Serialize};
 
-use super::{ROWS_AT_ONCE, not_read, tail_of};
+use super::{BYTES_AT_ONCE, ROWS_AT_ONCE, not_read, tail_of};
 use crate::{
     Database,
     connector::{
@@ -176,16 +176,17 @@ impl TopicSinkRun {
         let mut messages = Vec::new();
         let (mut arrivals, mut first_ms) = (Vec::new(), i64::MAX);
         let (from, mut written) = (stored.position, 0);
-        let read = tail.read(ROWS_AT_ONCE, |TailRow { arrival, arrival_ms, row }| {
-            // A transaction that was found committed has those before.
-            if arrival < from {
-                written += 1;
-                return;
-            }
-            messages.push(encoder.message(sink, arrival, row));
-            arrivals.push(arrival);
-            first_ms = first_ms.min(arrival_ms);
-        });
+        let read =
+            tail.read_some(ROWS_AT_ONCE, BYTES_AT_ONCE, |TailRow { arrival, arrival_ms, row }| {
+                // A transaction that was found committed has those before.
+                if arrival < from {
+                    written += 1;
+                    return;
+                }
+                messages.push(encoder.message(sink, arrival, row));
+                arrivals.push(arrival);
+                first_ms = first_ms.min(arrival_ms);
+            });
         let count = read.map_err(|error| not_read(sink, &error))?;
         encoder.add_values(&mut messages)?;
         debug_assert_eq!(messages.len(), arrivals.len(), "each has an arrival");
