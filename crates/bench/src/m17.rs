@@ -8,6 +8,7 @@
 //! anything is timed, all give the same results. What feeds the rows costs the same in all: they are read from memory.
 
 mod rivals;
+mod tables;
 
 use std::collections::HashMap;
 
@@ -171,6 +172,7 @@ impl IntervalWorkload {
     fn systems(&self) -> Vec<(&'static str, Box<dyn IntervalJoin>)> {
         vec![
             ("lockstep", Box::new(StreamJoin::new(self, 1))),
+            ("lockstep, 2 joiners", Box::new(StreamJoin::new(self, 2))),
             ("Key-OIJ", Box::new(KeyJoin::new(self.keys, self.window, self.lateness))),
             ("SplitJoin", Box::new(SplitJoin::new(self.window, self.lateness))),
         ]
@@ -198,7 +200,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     let columns =
         vec!["workload", "join", "rows/s", "p50 µs", "p99 µs", "p999 µs", "effectiveness"];
     let title = "interval joins on one thread".to_owned();
-    let tables = vec![MeasurementTable { title, columns, rows: lines }];
+    let of_joins = MeasurementTable { title, columns, rows: lines };
+    let (title, rows) = ("streams from tables to a table".to_owned(), tables::measure(options.quick)?);
+    let of_tables = MeasurementTable { title, columns: tables::COLUMNS.to_vec(), rows };
+    let tables = vec![of_joins, of_tables];
     let params = json!({ "rows_at_once": ROWS_AT_ONCE });
     let point = Point { params, ratios, ..Point::default() };
     Ok(Outcome { point, tables, sweeps: Vec::new(), notes: Map::new() })
@@ -308,7 +313,14 @@ impl JoinRun {
 }
 
 /// Lockstep's join.
-struct StreamJoin(WindowJoin<IntervalResults>);
+struct StreamJoin {
+    join: WindowJoin<IntervalResults>,
+    /// The rows of the round.
+    rows: u64,
+}
+
+/// A round of several joiners has so many rows, as many as a stream reads of a table at once.
+const ROWS_PER_ROUND: u64 = 1_024;
 
 /// The results of a joiner that were not taken.
 #[derive(Debug, Default)]
@@ -371,7 +383,7 @@ impl StreamJoin {
         let parts = || JoinerParts { program: None, output: IntervalResults::default() };
         let parts = (0..joiners).map(|_| parts()).collect();
         let join = WindowJoin::new(spec, parts, (lateness, 0), Threads::System);
-        Self(join.expect("threads are started"))
+        Self { join: join.expect("threads are started"), rows: 0 }
     }
 }
 
@@ -388,8 +400,8 @@ fn result_of(row: WindowedRow<'_>) -> IntervalResult {
 impl StreamJoin {
     /// Gives the results of the rounds that have ended, but for so many.
     fn take(&mut self, left: usize, emit: &mut dyn FnMut(IntervalResult)) {
-        while self.0.rounds() > left {
-            let round = self.0.take_round().expect("nothing is computed of a row");
+        while self.join.rounds() > left {
+            let round = self.join.take_round().expect("nothing is computed of a row");
             let rows = round.map(|round| round.rows).unwrap_or_default();
             rows.into_iter().flatten().for_each(&mut *emit);
         }
@@ -402,15 +414,19 @@ impl IntervalJoin for StreamJoin {
         let integer = |value: u64| Datum::BigInt(i64::try_from(value).unwrap_or(i64::MAX));
         let columns = [Datum::BigInt(time), integer(key), Datum::Double(value), integer(number)];
         let row = StreamRow { source: usize::from(is_probe), arrival: number, columns: &columns };
-        self.0.push(row, 0);
+        self.join.push(row, 0);
+        self.rows += 1;
     }
 
     fn advance(&mut self, emit: &mut dyn FnMut(IntervalResult)) {
-        self.0.advance(0);
-        self.0.end_round();
-        // Several joiners compute one round while the next one is passed.
-        let left = usize::from(self.0.joiners() > 1);
-        self.take(left, emit);
+        self.join.advance(0);
+        let is_one = self.join.teams().joiners == 1;
+        if is_one || self.rows >= ROWS_PER_ROUND {
+            self.rows = 0;
+            self.join.end_round();
+            // Several joiners compute one round while the next one is passed.
+            self.take(usize::from(!is_one), emit);
+        }
     }
 
     fn effectiveness(&self) -> Option<f64> {

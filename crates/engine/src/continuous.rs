@@ -36,12 +36,12 @@ use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::{Clock, Threads};
 use lockstep_plan::BoundQuery;
-use lockstep_request::{CompileOptions, Program};
+use lockstep_request::{CompileOptions, Program, RowProgram};
 use lockstep_row::{Arena, DataType, Datum, TableSchema};
 use lockstep_sql::ast::Statement;
 use lockstep_stream::{
     JoinCounts, JoinOutput, JoinProgress, JoinedRound, JoinerParts, Lateness, MainProgram,
-    WindowJoin, WindowedRow,
+    TeamCounts, WindowJoin, WindowedRow,
 };
 use lockstep_table::{TailError, TailOptions, TailSignal};
 use serde::{Deserialize, Serialize};
@@ -167,7 +167,7 @@ pub(crate) struct QueryPart {
 #[derive(Debug)]
 struct OutputRows {
     /// Computes them from joined rows.
-    program: Program,
+    program: RowProgram,
     /// How many columns of a main row come before the results of its windows, and which come after them.
     places: (usize, usize),
     rows: RowBuffer,
@@ -341,7 +341,7 @@ impl ContinuousQuery {
         self.advance();
         self.end_round();
         // While joiners compute what was read, the rows of the round before are given.
-        let is_one = self.join.joiners() == 1;
+        let is_one = self.join.teams().joiners == 1;
         self.take_rounds(if has_read && !is_one { 1 } else { 0 })?;
         self.take_ready()
     }
@@ -479,9 +479,14 @@ impl ContinuousQuery {
         self.join.counts()
     }
 
-    /// Returns the time before which all rows have come.
+    /// Returns how the rows are divided among joiners.
+    pub(crate) fn teams(&self) -> TeamCounts {
+        self.join.teams()
+    }
+
+    /// Returns the time before which all rows have come, as far as it has given rows.
     pub fn watermark(&self) -> Option<i64> {
-        self.join.watermark()
+        self.progress.watermark
     }
 
     /// Returns the source that is behind, of those that may have rows.
@@ -572,17 +577,15 @@ impl ContinuousPlan {
 }
 
 /// Compiles a plan that is computed row by row.
-fn compile(plan: &LogicalPlan, tables: &TableSet) -> Result<Program> {
+fn compile(plan: &LogicalPlan, tables: &TableSet) -> Result<RowProgram> {
     let batch = Arc::new(BatchModeFallback { tables: tables.clone() });
     let program = Program::compile_with(plan, tables, batch, CompileOptions::default())?;
-    match program.is_compiled() {
-        true => Ok(program),
-        false => Diagnostic::internal("the query is not computed row by row").err(),
-    }
+    let not_by_row = || Box::new(Diagnostic::internal("the query is not computed row by row"));
+    RowProgram::new(program).ok_or_else(not_by_row)
 }
 
 impl OutputRows {
-    fn new(program: Program, places: (usize, usize), columns: Vec<(String, DataType)>) -> Self {
+    fn new(program: RowProgram, places: (usize, usize), columns: Vec<(String, DataType)>) -> Self {
         let (rows, times) = (RowBuffer::new(columns), Vec::new());
         Self { program, places, rows, times, arena: Arena::new(), failed: None }
     }
@@ -601,7 +604,7 @@ impl JoinOutput for OutputRows {
         let (before, after) = (&joined.columns[..before], &joined.columns[after..]);
         let values = before.iter().chain(joined.results).chain(after);
         let values: Vec<Datum<'_>> = values.map(|value| value.as_datum(arena)).collect();
-        match self.program.answer_at(&values, joined.arrival, arena) {
+        match self.program.compute(&values, joined.arrival, arena) {
             Ok(None) => {}
             Ok(Some(row)) => {
                 self.rows.push(row, joined.arrival);

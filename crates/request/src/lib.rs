@@ -24,6 +24,7 @@
 //! | `context`, `scratch` | the context and the memory of one answer |
 //! | `batch`, `shared` | many requests over one view of the tables, and the results they share |
 //! | `replay`, `row_numbers` | answers for stored rows, and which stored row a row comes from |
+//! | `row_program` | programs of one row, for streams |
 //! | `known` | answers for stored rows at the moments at which they arrived |
 //! | `explain` | the text of EXPLAIN |
 
@@ -54,6 +55,7 @@ mod row_cache;
 mod row_calls;
 mod row_context;
 mod row_numbers;
+mod row_program;
 mod scratch;
 mod shadow_check;
 mod shared;
@@ -70,6 +72,7 @@ pub use pre_aggregate::{PreAggregate, PreAggregateName, PreAggregateUse, PreAggr
 pub use program::{CompileOptions, Program};
 pub use replay::{Replay, ReplayProgram};
 pub use row_numbers::{gives_row_by_row, with_row_numbers};
+pub use row_program::RowProgram;
 pub use shadow_check::{CheckOutcome, CheckShare};
 
 #[cfg(test)]

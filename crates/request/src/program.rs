@@ -18,7 +18,7 @@ use lockstep_table::{Snapshot, Table};
 
 use crate::{
     all_rows::{self, RequestTable},
-    chain::{Chain, LeafKind},
+    chain::{Chain, ChainStep, LeafKind},
     compile::{CompiledChain, Compiler, ProgramResources, TableResolver},
     context::{AnswerContext, MaterialisedResults, REQUEST_ARRIVAL},
     materialise::{BatchFallback, MaterialisedRows, PlanRunner, copy_to},
@@ -414,6 +414,36 @@ impl Program {
         }
     }
 
+    /// Makes the context of a row for which no others are read ([`crate::RowProgram`]).
+    pub(crate) fn context_of_row<'s>(
+        &'s self,
+        row: ArrivedRow<'s>,
+        scratch: &'s AnswerScratch,
+    ) -> AnswerContext<'s> {
+        debug_assert!(self.resources.scans.is_empty(), "no other rows are read");
+        AnswerContext {
+            request: row,
+            request_rows: &[],
+            row_caches: &[],
+            snapshots: &[],
+            arena: &scratch.arena,
+            scans: &[],
+            key_buffers: &scratch.key_buffers,
+            tables: &[],
+            materialised: &[],
+            results: &[],
+            batch: self.batch.as_ref(),
+            takes_nodes: false,
+            shared: None,
+        }
+    }
+
+    /// Returns the steps from a row to its answer, and where each column of the answer is; `None` where batch mode
+    /// answers.
+    pub(crate) fn steps(&self) -> Option<(&[ChainStep], &[ValueLocation])> {
+        self.is_compiled().then_some((&self.chain.steps, &self.locations))
+    }
+
     /// Computes the values of the answer; `None` when the query has no row for the request.
     pub(crate) fn answer_one<'s>(
         &'s self,
@@ -444,7 +474,7 @@ impl Program {
         self.scratch.acquire(|| self.new_scratch())
     }
 
-    fn new_scratch(&self) -> AnswerScratch {
+    pub(crate) fn new_scratch(&self) -> AnswerScratch {
         let scans = self.resources.scans.iter();
         let scans = scans.map(|scan| RefCell::new(ScanScratch::new(scan))).collect();
         let budget = self.resources.tables.first();
@@ -466,6 +496,11 @@ impl<'s> AnswerRow<'s> {
     /// Returns the values.
     pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = Datum<'s>> {
         self.locations.iter().map(|location| self.row.get(*location, self.arena))
+    }
+
+    /// Returns the values, each with its location.
+    pub(crate) fn located(&self) -> impl Iterator<Item = (ValueLocation, Datum<'s>)> {
+        self.locations.iter().copied().zip(self.values())
     }
 
     /// Copies the values, with everything that they point to, into an arena.

@@ -16,6 +16,7 @@ use lockstep_row::{Datum, Value};
 
 use crate::{
     bug::{self, StreamBug},
+    join::TeamCounts,
     joiner::{GivenMainRows, JoinOutput, Joiner, JoinerSize, PartitionCopy, RoundResult},
     reorder::{UnsettledRow, UnsettledRows},
     schedule::{Route, Schedule, TeamChange},
@@ -156,17 +157,17 @@ impl<O: JoinOutput> JoinerCrew<O> {
         (0..self.unsent.len()).map(|joiner| self.crew.receive(joiner)).collect()
     }
 
-    pub(crate) fn joiners(&self) -> usize {
-        self.unsent.len()
+    pub(crate) fn teams(&self) -> TeamCounts {
+        TeamCounts {
+            joiners: self.unsent.len(),
+            shared_partitions: self.schedule.shared(),
+            imbalance: Some(self.schedule.imbalance()),
+        }
     }
 
     /// Waits for what each joiner has.
     pub(crate) fn sizes(&mut self) -> Vec<JoinerSize> {
         self.crew.sizes(self.unsent.len())
-    }
-
-    pub(crate) fn schedule(&self) -> &Schedule {
-        &self.schedule
     }
 
     fn send(&mut self, passed: PassedTimes) {

@@ -96,7 +96,7 @@ pub enum Pushed {
 }
 
 /// What a join has done, and has.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JoinCounts {
     /// The rows that count.
     pub taken: u64,
@@ -116,12 +116,17 @@ pub struct JoinCounts {
     pub keys: usize,
     /// About how many bytes it has.
     pub bytes: usize,
+}
+
+/// How the rows are divided among joiners.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct TeamCounts {
     /// How many joiners there are.
     pub joiners: usize,
-    /// How many partitions of the keys have more than one joiner.
+    /// How many partitions of the keys have more than one.
     pub shared_partitions: usize,
-    /// How uneven the loads of the joiners are: their standard deviation, as a part of their mean.
-    pub imbalance: f64,
+    /// How uneven the loads of several joiners are: their standard deviation, as a part of their mean.
+    pub imbalance: Option<f64>,
 }
 
 impl<O: JoinOutput> WindowJoin<O> {
@@ -320,14 +325,6 @@ impl<O: JoinOutput> WindowJoin<O> {
         self.watermark.end(source);
     }
 
-    /// Returns how many joiners there are.
-    pub fn joiners(&self) -> usize {
-        match &self.joiners {
-            Joiners::One(..) => 1,
-            Joiners::Several(crew) => crew.joiners(),
-        }
-    }
-
     /// Returns how far the sources are.
     pub fn sources(&self) -> &[SourceProgress] {
         self.watermark.sources()
@@ -341,11 +338,9 @@ impl<O: JoinOutput> WindowJoin<O> {
 
     /// Returns what it has done, and has. *Cost*: a visit to each key, and a wait for all that was sent to joiners.
     pub fn counts(&mut self) -> JoinCounts {
-        let (sizes, shared_partitions, imbalance) = match &mut self.joiners {
-            Joiners::One(joiner, _) => (vec![joiner.size()], 0, 0.0),
-            Joiners::Several(crew) => {
-                (crew.sizes(), crew.schedule().shared(), crew.schedule().imbalance())
-            }
+        let sizes = match &mut self.joiners {
+            Joiners::One(joiner, _) => vec![joiner.size()],
+            Joiners::Several(crew) => crew.sizes(),
         };
         let sum = |of: fn(&JoinerSize) -> usize| sizes.iter().map(of).sum::<usize>();
         JoinCounts {
@@ -358,9 +353,14 @@ impl<O: JoinOutput> WindowJoin<O> {
             candidates: sum(|size| size.candidates),
             keys: sum(|size| size.keys),
             bytes: sum(|size| size.bytes),
-            joiners: sizes.len(),
-            shared_partitions,
-            imbalance,
+        }
+    }
+
+    /// Returns how the rows are divided among joiners.
+    pub fn teams(&self) -> TeamCounts {
+        match &self.joiners {
+            Joiners::One(..) => TeamCounts { joiners: 1, ..TeamCounts::default() },
+            Joiners::Several(crew) => crew.teams(),
         }
     }
 }

@@ -46,7 +46,9 @@ mod spec;
 mod tests;
 mod watermark;
 
-pub use join::{JoinCounts, JoinProgress, JoinedRound, Pushed, StreamRow, WindowJoin};
+pub use join::{
+    JoinCounts, JoinProgress, JoinedRound, Pushed, StreamRow, TeamCounts, WindowJoin,
+};
 pub use joiner::{JoinOutput, JoinerParts, WindowedRow};
 pub use lookup::MainProgram;
 pub use spec::{

@@ -25,8 +25,8 @@ pub trait MainProgram: fmt::Debug + Send {
     /// Computes the columns of a row of the windows; `None` for a row that a condition leaves out. `joined` has the
     /// columns of the main row, and then those of each LAST JOIN, which are NULL where there is no match.
     fn compute<'a>(
-        &self,
-        joined: &[Datum<'_>],
+        &mut self,
+        joined: &[Datum<'a>],
         arrival: u64,
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>>;
@@ -198,13 +198,13 @@ impl Lookups {
     /// Joins a main row, and returns the columns that windows read of it and those that are joined above them; `None`
     /// where a condition leaves it out. No row is older than one without an event time.
     pub(crate) fn main_row(
-        &self,
+        &mut self,
         (columns, time): (&[Value], Option<i64>),
         arrival: u64,
         arena: &Arena,
     ) -> Result<Option<Vec<Value>>> {
         let (below, above) = self.lookups.split_at(self.below);
-        let mut row: Vec<Value> = match &self.program {
+        let mut row: Vec<Value> = match &mut self.program {
             Some(program) => {
                 let joined = joined(below, columns, time, arena);
                 let Some(columns) = program.compute(&joined, arrival, arena)? else {

@@ -90,12 +90,11 @@ impl ReorderBuffer {
 
     /// Adds some rows.
     pub(crate) fn extend(&mut self, rows: UnsettledRows) {
-        let UnsettledRows { entries, values } = rows;
-        debug_assert!(entries.is_sorted_by_key(|row| row.start), "values are in order");
-        let mut values = values.into_iter();
+        let UnsettledRows { entries, mut values } = rows;
         for row in entries {
             let width = self.widths[usize::from(row.source)];
-            self.push(row, values.by_ref().take(width));
+            let values = &mut values[row.start as usize..][..width];
+            self.push(row, values.iter_mut().map(std::mem::take));
         }
     }
 

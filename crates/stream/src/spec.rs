@@ -138,8 +138,8 @@ impl WindowJoinSpec {
         self.scans.iter().any(|scan| !scan.without_main)
     }
 
-    /// Returns whether another joiner can go on with a key from its candidates alone.
-    pub(crate) fn is_shareable(&self) -> bool {
+    /// Returns whether several joiners may compute the windows of one key: another one can go on with its candidates alone.
+    pub fn is_shareable(&self) -> bool {
         self.groups().all(|group| has_beginning(&group.window))
     }
 

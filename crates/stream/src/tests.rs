@@ -173,8 +173,8 @@ struct DrawnProgram;
 
 impl MainProgram for DrawnProgram {
     fn compute<'a>(
-        &self,
-        joined: &[Datum<'_>],
+        &mut self,
+        joined: &[Datum<'a>],
         _arrival: u64,
         arena: &'a Arena,
     ) -> lockstep_diagnostic::Result<Option<&'a [Datum<'a>]>> {

@@ -8,7 +8,7 @@ use lockstep_plan::{BoundQuery, Frame, FrameAhead, Window, lineage::leftmost_tab
 use super::{
     last_join::{JoinChain, topmost_join},
     one_level::at_one_level,
-    plan::{parts_of, planning},
+    plan::{ContinuousPlan, parts_of, planning},
 };
 
 /// Describes a query whose rows are given when they are final.
@@ -47,7 +47,26 @@ pub(crate) fn explain(query: &BoundQuery) -> Result<Vec<String>> {
             lines.push(format!("  {call}: {}", computation(&group.window, call.bound.class())));
         }
     }
+    lines.extend(division(&ContinuousPlan::new(query)?));
     Ok(lines)
+}
+
+/// Says how several joiners divide the rows.
+fn division(plan: &ContinuousPlan) -> Vec<String> {
+    let Some(columns) = plan.join.divided_by() else {
+        return vec![
+            "joiners: each has all rows and computes a part of the main rows".to_owned(),
+            "  no column of the main rows is in each PARTITION BY and each LAST JOIN".to_owned(),
+        ];
+    };
+    let schema = plan.sources[0].plan.schema();
+    let names: Vec<&str> =
+        columns[0].iter().map(|column| schema.field(*column).name().as_str()).collect();
+    let shared = match plan.join.is_shareable() {
+        true => "frequent keys are shared by several",
+        false => "each key has one, since a frame has no beginning",
+    };
+    vec![format!("joiners: rows are divided by {}", names.join(", ")), format!("  {shared}")]
 }
 
 /// Returns the name of the table whose rows a plan reads.

@@ -19,7 +19,7 @@ use lockstep_plan::{
     LastJoin,
     lineage::{column, last_join, leftmost_table},
 };
-use lockstep_request::Program;
+use lockstep_request::RowProgram;
 use lockstep_row::{Arena, Datum};
 use lockstep_stream::{LeastTime, LookupSpec, MainProgram, SourceShape};
 
@@ -56,21 +56,21 @@ pub(super) struct JoinPlans {
 /// Computes the rows of the windows from joined rows.
 #[derive(Debug)]
 pub(super) struct JoinedRowProgram {
-    pub(super) program: Program,
+    pub(super) program: RowProgram,
     /// How many columns of a main row come first in a joined row, and how many then do not.
     pub(super) main_columns: (usize, usize),
 }
 
 impl MainProgram for JoinedRowProgram {
     fn compute<'a>(
-        &self,
-        joined: &[Datum<'_>],
+        &mut self,
+        joined: &[Datum<'a>],
         arrival: u64,
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>> {
         let (stored, computed) = self.main_columns;
-        let columns: Vec<Datum<'_>> = [&joined[..stored], &joined[stored + computed..]].concat();
-        self.program.answer_at(&columns, arrival, arena)
+        let columns: Vec<Datum<'a>> = [&joined[..stored], &joined[stored + computed..]].concat();
+        self.program.compute(&columns, arrival, arena)
     }
 }
 

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 
 use lockstep_diagnostic::Result;
-use lockstep_request::Program;
+use lockstep_request::RowProgram;
 use lockstep_row::{Arena, Datum, RowView};
 use lockstep_stream::{Pushed, StreamRow};
 use lockstep_table::{TableTail, TailRow};
@@ -62,11 +62,11 @@ pub(super) struct FollowedSource {
 #[derive(Debug)]
 pub(super) struct SourceProgram {
     /// Computes its columns, unless a condition leaves it out.
-    pub(super) rows: Program,
+    pub(super) rows: RowProgram,
     /// Which of them has the event time.
     pub(super) order: usize,
     /// Computes the event time of a row that was left out; `None` where there are no conditions.
-    pub(super) times: Option<Program>,
+    pub(super) times: Option<RowProgram>,
 }
 
 /// The rows of a table that are of one partition of a topic.
@@ -405,7 +405,7 @@ struct ReadRows<'s> {
     /// The place of the first row of a part behind those of a LAST JOIN that are read again. It is not read yet, nor are
     /// those after it.
     behind: Option<u64>,
-    program: &'s SourceProgram,
+    program: &'s mut SourceProgram,
     arena: &'s Arena,
     ahead_ms_max: Option<i64>,
     /// Where the rows end that are read again; `None` where none are.
@@ -443,14 +443,14 @@ impl ReadRows<'_> {
         if is_replaying && self.late_after_idle.binary_search(&arrival).is_ok() {
             return Ok(());
         }
-        let SourceProgram { rows: program, order, times } = self.program;
+        let SourceProgram { rows: program, order, times } = &mut *self.program;
         let last_ms = self.ahead_ms_max.map_or(i64::MAX, |ahead| arrival_ms.saturating_add(ahead));
         let columns = program.input().map_or(0, |schema| schema.columns.len());
         let columns = (0..columns).map(|column| row.get_in(column, arena));
         let values: &[Datum<'_>] = arena.alloc_slice_fill_iter(columns);
-        let Some(columns) = program.answer_at(values, of_table, arena)? else {
+        let Some(columns) = program.compute(values, of_table, arena)? else {
             let Some(times) = times else { return Ok(()) };
-            let time = times.answer_at(values, of_table, arena)?;
+            let time = times.compute(values, of_table, arena)?;
             let time = time.and_then(|columns| columns[0].as_i64());
             let passed = time.filter(|time| *time <= last_ms);
             let passed = passed.map(|time| join.pass(self.number, time, now_ms));

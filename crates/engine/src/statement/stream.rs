@@ -97,7 +97,7 @@ impl Session {
         let seen = self.database.objects().epoch();
         let query = self.bind(&create.query)?;
         let is_grouped = self.check_group(&query, &written, create.query.span)?;
-        written.check_lateness(&create.options, options)?;
+        written.check_waiting(&create.options, options)?;
         // Finds what a stream cannot compute.
         StreamQuery::new(
             &query,
@@ -204,6 +204,7 @@ impl Session {
             return Ok(false);
         };
         written.check_start_of_group()?;
+        written.check_joiners_of_group()?;
         let checked = || {
             let of_query = divided_sources(query)?;
             if written.of_new().emits_at_arrival && tables.len() > 1 {
@@ -242,7 +243,10 @@ impl Session {
         let before = self.find_stream(name)?;
         let written = WrittenOptions::read(items)?;
         let options = written.changing(before.options)?;
-        written.check_lateness(items, options)?;
+        written.check_waiting(items, options)?;
+        if before.is_grouped {
+            written.check_joiners_of_group()?;
+        }
         let mut tables = TablesOfRows::new(self);
         let late_rows = tables.of_late_rows(written.late_rows.as_ref())?;
         let late_rows = late_rows.or_else(|| before.late_rows.clone());

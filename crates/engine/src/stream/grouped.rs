@@ -534,6 +534,7 @@ impl GroupedRun {
         stream.worker.figures(|WorkFigures { own: figures, .. }| {
             figures.rows_read = queries().map(StreamQuery::rows_read).sum();
             figures.rows_late = self.totals.rows_late;
+            figures.teams = queries().map(StreamQuery::teams).next().unwrap_or_default();
             figures.rows_written = self.totals.rows_written;
             figures.newest = times().filter_map(|(newest, _)| newest).max();
             // The partition that is behind.

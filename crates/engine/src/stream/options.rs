@@ -1,6 +1,6 @@
 //! The options of CREATE STREAM and ALTER STREAM.
 
-use std::fmt::Write;
+use std::{fmt::Write, num::NonZeroU8};
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_sql::ast::OptionItem;
@@ -11,6 +11,9 @@ use crate::{
     continuous::ContinuousOptions,
     options::{OptionSpec, OptionTable, UnknownOption},
 };
+
+/// How many joiners a stream may have.
+const JOINERS_MAX: i32 = 64;
 
 /// How a stream is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +27,18 @@ pub(crate) struct StreamOptions {
     /// Whether the row of each main row is given when it arrives.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) emits_at_arrival: bool,
+    /// How many joiners compute its windows. Earlier versions had one.
+    #[serde(default = "one_joiner", skip_serializing_if = "is_one")]
+    pub(crate) joiners: NonZeroU8,
+}
+
+const fn one_joiner() -> NonZeroU8 {
+    NonZeroU8::MIN
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(joiners: &NonZeroU8) -> bool {
+    *joiners == NonZeroU8::MIN
 }
 
 /// Options as they were written.
@@ -35,6 +50,7 @@ pub(crate) struct WrittenOptions {
     start: Option<(bool, Span)>,
     /// Whether it is `arrival`, and where it is.
     emit: Option<(bool, Span)>,
+    joiners: Option<(NonZeroU8, Span)>,
     /// The name of the table, and where it is.
     pub(crate) late_rows: Option<(String, Span)>,
 }
@@ -84,6 +100,15 @@ const SPECS: &[OptionSpec<WrittenOptions>] = &[
         },
     },
     OptionSpec {
+        name: "joiners",
+        set: |options, argument| {
+            let joiners = argument.integer(1..=JOINERS_MAX, "must be an integer from 1 to 64")?;
+            let joiners = u8::try_from(joiners).ok().and_then(NonZeroU8::new);
+            options.joiners = joiners.map(|joiners| (joiners, argument.item().span));
+            Ok(())
+        },
+    },
+    OptionSpec {
         name: "late_rows",
         set: |options, argument| {
             let name = argument.string()?;
@@ -113,26 +138,50 @@ impl WrittenOptions {
             idle_after_ms: self.idle_after_ms,
             ahead_ms_max: self.max_ahead.map(|(ahead_ms, _)| ahead_ms),
             from_earliest: self.start.is_none_or(|(is_earliest, _)| is_earliest),
+            joiners: self.joiners.map_or(NonZeroU8::MIN, |(joiners, _)| joiners),
         }
     }
 
-    /// Fails where an option is about rows that are late, which none is for a stream that does not wait.
-    pub(crate) fn check_lateness(
+    /// Fails where an option is about rows that are waited for, which none is for a stream that does not wait.
+    pub(crate) fn check_waiting(
         &self,
         items: &[OptionItem],
         options: StreamOptions,
     ) -> Result<()> {
-        let of_late_rows = ["lateness", "late_rows", "idle_after", "max_ahead"];
-        let is_of_late_rows = |item: &&OptionItem| of_late_rows.contains(&item.key.text.as_str());
-        let Some(item) = items.iter().find(is_of_late_rows).filter(|_| options.emits_at_arrival)
-        else {
+        const DETAIL: &str =
+            "A stream that emits at arrival does not wait for rows, and none is late.";
+        const JOINERS_DETAIL: &str = "A stream that emits at arrival answers each row as a request.";
+        let with_details = [
+            ("lateness", DETAIL),
+            ("late_rows", DETAIL),
+            ("idle_after", DETAIL),
+            ("max_ahead", DETAIL),
+            ("joiners", JOINERS_DETAIL),
+        ];
+        let detail_of = |item: &OptionItem| {
+            with_details.iter().find(|(name, _)| *name == item.key.text).map(|(_, detail)| detail)
+        };
+        let found = items.iter().find_map(|item| Some((item, detail_of(item)?)));
+        let Some((item, detail)) = found.filter(|_| options.emits_at_arrival) else {
             return Ok(());
         };
         debug_assert!(self.emit.is_none_or(|(is_arrival, _)| is_arrival), "it does not wait");
         let message = format!("option `{}` cannot be used with emit='arrival'", item.key.text);
         Diagnostic::new(code::INVALID_PARAMETER, message)
             .at(item.key.span)
-            .with_detail("A stream that emits at arrival does not wait for rows, and none is late.")
+            .with_detail(*detail)
+            .err()
+    }
+
+    /// Fails where a stream whose rows a group shares is to have several joiners.
+    pub(crate) fn check_joiners_of_group(&self) -> Result<()> {
+        let Some((_, span)) = self.joiners.filter(|(joiners, _)| !is_one(joiners)) else {
+            return Ok(());
+        };
+        let message = "a stream over sources with a group cannot have several joiners";
+        Diagnostic::new(code::INVALID_PARAMETER, message)
+            .at(span)
+            .with_detail("The processes of the group divide its rows.")
             .err()
     }
 
@@ -163,6 +212,7 @@ impl WrittenOptions {
         Ok(StreamOptions {
             lateness_ms: self.lateness_ms.unwrap_or(options.lateness_ms),
             idle_after_ms: self.idle_after_ms.or(options.idle_after_ms),
+            joiners: self.joiners.map_or(options.joiners, |(joiners, _)| joiners),
             ..options
         })
     }
@@ -177,6 +227,7 @@ impl StreamOptions {
             ahead_ms_max: self.ahead_ms_max,
             from_earliest: self.from_earliest,
             keeps_late_rows,
+            joiners: self.joiners.into(),
             ..ContinuousOptions::default()
         }
     }
@@ -197,6 +248,9 @@ impl StreamOptions {
         }
         if !self.from_earliest {
             script.push_str(", start='latest'");
+        }
+        if !is_one(&self.joiners) {
+            let _written = write!(script, ", joiners={}", self.joiners);
         }
         if let Some(late_rows) = late_rows {
             let name = late_rows.to_string().replace('\\', "\\\\").replace('\'', "\\'");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockstep_diagnostic::Result;
 use lockstep_plan::BoundQuery;
-use lockstep_stream::JoinCounts;
+use lockstep_stream::{JoinCounts, TeamCounts};
 use lockstep_table::TailSignal;
 
 use super::StreamOptions;
@@ -149,6 +149,14 @@ impl StreamQuery {
         match self {
             Self::Final(query) => query.counts(),
             Self::AtArrival(_) => JoinCounts::default(),
+        }
+    }
+
+    /// Returns how the rows are divided among joiners.
+    pub(super) fn teams(&self) -> TeamCounts {
+        match self {
+            Self::Final(query) => query.teams(),
+            Self::AtArrival(_) => TeamCounts::default(),
         }
     }
 }

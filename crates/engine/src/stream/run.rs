@@ -9,7 +9,7 @@ use arrow::{
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::failpoint;
 use lockstep_row::{Datum, arrow::ColumnBuilder};
-use lockstep_stream::JoinCounts;
+use lockstep_stream::{JoinCounts, TeamCounts};
 use lockstep_table::{BulkLoad, TailSignal};
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,8 @@ pub(crate) struct StreamFigures {
     pub(crate) rows_kept: usize,
     pub(crate) keys: usize,
     pub(crate) bytes: usize,
+    /// How its rows are divided among joiners.
+    pub(crate) teams: TeamCounts,
 }
 
 impl StreamFigures {
@@ -209,6 +211,7 @@ impl WholeRun {
             (figures.rows_read, figures.rows_late) = (rows_read, rows_late);
             figures.rows_written = self.stored.rows_written;
             (figures.newest, figures.watermark) = self.query.times();
+            figures.teams = self.query.teams();
             if let Some(counts) = counts {
                 figures.count(&[counts]);
             }

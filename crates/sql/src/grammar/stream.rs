@@ -95,6 +95,14 @@ const STREAM_OPTIONS: &[DocumentedOption] = &[
         meaning: "Whether the stream reads the rows that are stored when it is created.",
     },
     DocumentedOption {
+        name: "joiners",
+        values: "1 to 64",
+        default: "1",
+        meaning: "The number of threads that compute the windows and LAST JOINs. \
+            With 1, the thread that reads the rows and appends the results computes them, too. \
+            Not with `emit = 'arrival'` or tables that a source with a `group` writes to.",
+    },
+    DocumentedOption {
         name: "emit",
         values: "`watermark`, `arrival`",
         default: "`watermark`",
@@ -115,8 +123,8 @@ const DROP_STREAM: StatementRule = StatementRule {
 
 const ALTER_STREAM: StatementRule = StatementRule {
     name: "ALTER STREAM",
-    description: "Changes the options `lateness`, `idle_after` and `late_rows` of a stream, which continues \
-        from its progress. \
+    description: "Changes the options `lateness`, `idle_after`, `late_rows` and `joiners` of a stream, which \
+        continues from its progress. \
         A longer lateness applies to later rows.",
     grammar: "ALTER STREAM table_name SET OPTIONS option_list",
     privileges: "`ALTER` on the stream; for `late_rows`, also `INSERT` on that table, and `CREATE` \
