@@ -201,7 +201,8 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
         vec!["workload", "join", "rows/s", "p50 µs", "p99 µs", "p999 µs", "effectiveness"];
     let title = "interval joins on one thread".to_owned();
     let of_joins = MeasurementTable { title, columns, rows: lines };
-    let (title, rows) = ("streams from tables to a table".to_owned(), tables::measure(options.quick)?);
+    let (title, rows) =
+        ("streams from tables to a table".to_owned(), tables::measure(options.quick)?);
     let of_tables = MeasurementTable { title, columns: tables::COLUMNS.to_vec(), rows };
     let tables = vec![of_joins, of_tables];
     let params = json!({ "rows_at_once": ROWS_AT_ONCE });

@@ -145,7 +145,10 @@ fn definitions() -> Vec<(&'static str, String)> {
         let query = query_of(name);
         let options = match *name {
             AT_ARRIVAL => "emit='arrival'".to_owned(),
-            name => format!("lateness={LATENESS_MS}, late_rows='{name}_late'"),
+            name => {
+                let joiners = 1 + name.len() % 3;
+                format!("lateness={LATENESS_MS}, late_rows='{name}_late', joiners={joiners}")
+            }
         };
         let sql =
             format!("CREATE STREAM {name} INTO TABLE {name}_results OPTIONS({options}) AS {query}");

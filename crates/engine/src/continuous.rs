@@ -334,9 +334,8 @@ impl ContinuousQuery {
         let mut has_read = false;
         for _ in 0..READS_MAX {
             let Some(source) = self.next_source()? else { break };
-            self.read(source)?;
+            has_read |= self.read(source)?;
             self.advance();
-            has_read = true;
         }
         self.advance();
         self.end_round();
@@ -516,7 +515,7 @@ impl ContinuousQuery {
         Ok(())
     }
 
-    fn read(&mut self, source: usize) -> Result<()> {
+    fn read(&mut self, source: usize) -> Result<bool> {
         let now_ms = self.clock.now_ms();
         let read = self.sources[source].read((&mut self.join, now_ms));
         self.note(read)

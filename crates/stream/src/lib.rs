@@ -46,9 +46,7 @@ mod spec;
 mod tests;
 mod watermark;
 
-pub use join::{
-    JoinCounts, JoinProgress, JoinedRound, Pushed, StreamRow, TeamCounts, WindowJoin,
-};
+pub use join::{JoinCounts, JoinProgress, JoinedRound, Pushed, StreamRow, TeamCounts, WindowJoin};
 pub use joiner::{JoinOutput, JoinerParts, WindowedRow};
 pub use lookup::MainProgram;
 pub use spec::{

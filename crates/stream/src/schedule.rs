@@ -10,8 +10,8 @@
 //! the partition. Main rows never change their joiner.
 //!
 //! The balance is that of Scale-OIJ (ICDE 2023): the load of a joiner is the sum over its partitions, the largest
-//! partition of the most loaded joiner is shared with the least loaded one as long as that balances them, and what was
-//! counted decays.
+//! partition of the most loaded joiner is shared with the least loaded one as long as they are uneven and that makes them
+//! less so, and what was counted decays.
 
 use lockstep_row::{Datum, key::encode_key};
 
@@ -27,8 +27,8 @@ const PARTITIONS: usize = 256;
 const PERIOD_ROWS: u64 = 1 << 15;
 /// What is left of a count after a period.
 const DECAY: f64 = 0.5;
-/// A partition is shared where the imbalance falls by more than this.
-const GAIN_MIN: f64 = 0.05;
+/// Partitions are shared where the imbalance is greater than this.
+const IMBALANCE_MAX: f64 = 0.1;
 /// A team that has a smaller part of the mean load goes back to one member.
 const SMALL_PART: f64 = 0.05;
 /// Computing the windows of a main row costs as much as so many candidates.
@@ -221,6 +221,10 @@ impl Schedule {
     /// Finds a partition to be shared, and the joiner that it is shared with.
     fn share_next(&self) -> Option<(usize, usize)> {
         let loads = self.loads();
+        let before = imbalance(&loads);
+        if before <= IMBALANCE_MAX {
+            return None;
+        }
         let by_load = |a: &usize, b: &usize| loads[*a].total_cmp(&loads[*b]);
         let most = (0..self.joiners).max_by(by_load)?;
         let least = (0..self.joiners).min_by(by_load)?;
@@ -237,9 +241,8 @@ impl Schedule {
             after[joiner] += load_of(&shared) - load_of(largest);
         }
         after[least] += load_of(&shared);
-        let is_less = after.iter().copied().fold(0.0, f64::max) < loads[most];
-        let gains = imbalance(&loads) - imbalance(&after) > GAIN_MIN;
-        (is_less && gains).then_some((at, least))
+        // The rows of the new member cost something as well.
+        (after[least] < loads[most] && imbalance(&after) < before).then_some((at, least))
     }
 
     /// Returns the load of each joiner.
@@ -316,8 +319,9 @@ impl Partition {
     }
 
     fn members(&self) -> impl Iterator<Item = usize> + use<> {
-        let members = self.members;
-        (0..JOINERS_MAX).filter(move |joiner| members >> joiner & 1 > 0)
+        let first = (self.members > 0).then_some(self.members);
+        let without_first = |members: &u64| Some(members & (members - 1)).filter(|left| *left > 0);
+        std::iter::successors(first, without_first).map(|members| members.trailing_zeros() as usize)
     }
 
     /// Returns which member computes the next main row.

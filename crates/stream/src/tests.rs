@@ -3,6 +3,7 @@
 mod crew;
 mod draw;
 mod naive;
+mod schedule;
 
 use std::collections::BTreeMap;
 

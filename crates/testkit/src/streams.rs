@@ -5,7 +5,7 @@
 //! a drawn lateness decides which of them are late. What is late is found here again, from the rows alone. Now and then
 //! the query ends, and another one goes on from its progress.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt};
+use std::{cell::RefCell, collections::BTreeMap, fmt, num::NonZeroUsize};
 
 use lockstep_engine::{ContinuousOptions, FinalRows};
 use proptest::{
@@ -38,20 +38,22 @@ pub struct StreamScenario {
     pub rows_per_poll: usize,
     /// After how many polls the query ends, and another one goes on; `None` for never.
     pub polls_per_end: Option<usize>,
+    /// How many joiners compute the windows.
+    pub joiners: NonZeroUsize,
 }
 
 /// Proptest prints the shrunk scenario with this.
 impl fmt::Debug for StreamScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lateness_ms, turns, rows_per_poll, polls_per_end, .. } = self;
+        let Self { lateness_ms, turns, rows_per_poll, polls_per_end, joiners, .. } = self;
         write!(f, "{:?}", self.scenario)?;
         write!(f, "-- lateness {lateness_ms} ms, turns {turns:?}, polled after {rows_per_poll}, ")?;
-        write!(f, "ended after {polls_per_end:?}")
+        write!(f, "ended after {polls_per_end:?}, {joiners} joiners")
     }
 }
 
 /// The constructs of continuous queries.
-const CONSTRUCTS: [&str; 27] = [
+const CONSTRUCTS: [&str; 31] = [
     "ROWS",
     "ROWS_RANGE",
     "from UNBOUNDED PRECEDING",
@@ -79,6 +81,10 @@ const CONSTRUCTS: [&str; 27] = [
     "LAST JOIN on a joined column",
     "window over a LAST JOIN with FOLLOWING",
     "LAST JOIN without windows",
+    "one joiner",
+    "several joiners",
+    "several joiners, LAST JOIN",
+    "several joiners, continued",
 ];
 
 /// How often each construct was drawn, and how many values were compared.
@@ -94,6 +100,7 @@ impl StreamCounts {
         let StreamScenario { scenario, .. } = drawn;
         let OracleQuery { windows, joins, .. } = &scenario.query;
         let main_columns = scenario.tables[0].columns.len();
+        let has_several = drawn.joiners.get() > 1;
         let is_joined = |join: &OracleJoin| join.keys.iter().any(|(left, _)| *left >= main_columns);
         let any = |test: &dyn Fn(&OracleWindow) -> bool| windows.iter().any(test);
         let times =
@@ -133,6 +140,10 @@ impl StreamCounts {
             joins.iter().any(is_joined),
             !joins.is_empty() && any(&|window| window.end.is_ahead()),
             windows.is_empty(),
+            !has_several,
+            has_several,
+            has_several && !joins.is_empty(),
+            has_several && drawn.polls_per_end.is_some(),
         ];
         for (construct, _) in CONSTRUCTS.iter().zip(drawn).filter(|(_, is_drawn)| *is_drawn) {
             *self.constructs.entry(*construct).or_default() += 1;
@@ -177,14 +188,16 @@ pub fn scenario() -> impl Strategy<Value = StreamScenario> {
     let polls = (
         prop_oneof![Just(1), Just(3), Just(1_000)],
         prop_oneof![Just(None), Just(Some(1)), Just(Some(2)), Just(Some(5))],
+        prop_oneof![3 => Just(1), 2 => 2..5_usize],
     );
     (scenario, lateness, turns, polls).prop_map(
-        |(scenario, lateness_ms, turns, (rows_per_poll, polls_per_end))| StreamScenario {
+        |(scenario, lateness_ms, turns, (rows_per_poll, polls_per_end, joiners))| StreamScenario {
             scenario,
             lateness_ms,
             turns,
             rows_per_poll,
             polls_per_end,
+            joiners: NonZeroUsize::new(joiners).unwrap_or(NonZeroUsize::MIN),
         },
     )
 }
@@ -253,10 +266,11 @@ pub fn check(drawn: &StreamScenario) -> Result<u64, String> {
 
 /// Runs the query while the rows arrive. Returns its results by the first column, the id.
 fn stream(drawn: &StreamScenario) -> Result<Vec<OracleRow>, String> {
-    let StreamScenario { scenario, lateness_ms, turns, rows_per_poll, polls_per_end } = drawn;
+    let StreamScenario { scenario, turns, rows_per_poll, polls_per_end, .. } = drawn;
     let session = replay::open(scenario)?;
     let sql = script::query(scenario);
-    let options = ContinuousOptions { lateness_ms: *lateness_ms, ..ContinuousOptions::default() };
+    let StreamScenario { lateness_ms, joiners, .. } = *drawn;
+    let options = ContinuousOptions { lateness_ms, joiners, ..ContinuousOptions::default() };
     let render = |error: Box<lockstep_engine::Diagnostic>| error.render(Some(&sql));
     let mut query = session.continuous_query(&sql, options).map_err(render)?;
     let mut rows = Vec::new();

@@ -311,8 +311,8 @@ impl FollowedSource {
         }
     }
 
-    /// Reads the next rows and pushes them into the join.
-    pub(super) fn read(&mut self, (join, now_ms): (&mut QueryJoin, i64)) -> Result<()> {
+    /// Reads the next rows and pushes them into the join. Returns whether there were some.
+    pub(super) fn read(&mut self, (join, now_ms): (&mut QueryJoin, i64)) -> Result<bool> {
         let is_join = join.is_of_lookup(self.number);
         self.make_mark(join.sources()[self.number].newest);
         let replayed_to = (self.rows_to_replay > 0).then_some(self.replayed_to);
@@ -353,6 +353,7 @@ impl FollowedSource {
         arena.reset();
         pushed?;
         let count = read.map_err(|error| lost(&error, &self.table))?;
+        let has_read = count > 0;
         let is_replaying = replayed_to.is_some();
         if is_replaying && !is_join && !is_part && count == 0 {
             return Err(removed(&self.table));
@@ -376,7 +377,7 @@ impl FollowedSource {
             self.is_read = false;
             self.end_replay();
         }
-        Ok(())
+        Ok(has_read)
     }
 
     /// Makes a mark where the source is, unless the last one is near.

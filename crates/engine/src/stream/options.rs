@@ -143,14 +143,11 @@ impl WrittenOptions {
     }
 
     /// Fails where an option is about rows that are waited for, which none is for a stream that does not wait.
-    pub(crate) fn check_waiting(
-        &self,
-        items: &[OptionItem],
-        options: StreamOptions,
-    ) -> Result<()> {
+    pub(crate) fn check_waiting(&self, items: &[OptionItem], options: StreamOptions) -> Result<()> {
         const DETAIL: &str =
             "A stream that emits at arrival does not wait for rows, and none is late.";
-        const JOINERS_DETAIL: &str = "A stream that emits at arrival answers each row as a request.";
+        const JOINERS_DETAIL: &str =
+            "A stream that emits at arrival answers each row as a request.";
         let with_details = [
             ("lateness", DETAIL),
             ("late_rows", DETAIL),

@@ -61,6 +61,11 @@ fn each_row_has_one_result_however_often_the_directory_is_opened() {
             for part in 0..3 {
                 insert(&session, 3 * number + part);
             }
+            if number % 5 == 4 {
+                let joiners = 1 + number / 5 % 4;
+                let alter = format!("ALTER STREAM s SET OPTIONS(joiners={joiners})");
+                session.execute(&alter).unwrap();
+            }
             if number % 3 == 0 {
                 session.database().settle_streams();
             }
@@ -88,6 +93,69 @@ fn each_row_has_one_result_however_often_the_directory_is_opened() {
         assert_eq!(shown(&session, "rows_read"), "378", "each row is counted once");
         assert_eq!(shown(&session, "state"), "running");
     }
+}
+
+#[test]
+fn a_frequent_key_is_shared_by_several_joiners() {
+    let session = Database::in_memory().session();
+    session.execute(TABLES).unwrap();
+    // Nine of ten rows are of one key.
+    let fill = "SELECT CAST(n AS INT) AS id, CAST(if(n % 10 = 0, n % 100, 0) AS INT) AS k, \
+        CAST(n * 3 AS TIMESTAMP) AS ts, n / 7.0 AS x FROM numbers";
+    session.execute("CREATE TABLE numbers (n BIGINT)").unwrap();
+    let rows_of = (0..50_000_i64).map(|number| [lockstep_row::Datum::BigInt(number)]);
+    session.appender("numbers").unwrap().append(rows_of).unwrap();
+    for table in ["orders", "events"] {
+        session.execute(&format!("INSERT INTO {table} {fill}")).unwrap();
+    }
+    let query = "SELECT id, k, sum(x) OVER w AS s, max(x) OVER w AS m, count(*) OVER w AS n FROM orders \
+        WINDOW w AS (UNION events PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1s PRECEDING AND \
+        500 FOLLOWING)";
+    let create =
+        format!("CREATE STREAM s INTO TABLE results OPTIONS(lateness='1s', joiners=3) AS {query}");
+    session.execute(&create).unwrap();
+    session.database().settle_streams();
+    assert_eq!(shown(&session, "joiners"), "3");
+    assert_ne!(shown(&session, "teams"), "0", "the frequent key is shared");
+    let imbalance: f64 = shown(&session, "imbalance").parse().unwrap();
+    assert!(imbalance < 0.5, "{imbalance}");
+    let is_true = |sql: &str| rows(&session, sql) == rows(&session, "SELECT true AS c");
+    assert!(
+        is_true("SELECT count(*) > 49000 AS c FROM results"),
+        "but for the last ones all are final"
+    );
+    let differ = format!(
+        "SELECT count(*) = 0 AS c FROM results AS r LAST JOIN ({query}) AS q ON r.id = q.id \
+         WHERE r.s != q.s OR r.m != q.m OR r.n != q.n OR q.id IS NULL"
+    );
+    assert!(is_true(&differ), "they are those of batch mode");
+}
+
+#[test]
+fn joiners_are_an_option_of_streams_that_wait() {
+    let session = Database::in_memory().session();
+    session.execute(TABLES).unwrap();
+    let create = |options: &str| {
+        session
+            .execute(&format!("CREATE STREAM s INTO TABLE results OPTIONS({options}) AS {QUERY}"))
+    };
+    for (options, message) in [
+        ("joiners=0", "must be an integer from 1 to 64"),
+        ("joiners=65", "must be an integer from 1 to 64"),
+        ("joiners='all'", "must be an integer from 1 to 64"),
+        ("emit='arrival', joiners=2", "option `joiners` cannot be used with emit='arrival'"),
+    ] {
+        let error = create(options).unwrap_err();
+        assert!(error.to_string().contains(message), "{options}: {error}");
+    }
+    create("joiners=2").unwrap();
+    assert!(rows(&session, "SHOW CREATE STREAM s").contains("joiners=2"));
+    session.database().settle_streams();
+    assert_eq!((shown(&session, "joiners"), shown(&session, "teams")), ("2".into(), "0".into()));
+    session.execute("ALTER STREAM s SET OPTIONS(joiners=1)").unwrap();
+    assert!(!rows(&session, "SHOW CREATE STREAM s").contains("joiners"));
+    session.database().settle_streams();
+    assert_eq!(shown(&session, "joiners"), "1");
 }
 
 #[test]
