@@ -1,4 +1,4 @@
-//! M17: interval joins of two streams that arrive out of order, in memory and on one thread.
+//! M17: interval joins of two streams that arrive out of order, in memory, and streams from tables to a table.
 //!
 //! Of each base row, the number and the sum of the probe rows of its key in the window before it, once the watermark
 //! has passed it. The workloads are those of Scale-OIJ (ICDE 2023): rate, keys, window and lateness. Each row is late
@@ -17,7 +17,7 @@ use lockstep_host::{Clock, SystemClock, Threads};
 use lockstep_plan::{Frame, Window};
 use lockstep_row::{DataType, Datum, Value};
 use lockstep_stream::{
-    CallSpec, GroupSpec, JoinOutput, JoinerParts, Lateness, ScanSpec, SourceShape, StreamRow,
+    CallSpec, GroupSpec, JoinerOutput, JoinerParts, Lateness, ScanSpec, SourceShape, StreamRow,
     WindowJoin, WindowJoinSpec, WindowedRow,
 };
 use serde_json::{Map, json};
@@ -199,7 +199,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     }
     let columns =
         vec!["workload", "join", "rows/s", "p50 µs", "p99 µs", "p999 µs", "effectiveness"];
-    let title = "interval joins on one thread".to_owned();
+    let title = "interval joins".to_owned();
     let of_joins = MeasurementTable { title, columns, rows: lines };
     let (title, rows) =
         ("streams from tables to a table".to_owned(), tables::measure(options.quick)?);
@@ -327,7 +327,7 @@ const ROWS_PER_ROUND: u64 = 1_024;
 #[derive(Debug, Default)]
 struct IntervalResults(Vec<IntervalResult>);
 
-impl JoinOutput for IntervalResults {
+impl JoinerOutput for IntervalResults {
     type Rows = Vec<IntervalResult>;
 
     fn add(&mut self, row: WindowedRow<'_>) {

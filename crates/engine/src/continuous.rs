@@ -36,11 +36,11 @@ use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::{Clock, Threads};
 use lockstep_plan::BoundQuery;
-use lockstep_request::{CompileOptions, Program, RowProgram};
+use lockstep_request::{CompileOptions, Program, SingleRowProgram};
 use lockstep_row::{Arena, DataType, Datum, TableSchema};
 use lockstep_sql::ast::Statement;
 use lockstep_stream::{
-    JoinCounts, JoinOutput, JoinProgress, JoinedRound, JoinerParts, Lateness, MainProgram,
+    JoinCounts, JoinProgress, JoinedRound, JoinerOutput, JoinerParts, Lateness, MainProgram,
     TeamCounts, WindowJoin, WindowedRow,
 };
 use lockstep_table::{TailError, TailOptions, TailSignal};
@@ -55,7 +55,7 @@ pub(crate) use self::{
 use self::{
     last_join::JoinedRowProgram,
     plan::{ContinuousPlan, JoinedMain, SourcePlan},
-    rows::{JoinedRows, RowBuffer, merged},
+    rows::{JoinerRows, RowBuffer, merged},
     source::{FollowedSource, SourcePart, SourcePlace, SourceProgram},
 };
 use crate::{
@@ -167,7 +167,7 @@ pub(crate) struct QueryPart {
 #[derive(Debug)]
 struct OutputRows {
     /// Computes them from joined rows.
-    program: RowProgram,
+    program: SingleRowProgram,
     /// How many columns of a main row come before the results of its windows, and which come after them.
     places: (usize, usize),
     rows: RowBuffer,
@@ -269,31 +269,7 @@ impl ContinuousQuery {
             };
         let sources: Vec<FollowedSource> =
             plan.sources.iter().enumerate().map(source).collect::<Result<_>>()?;
-        let lateness =
-            Lateness { lateness_ms: options.lateness_ms, idle_after_ms: options.idle_after_ms };
-        let places = (plan.columns, plan.join.width);
-        let of_main = |JoinedMain { plan, main_columns, .. }: &JoinedMain| {
-            let program = JoinedRowProgram { program: compile(plan)?, main_columns: *main_columns };
-            Ok::<_, Box<Diagnostic>>(Box::new(program) as Box<dyn MainProgram>)
-        };
-        let joiner = || {
-            let program = plan.joined_main.as_ref().map(of_main).transpose()?;
-            let output = OutputRows::new(compile(&plan.output)?, places, query.columns.clone());
-            Ok::<_, Box<Diagnostic>>(JoinerParts { program, output })
-        };
-        let threads = database.host().threads;
-        let joiners = if threads == Threads::None { 1 } else { options.joiners.get() };
-        let joiners: Vec<_> =
-            std::iter::repeat_with(joiner).take(joiners).collect::<Result<_>>()?;
-        plan.join.check().map_err(|error| {
-            Diagnostic::new(code::WINDOWING_ERROR, error.to_string())
-                .with_hint("End the frame at a distance: 10s FOLLOWING, for example.")
-        })?;
-        let join = WindowJoin::new(plan.join, joiners, (lateness, clock.now_ms()), threads);
-        let mut join = join.map_err(|error| {
-            let message = format!("could not start a thread for the query: {error}");
-            Diagnostic::new(code::TOO_MANY, message).with_kind(Kind::Retry)
-        })?;
+        let mut join = plan.start_join((query, database), options, &tables)?;
         if let Some(ContinuousProgress { sources, watermark, waiting }) = progress {
             let newest: Vec<Option<i64>> = sources.iter().map(SourcePlace::newest).collect();
             let of_join = JoinProgress { watermark: *watermark, waiting: waiting.clone() };
@@ -562,6 +538,40 @@ impl QueryPart {
 }
 
 impl ContinuousPlan {
+    /// Starts the join of the query.
+    fn start_join(
+        &self,
+        (query, database): (&BoundQuery, &Database),
+        options: ContinuousOptions,
+        tables: &TableSet,
+    ) -> Result<WindowJoin<OutputRows>> {
+        self.join.check().map_err(|error| {
+            Diagnostic::new(code::WINDOWING_ERROR, error.to_string())
+                .with_hint("End the frame at a distance: 10s FOLLOWING, for example.")
+        })?;
+        let places = (self.columns, self.join.width);
+        let of_main = |JoinedMain { plan, main_columns, .. }: &JoinedMain| {
+            let program = compile(plan, tables)?;
+            let program = JoinedRowProgram { program, main_columns: *main_columns };
+            Ok::<_, Box<Diagnostic>>(Box::new(program) as Box<dyn MainProgram>)
+        };
+        let joiner = || {
+            let program = self.joined_main.as_ref().map(of_main).transpose()?;
+            let output = compile(&self.output, tables)?;
+            let output = OutputRows::new(output, places, query.columns.clone());
+            Ok::<_, Box<Diagnostic>>(JoinerParts { program, output })
+        };
+        let threads = database.host().threads;
+        let count = if threads == Threads::None { 1 } else { options.joiners.get() };
+        let joiners = std::iter::repeat_with(joiner).take(count).collect::<Result<Vec<_>>>()?;
+        let ContinuousOptions { lateness_ms, idle_after_ms, .. } = options;
+        let times = (Lateness { lateness_ms, idle_after_ms }, database.now_ms());
+        WindowJoin::new(self.join.clone(), joiners, times, threads).map_err(|error| {
+            let message = format!("could not start a thread for the query: {error}");
+            Box::new(Diagnostic::new(code::TOO_MANY, message).with_kind(Kind::Retry))
+        })
+    }
+
     /// Returns the tables of the query, with one without rows for those that its windows and its LAST JOINs give.
     fn tables(&self, database: &Database, entries: &[TableEntry]) -> Result<TableSet> {
         let mut tables = TableSet::of(entries);
@@ -576,22 +586,26 @@ impl ContinuousPlan {
 }
 
 /// Compiles a plan that is computed row by row.
-fn compile(plan: &LogicalPlan, tables: &TableSet) -> Result<RowProgram> {
+fn compile(plan: &LogicalPlan, tables: &TableSet) -> Result<SingleRowProgram> {
     let batch = Arc::new(BatchModeFallback { tables: tables.clone() });
     let program = Program::compile_with(plan, tables, batch, CompileOptions::default())?;
     let not_by_row = || Box::new(Diagnostic::internal("the query is not computed row by row"));
-    RowProgram::new(program).ok_or_else(not_by_row)
+    SingleRowProgram::new(program).ok_or_else(not_by_row)
 }
 
 impl OutputRows {
-    fn new(program: RowProgram, places: (usize, usize), columns: Vec<(String, DataType)>) -> Self {
+    fn new(
+        program: SingleRowProgram,
+        places: (usize, usize),
+        columns: Vec<(String, DataType)>,
+    ) -> Self {
         let (rows, times) = (RowBuffer::new(columns), Vec::new());
         Self { program, places, rows, times, arena: Arena::new(), failed: None }
     }
 }
 
-impl JoinOutput for OutputRows {
-    type Rows = JoinedRows;
+impl JoinerOutput for OutputRows {
+    type Rows = JoinerRows;
 
     /// Computes the row of a joined row, if there is one.
     fn add(&mut self, joined: WindowedRow<'_>) {
@@ -616,11 +630,11 @@ impl JoinOutput for OutputRows {
         }
     }
 
-    fn take(&mut self) -> Result<JoinedRows> {
+    fn take(&mut self) -> Result<JoinerRows> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
         }
-        Ok(JoinedRows { rows: self.rows.take()?, times: std::mem::take(&mut self.times) })
+        Ok(JoinerRows { rows: self.rows.take()?, times: std::mem::take(&mut self.times) })
     }
 }
 

@@ -72,7 +72,7 @@ pub use pre_aggregate::{PreAggregate, PreAggregateName, PreAggregateUse, PreAggr
 pub use program::{CompileOptions, Program};
 pub use replay::{Replay, ReplayProgram};
 pub use row_numbers::{gives_row_by_row, with_row_numbers};
-pub use row_program::RowProgram;
+pub use row_program::SingleRowProgram;
 pub use shadow_check::{CheckOutcome, CheckShare};
 
 #[cfg(test)]

@@ -414,7 +414,7 @@ impl Program {
         }
     }
 
-    /// Makes the context of a row for which no others are read ([`crate::RowProgram`]).
+    /// Makes the context of a row for which no others are read ([`crate::SingleRowProgram`]).
     pub(crate) fn context_of_row<'s>(
         &'s self,
         row: ArrivedRow<'s>,

@@ -16,14 +16,14 @@ use crate::{
 };
 
 /// A program that computes a row from one other row.
-pub struct RowProgram {
+pub struct SingleRowProgram {
     program: Program,
     scratch: AnswerScratch,
     /// Which columns of the row the result has, where all of its columns are such.
     columns: Option<Vec<usize>>,
 }
 
-impl RowProgram {
+impl SingleRowProgram {
     /// Returns a program that is one of a single row; `None` where it reads others.
     pub fn new(program: Program) -> Option<Self> {
         let is_of_row = |step: &ChainStep| !matches!(step, ChainStep::Scan(_) | ChainStep::Join(_));
@@ -37,6 +37,7 @@ impl RowProgram {
         };
         let columns = locations.iter().map(column).collect::<Option<Vec<_>>>();
         let columns = columns.filter(|_| steps.is_empty());
+        debug_assert_eq!(program.output().len(), locations.len(), "each column has a place");
         let scratch = program.new_scratch();
         Some(Self { program, scratch, columns })
     }
@@ -55,6 +56,7 @@ impl RowProgram {
         arrival: u64,
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>> {
+        debug_assert_eq!(row.len(), self.input().map_or(0, |schema| schema.columns.len()));
         if let Some(columns) = &self.columns {
             let values = columns.iter().map(|column| row[*column].with_one_nan());
             return Ok(Some(arena.alloc_slice_fill_iter(values)));
@@ -75,8 +77,8 @@ impl RowProgram {
     }
 }
 
-impl std::fmt::Debug for RowProgram {
+impl std::fmt::Debug for SingleRowProgram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RowProgram").field("columns", &self.columns).finish_non_exhaustive()
+        f.debug_struct("SingleRowProgram").field("columns", &self.columns).finish_non_exhaustive()
     }
 }

@@ -314,6 +314,7 @@ impl<'a> RowView<'a> {
     /// Returns how many bytes the row has.
     #[inline]
     pub fn byte_len(&self) -> usize {
+        debug_assert!(!self.bytes.is_empty(), "a row has a place for NULLs");
         self.bytes.len()
     }
 

@@ -1,7 +1,7 @@
 //! Several joiners, each on its thread: rows on their way to them, changes of their teams, and what they give.
 //!
 //! Joiners share no memory: each owns what it has, and gets messages in order. All are told the same watermarks, each
-//! behind the rows before it. Where a team changes, the rows of all joiners are cut first: a new member then waits for
+//! behind the rows before it. Before a team changes, all joiners are sent the rows so far: a new member then waits for
 //! the copy that another one makes behind the same rows, which is why no row is missed or had twice.
 
 use std::{
@@ -17,9 +17,9 @@ use lockstep_row::{Datum, Value};
 use crate::{
     bug::{self, StreamBug},
     join::TeamCounts,
-    joiner::{GivenMainRows, JoinOutput, Joiner, JoinerSize, PartitionCopy, RoundResult},
+    joiner::{GivenMainRows, Joiner, JoinerOutput, JoinerSize, PartitionCopy, RoundResult},
     reorder::{UnsettledRow, UnsettledRows},
-    schedule::{Route, Schedule, TeamChange},
+    schedule::{RowRoute, Schedule, TeamChange},
     watermark::PassedTimes,
 };
 
@@ -47,7 +47,7 @@ pub(crate) enum JoinerMessage {
 }
 
 /// Runs joiners.
-pub(crate) trait Crew<O: JoinOutput>: std::fmt::Debug {
+pub(crate) trait Crew<O: JoinerOutput>: std::fmt::Debug {
     /// Sends a message to a joiner. What becomes of one that has ended is known by [`Self::receive`].
     fn send(&mut self, joiner: usize, message: JoinerMessage);
     /// Waits for what a joiner gives at the end of a round.
@@ -67,7 +67,7 @@ pub(crate) struct JoinerCrew<O> {
     crew: Box<dyn Crew<O>>,
 }
 
-impl<O: JoinOutput> JoinerCrew<O> {
+impl<O: JoinerOutput> JoinerCrew<O> {
     pub(crate) fn new(schedule: Schedule, joiners: usize, crew: Box<dyn Crew<O>>) -> Self {
         Self {
             schedule,
@@ -97,7 +97,7 @@ impl<O: JoinOutput> JoinerCrew<O> {
 
     /// Takes a row, whose partition is not known yet.
     pub(crate) fn push(&mut self, row: UnsettledRow, columns: &[Datum<'_>]) {
-        let Route { partition, computed_by, others } =
+        let RowRoute { partition, computed_by, others } =
             self.schedule.route(row.source.into(), columns);
         for (joiner, unsent) in self.unsent.iter_mut().enumerate() {
             let is_computed = computed_by == Some(joiner);
@@ -171,6 +171,7 @@ impl<O: JoinOutput> JoinerCrew<O> {
     }
 
     fn send(&mut self, passed: PassedTimes) {
+        debug_assert_eq!(self.unsent.len(), self.unordered.len(), "each joiner has both");
         for joiner in 0..self.unsent.len() {
             let rows = std::mem::take(&mut self.unsent[joiner]);
             let unordered = std::mem::take(&mut self.unordered[joiner]);
@@ -193,7 +194,7 @@ struct JoinerThread<R> {
 }
 
 impl<R: Send + 'static> JoinerThread<R> {
-    fn start<O: JoinOutput<Rows = R>>(joiner: Joiner<O>, threads: Threads) -> io::Result<Self> {
+    fn start<O: JoinerOutput<Rows = R>>(joiner: Joiner<O>, threads: Threads) -> io::Result<Self> {
         let (messages, inbox) = channel();
         let (outbox, results) = channel();
         let thread = threads.spawn("lockstep-joiner", move || run(joiner, &inbox, &outbox))?;
@@ -211,7 +212,7 @@ impl<R> Drop for JoinerThread<R> {
     }
 }
 
-impl<O: JoinOutput> Crew<O> for JoinerThreads<O::Rows> {
+impl<O: JoinerOutput> Crew<O> for JoinerThreads<O::Rows> {
     fn send(&mut self, joiner: usize, message: JoinerMessage) {
         if let Some(messages) = &self.0[joiner].messages {
             // One that has ended gives no result.
@@ -240,7 +241,7 @@ fn ended() -> Box<Diagnostic> {
 }
 
 /// Does what a joiner is told, until nobody tells it more.
-fn run<O: JoinOutput>(
+fn run<O: JoinerOutput>(
     mut joiner: Joiner<O>,
     messages: &Receiver<JoinerMessage>,
     results: &Sender<Result<RoundResult<O::Rows>>>,
@@ -259,7 +260,7 @@ fn run<O: JoinOutput>(
 }
 
 /// Does what a message says, unless it is to wait for another joiner.
-pub(crate) fn handle<O: JoinOutput>(
+pub(crate) fn handle<O: JoinerOutput>(
     joiner: &mut Joiner<O>,
     message: JoinerMessage,
     give: impl FnOnce(Result<RoundResult<O::Rows>>),
@@ -286,6 +287,6 @@ pub(crate) fn handle<O: JoinOutput>(
             let _taken = to.send(joiner.size());
         }
         JoinerMessage::Forget { partition } => joiner.forget(partition),
-        JoinerMessage::Install { .. } => unreachable!("whoever runs it waits for the copy"),
+        JoinerMessage::Install { .. } => unreachable!("a crew waits for the copy"),
     }
 }

@@ -9,7 +9,7 @@ use lockstep_row::Datum;
 use crate::{
     bug::{self, StreamBug},
     crew::JoinerCrew,
-    joiner::{GivenMainRows, JoinOutput, Joiner, JoinerParts, JoinerSize, RoundResult},
+    joiner::{GivenMainRows, Joiner, JoinerOutput, JoinerParts, JoinerSize, RoundResult},
     reorder::UnsettledRow,
     schedule::{JOINERS_MAX, Schedule},
     spec::WindowJoinSpec,
@@ -28,7 +28,7 @@ use crate::{
 /// What was joined is given in *rounds*: [`Self::end_round`] ends one, and [`Self::take_round`] waits for its rows. Between
 /// the two more rows may be passed, so that the joiners always have some.
 #[derive(Debug)]
-pub struct WindowJoin<O: JoinOutput> {
+pub struct WindowJoin<O: JoinerOutput> {
     spec: Arc<WindowJoinSpec>,
     watermark: Watermark,
     joiners: Joiners<O>,
@@ -42,7 +42,7 @@ pub struct WindowJoin<O: JoinOutput> {
 
 /// Those who compute the windows.
 #[derive(Debug)]
-enum Joiners<O: JoinOutput> {
+enum Joiners<O: JoinerOutput> {
     /// One on this thread, and its rounds that have ended.
     One(Box<Joiner<O>>, VecDeque<Result<RoundResult<O::Rows>>>),
     Several(Box<JoinerCrew<O>>),
@@ -129,7 +129,7 @@ pub struct TeamCounts {
     pub imbalance: Option<f64>,
 }
 
-impl<O: JoinOutput> WindowJoin<O> {
+impl<O: JoinerOutput> WindowJoin<O> {
     /// Makes a join whose windows were found to be final at some time ([`WindowJoinSpec::check`]), with as many joiners as
     /// there are parts. Fails where a thread for one cannot be started.
     pub fn new(
@@ -265,6 +265,7 @@ impl<O: JoinOutput> WindowJoin<O> {
             Joiners::Several(crew) => crew.receive(),
         };
         let results: Vec<RoundResult<O::Rows>> = results.into_iter().collect::<Result<_>>()?;
+        debug_assert!(!results.is_empty(), "a joiner ends each round");
         self.joined = results.iter().map(|result| result.joined).sum();
         let lookups = self.spec.lookups.iter().chain(&self.spec.output_lookups);
         let mut held = vec![None; self.spec.sources.len()];
@@ -365,7 +366,7 @@ impl<O: JoinOutput> WindowJoin<O> {
     }
 }
 
-impl<O: JoinOutput> Joiners<O> {
+impl<O: JoinerOutput> Joiners<O> {
     fn join_unordered(&mut self, arrival: u64, columns: &[Datum<'_>]) {
         match self {
             Self::One(joiner, _) => {
@@ -377,7 +378,7 @@ impl<O: JoinOutput> Joiners<O> {
 }
 
 /// Makes joiners.
-fn joiners<O: JoinOutput>(
+fn joiners<O: JoinerOutput>(
     spec: &Arc<WindowJoinSpec>,
     parts: Vec<JoinerParts<O>>,
     lateness_ms: i64,

@@ -20,7 +20,7 @@ use crate::{
 const ARENA_BYTES_MAX: usize = 1 << 20;
 
 /// What is made of joined rows. Each joiner has one.
-pub trait JoinOutput: fmt::Debug + Send + 'static {
+pub trait JoinerOutput: fmt::Debug + Send + 'static {
     /// What it makes of them.
     type Rows: fmt::Debug + Send + 'static;
     /// Takes a row.
@@ -119,7 +119,7 @@ pub(crate) struct JoinerSize {
     pub(crate) bytes: usize,
 }
 
-impl<O: JoinOutput> Joiner<O> {
+impl<O: JoinerOutput> Joiner<O> {
     pub(crate) fn new(
         spec: &Arc<WindowJoinSpec>,
         (number, parts): (u8, JoinerParts<O>),

@@ -47,7 +47,7 @@ mod tests;
 mod watermark;
 
 pub use join::{JoinCounts, JoinProgress, JoinedRound, Pushed, StreamRow, TeamCounts, WindowJoin};
-pub use joiner::{JoinOutput, JoinerParts, WindowedRow};
+pub use joiner::{JoinerOutput, JoinerParts, WindowedRow};
 pub use lookup::MainProgram;
 pub use spec::{
     CallSpec, GroupSpec, LeastTime, LookupSpec, ScanSpec, SourceShape, SpecError, WindowJoinSpec,

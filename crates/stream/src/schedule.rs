@@ -5,9 +5,9 @@
 //! loaded joiner becomes a member as well, so that even one key can be computed by all joiners. A partition whose rows
 //! have become few goes back to one.
 //!
-//! Teams change where the rows of all joiners are cut at the same place ([`crate::WindowJoin`]): a new member gets a
-//! copy of what another one has, and a member that leaves has all rows that its main rows need before it forgets
-//! the partition. Main rows never change their joiner.
+//! A team changes between the same two rows for all joiners ([`crate::crew`]): a new member gets a copy of what another
+//! one has, and a member that leaves has all rows that its main rows need before it forgets the partition. Main rows
+//! never change their joiner.
 //!
 //! The balance is that of Scale-OIJ (ICDE 2023): the load of a joiner is the sum over its partitions, the largest
 //! partition of the most loaded joiner is shared with the least loaded one as long as they are uneven and that makes them
@@ -72,7 +72,7 @@ struct Partition {
 
 /// Where a row goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Route {
+pub(crate) struct RowRoute {
     pub(crate) partition: u16,
     /// The joiner that computes a main row.
     pub(crate) computed_by: Option<usize>,
@@ -120,7 +120,7 @@ impl Schedule {
     }
 
     /// Returns where a row goes.
-    pub(crate) fn route(&mut self, source: usize, columns: &[Datum<'_>]) -> Route {
+    pub(crate) fn route(&mut self, source: usize, columns: &[Datum<'_>]) -> RowRoute {
         let at = self.partition_of(source, columns);
         self.rows_of_period += 1;
         let has_main = self.has_main_candidates;
@@ -129,12 +129,12 @@ impl Schedule {
         let number = u16::try_from(at).expect("there are fewer than 2^16 partitions");
         if source > 0 {
             partition.other_rows += 1.0;
-            return Route { partition: number, computed_by: None, others: all };
+            return RowRoute { partition: number, computed_by: None, others: all };
         }
         partition.main_rows += 1.0;
         let own = partition.next_member();
         let others = if has_main { all & !(1 << own) } else { 0 };
-        Route { partition: number, computed_by: Some(own), others }
+        RowRoute { partition: number, computed_by: Some(own), others }
     }
 
     /// Returns whether teams may change now.
@@ -212,6 +212,7 @@ impl Schedule {
         while let Some((at, to)) = self.share_next() {
             let partition = &mut self.partitions[at];
             let from = partition.members().next().expect("a team has members");
+            debug_assert!(!partition.has(to), "it is not one of them");
             partition.members |= 1 << to;
             let partition = u16::try_from(at).expect("fewer than 2^16 partitions");
             changes.push(TeamChange::Join { partition, from, to });
@@ -277,7 +278,8 @@ impl Schedule {
         self.encoded.clear();
         let key = of_sources[source].iter().map(|column| columns[*column]);
         encode_key(key, &mut self.encoded);
-        (hash(&self.encoded) >> (64 - PARTITIONS.ilog2())) as usize
+        let number = hash(&self.encoded) >> (u64::BITS - PARTITIONS.ilog2());
+        usize::try_from(number).expect("a partition has few bits")
     }
 
     /// Changes teams at random after each row from now on.
@@ -342,6 +344,7 @@ impl Partition {
 }
 
 fn mean(loads: &[f64]) -> f64 {
+    debug_assert!(!loads.is_empty(), "there is a joiner");
     loads.iter().sum::<f64>() / loads.len() as f64
 }
 

@@ -167,6 +167,11 @@ impl WindowJoinSpec {
     /// Returns for each source the column that has the value of a main row's column in all rows which the main row
     /// meets; `None` unless there is one.
     fn meeting_columns(&self, main: usize) -> Option<Vec<usize>> {
+        debug_assert_eq!(
+            self.main_columns.len(),
+            self.width,
+            "each column is one of main rows or none"
+        );
         let mut columns: Vec<Option<usize>> = vec![None; self.sources.len()];
         columns[0] = Some(main);
         let mut set = |source: usize, column: usize| {

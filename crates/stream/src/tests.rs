@@ -20,7 +20,7 @@ use self::{
     draw::{Case, CaseRow, case},
 };
 use crate::{
-    JoinCounts, JoinOutput, JoinProgress, JoinerParts, Lateness, MainProgram, Pushed, StreamRow,
+    JoinCounts, JoinProgress, JoinerOutput, JoinerParts, Lateness, MainProgram, Pushed, StreamRow,
     WindowJoin, WindowedRow,
     bug::{self, StreamBug},
 };
@@ -32,7 +32,7 @@ type Joined = BTreeMap<u64, (Vec<String>, Vec<String>)>;
 #[derive(Debug, Default)]
 struct JoinedTexts(Vec<(u64, Vec<String>, Vec<String>)>);
 
-impl JoinOutput for JoinedTexts {
+impl JoinerOutput for JoinedTexts {
     type Rows = Vec<(u64, Vec<String>, Vec<String>)>;
 
     fn add(&mut self, row: WindowedRow<'_>) {
@@ -461,7 +461,7 @@ fn what_an_idle_source_gave_too_late_is_late_after_a_replay() {
 fn a_joiner_that_panics_is_an_error() {
     #[derive(Debug)]
     struct Panics;
-    impl JoinOutput for Panics {
+    impl JoinerOutput for Panics {
         type Rows = ();
 
         fn add(&mut self, _row: WindowedRow<'_>) {

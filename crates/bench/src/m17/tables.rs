@@ -36,7 +36,7 @@ enum Keys {
 }
 
 impl Keys {
-    fn draw(self, draw: &KeyedRandom, part: u64) -> u64 {
+    fn draw(self, draw: KeyedRandom, part: u64) -> u64 {
         match self {
             Self::Even(keys) => draw.below(2, keys),
             Self::Skewed(keys) => {
@@ -86,7 +86,7 @@ fn fill(session: &Session, table: &str, rows: u64, keys: Keys) -> Result<()> {
         let draws: Vec<(KeyedRandom, String, u64)> = numbers
             .map(|number| {
                 let draw = KeyedRandom::at(&[u64::from(table == "orders"), number]);
-                let user = format!("u{}", keys.draw(&draw, number * 10 / rows));
+                let user = format!("u{}", keys.draw(draw, number * 10 / rows));
                 (draw, user, number)
             })
             .collect();
@@ -105,6 +105,7 @@ fn fill(session: &Session, table: &str, rows: u64, keys: Keys) -> Result<()> {
 
 /// Runs a stream over all rows, and returns the cells of its line.
 fn run(session: &Session, (rows, joiners): (u64, u32)) -> Result<Vec<f64>> {
+    debug_assert!(rows > 3 * WINDOW_MS, "most of them become final");
     let clock = SystemClock::new();
     session.execute(&format!(
         "CREATE STREAM s INTO TABLE features OPTIONS(lateness='1s', joiners={joiners}) AS \
@@ -119,7 +120,7 @@ fn run(session: &Session, (rows, joiners): (u64, u32)) -> Result<Vec<f64>> {
              CAST(teams AS DOUBLE), imbalance FROM lockstep.streams",
         )?;
         let columns = output.batches[0].columns().iter();
-        let row: Vec<f64> = columns.map(|column| number(column)).collect();
+        let row: Vec<f64> = columns.map(number).collect();
         // The rows of the last second and its lateness are not final.
         if row[0] >= (2 * rows) as f64 && row[1] >= (rows - 3 * WINDOW_MS) as f64 {
             break row;
@@ -133,6 +134,7 @@ fn run(session: &Session, (rows, joiners): (u64, u32)) -> Result<Vec<f64>> {
 
 /// Returns the first number of a column.
 fn number(column: &ArrayRef) -> f64 {
+    debug_assert_eq!(column.len(), 1, "there is one stream");
     let column = column.as_primitive::<Float64Type>();
     if column.is_valid(0) { column.value(0) } else { 0.0 }
 }

@@ -19,7 +19,7 @@ use lockstep_plan::{
     LastJoin,
     lineage::{column, last_join, leftmost_table},
 };
-use lockstep_request::RowProgram;
+use lockstep_request::SingleRowProgram;
 use lockstep_row::{Arena, Datum};
 use lockstep_stream::{LeastTime, LookupSpec, MainProgram, SourceShape};
 
@@ -56,7 +56,7 @@ pub(super) struct JoinPlans {
 /// Computes the rows of the windows from joined rows.
 #[derive(Debug)]
 pub(super) struct JoinedRowProgram {
-    pub(super) program: RowProgram,
+    pub(super) program: SingleRowProgram,
     /// How many columns of a main row come first in a joined row, and how many then do not.
     pub(super) main_columns: (usize, usize),
 }

@@ -58,21 +58,21 @@ impl RowBuffer {
 
 /// Rows that a joiner of a query gave.
 #[derive(Debug)]
-pub(super) struct JoinedRows {
+pub(super) struct JoinerRows {
     pub(super) rows: FinalRows,
     /// For each the event time of its main row.
     pub(super) times: Vec<Option<i64>>,
 }
 
 /// Puts the rows of several joiners together, by event time and then by arrival; those of one stay as they are.
-pub(super) fn merged(mut of_joiners: Vec<JoinedRows>) -> Result<FinalRows> {
+pub(super) fn merged(mut of_joiners: Vec<JoinerRows>) -> Result<FinalRows> {
     debug_assert!(!of_joiners.is_empty(), "a query has a joiner");
-    let with_rows = |of: &JoinedRows| !of.times.is_empty();
+    let with_rows = |of: &JoinerRows| !of.times.is_empty();
     if of_joiners.iter().filter(|of| with_rows(of)).count() <= 1 {
         let only = of_joiners.iter().position(with_rows).unwrap_or(0);
         return Ok(of_joiners.swap_remove(only).rows);
     }
-    let places = of_joiners.iter().enumerate().flat_map(|(joiner, JoinedRows { rows, times })| {
+    let places = of_joiners.iter().enumerate().flat_map(|(joiner, JoinerRows { rows, times })| {
         let arrivals = times.iter().zip(&rows.arrivals).enumerate();
         arrivals.map(move |(at, (time, arrival))| (*time, *arrival, (joiner, at)))
     });

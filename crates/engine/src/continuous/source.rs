@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 
 use lockstep_diagnostic::Result;
-use lockstep_request::RowProgram;
+use lockstep_request::SingleRowProgram;
 use lockstep_row::{Arena, Datum, RowView};
 use lockstep_stream::{Pushed, StreamRow};
 use lockstep_table::{TableTail, TailRow};
@@ -62,11 +62,11 @@ pub(super) struct FollowedSource {
 #[derive(Debug)]
 pub(super) struct SourceProgram {
     /// Computes its columns, unless a condition leaves it out.
-    pub(super) rows: RowProgram,
+    pub(super) rows: SingleRowProgram,
     /// Which of them has the event time.
     pub(super) order: usize,
     /// Computes the event time of a row that was left out; `None` where there are no conditions.
-    pub(super) times: Option<RowProgram>,
+    pub(super) times: Option<SingleRowProgram>,
 }
 
 /// The rows of a table that are of one partition of a topic.

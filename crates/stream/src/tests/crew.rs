@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use lockstep_diagnostic::Result;
 
 use crate::{
-    JoinOutput,
+    JoinerOutput,
     crew::{Crew, JoinerCrew, JoinerMessage, handle},
     joiner::{Joiner, JoinerSize, RoundResult},
     schedule::Schedule,
@@ -14,19 +14,19 @@ use crate::{
 
 /// Joiners with the messages that they were sent.
 #[derive(Debug)]
-pub(super) struct SteppedJoiners<O: JoinOutput> {
+pub(super) struct SteppedJoiners<O: JoinerOutput> {
     joiners: Vec<SteppedJoiner<O>>,
     random: u64,
 }
 
 #[derive(Debug)]
-struct SteppedJoiner<O: JoinOutput> {
+struct SteppedJoiner<O: JoinerOutput> {
     joiner: Joiner<O>,
     messages: VecDeque<JoinerMessage>,
     results: VecDeque<Result<RoundResult<O::Rows>>>,
 }
 
-impl<O: JoinOutput> SteppedJoiners<O> {
+impl<O: JoinerOutput> SteppedJoiners<O> {
     /// Makes a crew of joiners whose teams change after each row.
     pub(super) fn crew(
         joiners: Vec<Joiner<O>>,
@@ -73,7 +73,7 @@ impl<O: JoinOutput> SteppedJoiners<O> {
     }
 }
 
-impl<O: JoinOutput> Crew<O> for SteppedJoiners<O> {
+impl<O: JoinerOutput> Crew<O> for SteppedJoiners<O> {
     fn send(&mut self, joiner: usize, message: JoinerMessage) {
         self.joiners[joiner].messages.push_back(message);
         for _ in 0..self.draw(4) {

@@ -7,7 +7,7 @@ use lockstep_row::Datum;
 
 use super::draw;
 use crate::{
-    schedule::{Route, Schedule, TeamChange},
+    schedule::{RowRoute, Schedule, TeamChange},
     watermark::PassedTimes,
 };
 
@@ -45,7 +45,7 @@ impl Routed {
     }
 
     /// Checks that a row goes to those who were told that they have its partition.
-    fn note(&mut self, Route { partition, computed_by, others }: Route) {
+    fn note(&mut self, RowRoute { partition, computed_by, others }: RowRoute) {
         let all = others | computed_by.map_or(0, |joiner| 1 << joiner);
         let members = self.members.entry(partition).or_insert(all);
         assert_eq!(*members, all, "those have a row who have the others");
@@ -104,7 +104,8 @@ fn teams_follow_the_frequent_keys() {
     let mut routed = Routed::new(4);
     for hot in 0..20 {
         // Half of the rows are of one key.
-        let key = |number: u64| if number % 2 == 0 { hot } else { (number % 1_000) as i32 + 100 };
+        let other = |number: u64| i32::try_from(number % 1_000).unwrap() + 100;
+        let key = |number: u64| if number.is_multiple_of(2) { hot } else { other(number) };
         routed.route(400_000, key);
         routed.route(100_000, key);
         assert!(routed.most() < 1.35, "{hot}: {}", routed.most());
