@@ -34,7 +34,7 @@ use std::{
 use arrow::{array::RecordBatch, compute::concat_batches};
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_host::{Clock, Threads};
+use lockstep_host::Clock;
 use lockstep_plan::BoundQuery;
 use lockstep_request::{CompileOptions, Program, SingleRowProgram};
 use lockstep_row::{Arena, DataType, Datum, TableSchema};
@@ -562,14 +562,15 @@ impl ContinuousPlan {
             Ok::<_, Box<Diagnostic>>(JoinerParts { program, output })
         };
         let threads = database.host().threads;
-        let count = if threads == Threads::None { 1 } else { options.joiners.get() };
-        let joiners = std::iter::repeat_with(joiner).take(count).collect::<Result<Vec<_>>>()?;
-        let ContinuousOptions { lateness_ms, idle_after_ms, .. } = options;
+        let ContinuousOptions { lateness_ms, idle_after_ms, joiners, .. } = options;
         let times = (Lateness { lateness_ms, idle_after_ms }, database.now_ms());
-        WindowJoin::new(self.join.clone(), joiners, times, threads).map_err(|error| {
-            let message = format!("could not start a thread for the query: {error}");
-            Box::new(Diagnostic::new(code::TOO_MANY, message).with_kind(Kind::Retry))
-        })
+        let start = |count: usize| {
+            let joiners = std::iter::repeat_with(joiner).take(count).collect::<Result<Vec<_>>>()?;
+            WindowJoin::new(self.join.clone(), joiners, times, threads)
+                .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))
+        };
+        // Where the machine has no further thread, this one computes all.
+        start(joiners.get()).or_else(|_| start(1))
     }
 
     /// Returns the tables of the query, with one without rows for those that its windows and its LAST JOINs give.

@@ -449,6 +449,10 @@ fn what_cannot_be_shared_is_said() {
         "a stream over sources with a group cannot begin with the latest row"
     );
     assert_eq!(
+        error("joiners=2", &several),
+        "a stream over sources with a group cannot have several joiners"
+    );
+    assert_eq!(
         error("emit='arrival'", &several),
         "a stream over sources with a group cannot use emit='arrival' with several tables"
     );
