@@ -18,7 +18,8 @@ missing = available()
 pytestmark = pytest.mark.skipif(missing is not None, reason=missing or "")
 
 GUIDE = Path(__file__).parents[2] / "docs/guide/kafka.md"
-WAIT_S = 60.0
+# A sink tries a message for 45 s and waits for a coordinator for 20 s before it begins again.
+WAIT_S = 180.0
 TABLE = "CREATE TABLE t (id INT, k STRING, ts TIMESTAMP, x DOUBLE, INDEX(KEY=k, TS=ts))"
 STREAM = """
     CREATE STREAM counted INTO TABLE counts OPTIONS(emit='arrival') AS

@@ -8,9 +8,10 @@
 //! anything is timed, all give the same results. What feeds the rows costs the same in all: they are read from memory.
 
 mod rivals;
+mod simulation;
 mod tables;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use lockstep_function::{BoundAggregate, CallArguments, Settings, aggregate};
 use lockstep_host::{Clock, SystemClock, Threads};
@@ -201,10 +202,17 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
         vec!["workload", "join", "rows/s", "p50 µs", "p99 µs", "p999 µs", "effectiveness"];
     let title = "interval joins".to_owned();
     let of_joins = MeasurementTable { title, columns, rows: lines };
-    let (title, rows) =
-        ("streams from tables to a table".to_owned(), tables::measure(options.quick)?);
-    let of_tables = MeasurementTable { title, columns: tables::COLUMNS.to_vec(), rows };
-    let tables = vec![of_joins, of_tables];
+    let of_tables = MeasurementTable {
+        title: "streams from tables to a table".to_owned(),
+        columns: tables::COLUMNS.to_vec(),
+        rows: tables::measure(options.quick)?,
+    };
+    let simulated = MeasurementTable {
+        title: "interval joins, simulated: a core for each joiner".to_owned(),
+        columns: simulation::COLUMNS.to_vec(),
+        rows: simulation::simulate(options.quick),
+    };
+    let tables = vec![of_joins, of_tables, simulated];
     let params = json!({ "rows_at_once": ROWS_AT_ONCE });
     let point = Point { params, ratios, ..Point::default() };
     Ok(Outcome { point, tables, sweeps: Vec::new(), notes: Map::new() })
@@ -318,6 +326,8 @@ struct StreamJoin {
     join: WindowJoin<IntervalResults>,
     /// The rows of the round.
     rows: u64,
+    /// Whether this thread is the joiner.
+    is_one: bool,
 }
 
 /// A round of several joiners has so many rows, as many as a stream reads of a table at once.
@@ -347,6 +357,22 @@ const NUMBER: usize = 3;
 
 impl StreamJoin {
     fn new(workload: &IntervalWorkload, joiners: usize) -> Self {
+        let (spec, parts, times) = Self::parts(workload, joiners);
+        let join = WindowJoin::new(spec, parts, times, Threads::System);
+        let is_one = joiners == 1;
+        Self { join: join.expect("threads are started"), rows: 0, is_one }
+    }
+
+    /// Makes a join whose joiners have cores of their own.
+    fn simulated(workload: &IntervalWorkload, joiners: usize, clock: Arc<dyn Clock>) -> Self {
+        let (spec, parts, times) = Self::parts(workload, joiners);
+        Self { join: WindowJoin::simulated(spec, parts, times, clock), rows: 0, is_one: false }
+    }
+
+    fn parts(
+        workload: &IntervalWorkload,
+        joiners: usize,
+    ) -> (WindowJoinSpec, Vec<JoinerParts<IntervalResults>>, (Lateness, i64)) {
         let bind = |name: &str| -> BoundAggregate {
             let function = aggregate::find(name).expect("the function exists");
             let (types, constants) = ([DataType::Double], [None]);
@@ -382,9 +408,7 @@ impl StreamJoin {
         };
         let lateness = Lateness { lateness_ms: workload.lateness, idle_after_ms: None };
         let parts = || JoinerParts { program: None, output: IntervalResults::default() };
-        let parts = (0..joiners).map(|_| parts()).collect();
-        let join = WindowJoin::new(spec, parts, (lateness, 0), Threads::System);
-        Self { join: join.expect("threads are started"), rows: 0 }
+        (spec, (0..joiners).map(|_| parts()).collect(), (lateness, 0))
     }
 }
 
@@ -421,7 +445,7 @@ impl IntervalJoin for StreamJoin {
 
     fn advance(&mut self, emit: &mut dyn FnMut(IntervalResult)) {
         self.join.advance(0);
-        let is_one = self.join.teams().joiners == 1;
+        let is_one = self.is_one;
         if is_one || self.rows >= ROWS_PER_ROUND {
             self.rows = 0;
             self.join.end_round();

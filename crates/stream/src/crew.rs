@@ -20,6 +20,7 @@ use crate::{
     joiner::{GivenMainRows, Joiner, JoinerOutput, JoinerSize, PartitionCopy, RoundResult},
     reorder::{UnsettledRow, UnsettledRows},
     schedule::{RowRoute, Schedule, TeamChange},
+    simulation::SimulatedTimes,
     watermark::PassedTimes,
 };
 
@@ -38,8 +39,8 @@ pub(crate) enum JoinerMessage {
     BeginReplay(GivenMainRows),
     /// To copy a partition for another joiner.
     Copy { partition: u16, to: Sender<PartitionCopy> },
-    /// To wait for the copy of a partition.
-    Install { partition: u16, from: Receiver<PartitionCopy> },
+    /// To wait for the copy of a partition that another joiner makes.
+    Install { partition: u16, member: usize, copy: Receiver<PartitionCopy> },
     /// To drop a partition.
     Forget { partition: u16 },
     /// To say what it has.
@@ -54,6 +55,10 @@ pub(crate) trait Crew<O: JoinerOutput>: std::fmt::Debug {
     fn receive(&mut self, joiner: usize) -> Result<RoundResult<O::Rows>>;
     /// Waits for what each joiner has.
     fn sizes(&mut self, joiners: usize) -> Vec<JoinerSize>;
+    /// Returns how long the threads were busy, if they are simulated.
+    fn simulated(&self) -> Option<SimulatedTimes> {
+        None
+    }
 }
 
 /// Joiners, and the rows that are on their way to them.
@@ -62,6 +67,8 @@ pub(crate) struct JoinerCrew<O> {
     schedule: Schedule,
     /// The rows that are sent next, by their joiners.
     unsent: Vec<UnsettledRows>,
+    /// The most rows of one of them.
+    unsent_max: usize,
     /// The main rows without an event time that are sent next.
     unordered: Vec<Vec<(u64, Vec<Value>)>>,
     crew: Box<dyn Crew<O>>,
@@ -72,6 +79,7 @@ impl<O: JoinerOutput> JoinerCrew<O> {
         Self {
             schedule,
             unsent: (0..joiners).map(|_| UnsettledRows::default()).collect(),
+            unsent_max: 0,
             unordered: vec![Vec::new(); joiners],
             crew,
         }
@@ -99,12 +107,14 @@ impl<O: JoinerOutput> JoinerCrew<O> {
     pub(crate) fn push(&mut self, row: UnsettledRow, columns: &[Datum<'_>]) {
         let RowRoute { partition, computed_by, others } =
             self.schedule.route(row.source.into(), columns);
-        for (joiner, unsent) in self.unsent.iter_mut().enumerate() {
-            let is_computed = computed_by == Some(joiner);
-            if is_computed || others >> joiner & 1 > 0 {
-                let row = UnsettledRow { partition, is_computed, ..row };
-                unsent.push(row, columns.iter().map(Datum::to_value));
-            }
+        let mut left = others | computed_by.map_or(0, |joiner| 1 << joiner);
+        while left > 0 {
+            let joiner = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let row = UnsettledRow { partition, is_computed: computed_by == Some(joiner), ..row };
+            let unsent = &mut self.unsent[joiner];
+            unsent.push(row, columns.iter().map(Datum::to_value));
+            self.unsent_max = self.unsent_max.max(unsent.entries.len());
         }
     }
 
@@ -117,9 +127,8 @@ impl<O: JoinerOutput> JoinerCrew<O> {
 
     /// Sends the rows if they are many, and changes teams now and then. `newest` is the newest event time of all rows.
     pub(crate) fn advance(&mut self, passed: PassedTimes, newest: Option<i64>) {
-        let is_full = |rows: &UnsettledRows| rows.entries.len() >= ROWS_PER_MESSAGE;
         let is_due = self.schedule.is_due();
-        if !is_due && !self.unsent.iter().any(is_full) {
+        if !is_due && self.unsent_max < ROWS_PER_MESSAGE {
             return;
         }
         // All joiners have the same rows before a change.
@@ -134,7 +143,8 @@ impl<O: JoinerOutput> JoinerCrew<O> {
                 TeamChange::Join { partition, from, to } => {
                     let (sender, receiver) = channel();
                     self.crew.send(from, JoinerMessage::Copy { partition, to: sender });
-                    self.crew.send(to, JoinerMessage::Install { partition, from: receiver });
+                    let (member, copy) = (from, receiver);
+                    self.crew.send(to, JoinerMessage::Install { partition, member, copy });
                 }
                 TeamChange::Forget { partition, joiner } => {
                     self.crew.send(joiner, JoinerMessage::Forget { partition });
@@ -170,8 +180,13 @@ impl<O: JoinerOutput> JoinerCrew<O> {
         self.crew.sizes(self.unsent.len())
     }
 
+    pub(crate) fn simulated(&self) -> Option<SimulatedTimes> {
+        self.crew.simulated()
+    }
+
     fn send(&mut self, passed: PassedTimes) {
         debug_assert_eq!(self.unsent.len(), self.unordered.len(), "each joiner has both");
+        self.unsent_max = 0;
         for joiner in 0..self.unsent.len() {
             let rows = std::mem::take(&mut self.unsent[joiner]);
             let unordered = std::mem::take(&mut self.unordered[joiner]);
@@ -247,9 +262,9 @@ fn run<O: JoinerOutput>(
     results: &Sender<Result<RoundResult<O::Rows>>>,
 ) {
     while let Ok(message) = messages.recv() {
-        if let JoinerMessage::Install { partition, from } = message {
-            // Whoever copies it has ended where there is none.
-            let Ok(copy) = from.recv() else { return };
+        if let JoinerMessage::Install { partition, copy, .. } = message {
+            // The other one has ended where there is none.
+            let Ok(copy) = copy.recv() else { return };
             joiner.install(partition, copy);
             continue;
         }

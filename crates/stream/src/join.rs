@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, io, sync::Arc};
 
 use lockstep_diagnostic::Result;
-use lockstep_host::Threads;
+use lockstep_host::{Clock, Threads};
 use lockstep_row::Datum;
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     joiner::{GivenMainRows, Joiner, JoinerOutput, JoinerParts, JoinerSize, RoundResult},
     reorder::UnsettledRow,
     schedule::{JOINERS_MAX, Schedule},
+    simulation::{SimulatedCrew, SimulatedTimes},
     spec::WindowJoinSpec,
     watermark::{Lateness, PassedTimes, SourceProgress, Timeliness, Watermark},
 };
@@ -150,8 +151,22 @@ impl<O: JoinerOutput> WindowJoin<O> {
         Ok(Self::of(spec, joiners, (lateness, now_ms)))
     }
 
+    /// Makes a join whose joiners would have threads and cores of their own, which is simulated
+    /// ([`Self::simulated_times`]).
+    #[doc(hidden)]
+    pub fn simulated(
+        spec: WindowJoinSpec,
+        parts: Vec<JoinerParts<O>>,
+        times: (Lateness, i64),
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self::with_crew(spec, parts, times, |joiners, schedule| {
+            let count = joiners.len();
+            JoinerCrew::new(schedule, count, Box::new(SimulatedCrew::new(joiners, clock)))
+        })
+    }
+
     /// Makes a join of some joiners that are run as the crew does it.
-    #[cfg(test)]
     pub(crate) fn with_crew(
         spec: WindowJoinSpec,
         parts: Vec<JoinerParts<O>>,
@@ -354,6 +369,15 @@ impl<O: JoinerOutput> WindowJoin<O> {
             candidates: sum(|size| size.candidates),
             keys: sum(|size| size.keys),
             bytes: sum(|size| size.bytes),
+        }
+    }
+
+    /// Returns how long the threads were busy that are simulated.
+    #[doc(hidden)]
+    pub fn simulated_times(&self) -> Option<SimulatedTimes> {
+        match &self.joiners {
+            Joiners::One(..) => None,
+            Joiners::Several(crew) => crew.simulated(),
         }
     }
 

@@ -23,6 +23,9 @@
 //! | module | what |
 //! |---|---|
 //! | `join` | [`WindowJoin`]: the interface |
+//! | `joiner` | what one joiner computes |
+//! | `crew`, `schedule` | several joiners on threads, and which of them has which rows |
+//! | `simulation` | joiners on more cores than there are |
 //! | `spec` | what is computed |
 //! | `watermark` | up to which time all rows have come |
 //! | `reorder` | rows that are not settled |
@@ -40,6 +43,7 @@ mod reorder;
 mod results;
 mod scan;
 mod schedule;
+mod simulation;
 mod slide;
 mod spec;
 #[cfg(test)]
@@ -49,6 +53,7 @@ mod watermark;
 pub use join::{JoinCounts, JoinProgress, JoinedRound, Pushed, StreamRow, TeamCounts, WindowJoin};
 pub use joiner::{JoinerOutput, JoinerParts, WindowedRow};
 pub use lookup::MainProgram;
+pub use simulation::SimulatedTimes;
 pub use spec::{
     CallSpec, GroupSpec, LeastTime, LookupSpec, ScanSpec, SourceShape, SpecError, WindowJoinSpec,
 };

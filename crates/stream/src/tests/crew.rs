@@ -53,9 +53,11 @@ impl<O: JoinerOutput> SteppedJoiners<O> {
         let SteppedJoiner { joiner, messages, results } = &mut self.joiners[joiner];
         match messages.pop_front() {
             None => {}
-            Some(JoinerMessage::Install { partition, from }) => match from.try_recv() {
+            Some(JoinerMessage::Install { partition, member, copy }) => match copy.try_recv() {
                 Ok(copy) => joiner.install(partition, copy),
-                Err(_) => messages.push_front(JoinerMessage::Install { partition, from }),
+                Err(_) => {
+                    messages.push_front(JoinerMessage::Install { partition, member, copy });
+                }
             },
             Some(message) => handle(joiner, message, |result| results.push_back(result)),
         }
