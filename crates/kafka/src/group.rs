@@ -39,6 +39,9 @@ use crate::{
 
 /// How long a turn of the membership takes.
 const TURN: Duration = Duration::from_millis(100);
+/// How long a membership rests between two of them. A turn may take no time at all, when messages of paused partitions fill
+/// the consumer's buffer, and all connections of the process share one thread.
+const TURN_PAUSE: Duration = Duration::from_millis(20);
 /// How long a member waits after an error.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// How long the brokers have to take a note, and to let a member go.
@@ -285,13 +288,11 @@ impl MemberTurns {
                 () = self.ending.notified() => break,
                 done = self.turn() => done,
             };
-            let is_failed = done.is_err();
+            let pause = if done.is_err() { RETRY_DELAY } else { TURN_PAUSE };
             *self.error.lock() = done.err();
-            if is_failed {
-                tokio::select! {
-                    () = self.ending.notified() => break,
-                    () = sleep(RETRY_DELAY) => {}
-                }
+            tokio::select! {
+                () = self.ending.notified() => break,
+                () = sleep(pause) => {}
             }
         }
         // It has nothing that could be lost.
