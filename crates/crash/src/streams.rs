@@ -141,14 +141,11 @@ pub fn child(directory: &Path, seed: u64, failpoint: Option<(&str, u64)>, bug: O
 
 /// Returns the statements that make the objects, with the names of the last ones that they make.
 fn definitions() -> Vec<(&'static str, String)> {
-    let stream = |(name, _): &(&'static str, &str)| {
+    let stream = |((name, _), joiners): (&(&'static str, &str), u32)| {
         let query = query_of(name);
         let options = match *name {
             AT_ARRIVAL => "emit='arrival'".to_owned(),
-            name => {
-                let joiners = 1 + name.len() % 3;
-                format!("lateness={LATENESS_MS}, late_rows='{name}_late', joiners={joiners}")
-            }
+            name => format!("lateness={LATENESS_MS}, late_rows='{name}_late', joiners={joiners}"),
         };
         let sql =
             format!("CREATE STREAM {name} INTO TABLE {name}_results OPTIONS({options}) AS {query}");
@@ -156,7 +153,7 @@ fn definitions() -> Vec<(&'static str, String)> {
     };
     let tables = TABLES.split(';').zip(["orders", "events"]);
     let tables = tables.map(|(sql, name)| (name, sql.to_owned()));
-    tables.chain(STREAMS.iter().map(stream)).collect()
+    tables.chain(STREAMS.iter().zip(1..).map(stream)).collect()
 }
 
 fn query_of(stream: &str) -> String {

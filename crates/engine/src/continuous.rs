@@ -316,8 +316,7 @@ impl ContinuousQuery {
         self.advance();
         self.end_round();
         // While joiners compute what was read, the rows of the round before are given.
-        let is_one = self.join.teams().joiners == 1;
-        self.take_rounds(if has_read && !is_one { 1 } else { 0 })?;
+        self.take_rounds(usize::from(has_read && !self.join.has_one_joiner()))?;
         self.take_ready()
     }
 
@@ -436,7 +435,7 @@ impl ContinuousQuery {
 
     /// Returns the newest event time of all sources.
     pub(crate) fn newest(&self) -> Option<i64> {
-        self.join.sources().iter().filter_map(|source| source.newest).max()
+        self.join.newest()
     }
 
     /// Takes the late rows that were read since the last call, if they are kept.

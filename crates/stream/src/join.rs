@@ -341,6 +341,16 @@ impl<O: JoinerOutput> WindowJoin<O> {
         self.watermark.end(source);
     }
 
+    /// Returns whether windows are computed on the thread that passes the rows.
+    pub fn has_one_joiner(&self) -> bool {
+        matches!(self.joiners, Joiners::One(..))
+    }
+
+    /// Returns the newest event time of all sources.
+    pub fn newest(&self) -> Option<i64> {
+        self.watermark.newest()
+    }
+
     /// Returns how far the sources are.
     pub fn sources(&self) -> &[SourceProgress] {
         self.watermark.sources()

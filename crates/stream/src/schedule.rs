@@ -188,11 +188,11 @@ impl Schedule {
 
     /// Leaves teams with few rows to their least loaded members.
     fn leave_small_teams(&mut self, newest: Option<i64>) {
-        let loads = self.loads();
-        let mean = mean(&loads);
         if self.ahead_ms.is_none() {
             return;
         }
+        let loads = self.loads();
+        let mean = mean(&loads);
         for partition in self.partitions.iter_mut().filter(|of| of.members.count_ones() > 1) {
             let whole = partition.other_rows + partition.main_rows * (1.0 + MAIN_ROW_LOAD);
             if whole > mean * SMALL_PART {

@@ -108,6 +108,7 @@ impl<O: JoinerOutput> Crew<O> for SimulatedCrew<O> {
     fn receive(&mut self, joiner: usize) -> Result<RoundResult<O::Rows>> {
         self.stop();
         let (given_ns, result) = self.joiners[joiner].results.pop_front().expect("a round ended");
+        debug_assert_ne!(given_ns, u64::MAX, "its time was noted");
         self.now_ns = self.now_ns.max(given_ns);
         self.go_on();
         result
