@@ -12,7 +12,7 @@ pub(crate) struct BenchOptions {
     /// Workload to run: M1 to M6, M8 to M11, M13 to M17.
     #[arg(value_enum, ignore_case = true,
         required_unless_present_any = ["install", "publish", "training_step", "grouping_step", "restart_step",
-            "network_step"])]
+            "network_step", "stream_step"])]
     pub(crate) workload: Option<WorkloadId>,
 
     /// Prints the result as a line of JSON after all other output.
@@ -39,6 +39,10 @@ pub(crate) struct BenchOptions {
     /// Also runs the workload's sweeps; with `--peers`, the peers run in them, too.
     #[arg(long)]
     pub(crate) sweep: bool,
+
+    /// Also runs streams with an idle side for so many minutes each, and measures their memory; in M17 only.
+    #[arg(long, value_name = "MINUTES")]
+    pub(crate) soak: Option<u64>,
 
     /// Writes the JSON, a table and a plot into this directory.
     #[arg(long, value_name = "DIRECTORY")]
@@ -67,6 +71,10 @@ pub(crate) struct BenchOptions {
     /// Runs a server of M14 in this process: a JSON object.
     #[arg(long, hide = true, value_name = "STEP")]
     pub(crate) network_step: Option<String>,
+
+    /// Runs a stream of M17 in this process: a JSON object.
+    #[arg(long, hide = true, value_name = "STEP")]
+    pub(crate) stream_step: Option<String>,
 }
 
 impl BenchOptions {

@@ -9,6 +9,7 @@
 
 mod rivals;
 mod simulation;
+mod soak;
 mod tables;
 
 use std::{collections::HashMap, sync::Arc};
@@ -24,6 +25,7 @@ use lockstep_stream::{
 use serde_json::{Map, json};
 
 use self::rivals::{KeyJoin, SplitJoin};
+pub(crate) use self::soak::run_step;
 use crate::{
     arguments::BenchOptions,
     draw::KeyedRandom,
@@ -212,7 +214,12 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
         columns: simulation::COLUMNS.to_vec(),
         rows: simulation::simulate(options.quick),
     };
-    let tables = vec![of_joins, of_tables, simulated];
+    let mut tables = vec![of_joins, of_tables, simulated];
+    if let Some(minutes) = options.soak {
+        let title = "memory of a stream with an idle side".to_owned();
+        let (columns, rows) = (soak::COLUMNS.to_vec(), soak::measure(minutes)?);
+        tables.push(MeasurementTable { title, columns, rows });
+    }
     let params = json!({ "rows_at_once": ROWS_AT_ONCE });
     let point = Point { params, ratios, ..Point::default() };
     Ok(Outcome { point, tables, sweeps: Vec::new(), notes: Map::new() })

@@ -137,7 +137,7 @@ fn processor_ticks(process: u32) -> f64 {
 }
 
 /// Reads a size from the status of a process, in KiB; 0 when it has ended.
-fn status_kib(process: u32, name: &str) -> f64 {
+pub(crate) fn status_kib(process: u32, name: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0.0)

@@ -49,6 +49,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     if let Some(step) = &options.network_step {
         return m14::run_step(step);
     }
+    if let Some(step) = &options.stream_step {
+        return m17::run_step(step);
+    }
     if options.install {
         install(&mut |line| say(line))?;
     }

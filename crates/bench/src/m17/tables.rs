@@ -7,7 +7,7 @@ use arrow::{
     array::{Array, ArrayRef, AsArray},
     datatypes::Float64Type,
 };
-use lockstep_engine::{Database, Session};
+use lockstep_engine::{Database, Output, Session};
 use lockstep_host::{Clock, SystemClock};
 use lockstep_row::Datum;
 
@@ -119,8 +119,7 @@ fn run(session: &Session, (rows, joiners): (u64, u32)) -> Result<Vec<f64>> {
             "SELECT CAST(rows_read AS DOUBLE), CAST(rows_written AS DOUBLE), \
              CAST(teams AS DOUBLE), imbalance FROM lockstep.streams",
         )?;
-        let columns = output.batches[0].columns().iter();
-        let row: Vec<f64> = columns.map(number).collect();
+        let row = numbers(&output);
         // The rows of the last second and its lateness are not final.
         if row[0] >= (2 * rows) as f64 && row[1] >= (rows - 3 * WINDOW_MS) as f64 {
             break row;
@@ -130,6 +129,11 @@ fn run(session: &Session, (rows, joiners): (u64, u32)) -> Result<Vec<f64>> {
     session.execute("DROP STREAM s")?;
     session.execute("DROP TABLE features")?;
     Ok(vec![figures[0] / seconds, figures[1] / seconds, figures[2], figures[3]])
+}
+
+/// Returns the numbers of a row.
+pub(super) fn numbers(output: &Output) -> Vec<f64> {
+    output.batches[0].columns().iter().map(number).collect()
 }
 
 /// Returns the first number of a column.
