@@ -158,6 +158,8 @@ pub(crate) enum PeerName {
     Polars,
     /// With two threads in one Java process, in M9 only.
     Spark,
+    /// In one Java process, in M17 only.
+    Flink,
 }
 
 /// Why the program ends without measuring.

@@ -12,10 +12,11 @@
 //! | `m1` … `m6`, `m8` … `m10`, `m11`, `m13`, `m14` (M15 too), `m16`, `m17` | the workloads |
 //! | `peer` | DuckDB, MariaDB, PostgreSQL, Redis, SQLite: their servers, protocols and SQL; the packages of Python |
 //! | `system`, `measure`, `measured_process`, `answer` | what is measured, how, and whether answers agree |
-//! | `report`, `result_table`, `plot`, `publish`, `machine` | the result as JSON, Markdown and SVG, and the machine it was measured on |
+//! | `report`, `result_table`, `plot`, `curves`, `publish`, `machine` | the result as JSON, Markdown and SVG, and the machine it was measured on |
 
 mod answer;
 mod arguments;
+mod curves;
 mod draw;
 mod engine_memory;
 mod error;

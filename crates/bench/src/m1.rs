@@ -24,7 +24,7 @@ pub(crate) use engine::M1Lockstep;
 pub(crate) use peer_sql::insert_statement;
 pub(crate) use query::{output_count, query as m1_query, schema as m1_schema};
 pub(crate) use redis::{FoldLocation, RedisRows};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use crate::{
     arguments::BenchOptions,
@@ -121,7 +121,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
             sweeps.push((name, points));
         }
     }
-    Ok(Outcome { point, sweeps, notes: Map::new(), tables: Vec::new() })
+    Ok(Outcome { point, sweeps, ..Outcome::default() })
 }
 
 fn run_point(options: &BenchOptions, shape: M1Shape, with_peers: bool) -> Result<Point> {

@@ -87,7 +87,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     }
     let params: Json = json!({ "rows": rows, "groups": group_counts });
     let point = Point { params, ratios, ..Point::default() };
-    Ok(Outcome { point, tables, sweeps: Vec::new(), notes: Map::new() })
+    Ok(Outcome { point, tables, ..Outcome::default() })
 }
 
 /// Measures a system, and checks that every run gives the row that the rows decide.

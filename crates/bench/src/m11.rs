@@ -240,7 +240,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     }
     let params = json!({ "shapes": ["100 bytes", "M1"], "rows": counts });
     let point = Point { params, ratios, ..Point::default() };
-    Ok(Outcome { point, tables, sweeps: Vec::new(), notes: Map::new() })
+    Ok(Outcome { point, tables, ..Outcome::default() })
 }
 
 /// Measures a system with both contents of the page cache.

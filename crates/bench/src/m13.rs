@@ -211,7 +211,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
         BATCHES.iter().map(|batch| table(*batch, &measured)).collect();
     tables.push(log_bytes()?);
     let point = Point { params, ratios: ratios(&measured), ..Point::default() };
-    Ok(Outcome { point, tables, sweeps: Vec::new(), notes: Map::new() })
+    Ok(Outcome { point, tables, ..Outcome::default() })
 }
 
 /// Measures a system once with each number of writers and each size of batches.

@@ -121,7 +121,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
         "features": sets.map(|set| set.feature_count()),
     });
     let point = Point { params, systems: Vec::new(), ratios };
-    Ok(Outcome { point, sweeps: Vec::new(), notes, tables })
+    Ok(Outcome { point, notes, tables, ..Outcome::default() })
 }
 
 /// Measures all systems with one set of features.

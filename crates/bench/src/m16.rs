@@ -153,7 +153,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     let tables = vec![MeasurementTable { title, columns, rows: lines }];
     let params = json!({ "rows": rows.count(), "keys": rows.keys, "max_memory": limit });
     let point = Point { params, ratios, ..Point::default() };
-    Ok(Outcome { point, tables, sweeps: Vec::new(), notes })
+    Ok(Outcome { point, tables, notes, ..Outcome::default() })
 }
 
 impl BothTables {

@@ -7,33 +7,38 @@
 //! The baselines are the two algorithms that the paper compares itself with, over the same rows ([`rivals`]). Before
 //! anything is timed, all give the same results. What feeds the rows costs the same in all: they are read from memory.
 
+mod flink;
+mod pace;
+mod rival_crew;
 mod rivals;
 mod simulation;
 mod soak;
+mod stream_join;
+mod sweeps;
 mod tables;
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
-use lockstep_function::{BoundAggregate, CallArguments, Settings, aggregate};
-use lockstep_host::{Clock, SystemClock, Threads};
-use lockstep_plan::{Frame, Window};
-use lockstep_row::{DataType, Datum, Value};
-use lockstep_stream::{
-    CallSpec, GroupSpec, JoinerOutput, JoinerParts, Lateness, ScanSpec, SourceShape, StreamRow,
-    WindowJoin, WindowJoinSpec, WindowedRow,
-};
-use serde_json::{Map, json};
+use hdrhistogram::Histogram;
+use lockstep_host::{Clock, SystemClock};
+use serde_json::{Map, Value as Json, json};
 
-use self::rivals::{KeyJoin, SplitJoin};
 pub(crate) use self::soak::run_step;
+use self::{
+    rival_crew::{Division, RivalCrew},
+    rivals::{KeyJoin, SplitJoin},
+    stream_join::StreamJoin,
+};
 use crate::{
-    arguments::BenchOptions,
+    arguments::{BenchOptions, PeerName},
+    curves::Curves,
     draw::KeyedRandom,
     error::{Error, Result},
+    m9::python_environment,
     measure::{latencies, record},
-    report::{Point, rounded},
+    report::{LOCKSTEP, Point, rounded},
     result_table::{MeasurementTable, ResultCell},
-    suite::{Outcome, say},
+    suite::{Outcome, say, wanted},
 };
 
 /// A workload. Times are in microseconds.
@@ -104,6 +109,8 @@ const WORKLOADS: [IntervalWorkload; 6] = [
 const ROWS_GENERATED: u64 = 4_096;
 /// So many rows are pushed before results are taken.
 const ROWS_AT_ONCE: u64 = 64;
+/// A round of several joiners has so many rows, as many as a stream reads of a table at once.
+const ROWS_PER_ROUND: u64 = 1_024;
 /// Rows of a workload at most, with `--quick` and without it.
 const ROWS_QUICK: u64 = 300_000;
 const ROWS: u64 = 20_000_000;
@@ -136,8 +143,12 @@ struct IntervalResult {
 trait IntervalJoin {
     /// Takes a row.
     fn push(&mut self, event: StreamEvent, emit: &mut dyn FnMut(IntervalResult));
-    /// Gives the results that are final.
+    /// Gives the results that are final; those of several joiners are given with a later round.
     fn advance(&mut self, emit: &mut dyn FnMut(IntervalResult));
+    /// Gives all results that are final.
+    fn flush(&mut self, emit: &mut dyn FnMut(IntervalResult)) {
+        self.advance(emit);
+    }
     /// Returns the rows in windows, as a part of those that were visited; `None` where windows are slid.
     fn effectiveness(&self) -> Option<f64>;
 }
@@ -145,8 +156,8 @@ trait IntervalJoin {
 /// What was measured of a join.
 struct JoinRun {
     rows_per_second: f64,
-    /// From the push of the row that decides a result to the result, in microseconds.
-    latencies_us: [f64; 3],
+    /// From the push of the row that decides a result to the result.
+    latencies: Histogram<u64>,
     effectiveness: Option<f64>,
 }
 
@@ -177,52 +188,100 @@ impl IntervalWorkload {
             ("lockstep", Box::new(StreamJoin::new(self, 1))),
             ("lockstep, 2 joiners", Box::new(StreamJoin::new(self, 2))),
             ("Key-OIJ", Box::new(KeyJoin::new(self.keys, self.window, self.lateness))),
+            ("Key-OIJ, 2 joiners", Box::new(RivalCrew::new(self, Division::Keys, 2))),
             ("SplitJoin", Box::new(SplitJoin::new(self.window, self.lateness))),
+            ("SplitJoin, 2 joiners", Box::new(RivalCrew::new(self, Division::InTurn, 2))),
         ]
     }
 }
 
 /// Runs the workload.
 pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
-    let mut lines = Vec::new();
-    let mut ratios = Map::new();
+    let mut joins = Joins::default();
     for workload in WORKLOADS {
-        compare(&workload)?;
-        let mut first = None;
-        for (name, join) in workload.systems() {
-            let run = measure(&workload, join, options.quick);
-            say(&format!("{} {name}: {:.0} rows/s", workload.name, run.rows_per_second));
-            let own = *first.get_or_insert(run.rows_per_second);
-            if name != "lockstep" {
-                let ratio = json!(rounded(own / run.rows_per_second));
-                ratios.insert(format!("{}: lockstep/{name}, rows/s", workload.name), ratio);
-            }
-            lines.push(run.cells(workload.name, name));
-        }
+        joins.measure(&workload, options.quick)?;
     }
-    let columns =
-        vec!["workload", "join", "rows/s", "p50 µs", "p99 µs", "p999 µs", "effectiveness"];
-    let title = "interval joins".to_owned();
-    let of_joins = MeasurementTable { title, columns, rows: lines };
-    let of_tables = MeasurementTable {
-        title: "streams from tables to a table".to_owned(),
-        columns: tables::COLUMNS.to_vec(),
-        rows: tables::measure(options.quick)?,
+    let table = |title: &str, columns: &[&'static str], rows| MeasurementTable {
+        title: title.to_owned(),
+        columns: columns.to_vec(),
+        rows,
     };
-    let simulated = MeasurementTable {
-        title: "interval joins, simulated: a core for each joiner".to_owned(),
-        columns: simulation::COLUMNS.to_vec(),
-        rows: simulation::simulate(options.quick),
+    let mut tables = vec![table("interval joins", &JOIN_COLUMNS, joins.lines)];
+    let mut curves = joins.panels;
+    let mut add = |title: &str, columns: &[&'static str], (rows, panels): Measurement| {
+        tables.push(table(title, columns, rows));
+        curves.extend(panels);
     };
-    let mut tables = vec![of_joins, of_tables, simulated];
+    let title = "interval joins at the rate of the workload, one joiner";
+    add(title, &pace::COLUMNS, pace::measure(options.quick));
+    if options.sweep {
+        add("sweeps around the default workload", &sweeps::COLUMNS, sweeps::measure(options.quick));
+    }
+    if wanted(options, PeerName::Flink, || python_environment(flink::ENVIRONMENT))?.is_some() {
+        let own = |workload: &str| joins.own.get(workload).copied();
+        let rows = flink::measure(options.quick, own)?;
+        add("beside Flink's interval join", &flink::COLUMNS, (rows, Vec::new()));
+    }
+    add("streams from tables to a table", &tables::COLUMNS, tables::measure(options.quick)?);
+    let rows = simulation::simulate(options.quick);
+    let title = "interval joins, simulated: a core for each joiner";
+    add(title, &simulation::COLUMNS, (rows, Vec::new()));
     if let Some(minutes) = options.soak {
-        let title = "memory of a stream with an idle side".to_owned();
-        let (columns, rows) = (soak::COLUMNS.to_vec(), soak::measure(minutes)?);
-        tables.push(MeasurementTable { title, columns, rows });
+        let title = "memory of a stream with an idle side";
+        add(title, &soak::COLUMNS, (soak::measure(minutes)?, Vec::new()));
     }
     let params = json!({ "rows_at_once": ROWS_AT_ONCE });
-    let point = Point { params, ratios, ..Point::default() };
-    Ok(Outcome { point, tables, sweeps: Vec::new(), notes: Map::new() })
+    let point = Point { params, ratios: joins.ratios, ..Point::default() };
+    Ok(Outcome { point, tables, curves, ..Outcome::default() })
+}
+
+/// The lines of a table, and pictures.
+type Measurement = (Vec<Vec<ResultCell>>, Vec<Curves>);
+
+/// The heads of the columns of interval joins.
+const JOIN_COLUMNS: [&str; 7] =
+    ["workload", "join", "rows/s", "p50 µs", "p99 µs", "p999 µs", "effectiveness"];
+
+/// What was measured of all joins, as fast as they take rows.
+#[derive(Default)]
+struct Joins {
+    lines: Vec<Vec<ResultCell>>,
+    panels: Vec<Curves>,
+    ratios: Map<String, Json>,
+    /// The rows per second of Lockstep with one joiner, by workload.
+    own: HashMap<&'static str, f64>,
+}
+
+impl Joins {
+    fn measure(&mut self, workload: &IntervalWorkload, is_quick: bool) -> Result<()> {
+        compare(workload)?;
+        let (rows, run_ms) = if is_quick { (ROWS_QUICK, RUN_MS_QUICK) } else { (ROWS, RUN_MS) };
+        // Each rival beside Lockstep with as many joiners.
+        let mut own = HashMap::new();
+        let mut lines = Vec::new();
+        for (name, join) in workload.systems() {
+            let run = measure_for(workload, join, (rows, run_ms));
+            say(&format!("{} {name}: {:.0} rows/s", workload.name, run.rows_per_second));
+            let (system, joiners) = name.split_once(", ").unwrap_or((name, "1 joiner"));
+            let of_own = *own.entry(joiners).or_insert(run.rows_per_second);
+            if system != LOCKSTEP {
+                let ratio = json!(rounded(of_own / run.rows_per_second));
+                let name = format!("{}: lockstep/{system}, rows/s, {joiners}", workload.name);
+                self.ratios.insert(name, ratio);
+            }
+            self.lines.push(run.cells(workload.name, name));
+            lines.push((name.to_owned(), pace::distribution(&run.latencies)));
+        }
+        self.own.insert(workload.name, own["1 joiner"]);
+        self.panels.push(Curves {
+            title: format!("{}, as fast as rows are taken", workload.name),
+            x: "latency, µs",
+            y: "part of the results",
+            is_log: (true, false),
+            lines,
+        });
+        Ok(())
+    }
 }
 
 /// Checks that all joins give the same results for some rows, once windows are full or as far as is cheap.
@@ -272,16 +331,16 @@ fn fill(workload: &IntervalWorkload, join: &mut dyn IntervalJoin) -> u64 {
     for number in rows..rows + ROWS_GENERATED {
         join.push(workload.event(number), &mut ignore);
     }
-    join.advance(&mut ignore);
+    join.flush(&mut ignore);
     rows + ROWS_GENERATED
 }
 
-fn measure(
+/// Measures a join over so many rows at most, and for so many milliseconds.
+fn measure_for(
     workload: &IntervalWorkload,
     mut join: Box<dyn IntervalJoin>,
-    is_quick: bool,
+    (rows, run_ms): (u64, u64),
 ) -> JoinRun {
-    let (rows, run_ms) = if is_quick { (ROWS_QUICK, RUN_MS_QUICK) } else { (ROWS, RUN_MS) };
     let clock = SystemClock::new();
     let mut times = latencies();
     // Generated before, some at a time: what the generator takes is not measured.
@@ -308,10 +367,9 @@ fn measure(
         }
         spent_ns += end_ns - begun;
     }
-    let at = |quantile: f64| times.value_at_quantile(quantile) as f64 / 1e3;
     JoinRun {
         rows_per_second: (number - first) as f64 * 1e9 / spent_ns.max(1) as f64,
-        latencies_us: [at(0.5), at(0.99), at(0.999)],
+        latencies: times,
         effectiveness: join.effectiveness(),
     }
 }
@@ -322,146 +380,9 @@ impl JoinRun {
         let mut cells = vec![ResultCell::Text(workload.to_owned())];
         cells.push(ResultCell::Text(join.to_owned()));
         cells.push(numbers(self.rows_per_second));
-        cells.extend(self.latencies_us.map(numbers));
+        let at = |quantile: f64| self.latencies.value_at_quantile(quantile) as f64 / 1e3;
+        cells.extend([0.5, 0.99, 0.999].map(|quantile| numbers(at(quantile))));
         cells.push(ResultCell::Numbers(self.effectiveness.into_iter().collect()));
         cells
-    }
-}
-
-/// Lockstep's join.
-struct StreamJoin {
-    join: WindowJoin<IntervalResults>,
-    /// The rows of the round.
-    rows: u64,
-    /// Whether this thread is the joiner.
-    is_one: bool,
-}
-
-/// A round of several joiners has so many rows, as many as a stream reads of a table at once.
-const ROWS_PER_ROUND: u64 = 1_024;
-
-/// The results of a joiner that were not taken.
-#[derive(Debug, Default)]
-struct IntervalResults(Vec<IntervalResult>);
-
-impl JoinerOutput for IntervalResults {
-    type Rows = Vec<IntervalResult>;
-
-    fn add(&mut self, row: WindowedRow<'_>) {
-        self.0.push(result_of(row));
-    }
-
-    fn take(&mut self) -> lockstep_diagnostic::Result<Self::Rows> {
-        Ok(std::mem::take(&mut self.0))
-    }
-}
-
-/// The columns of its rows.
-const TIME: usize = 0;
-const KEY: usize = 1;
-const VALUE: usize = 2;
-const NUMBER: usize = 3;
-
-impl StreamJoin {
-    fn new(workload: &IntervalWorkload, joiners: usize) -> Self {
-        let (spec, parts, times) = Self::parts(workload, joiners);
-        let join = WindowJoin::new(spec, parts, times, Threads::System);
-        let is_one = joiners == 1;
-        Self { join: join.expect("threads are started"), rows: 0, is_one }
-    }
-
-    /// Makes a join whose joiners have cores of their own.
-    fn simulated(workload: &IntervalWorkload, joiners: usize, clock: Arc<dyn Clock>) -> Self {
-        let (spec, parts, times) = Self::parts(workload, joiners);
-        Self { join: WindowJoin::simulated(spec, parts, times, clock), rows: 0, is_one: false }
-    }
-
-    fn parts(
-        workload: &IntervalWorkload,
-        joiners: usize,
-    ) -> (WindowJoinSpec, Vec<JoinerParts<IntervalResults>>, (Lateness, i64)) {
-        let bind = |name: &str| -> BoundAggregate {
-            let function = aggregate::find(name).expect("the function exists");
-            let (types, constants) = ([DataType::Double], [None]);
-            let settings = Settings::default();
-            let arguments =
-                CallArguments { types: &types, constants: &constants, settings: &settings };
-            (function.bind)(&arguments).expect("it takes a DOUBLE")
-        };
-        let call = |output: usize, name: &str| {
-            let (bound, arguments) = (bind(name), vec![VALUE]);
-            CallSpec { bound, arguments, output }
-        };
-        let window = Window {
-            partition_by: Vec::new(),
-            order_by: None,
-            frame: Frame::Range { from: Some(workload.window), to: 0 },
-            ahead: None,
-            max_size: None,
-            exclude_current_time: false,
-            exclude_current_row: true,
-            instance_not_in_window: true,
-        };
-        let groups = vec![GroupSpec { window, calls: vec![call(0, "count"), call(1, "sum")] }];
-        let scan = ScanSpec { keys: vec![KEY], unions: vec![1], without_main: true, groups };
-        let source = SourceShape { width: 4, order: TIME };
-        let spec = WindowJoinSpec {
-            sources: vec![source; 2],
-            lookups: Vec::new(),
-            width: 4,
-            main_columns: (0..4).map(Some).collect(),
-            output_lookups: Vec::new(),
-            scans: vec![scan],
-        };
-        let lateness = Lateness { lateness_ms: workload.lateness, idle_after_ms: None };
-        let parts = || JoinerParts { program: None, output: IntervalResults::default() };
-        (spec, (0..joiners).map(|_| parts()).collect(), (lateness, 0))
-    }
-}
-
-/// Reads a result.
-fn result_of(row: WindowedRow<'_>) -> IntervalResult {
-    let (Value::BigInt(number), [Value::BigInt(count), sum]) = (&row.columns[NUMBER], row.results)
-    else {
-        unreachable!("a count and a sum of each row")
-    };
-    let sum = if let Value::Double(sum) = sum { *sum } else { 0.0 };
-    IntervalResult { number: number.unsigned_abs(), count: *count, sum }
-}
-
-impl StreamJoin {
-    /// Gives the results of the rounds that have ended, but for so many.
-    fn take(&mut self, left: usize, emit: &mut dyn FnMut(IntervalResult)) {
-        while self.join.rounds() > left {
-            let round = self.join.take_round().expect("nothing is computed of a row");
-            let rows = round.map(|round| round.rows).unwrap_or_default();
-            rows.into_iter().flatten().for_each(&mut *emit);
-        }
-    }
-}
-
-impl IntervalJoin for StreamJoin {
-    fn push(&mut self, event: StreamEvent, _emit: &mut dyn FnMut(IntervalResult)) {
-        let StreamEvent { number, is_probe, key, time, value } = event;
-        let integer = |value: u64| Datum::BigInt(i64::try_from(value).unwrap_or(i64::MAX));
-        let columns = [Datum::BigInt(time), integer(key), Datum::Double(value), integer(number)];
-        let row = StreamRow { source: usize::from(is_probe), arrival: number, columns: &columns };
-        self.join.push(row, 0);
-        self.rows += 1;
-    }
-
-    fn advance(&mut self, emit: &mut dyn FnMut(IntervalResult)) {
-        self.join.advance(0);
-        let is_one = self.is_one;
-        if is_one || self.rows >= ROWS_PER_ROUND {
-            self.rows = 0;
-            self.join.end_round();
-            // Several joiners compute one round while the next one is passed.
-            self.take(usize::from(!is_one), emit);
-        }
-    }
-
-    fn effectiveness(&self) -> Option<f64> {
-        None
     }
 }

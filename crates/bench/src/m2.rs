@@ -134,7 +134,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     let mut notes = Map::new();
     notes.insert("deploy_ms_by_features".to_owned(), Json::Object(compile_ms));
     let point = points[points.len() - 1].clone();
-    Ok(Outcome { point, sweeps: vec![("columns", points)], notes, tables: Vec::new() })
+    Ok(Outcome { point, sweeps: vec![("columns", points)], notes, ..Outcome::default() })
 }
 
 fn run_point(

@@ -19,7 +19,7 @@ use engine::M3Lockstep;
 use lockstep_row::Datum;
 use peers::SqlEvents;
 use redis::RedisEvents;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use crate::{
     arguments::BenchOptions,
@@ -155,7 +155,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
         sweeps.push(("windows", run_all(&[(1, 1), (2, 1), (4, 1), (8, 1), (10, 1)])?));
         sweeps.push(("columns", run_all(&[(10, 1), (10, 2), (10, 4), (10, 8)])?));
     }
-    Ok(Outcome { point, sweeps, notes: Map::new(), tables: Vec::new() })
+    Ok(Outcome { point, sweeps, ..Outcome::default() })
 }
 
 fn run_point(options: &BenchOptions, shape: M3Shape, with_peers: bool) -> Result<Point> {

@@ -83,7 +83,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     }
     let headline = sweeps.last().and_then(|(_, points)| points.last());
     let point = headline.expect("there are random rows at least").clone();
-    Ok(Outcome { point, sweeps, notes, tables: Vec::new() })
+    Ok(Outcome { point, sweeps, notes, ..Outcome::default() })
 }
 
 fn run_point(

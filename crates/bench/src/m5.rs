@@ -139,7 +139,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     let (durable, ratio) = durable::run(options)?;
     ratios.insert("requests_p999_beside_a_checkpoint/without".to_owned(), json!(ratio));
     let point = Point { params, systems, ratios };
-    Ok(Outcome { point, sweeps: Vec::new(), notes, tables: vec![durable] })
+    Ok(Outcome { point, notes, tables: vec![durable], ..Outcome::default() })
 }
 
 fn params(shape: M1Shape) -> Json {

@@ -206,7 +206,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
         point,
         sweeps: vec![("indexes_and_late", points), ("batch", batches)],
         notes,
-        tables: Vec::new(),
+        ..Outcome::default()
     })
 }
 

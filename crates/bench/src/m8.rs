@@ -108,7 +108,7 @@ fn run_shape(options: &BenchOptions, shape: &M8Shape) -> Result<Outcome> {
     tables.push(memory_table(&results));
     tables.push(written);
     let point = Point { params, ratios, ..Point::default() };
-    Ok(Outcome { point, tables, sweeps: Vec::new(), notes: Map::new() })
+    Ok(Outcome { point, tables, ..Outcome::default() })
 }
 
 fn text(text: &(impl ToString + ?Sized)) -> ResultCell {

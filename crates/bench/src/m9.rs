@@ -107,7 +107,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     }
     let params: Json = json!({ "rows": row_counts, "aggregates_per_window": 5 });
     let point = Point { params, ratios, ..Point::default() };
-    Ok(Outcome { point, tables, sweeps: Vec::new(), notes: Map::new() })
+    Ok(Outcome { point, tables, ..Outcome::default() })
 }
 
 /// Returns the systems that are there.
@@ -130,7 +130,7 @@ fn systems(options: &BenchOptions) -> Result<Vec<TrainingSystem>> {
 }
 
 /// Fails where a Python environment is not installed.
-fn python_environment(name: &'static str) -> Result<()> {
+pub(crate) fn python_environment(name: &'static str) -> Result<()> {
     let program = python_program(name);
     if program.exists() {
         return Ok(());

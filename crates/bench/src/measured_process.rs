@@ -108,8 +108,9 @@ pub(crate) fn work(milliseconds_of: impl FnOnce() -> Result<Json>) -> Result<()>
 fn family(process: u32) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let parents: Vec<(u32, u32)> =
-        numbers.filter_map(|number| Some((number, stat(number)?.first()?.parse().ok()?))).collect();
+    let parents: Vec<(u32, u32)> = numbers
+        .filter_map(|number| Some((number, fields_of(&stat(number))?.first()?.parse().ok()?)))
+        .collect();
     let mut family = vec![process];
     let mut next = 0;
     while let Some(parent) = family.get(next).copied() {
@@ -121,19 +122,42 @@ fn family(process: u32) -> Vec<u32> {
 }
 
 /// Reads the fields of `/proc/…/stat` from the parent on, which follow the name in parentheses.
-fn stat(process: u32) -> Option<Vec<String>> {
-    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+fn fields_of(text: &str) -> Option<Vec<&str>> {
     let (_, rest) = text.rsplit_once(')')?;
     // The state is first.
-    Some(rest.split_whitespace().skip(1).map(str::to_owned).collect())
+    Some(rest.split_whitespace().skip(1).collect())
+}
+
+/// Reads the file `stat` of a process; empty when it has ended.
+fn stat(process: u32) -> String {
+    fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default()
+}
+
+/// Reads the processor time of a process or a thread, in clock ticks.
+fn ticks_of(stat: &str) -> f64 {
+    let fields = fields_of(stat).unwrap_or_default();
+    // Fields 14 and 15 of the line, of which the first three are left out.
+    let ticks = fields.get(10..12).unwrap_or_default();
+    ticks.iter().filter_map(|ticks| ticks.parse::<f64>().ok()).sum()
 }
 
 /// Reads the processor time of a process, in clock ticks; 0 when it has ended.
 fn processor_ticks(process: u32) -> f64 {
-    let fields = stat(process).unwrap_or_default();
-    // Fields 14 and 15 of the line, of which the first three are left out.
-    let ticks = fields.get(10..12).unwrap_or_default();
-    ticks.iter().filter_map(|ticks| ticks.parse::<f64>().ok()).sum()
+    ticks_of(&stat(process))
+}
+
+/// Reads the processor time of those threads of this process that have a name, each with its number.
+pub(crate) fn thread_seconds(name: &str) -> Vec<(u32, f64)> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let read = |task: fs::DirEntry| {
+        let number = task.file_name().to_str()?.parse().ok()?;
+        let of_thread = fs::read_to_string(task.path().join("comm")).ok()?;
+        let text = fs::read_to_string(task.path().join("stat")).ok()?;
+        // A name has 15 bytes at most.
+        let is_named = name.starts_with(of_thread.trim()) && !of_thread.trim().is_empty();
+        is_named.then(|| (number, ticks_of(&text) / TICKS_PER_SECOND))
+    };
+    tasks.filter_map(read).collect()
 }
 
 /// Reads a size from the status of a process, in KiB; 0 when it has ended.
@@ -145,7 +169,18 @@ pub(crate) fn status_kib(process: u32, name: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{family, processor_ticks, status_kib};
+    use super::{family, processor_ticks, status_kib, thread_seconds};
+
+    #[test]
+    fn threads_are_found_by_their_names() {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let wait = move || receiver.recv().is_err();
+        let thread = lockstep_host::spawn("a-thread-of-a-test", wait).unwrap();
+        assert_eq!(thread_seconds("a-thread-of-a-test").len(), 1);
+        assert_eq!(thread_seconds("no-such-thread"), []);
+        drop(sender);
+        assert!(thread.join().unwrap());
+    }
 
     #[test]
     fn this_process_has_a_size_and_a_family() {

@@ -53,7 +53,8 @@ fn caption(measure: &str) -> &'static str {
     }
 }
 
-fn colour(name: &str, place: usize) -> &'static str {
+/// Returns the colour of a system's line.
+pub(crate) fn colour(name: &str, place: usize) -> &'static str {
     match name {
         LOCKSTEP => "#e15759",
         BASELINE => "#bab0ac",

@@ -79,8 +79,10 @@ pub(crate) fn section(id: &str, result: &Json) -> String {
         }
     }
     for (name, value) in result.as_object().unwrap_or(&empty) {
-        let known =
-            ["workload", "params", "commit", "machine", "systems", "ratios", "sweeps", "tables"];
+        let known = [
+            "workload", "params", "commit", "machine", "systems", "ratios", "sweeps", "tables",
+            "curves",
+        ];
         if !known.contains(&name.as_str()) {
             writeln!(text, "`{name}`: `{value}`\n").expect("a string takes everything");
         }

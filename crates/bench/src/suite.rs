@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::{
     answer::{Closeness, difference},
     arguments::{BenchOptions, PeerChoice, PeerName, WorkloadId},
+    curves::{Curves, picture},
     error::{Error, Result, Trying},
     m1, m2, m3, m4, m5, m6, m8, m9, m10, m11, m13, m14, m16, m17, machine,
     measure::{ClientLoad, closed_loop},
@@ -23,7 +24,7 @@ use crate::{
 const SAMPLES: usize = 64;
 
 /// The result of a workload: the point of default parameters, and sweeps.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// The default parameters.
     pub(crate) point: Point,
@@ -33,6 +34,8 @@ pub(crate) struct Outcome {
     pub(crate) notes: Map<String, Json>,
     /// Tables of workloads that are no closed loop of requests.
     pub(crate) tables: Vec<MeasurementTable>,
+    /// Pictures of such workloads.
+    pub(crate) curves: Vec<Curves>,
 }
 
 /// Runs the command.
@@ -107,6 +110,10 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
         let tables = outcome.tables.iter().map(MeasurementTable::json).collect();
         object.insert("tables".to_owned(), Json::Array(tables));
     }
+    if !outcome.curves.is_empty() {
+        let curves = outcome.curves.iter().map(Curves::json).collect();
+        object.insert("curves".to_owned(), Json::Array(curves));
+    }
     if !outcome.point.systems.is_empty() {
         say(&outcome.point.markdown());
     }
@@ -129,6 +136,9 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
         write("md", &section(&id, &result))?;
         if !outcome.point.systems.is_empty() {
             write("svg", &svg(&result))?;
+        }
+        if !outcome.curves.is_empty() {
+            write("svg", &picture(&id, &outcome.curves))?;
         }
     }
     if options.json {

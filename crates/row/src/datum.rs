@@ -172,6 +172,7 @@ impl<'a> Datum<'a> {
 
     /// Copies it out of whatever it borrows from. Allocates for text, arrays and maps.
     #[expect(clippy::wrong_self_convention, reason = "it is mapped over references")]
+    #[inline]
     pub fn to_value(&self) -> Value {
         match *self {
             Self::Null => Value::Null,
@@ -184,10 +185,19 @@ impl<'a> Datum<'a> {
             Self::String(text) => Value::String(text.into()),
             Self::Timestamp(value) => Value::Timestamp(value),
             Self::Date(value) => Value::Date(value),
+            Self::Array(_) | Self::Map(_) => self.nested_to_value(),
+        }
+    }
+
+    /// Copies an array or a map.
+    #[cold]
+    fn nested_to_value(self) -> Value {
+        match self {
             Self::Array(items) => Value::Array(items.iter().map(Datum::to_value).collect()),
             Self::Map(entries) => Value::Map(
                 entries.iter().map(|(key, value)| (key.to_value(), value.to_value())).collect(),
             ),
+            scalar => scalar.to_value(),
         }
     }
 
@@ -247,7 +257,17 @@ impl<'a> Datum<'a> {
 
 impl Value {
     /// Borrows it. Arrays and maps are allocated in `arena`; everything else costs nothing.
+    #[inline]
     pub fn as_datum<'a>(&'a self, arena: &'a Arena) -> Datum<'a> {
+        match self.as_scalar() {
+            Some(scalar) => scalar,
+            None => self.nested_as_datum(arena),
+        }
+    }
+
+    /// Borrows an array or a map.
+    #[cold]
+    fn nested_as_datum<'a>(&'a self, arena: &'a Arena) -> Datum<'a> {
         match self {
             Self::Array(items) => Datum::Array(
                 arena.alloc_slice_fill_iter(items.iter().map(|item| item.as_datum(arena))),
@@ -260,6 +280,7 @@ impl Value {
     }
 
     /// Borrows it unless it is an array or a map.
+    #[inline]
     pub fn as_scalar(&self) -> Option<Datum<'_>> {
         Some(match self {
             Self::Null => Datum::Null,

@@ -17,7 +17,7 @@
 //!    end. States [slide](slide) from one frame to the next.
 //! 4. Candidates that no later frame can hold are dropped, and so are keys without any.
 //!
-//! *Cost*: amortised O(log b) for a row, b being the rows in a 64th of the lateness, and O(1) for each row and window
+//! *Cost*: amortised O(log b) for a row, b being the rows in a 256th of the lateness, and O(1) for each row and window
 //! whose states slide. Memory: the rows of the lateness, and of the longest frame.
 //!
 //! | module | what |

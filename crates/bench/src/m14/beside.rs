@@ -100,9 +100,9 @@ fn outcome(measured: &[NetworkRuns], answered: &[u64]) -> Outcome {
     notes.insert("analytics_answered".to_owned(), json!(answered));
     Outcome {
         point: Point { params, systems: Vec::new(), ratios },
-        sweeps: Vec::new(),
         notes,
         tables: vec![MeasurementTable { title, columns, rows }],
+        ..Outcome::default()
     }
 }
 

@@ -1,8 +1,8 @@
-//! The algorithms that M17 compares with, on one thread, with the watermark of [`lockstep_stream`].
+//! The algorithms that M17 compares with, one joiner of each, with the watermark of [`lockstep_stream`].
 //!
 //! *Key-OIJ*, as Flink's interval join: for each key a buffer of probe rows as they arrive, which a base row scans
 //! when the watermark has passed it. *`SplitJoin`*: all probe rows in one buffer, whatever their key, which each base
-//! row scans; with several joiners, each has a part of it. Both keep plain arrays of times and values, so that a scan
+//! row scans. Both keep plain arrays of times and values, so that a scan
 //! reads memory in order and the compiler can use vectors, add with one rounding for each row, and drop old rows when
 //! the buffer has doubled.
 
@@ -10,31 +10,41 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{IntervalJoin, IntervalResult, StreamEvent};
 
+/// The newest times of base rows and of probe rows.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct StreamTimes([Option<i64>; 2]);
+
+impl StreamTimes {
+    pub(super) fn see(&mut self, event: &StreamEvent) {
+        let newest = &mut self.0[usize::from(event.is_probe)];
+        *newest = Some(newest.map_or(event.time, |newest| newest.max(event.time)));
+    }
+
+    /// Returns the time before which all rows have come.
+    fn watermark(self, lateness: i64) -> i64 {
+        let [Some(base), Some(probe)] = self.0 else { return i64::MIN };
+        base.min(probe) - lateness
+    }
+}
+
 /// Base rows that wait for the watermark.
 #[derive(Default)]
 struct WaitingRows {
-    newest: [Option<i64>; 2],
+    newest: StreamTimes,
     rows: BinaryHeap<Reverse<(i64, u64, u64)>>,
 }
 
 impl WaitingRows {
     fn see(&mut self, event: &StreamEvent) {
-        let newest = &mut self.newest[usize::from(event.is_probe)];
-        *newest = Some(newest.map_or(event.time, |newest| newest.max(event.time)));
+        self.newest.see(event);
         if !event.is_probe {
             self.rows.push(Reverse((event.time, event.number, event.key)));
         }
     }
 
-    /// Returns the time before which all rows have come.
-    fn watermark(&self, lateness: i64) -> i64 {
-        let [Some(base), Some(probe)] = self.newest else { return i64::MIN };
-        base.min(probe) - lateness
-    }
-
     /// Returns the oldest time of a probe row that a base row may need.
     fn oldest(&self, lateness: i64, window: i64) -> i64 {
-        let watermark = self.watermark(lateness);
+        let watermark = self.newest.watermark(lateness);
         let waiting = self.rows.peek().map_or(watermark, |Reverse(first)| first.0);
         watermark.min(waiting).saturating_sub(window)
     }
@@ -42,7 +52,7 @@ impl WaitingRows {
     /// Takes the next base row before the watermark: its time, number and key.
     fn next(&mut self, lateness: i64) -> Option<(i64, u64, u64)> {
         let Reverse(first) = self.rows.peek()?;
-        if first.0 >= self.watermark(lateness) {
+        if first.0 >= self.newest.watermark(lateness) {
             return None;
         }
         self.rows.pop().map(|Reverse(row)| row)
@@ -137,8 +147,15 @@ impl KeyJoin {
 }
 
 /// Returns the place of a key.
-fn place(key: u64) -> usize {
+pub(super) fn place(key: u64) -> usize {
     usize::try_from(key).expect("keys are numbered from 0")
+}
+
+impl KeyJoin {
+    /// Takes note of the newest times of all rows, where it has only some of them.
+    pub(super) fn see_newest(&mut self, newest: StreamTimes) {
+        self.waiting.newest = newest;
+    }
 }
 
 impl IntervalJoin for KeyJoin {
@@ -164,7 +181,7 @@ impl IntervalJoin for KeyJoin {
     }
 }
 
-/// `SplitJoin` with one joiner.
+/// `SplitJoin`.
 pub(super) struct SplitJoin {
     window: i64,
     lateness: i64,
@@ -177,6 +194,13 @@ impl SplitJoin {
     pub(super) fn new(window: i64, lateness: i64) -> Self {
         let (waiting, rows) = (WaitingRows::default(), ProbeBuffer::default());
         Self { window, lateness, waiting, rows, visits: Visits::default() }
+    }
+}
+
+impl SplitJoin {
+    /// Takes note of the newest times of all rows, where it has only some of them.
+    pub(super) fn see_newest(&mut self, newest: StreamTimes) {
+        self.waiting.newest = newest;
     }
 }
 

@@ -7,11 +7,10 @@ use std::sync::{
 };
 
 use lockstep_host::{Clock, SystemClock};
-use lockstep_stream::SimulatedTimes;
 
 use super::{
-    IntervalJoin, IntervalWorkload, ROWS_AT_ONCE, ROWS_GENERATED, StreamEvent, StreamJoin,
-    WORKLOADS, fill,
+    IntervalJoin, IntervalWorkload, ROWS_AT_ONCE, ROWS_GENERATED, StreamEvent, WORKLOADS, fill,
+    stream_join::StreamJoin,
 };
 use crate::{result_table::ResultCell, suite::say};
 
@@ -130,16 +129,4 @@ fn pass(
         }
     }
     number
-}
-
-impl StreamJoin {
-    /// Gives the results of all rounds.
-    fn flush(&mut self, emit: &mut dyn FnMut(super::IntervalResult)) {
-        self.join.end_round();
-        self.take(0, emit);
-    }
-
-    fn times(&self) -> SimulatedTimes {
-        self.join.simulated_times().unwrap_or_default()
-    }
 }

@@ -170,7 +170,7 @@ pub(crate) fn run_step(text: &str) -> Result<()> {
             return Ok(());
         }
         if feed.rows > rows_read + ROWS_BEHIND_MAX {
-            // It is asked now and then only: a SELECT costs as much as some hundred rows.
+            // Now and then only: a SELECT costs as much as some hundred rows.
             lockstep_host::pause(1);
             rows_read = figures(&session)?.0;
             continue;

@@ -3,6 +3,8 @@
 //! Two tables are filled before, in the order in which their rows come, each late by up to a second; then a stream joins
 //! all of them, and the time is taken until it has written its results.
 
+use std::collections::BTreeMap;
+
 use arrow::{
     array::{Array, ArrayRef, AsArray},
     datatypes::Float64Type,
@@ -11,7 +13,11 @@ use lockstep_engine::{Database, Output, Session};
 use lockstep_host::{Clock, SystemClock};
 use lockstep_row::Datum;
 
-use crate::{draw::KeyedRandom, error::Result, result_table::ResultCell, suite::say};
+use super::Measurement;
+use crate::{
+    curves::Curves, draw::KeyedRandom, error::Result, measured_process::thread_seconds,
+    result_table::ResultCell, suite::say,
+};
 
 /// Rows of each table, with `--quick` and without it.
 const ROWS_QUICK: u64 = 200_000;
@@ -25,6 +31,8 @@ const WINDOW_MS: u64 = 1_000;
 const STREAMS: [(&str, Keys); 3] =
     [("100 keys", Keys::Even(100)), ("1 key", Keys::Even(1)), ("skewed keys", Keys::Skewed(1_000))];
 const JOINERS: [u32; 3] = [1, 2, 4];
+/// How often threads are looked at: their processor time has steps of 10 ms.
+const LOOK_NS: u64 = 200_000_000;
 
 /// How the keys of rows are drawn.
 #[derive(Debug, Clone, Copy)]
@@ -51,10 +59,10 @@ impl Keys {
 pub(super) const COLUMNS: [&str; 6] =
     ["keys", "joiners", "rows/s read", "results/s", "shared partitions", "imbalance"];
 
-/// Measures all streams.
-pub(super) fn measure(is_quick: bool) -> Result<Vec<Vec<ResultCell>>> {
+/// Measures all streams; returns the lines of a table, and pictures of how busy joiners are.
+pub(super) fn measure(is_quick: bool) -> Result<Measurement> {
     let rows = if is_quick { ROWS_QUICK } else { ROWS };
-    let mut lines = Vec::new();
+    let (mut lines, mut panels) = (Vec::new(), Vec::new());
     for (name, keys) in STREAMS {
         let database = Database::in_memory();
         let session = database.session();
@@ -62,7 +70,11 @@ pub(super) fn measure(is_quick: bool) -> Result<Vec<Vec<ResultCell>>> {
             fill(&session, table, rows, keys)?;
         }
         for joiners in JOINERS {
-            let cells = run(&session, (rows, joiners))?;
+            let mut busy = BusyJoiners::default();
+            let cells = run(&session, (rows, joiners), &mut busy)?;
+            if joiners > 1 {
+                panels.push(busy.panel(format!("{name}, {joiners} joiners")));
+            }
             say(&format!("{name}, {joiners} joiners: {:.0} rows/s", cells[0]));
             let mut line = vec![
                 ResultCell::Text(name.to_owned()),
@@ -72,7 +84,7 @@ pub(super) fn measure(is_quick: bool) -> Result<Vec<Vec<ResultCell>>> {
             lines.push(line);
         }
     }
-    Ok(lines)
+    Ok((lines, panels))
 }
 
 fn fill(session: &Session, table: &str, rows: u64, keys: Keys) -> Result<()> {
@@ -104,7 +116,7 @@ fn fill(session: &Session, table: &str, rows: u64, keys: Keys) -> Result<()> {
 }
 
 /// Runs a stream over all rows, and returns the cells of its line.
-fn run(session: &Session, (rows, joiners): (u64, u32)) -> Result<Vec<f64>> {
+fn run(session: &Session, (rows, joiners): (u64, u32), busy: &mut BusyJoiners) -> Result<Vec<f64>> {
     debug_assert!(rows > 3 * WINDOW_MS, "most of them become final");
     let clock = SystemClock::new();
     session.execute(&format!(
@@ -115,6 +127,7 @@ fn run(session: &Session, (rows, joiners): (u64, u32)) -> Result<Vec<f64>> {
     ))?;
     let figures = loop {
         lockstep_host::pause(2);
+        busy.look(&clock);
         let output = session.execute(
             "SELECT CAST(rows_read AS DOUBLE), CAST(rows_written AS DOUBLE), \
              CAST(teams AS DOUBLE), imbalance FROM lockstep.streams",
@@ -129,6 +142,39 @@ fn run(session: &Session, (rows, joiners): (u64, u32)) -> Result<Vec<f64>> {
     session.execute("DROP STREAM s")?;
     session.execute("DROP TABLE features")?;
     Ok(vec![figures[0] / seconds, figures[1] / seconds, figures[2], figures[3]])
+}
+
+/// How busy each joiner is, over time.
+#[derive(Debug, Default)]
+struct BusyJoiners {
+    looked_ns: u64,
+    /// By the number of its thread: its processor time when it was looked at last, and how busy it was until then.
+    threads: BTreeMap<u32, (f64, Vec<(f64, f64)>)>,
+}
+
+impl BusyJoiners {
+    /// Looks at the threads, unless they were looked at a moment ago.
+    fn look(&mut self, clock: &SystemClock) {
+        let now_ns = clock.monotonic_ns();
+        let passed_ns = now_ns - self.looked_ns;
+        if passed_ns < LOOK_NS {
+            return;
+        }
+        self.looked_ns = now_ns;
+        for (thread, seconds) in thread_seconds("lockstep-joiner") {
+            let (known, points) = self.threads.entry(thread).or_default();
+            let busy = (seconds - *known) * 1e9 / passed_ns as f64 * 100.0;
+            *known = seconds;
+            points.push((now_ns as f64 / 1e9, busy.min(100.0)));
+        }
+    }
+
+    fn panel(self, title: String) -> Curves {
+        let lines = self.threads.into_values().zip(1_u32..);
+        let lines = lines.map(|((_, points), number)| (format!("joiner {number}"), points));
+        let (x, y) = ("seconds", "processor time, %");
+        Curves { title, x, y, is_log: (false, false), lines: lines.collect() }
+    }
 }
 
 /// Returns the numbers of a row.

