@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
+import pty
+import select
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -57,6 +60,34 @@ def test_psql_copies_files(port, tmp_path):
     assert done.stdout == "COPY 2\n", done.stderr
     out = psql(port, "-c", "\\copy (SELECT * FROM copied) TO STDOUT CSV HEADER")
     assert out.stdout == 'user,price\n\'x,1\n"y,z",\n'
+
+
+@pytest.mark.client("psql", "SUBSCRIBE as COPY, cancelled with Ctrl+C")
+@needs_psql
+def test_psql_subscribes_until_it_is_interrupted(port):
+    assert psql(port, "-c", "CREATE TABLE heard (n INT)").returncode == 0
+    command = ["psql", "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "root"]
+    # On a terminal psql prints each row at once.
+    terminal, printed = pty.openpty()
+    subscribed = subprocess.Popen(
+        [*command, "-c", "COPY (SUBSCRIBE TO heard) TO STDOUT"],
+        stdout=printed,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    numbers = []
+    for number in range(100):
+        assert psql(port, "-c", f"INSERT INTO heard VALUES ({number})").returncode == 0
+        while select.select([terminal], [], [], 0.3)[0]:
+            numbers += [int(line) for line in os.read(terminal, 1 << 16).split()]
+        if len(numbers) >= 3:
+            break
+    assert numbers == list(range(numbers[0], number + 1))
+    subscribed.send_signal(signal.SIGINT)
+    _, errors = subscribed.communicate(timeout=60)
+    assert "ERROR:  the statement was cancelled" in errors
+    os.close(terminal)
+    os.close(printed)
 
 
 @pytest.mark.client("psql", "what \\d and the like list")

@@ -1,5 +1,5 @@
-//! Statements that read a few rows by the keys of a declared index, and take microseconds: a front end
-//! that runs long statements apart asks before it runs one.
+//! Statements that read a few rows by the keys of a declared index, and take microseconds, and calls of deployments: a front
+//! end that runs long statements apart looks before it runs one.
 
 use lockstep_batch::{ExecuteOptions, is_answered_by_key};
 use lockstep_sql::{
@@ -15,12 +15,12 @@ use crate::{
 impl ParsedScript {
     /// Returns whether [`Session::is_answered_by_key`] may be true of the script, whatever the tables.
     pub fn may_be_answered_by_key(&self) -> bool {
-        matches!(self.statements(), [only] if query_by_key(only).is_some())
+        matches!(self.statements(), [only] if is_call(only) || query_by_key(only).is_some())
     }
 }
 
 impl Session {
-    /// Returns whether a script is one SELECT that reads a few rows of one table by the keys of a declared
+    /// Returns whether a script is one CALL, or one SELECT that reads a few rows of one table by the keys of a declared
     /// index, as the table is now. Costs some tens of microseconds, and less for any other script. Names
     /// belong to `database`, or to the current one for `None`.
     ///
@@ -61,6 +61,9 @@ impl Session {
         parameters: &[Parameter],
         database: Option<&str>,
     ) -> bool {
+        if is_call(parsed) {
+            return true;
+        }
         let Some(query) = query_by_key(parsed) else { return false };
         if self.storage() != Storage::Online || check_parameters(parsed, parameters).is_err() {
             return false;
@@ -77,6 +80,11 @@ impl Session {
         let options = ExecuteOptions { read_through, ..ExecuteOptions::default() };
         is_answered_by_key(&bound.plan, &TableSet::of(&entries), &options)
     }
+}
+
+/// Returns whether a statement is a request of one row.
+fn is_call(parsed: &Parsed) -> bool {
+    matches!(parsed.statement, Statement::Call { .. })
 }
 
 /// Returns the query of a statement that may read by key: a SELECT of one table with a WHERE.

@@ -17,7 +17,7 @@ use crate::{
     Horizon, Snapshot, Table, TableError,
     append::{Reservation, SLOT_BYTES},
     build::{IndexBuild, LogScan, RowTest, TableRebuild},
-    disk::{DiskRows, FrozenRows, TableParts, build_runs, checkpoint},
+    disk::{DiskRows, FrozenRows, RunsAhead, TableParts, build_runs_after, checkpoint},
     draft::{DraftedIndex, TableDraft},
     part::IndexRun,
     record::IndexLogging,
@@ -33,6 +33,8 @@ const CHECKPOINT_ROWS: u64 = 4_096;
 /// The change lock. Only its holder replaces the state and removes rows.
 pub(crate) struct ChangeGuard<'a> {
     pub(crate) table: &'a Table,
+    /// Runs of an index that were built before.
+    ahead: Option<RunsAhead<'a>>,
     _lock: MutexGuard<'a, ()>,
 }
 
@@ -62,8 +64,17 @@ impl ChangeGuard<'_> {
 impl Table {
     /// Runs a change under the change lock.
     pub(crate) fn change<T>(&self, body: impl FnOnce(&ChangeGuard<'_>) -> T) -> T {
+        self.change_after(None, body)
+    }
+
+    /// Runs a change for which runs of an index were built.
+    pub(crate) fn change_after<'t, T>(
+        &'t self,
+        ahead: Option<RunsAhead<'t>>,
+        body: impl FnOnce(&ChangeGuard<'t>) -> T,
+    ) -> T {
         let result = {
-            let change = ChangeGuard { table: self, _lock: self.lock_changes() };
+            let change = ChangeGuard { table: self, ahead, _lock: self.lock_changes() };
             // Who released something beside another change has left it to that one, which may not have
             // come to it: rows that nothing holds any more must not be in what this change makes.
             QueryContext::new().run(|| self.settle_under(&change));
@@ -76,12 +87,12 @@ impl Table {
 
     /// Runs a change under the change lock, and leaves what is no longer held as it is.
     pub(crate) fn change_alone<T>(&self, body: impl FnOnce(&ChangeGuard<'_>) -> T) -> T {
-        body(&ChangeGuard { table: self, _lock: self.lock_changes() })
+        body(&ChangeGuard { table: self, ahead: None, _lock: self.lock_changes() })
     }
 
     /// Takes the change lock if it is free. The caller runs [`Self::settle_holds`] afterwards.
     pub(crate) fn try_change(&self) -> Option<ChangeGuard<'_>> {
-        Some(ChangeGuard { table: self, _lock: self.try_lock_changes()? })
+        Some(ChangeGuard { table: self, ahead: None, _lock: self.try_lock_changes()? })
     }
 
     /// Makes the state that a draft describes and installs it. Fails when the memory budget does not
@@ -219,7 +230,7 @@ impl Table {
             }
             if let Some(disk) = &mut disk {
                 let held = before.indexes.get(at);
-                let mut build = || disk.put_runs(self, at, held, drafted);
+                let mut build = || disk.put_runs(change, at, held, drafted);
                 if is_long { in_background("build index", build) } else { build() }?;
             }
         }
@@ -277,7 +288,7 @@ impl Table {
         let parts = match &state.disk {
             None => None,
             Some(disk) => {
-                Some(self.rebuilt_parts(disk, draft, &TableDraft::of(&state), is_kept)?)
+                Some(self.rebuilt_parts(change, disk, (&TableDraft::of(&state), draft), is_kept)?)
             }
         };
         let rebuild = TableRebuild::start(change, &state, draft, is_kept)?;
@@ -297,16 +308,16 @@ impl Table {
     /// draft has and the table does not.
     fn rebuilt_parts(
         &self,
+        change: &ChangeGuard<'_>,
         disk: &DiskRows,
-        draft: &TableDraft,
-        before: &TableDraft,
+        (before, draft): (&TableDraft, &TableDraft),
         is_kept: RowTest<'_>,
     ) -> Result<Arc<TableParts>, TableError> {
         let parts = self.rewrite_parts(&disk.parts, is_kept, &mut checkpoint)?;
         let rewritten = DiskRows { frozen: None, parts };
         let mut rewritten = DiskDraft::new(rewritten, draft.indexes.len());
         for (at, drafted) in draft.indexes.iter().enumerate() {
-            let build = || rewritten.put_runs(self, at, before.indexes.get(at), drafted);
+            let build = || rewritten.put_runs(change, at, before.indexes.get(at), drafted);
             in_background("build index", build)?;
         }
         Ok(rewritten.finish().parts)
@@ -330,7 +341,18 @@ impl Table {
     /// Readers and writers go on while it builds. Panics when a column is out of range or of a
     /// type that cannot be a key or an event time: the plan has checked that.
     pub fn ensure_index(&self, keys: &[usize], event_time: Option<usize>) -> usize {
-        self.change(|change| {
+        let ahead = self.runs_of_new_index(keys, event_time);
+        self.ensure_index_after(ahead.expect("the files can be read"), keys, event_time)
+    }
+
+    /// Does what [`Self::ensure_index`] does, with runs that were built.
+    pub(crate) fn ensure_index_after<'t>(
+        &'t self,
+        ahead: Option<RunsAhead<'t>>,
+        keys: &[usize],
+        event_time: Option<usize>,
+    ) -> usize {
+        self.change_after(ahead, |change| {
             let mut draft = TableDraft::of(&change.state());
             let (position, is_new) = draft.index_for(keys, event_time);
             if is_new {
@@ -345,20 +367,43 @@ impl Table {
         })
     }
 
+    /// Builds the runs of an index before it is added, unless there is one over these keys and this event time.
+    pub(crate) fn runs_of_new_index(
+        &self,
+        keys: &[usize],
+        event_time: Option<usize>,
+    ) -> Result<Option<RunsAhead<'_>>, TableError> {
+        let (_, is_new) = TableDraft::of(self.snapshot().state()).index_for(keys, event_time);
+        if is_new { self.build_runs_ahead(keys, event_time) } else { Ok(None) }
+    }
+
     /// Adds a declared index, built from the live rows, and returns its position. From then on it
     /// takes part in deciding which rows are live: those of a table without declared indexes start to
     /// expire. An automatic index of the same name is renamed.
     pub fn add_declared_index(&self, spec: IndexSpec) -> Result<usize, TableError> {
         let spec = IndexSpec { declared: true, ..spec };
-        self.change(|change| {
+        let checked = |draft: &TableDraft| {
+            let is_same = |other: &&DraftedIndex| other.spec.name == spec.name;
+            match draft.indexes.iter().find(is_same) {
+                Some(other) if other.origin != Origin::Automatic => {
+                    Err(TableError::IndexExists { name: spec.name.clone() })
+                }
+                _ => Ok(()),
+            }
+        };
+        // Before the runs, which may take long.
+        let state = self.snapshot().state().clone();
+        state::check_spec(&state.schema.columns, &spec)?;
+        checked(&TableDraft::of(&state))?;
+        drop(state);
+        let ahead = self.build_runs_ahead(&spec.keys, spec.event_time)?;
+        self.change_after(ahead, |change| {
             let state = change.state();
             state::check_spec(&state.schema.columns, &spec)?;
             let mut draft = TableDraft::of(&state);
+            checked(&draft)?;
             if let Some(other) = draft.indexes.iter().position(|other| other.spec.name == spec.name)
             {
-                if draft.indexes[other].origin != Origin::Automatic {
-                    return Err(TableError::IndexExists { name: spec.name.clone() });
-                }
                 draft.indexes[other].spec.name = draft.free_name();
             }
             let origin = Origin::Declared(spec.retention);
@@ -506,7 +551,7 @@ impl DiskDraft {
     /// Builds the runs of a drafted index, unless the index that is held at the position has them.
     fn put_runs(
         &mut self,
-        table: &Table,
+        change: &ChangeGuard<'_>,
         at: usize,
         held: Option<&DraftedIndex>,
         drafted: &DraftedIndex,
@@ -521,8 +566,8 @@ impl DiskDraft {
             self.runs[at] = match drafted.origin {
                 Origin::Removed => Vec::new(),
                 _ => {
-                    let create = &mut || table.create_part_file();
-                    build_runs(table, &self.disk.parts, &drafted.spec, create)?
+                    let ahead = change.ahead.as_ref();
+                    build_runs_after(ahead, change.table, &self.disk.parts, &drafted.spec)?
                 }
             };
         }

@@ -27,7 +27,7 @@ use lockstep_series::{Account, Guard, LogRow, RowLog};
 use lockstep_wal::{DataFileWriter, DatabaseDirectory};
 
 pub use self::flush::FlushedTable;
-pub(crate) use self::rewrite::{CreateFile, build_runs, checkpoint};
+pub(crate) use self::rewrite::{CreateFile, RunsAhead, build_runs, build_runs_after, checkpoint};
 pub(crate) use self::tuning::tuning;
 pub use self::tuning::{DiskTuning, set_disk_tuning};
 use crate::{

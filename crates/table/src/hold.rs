@@ -125,7 +125,8 @@ impl Table {
     ///
     /// Readers and writers go on while it builds.
     pub fn hold(self: &Arc<Self>, need: &IndexNeed, owner: &str) -> Result<IndexHold, TableError> {
-        let grant = self.change(|change| self.grant(change, need, owner))?;
+        let ahead = self.runs_of_new_index(&need.keys, need.event_time)?;
+        let grant = self.change_after(ahead, |change| self.grant(change, need, owner))?;
         Ok(IndexHold {
             table: Arc::downgrade(self),
             id: grant.held.id,

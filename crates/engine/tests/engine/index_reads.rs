@@ -207,6 +207,7 @@ fn only_a_few_rows_of_one_table_are_answered_by_key() {
         "SELECT v FROM t WHERE k = 1",
         "SELECT * FROM t WHERE v > 3 AND k IN (1, 2) ORDER BY v LIMIT 3",
         "SELECT v + 1 AS w FROM default.t AS x WHERE x.k = 1",
+        "CALL spent(1, 2)",
     ] {
         assert!(by_key(sql, &[]), "{sql}");
     }
@@ -220,6 +221,7 @@ fn only_a_few_rows_of_one_table_are_answered_by_key() {
         "SELECT missing FROM t WHERE k = 1",
         "INSERT INTO t VALUES (1, 1)",
         "SELECT v FROM t WHERE k = 1; SELECT v FROM t WHERE k = 1",
+        "CALL spent(1, 2); SELECT v FROM t",
     ] {
         assert!(!by_key(sql, &[]), "{sql}");
     }

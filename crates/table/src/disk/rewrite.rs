@@ -3,11 +3,11 @@
 //! DELETE does it, a rule that keeps rows for longer, and a compaction when about half of the rows may have
 //! expired. *Cost*: reads and writes all files of the table, one after the other; memory for a page of each run,
 //! and a bit for each row that is left out. Runs of an added index are sorted in parts of
-//! [`DiskTuning::sorted_bytes`](super::DiskTuning).
+//! [`DiskTuning::sorted_bytes`](super::DiskTuning), those of a large table before the change lock is taken.
 
 use std::sync::Arc;
 
-use lockstep_host::query;
+use lockstep_host::{in_background, query, sync::MutexGuard};
 use lockstep_row::{IndexSpec, Retention};
 use lockstep_series::{Account, Bounds, LogRow, RowLog};
 use lockstep_wal::DataFileWriter;
@@ -33,6 +33,10 @@ use crate::{
 
 /// After how many rows the call checks whether it was interrupted.
 const CHECKPOINT_ROWS: u64 = if cfg!(test) { 3 } else { 4_096 };
+/// How often runs are built ahead of rows that came while the ones before were built.
+const PASSES_AHEAD: usize = 4;
+/// How often the call looks whether files are still being merged, in milliseconds.
+const MERGE_LOOK_MS: u32 = 2;
 
 /// Creates a data file.
 pub(crate) type CreateFile<'c> = &'c mut dyn FnMut() -> Result<DataFileWriter, lockstep_wal::Error>;
@@ -99,6 +103,109 @@ impl Table {
         })?;
         extents.finish().map_err(part_error)
     }
+}
+
+/// Runs of an index that is about to be added, built while the table goes on: a checkpoint takes rows from memory, so that
+/// writers do not wait for the build. No files of the table are merged as long as this exists.
+pub(crate) struct RunsAhead<'t> {
+    /// Its keys and its event time are those of the index.
+    spec: IndexSpec,
+    /// The extents that they are of, the oldest one first.
+    extents: Vec<Arc<RowExtent>>,
+    /// The newest one first.
+    runs: Vec<Arc<IndexRun>>,
+    _compacting: MutexGuard<'t, ()>,
+}
+
+impl Table {
+    /// Builds the runs of an index over these keys and this event time that has yet to be added; `None` unless there are
+    /// many rows in files of a disk table.
+    pub(crate) fn build_runs_ahead(
+        &self,
+        keys: &[usize],
+        event_time: Option<usize>,
+    ) -> Result<Option<RunsAhead<'_>>, TableError> {
+        let parts = || self.snapshot().state().disk.as_ref().map(|disk| Arc::clone(&disk.parts));
+        let is_long = |parts: &TableParts| parts.row_count() >= tuning().rewritten_rows_min;
+        if !parts().is_some_and(|parts| is_long(&parts)) {
+            return Ok(None);
+        }
+        let compacting = loop {
+            match self.compacting.try_lock() {
+                Some(compacting) => break compacting,
+                None => lockstep_host::pause(MERGE_LOOK_MS),
+            }
+            checkpoint()?;
+        };
+        let spec = IndexSpec {
+            name: String::new(),
+            keys: keys.to_vec(),
+            event_time,
+            retention: Retention::Forever,
+            declared: false,
+        };
+        let (extents, runs) = (Vec::new(), Vec::new());
+        let mut ahead = RunsAhead { spec, extents, runs, _compacting: compacting };
+        // Rows that come meanwhile are fewer each time.
+        for _ in 0..PASSES_AHEAD {
+            let Some(left) = parts().and_then(|parts| ahead.left_of(&parts)) else { break };
+            if !is_long(&left) {
+                break;
+            }
+            let create = &mut || self.create_part_file();
+            let spec = &ahead.spec;
+            let build = || build_runs(self, &left, spec, create);
+            let runs = in_background("build index", build)?;
+            ahead.extend(&left, runs);
+        }
+        Ok(Some(ahead))
+    }
+}
+
+impl RunsAhead<'_> {
+    /// Returns the extents of a table that they lack, without runs; `None` unless it has all that they are of.
+    fn left_of(&self, parts: &TableParts) -> Option<TableParts> {
+        let extents = parts.extents();
+        let is_same = |(own, other): (&Arc<RowExtent>, &Arc<RowExtent>)| Arc::ptr_eq(own, other);
+        let has_all =
+            extents.len() >= self.extents.len() && self.extents.iter().zip(extents).all(is_same);
+        if !has_all && !bug::is_seeded(PartBug::RunsOfOtherRows) {
+            return None;
+        }
+        let left = extents.get(self.extents.len()..).unwrap_or_default();
+        Some(TableParts::new(left.to_vec(), Vec::new()))
+    }
+
+    /// Takes runs of extents that it lacked.
+    fn extend(&mut self, parts: &TableParts, runs: Vec<Arc<IndexRun>>) {
+        debug_assert!(parts.all_runs().is_empty(), "they are extents alone");
+        self.extents.extend_from_slice(parts.extents());
+        self.runs.splice(..0, runs);
+    }
+}
+
+/// Builds the runs of an index from the rows of extents, the newest one first; those that were built ahead are taken as they
+/// are.
+pub(crate) fn build_runs_after(
+    ahead: Option<&RunsAhead<'_>>,
+    table: &Table,
+    parts: &TableParts,
+    spec: &IndexSpec,
+) -> Result<Vec<Arc<IndexRun>>, TableError> {
+    let create = &mut || table.create_part_file();
+    let of_index = |ahead: &&RunsAhead<'_>| {
+        (&ahead.spec.keys, ahead.spec.event_time) == (&spec.keys, spec.event_time)
+    };
+    let ahead = ahead.filter(of_index);
+    let Some((ahead, left)) = ahead.and_then(|ahead| Some((ahead, ahead.left_of(parts)?))) else {
+        return build_runs(table, parts, spec, create);
+    };
+    let mut runs = build_runs(table, &left, spec, create)?;
+    if bug::is_seeded(PartBug::RowsAfterRunsLost) {
+        runs.clear();
+    }
+    runs.extend_from_slice(&ahead.runs);
+    Ok(runs)
 }
 
 /// Builds the runs of an index from the rows of extents, the newest one first, in files that `create` creates.

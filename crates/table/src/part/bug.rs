@@ -58,6 +58,10 @@ pub(crate) enum PartBug {
     TailHoldsNothing,
     /// What a tail takes before rows are removed lacks the frozen ones.
     FrozenNotFollowed,
+    /// Runs that were built ahead are taken although other extents have replaced theirs.
+    RunsOfOtherRows,
+    /// An index has no rows of files that were written while its runs were built.
+    RowsAfterRunsLost,
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ fn each_seeded_bug_of_a_table_is_found() {
         PartBug::TimesOfFirstRow,
         PartBug::TailHoldsNothing,
         PartBug::FrozenNotFollowed,
+        PartBug::RunsOfOtherRows,
+        PartBug::RowsAfterRunsLost,
     ];
     let cases = (declared(), vec(step(), 1..24));
     bug::find_each(&bugs, CASES_TO_FIND, &cases, |(indexes, steps)| run(indexes, steps));

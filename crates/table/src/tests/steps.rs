@@ -19,6 +19,8 @@ pub(super) enum TableStep {
     Advance(u32),
     Collect,
     Ensure(Vec<usize>, bool),
+    /// The same, with these steps while its runs are built.
+    EnsureBeside(Vec<usize>, bool, Vec<TableStep>),
     /// Columns, with their values or without, for an index.
     Include(prop::sample::Index, Vec<(usize, bool)>),
     /// An index that is needed, with retention and columns.
@@ -56,11 +58,20 @@ pub(super) fn step() -> impl Strategy<Value = TableStep> {
     let keys = || prop_oneof![Just(vec![]), Just(vec![V]), Just(vec![K]), Just(vec![K, V])];
     let columns = || vec((K..=V, any::<bool>()), 0..3);
     let held = (keys(), any::<bool>(), prop::option::of(retention(0..30, 0..4)), columns());
+    let beside = prop_oneof![
+        4 => vec(row.clone(), 0..6).prop_map(TableStep::Append),
+        4 => Just(TableStep::Flush(true)),
+        1 => (1_usize..7).prop_map(TableStep::Delete),
+        1 => Just(TableStep::Truncate),
+        1 => any::<bool>().prop_map(TableStep::Store),
+    ];
     prop_oneof![
         5 => vec(row, 0..6).prop_map(TableStep::Append),
         2 => (0_u32..10).prop_map(TableStep::Advance),
         2 => Just(TableStep::Collect),
         1 => (keys(), any::<bool>()).prop_map(|(keys, timed)| TableStep::Ensure(keys, timed)),
+        2 => (keys(), any::<bool>(), vec(beside, 0..5))
+            .prop_map(|(keys, timed, steps)| TableStep::EnsureBeside(keys, timed, steps)),
         2 => (any::<prop::sample::Index>(), columns())
             .prop_map(|(index, columns)| TableStep::Include(index, columns)),
         3 => held.prop_map(|(keys, timed, retention, columns)| {
@@ -174,6 +185,12 @@ impl TableFixture {
             TableStep::Ensure(keys, timed) => {
                 let position = self.table.ensure_index(&keys, timed.then_some(T));
                 assert_eq!(self.table.ensure_index(&keys, timed.then_some(T)), position);
+            }
+            TableStep::EnsureBeside(keys, timed, steps) => {
+                let (table, time) = (Arc::clone(&self.table), timed.then_some(T));
+                let ahead = table.runs_of_new_index(&keys, time).unwrap();
+                steps.into_iter().for_each(|step| self.step(step));
+                table.ensure_index_after(ahead, &keys, time);
             }
             TableStep::Include(index, columns) => {
                 let present = before.indexes.iter().enumerate();
