@@ -1,6 +1,6 @@
 //! Runs the workload of the command line: loads, compares answers, measures, reports.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use lockstep_host::disk;
 use serde_json::{Map, Value as Json, json};
@@ -87,6 +87,26 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
         WorkloadId::M17 => m17::run(options)?,
     };
     let id = format!("{workload:?}");
+    let result = result_of(&id, machine, &outcome);
+    if !outcome.point.systems.is_empty() {
+        say(&outcome.point.markdown());
+    }
+    outcome.tables.iter().for_each(|table| say(&markdown(&table.json())));
+    if !outcome.tables.is_empty() {
+        let ratios = outcome.point.ratios.iter();
+        ratios.for_each(|(name, times)| say(&format!("{name}: {times}")));
+    }
+    if let Some(folder) = &options.out {
+        write_files(folder, &id, &result, &outcome)?;
+    }
+    if options.json {
+        say(&result.to_string());
+    }
+    Ok(())
+}
+
+/// Makes the result object.
+fn result_of(id: &str, machine: Json, outcome: &Outcome) -> Json {
     let mut object = Map::new();
     object.insert("workload".to_owned(), json!(id));
     object.insert("params".to_owned(), outcome.point.params.clone());
@@ -95,8 +115,8 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
     for (name, value) in outcome.point.json().into_iter().filter(|(name, _)| name != "params") {
         object.insert(name, value);
     }
-    for (name, value) in outcome.notes {
-        object.insert(name, value);
+    for (name, value) in &outcome.notes {
+        object.insert(name.clone(), value.clone());
     }
     let sweeps = outcome.sweeps.iter().map(|(name, points)| {
         let points = points.iter().map(|point| Json::Object(point.json())).collect();
@@ -114,35 +134,24 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
         let curves = outcome.curves.iter().map(Curves::json).collect();
         object.insert("curves".to_owned(), Json::Array(curves));
     }
-    if !outcome.point.systems.is_empty() {
-        say(&outcome.point.markdown());
-    }
-    outcome.tables.iter().for_each(|table| say(&markdown(&table.json())));
-    if !outcome.tables.is_empty() {
-        let ratios = outcome.point.ratios.iter();
-        ratios.for_each(|(name, times)| say(&format!("{name}: {times}")));
-    }
-    let result = Json::Object(object);
-    let json = result.to_string();
-    if let Some(folder) = &options.out {
-        fs::create_dir_all(folder).trying(|| format!("create directory {}", folder.display()))?;
-        let write = |extension: &str, text: &str| {
-            let path = folder.join(format!("{id}.{extension}"));
-            let file = disk::create(&path);
-            file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
-                .trying(|| format!("write {}", path.display()))
-        };
-        write("json", &format!("{json}\n"))?;
-        write("md", &section(&id, &result))?;
-        if !outcome.point.systems.is_empty() {
-            write("svg", &svg(&result))?;
-        }
-        if !outcome.curves.is_empty() {
-            write("svg", &picture(&id, &outcome.curves))?;
-        }
-    }
-    if options.json {
-        say(&json);
+    Json::Object(object)
+}
+
+/// Writes the JSON, a table and a picture.
+fn write_files(folder: &Path, id: &str, result: &Json, outcome: &Outcome) -> Result<()> {
+    fs::create_dir_all(folder).trying(|| format!("create directory {}", folder.display()))?;
+    let write = |extension: &str, text: &str| {
+        let path = folder.join(format!("{id}.{extension}"));
+        let file = disk::create(&path);
+        file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
+            .trying(|| format!("write {}", path.display()))
+    };
+    write("json", &format!("{result}\n"))?;
+    write("md", &section(id, result))?;
+    if !outcome.curves.is_empty() {
+        write("svg", &picture(id, &outcome.curves))?;
+    } else if !outcome.point.systems.is_empty() {
+        write("svg", &svg(result))?;
     }
     Ok(())
 }

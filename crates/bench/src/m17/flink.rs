@@ -100,8 +100,9 @@ fn compare(
         (count, sum) = (count + of_base, sum + sum_of_base);
     }
     let number = |name: &str| found.result[name].as_f64().unwrap_or(-1.0);
-    let is_same = number("results") == results as f64
-        && number("count") == count as f64
+    let whole = |name: &str| found.result[name].as_u64();
+    let is_same = whole("results") == Some(results)
+        && whole("count") == Some(count)
         && (number("sum") - sum).abs() <= 1e-9 * sum.abs();
     if is_same {
         return Ok(());
