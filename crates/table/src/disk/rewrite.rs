@@ -33,7 +33,7 @@ use crate::{
 
 /// After how many rows the call checks whether it was interrupted.
 const CHECKPOINT_ROWS: u64 = if cfg!(test) { 3 } else { 4_096 };
-/// How often runs are built ahead of rows that came while the ones before were built.
+/// How often runs are built ahead of rows that were stored while those before were built.
 const PASSES_AHEAD: usize = 4;
 /// How often the call looks whether files are still being merged, in milliseconds.
 const MERGE_LOOK_MS: u32 = 2;
