@@ -20,7 +20,7 @@ pub(super) enum TableStep {
     Collect,
     Ensure(Vec<usize>, bool),
     /// The same, with these steps while its runs are built.
-    EnsureBeside(Vec<usize>, bool, Vec<TableStep>),
+    EnsureBeside(Vec<usize>, bool, Vec<Self>),
     /// Columns, with their values or without, for an index.
     Include(prop::sample::Index, Vec<(usize, bool)>),
     /// An index that is needed, with retention and columns.
@@ -186,12 +186,6 @@ impl TableFixture {
                 let position = self.table.ensure_index(&keys, timed.then_some(T));
                 assert_eq!(self.table.ensure_index(&keys, timed.then_some(T)), position);
             }
-            TableStep::EnsureBeside(keys, timed, steps) => {
-                let (table, time) = (Arc::clone(&self.table), timed.then_some(T));
-                let ahead = table.runs_of_new_index(&keys, time).unwrap();
-                steps.into_iter().for_each(|step| self.step(step));
-                table.ensure_index_after(ahead, &keys, time);
-            }
             TableStep::Include(index, columns) => {
                 let present = before.indexes.iter().enumerate();
                 let present = present.filter(|(_, spec)| !spec.is_removed());
@@ -288,6 +282,12 @@ impl TableFixture {
     /// Takes a step that is about where rows are.
     fn disk_step(&mut self, step: &TableStep) {
         match step {
+            TableStep::EnsureBeside(keys, timed, steps) => {
+                let (table, time) = (Arc::clone(&self.table), timed.then_some(T));
+                let ahead = table.runs_of_new_index(keys, time).unwrap();
+                steps.iter().cloned().for_each(|step| self.step(step));
+                table.ensure_index_after(ahead, keys, time);
+            }
             TableStep::Store(true) => self.table.move_to_disk().unwrap(),
             TableStep::Store(false) => self.table.move_to_memory().unwrap(),
             TableStep::Freeze => self.frozen = Some(self.table.freeze()),
