@@ -174,8 +174,13 @@ mod tests {
     #[test]
     fn threads_are_found_by_their_names() {
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
-        let wait = move || receiver.recv().is_err();
+        let (runs, begun) = std::sync::mpsc::channel::<()>();
+        let wait = move || {
+            runs.send(()).unwrap();
+            receiver.recv().is_err()
+        };
         let thread = lockstep_host::spawn("a-thread-of-a-test", wait).unwrap();
+        begun.recv().unwrap();
         assert_eq!(thread_seconds("a-thread-of-a-test").len(), 1);
         assert_eq!(thread_seconds("no-such-thread"), []);
         drop(sender);
