@@ -14,9 +14,12 @@ COLUMNS = "id BIGINT, k BIGINT, t BIGINT, v DOUBLE, ts AS TO_TIMESTAMP_LTZ(t, 3)
 
 
 def interval(milliseconds: int) -> str:
-    """Writes an interval of SQL."""
+    """Writes an interval of SQL; one of seconds alone may have three digits."""
     seconds, rest = divmod(milliseconds, 1000)
-    return f"INTERVAL '{seconds}.{rest:03d}' SECOND({max(2, len(str(seconds)))}, 3)"
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"INTERVAL '{days} {hours:02d}:{minutes:02d}:{seconds:02d}.{rest:03d}' DAY TO SECOND(3)"
 
 
 class Join:
