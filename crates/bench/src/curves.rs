@@ -53,14 +53,14 @@ pub(crate) fn picture(title: &str, panels: &[Curves]) -> String {
 }
 
 /// A scale from 0 to 1 over some values.
-struct CurveScale {
+pub(crate) struct Scale {
     low: f64,
     high: f64,
     is_log: bool,
 }
 
-impl CurveScale {
-    fn over(values: impl Iterator<Item = f64>, is_log: bool) -> Self {
+impl Scale {
+    pub(crate) fn over(values: impl Iterator<Item = f64>, is_log: bool) -> Self {
         let (mut low, mut high) = (f64::MAX, f64::MIN);
         for value in values.filter(|value| !is_log || *value > 0.0) {
             let at = if is_log { logarithm(value) } else { value };
@@ -77,13 +77,13 @@ impl CurveScale {
         Self { low, high, is_log }
     }
 
-    fn place(&self, value: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64) -> f64 {
         let at = if self.is_log { logarithm(value.max(1e-9)) } else { value };
         ((at - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
     /// Returns the values that are marked: powers of ten, or quarters of the scale.
-    fn marks(&self) -> Vec<f64> {
+    pub(crate) fn marks(&self) -> Vec<f64> {
         let Self { low, high, is_log } = self;
         let steps = 0..=20_u32;
         match is_log {
@@ -111,8 +111,8 @@ fn power_of_ten(power: f64) -> f64 {
 
 fn draw(text: &mut String, panel: &Curves, top: f64) {
     let points = || panel.lines.iter().flat_map(|(_, points)| points);
-    let across = CurveScale::over(points().map(|(x, _)| *x), panel.is_log.0);
-    let upwards = CurveScale::over(points().map(|(_, y)| *y), panel.is_log.1);
+    let across = Scale::over(points().map(|(x, _)| *x), panel.is_log.0);
+    let upwards = Scale::over(points().map(|(_, y)| *y), panel.is_log.1);
     let (first, bottom) = (top + 24.0, top + PANEL_HEIGHT);
     let x = |value: f64| LEFT + across.place(value) * (RIGHT - LEFT);
     let y = |value: f64| bottom - upwards.place(value) * (bottom - first);

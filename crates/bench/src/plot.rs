@@ -6,7 +6,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json};
 
-use crate::report::{BASELINE, LOCKSTEP, short};
+use crate::{
+    curves::Scale,
+    report::{BASELINE, LOCKSTEP, short},
+};
 
 const WIDTH: f64 = 720.0;
 const BAR_HEIGHT: f64 = 20.0;
@@ -62,40 +65,11 @@ pub(crate) fn colour(name: &str, place: usize) -> &'static str {
     }
 }
 
-/// A logarithmic scale from 0 to 1 between the powers of ten around all values.
-struct Scale {
-    low: f64,
-    high: f64,
-}
-
-#[expect(clippy::disallowed_methods, reason = "a picture need not have the same bits everywhere")]
-impl Scale {
-    fn over(values: impl Iterator<Item = f64>) -> Self {
-        let (mut low, mut high) = (f64::MAX, f64::MIN);
-        for value in values.filter(|value| *value > 0.0) {
-            (low, high) = (low.min(value.log10().floor()), high.max(value.log10().ceil()));
-        }
-        if low > high {
-            (low, high) = (0.0, 1.0);
-        }
-        Self { low, high: high.max(low + 1.0) }
-    }
-
-    fn place(&self, value: f64) -> f64 {
-        (value.max(1e-9).log10() - self.low) / (self.high - self.low)
-    }
-
-    fn powers(&self) -> impl Iterator<Item = f64> {
-        let (low, high) = (self.low, self.high);
-        (0..=20).map(move |step| low + f64::from(step)).take_while(move |power| *power <= high)
-    }
-}
-
 fn bars(systems: &Map<String, Json>, measure: &str) -> (String, f64) {
     let number = |system: &Json, name: &str| system[name].as_f64();
     let all =
         systems.values().flat_map(|system| [number(system, measure), number(system, "p99_us")]);
-    let scale = Scale::over(all.flatten());
+    let scale = Scale::over(all.flatten(), true);
     let width = WIDTH - LABEL_WIDTH - 90.0;
     let mut text = String::new();
     let mut y = 40.0;
@@ -132,7 +106,6 @@ fn bars(systems: &Map<String, Json>, measure: &str) -> (String, f64) {
 }
 
 /// Draws one panel: the points of a sweep from left to right, at equal distances.
-#[expect(clippy::disallowed_methods, reason = "a picture need not have the same bits everywhere")]
 fn lines(name: &str, points: &[Json], top: f64) -> String {
     let measure = points[0]["systems"].as_object().map_or("p50_us", measure_of);
     let value = |point: &Json, system: &str| point["systems"][system][measure].as_f64();
@@ -140,15 +113,14 @@ fn lines(name: &str, points: &[Json], top: f64) -> String {
         points[0]["systems"].as_object().map(|systems| systems.keys()).into_iter().flatten();
     let names: Vec<&String> = names.collect();
     let all = points.iter().flat_map(|point| names.iter().filter_map(|name| value(point, name)));
-    let scale = Scale::over(all);
+    let scale = Scale::over(all, true);
     let (left, right) = (70.0, WIDTH - 160.0);
     let x = |place: usize| left + (right - left) * (place as f64 + 0.5) / points.len() as f64;
     let y = |value: f64| top + PANEL_HEIGHT - scale.place(value) * (PANEL_HEIGHT - 30.0);
     let mut text =
         format!("<text x=\"10\" y=\"{:.1}\" font-size=\"14\">{name}</text>\n", top + 10.0);
-    for power in scale.powers() {
-        let at = y(10_f64.powf(power));
-        let label = short(10_f64.powf(power));
+    for mark in scale.marks() {
+        let (at, label) = (y(mark), short(mark));
         writeln!(
             text,
             "<line x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>\

@@ -14,7 +14,7 @@ use lockstep_host::{Clock, SystemClock};
 use lockstep_row::Datum;
 use serde_json::{Value as Json, json};
 
-use super::tables::numbers;
+use super::tables::{QUERY, numbers};
 use crate::{
     draw::KeyedRandom,
     error::{Error, Result, Trying},
@@ -193,12 +193,8 @@ fn create(session: &Session) -> Result<()> {
     session.execute(&format!(
         "CREATE TABLE features ({columns}, s DOUBLE, n BIGINT, m DOUBLE, {kept})"
     ))?;
-    let [main, union] = TABLES;
     session.execute(&format!(
-        "CREATE STREAM s INTO TABLE features OPTIONS(lateness='1s', idle_after='1s') AS \
-         SELECT user, item, ts, sum(price) OVER w AS s, count(*) OVER w AS n, max(price) OVER w AS m \
-         FROM {main} WINDOW w AS (UNION {union} PARTITION BY user ORDER BY ts \
-         ROWS_RANGE BETWEEN 1s PRECEDING AND CURRENT ROW INSTANCE_NOT_IN_WINDOW)"
+        "CREATE STREAM s INTO TABLE features OPTIONS(lateness='1s', idle_after='1s') AS {QUERY}"
     ))?;
     Ok(())
 }

@@ -34,6 +34,12 @@ const JOINERS: [u32; 3] = [1, 2, 4];
 /// How often threads are looked at: their processor time has steps of 10 ms.
 const LOOK_NS: u64 = 200_000_000;
 
+/// The query of the streams.
+pub(super) const QUERY: &str = "SELECT user, item, ts, sum(price) OVER w AS s, \
+    count(*) OVER w AS n, max(price) OVER w AS m \
+    FROM actions WINDOW w AS (UNION orders PARTITION BY user ORDER BY ts \
+    ROWS_RANGE BETWEEN 1s PRECEDING AND CURRENT ROW INSTANCE_NOT_IN_WINDOW)";
+
 /// How the keys of rows are drawn.
 #[derive(Debug, Clone, Copy)]
 enum Keys {
@@ -120,10 +126,7 @@ fn run(session: &Session, (rows, joiners): (u64, u32), busy: &mut BusyJoiners) -
     debug_assert!(rows > 3 * WINDOW_MS, "most of them become final");
     let clock = SystemClock::new();
     session.execute(&format!(
-        "CREATE STREAM s INTO TABLE features OPTIONS(lateness='1s', joiners={joiners}) AS \
-         SELECT user, item, ts, sum(price) OVER w AS s, count(*) OVER w AS n, max(price) OVER w AS m \
-         FROM actions WINDOW w AS (UNION orders PARTITION BY user ORDER BY ts \
-         ROWS_RANGE BETWEEN 1s PRECEDING AND CURRENT ROW INSTANCE_NOT_IN_WINDOW)"
+        "CREATE STREAM s INTO TABLE features OPTIONS(lateness='1s', joiners={joiners}) AS {QUERY}"
     ))?;
     let figures = loop {
         lockstep_host::pause(2);
